@@ -1,0 +1,126 @@
+//! One error for everything that ends at a person: what was tried, on what, why it failed, and
+//! where there is one, the way out. `Display` never holds the source; `line` prints the chain once,
+//! at the edge.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+pub struct Error {
+    what: String,
+    hint: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    pub fn new(what: impl Into<String>) -> Self {
+        Error {
+            what: what.into(),
+            hint: None,
+            source: None,
+        }
+    }
+
+    /// What the operator can do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The whole chain and the hint nearest to the cause, in one line: engines show one.
+    pub fn line(&self) -> String {
+        let mut line = self.what.clone();
+        let mut hint = self.hint.as_deref();
+        let mut next = StdError::source(self);
+        while let Some(e) = next {
+            line.push_str(": ");
+            line.push_str(&e.to_string());
+            if let Some(ours) = e.downcast_ref::<Error>() {
+                hint = ours.hint.as_deref().or(hint);
+            }
+            next = e.source();
+        }
+        if let Some(hint) = hint {
+            line.push_str("; hint: ");
+            line.push_str(hint);
+        }
+        printable(&line)
+    }
+}
+
+/// Text that others wrote, made safe for a terminal and for one line: control characters (and the
+/// invisible ones that turn text around) become their escapes.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let hidden = c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+        if hidden {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source
+            .as_deref()
+            .map(|s| s as &(dyn StdError + 'static))
+    }
+}
+
+/// `read().context(|| format!("read {path}"))?`
+pub trait Context<T> {
+    fn context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Context<T> for std::result::Result<T, E> {
+    fn context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|e| Error::new(what()).caused_by(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_holds_the_chain_once_and_the_hint_nearest_to_the_cause() {
+        let inner = Error::new("open b")
+            .hint("make b")
+            .caused_by(std::io::Error::other("gone"));
+        let outer = Error::new("read a").hint("make a").caused_by(inner);
+        assert_eq!(outer.line(), "read a: open b: gone; hint: make b");
+        assert_eq!(outer.to_string(), "read a");
+    }
+
+    #[test]
+    fn nothing_of_a_terminal_s_language_gets_through() {
+        assert_eq!(
+            printable("a\x1b[31m\n\u{202e}b"),
+            "a\\u{1b}[31m\\u{a}\\u{202e}b"
+        );
+        assert_eq!(printable("größe 10 GiB"), "größe 10 GiB");
+    }
+}

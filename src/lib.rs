@@ -1,0 +1,10 @@
+//! runmig, the architecture on one page: see ARCHITECTURE.md.
+pub mod cli;
+pub mod error;
+pub mod gpu;
+pub mod lease;
+pub mod model;
+pub mod placement;
+pub mod runtime;
+pub mod spec;
+pub mod store;

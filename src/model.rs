@@ -1,0 +1,141 @@
+//! The words that every part shares: what a GPU has, and what lies on it. Plain data, no behaviour
+//! that could fail. The terms are NVIDIA's (MIG User Guide).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A span of memory slices on one GPU, written `start:size` as nvidia-smi does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Placement {
+    pub start: u32,
+    pub size: u32,
+}
+
+impl Placement {
+    pub fn overlaps(self, other: Placement) -> bool {
+        self.start < other.start.saturating_add(other.size)
+            && other.start < self.start.saturating_add(self.size)
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.start, self.size)
+    }
+}
+
+/// A GPU instance profile, as one GPU offers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// `1g.10gb`, `1g.10gb+me`
+    pub name: String,
+    /// The profile id (19, 14, 9 …): what every NVML call but one takes.
+    pub id: u32,
+    pub compute_slices: u32,
+    /// Memory in MiB, as NVML reports it.
+    pub memory_mib: u64,
+    pub multiprocessors: u32,
+    pub copy_engines: u32,
+    pub decoders: u32,
+    pub encoders: u32,
+    pub jpegs: u32,
+    pub ofas: u32,
+    pub p2p: bool,
+    /// How many of it an empty GPU holds.
+    pub max_instances: u32,
+    /// How many more the driver says it would make now.
+    pub free_instances: u32,
+    /// Where the driver says that it can ever lie.
+    pub placements: Vec<Placement>,
+}
+
+impl Profile {
+    /// Memory slices that one instance takes.
+    pub fn memory_slices(&self) -> u32 {
+        self.placements.first().map_or(0, |p| p.size)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputeInstance {
+    pub id: u32,
+    pub profile_id: u32,
+    /// Of the MIG device; none when the driver lists no MIG device for it.
+    pub uuid: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuInstance {
+    pub id: u32,
+    pub profile_id: u32,
+    pub placement: Placement,
+    pub compute_instances: Vec<ComputeInstance>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigMode {
+    /// The GPU has no MIG.
+    Unsupported,
+    Disabled,
+    Enabled,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    pub index: u32,
+    /// Of `/dev/nvidia<minor>`.
+    pub minor: u32,
+    pub uuid: String,
+    pub name: String,
+    pub pci_bus_id: String,
+    pub mig: MigMode,
+    /// The mode after the next reset, where it differs.
+    pub mig_pending: Option<MigMode>,
+    /// What it offers; empty where MIG is off.
+    pub profiles: Vec<Profile>,
+    pub instances: Vec<GpuInstance>,
+}
+
+impl Gpu {
+    pub fn profile(&self, id: u32) -> Option<&Profile> {
+        self.profiles.iter().find(|p| p.id == id)
+    }
+}
+
+/// What the driver said at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    pub driver_version: String,
+    pub gpus: Vec<Gpu>,
+    /// GPUs that the driver counts but would not speak of, and why.
+    pub unreadable: Vec<(u32, String)>,
+}
+
+/// A process that cannot be mistaken for a later one of the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Process {
+    pub pid: i32,
+    /// Field 22 of `/proc/PID/stat`, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+/// A character device node to be made in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceNode {
+    /// Absolute, the same on the host and in the container: `/dev/nvidia0`.
+    pub path: std::path::PathBuf,
+    pub major: u32,
+    pub minor: u32,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// Which device numbers are NVIDIA's on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct NvidiaNumbers {
+    /// Every major that `/proc/devices` gives to a name that begins with `nvidia`.
+    pub majors: Vec<u32>,
+    /// `(major, minor)` of DRM nodes whose GPU is NVIDIA's.
+    pub drm: Vec<(u32, u32)>,
+}
