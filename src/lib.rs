@@ -1,10 +1,14 @@
 //! runmig, the architecture on one page: see ARCHITECTURE.md.
 pub mod cli;
+pub mod config;
 pub mod error;
 pub mod gpu;
 pub mod lease;
 pub mod model;
 pub mod placement;
+pub mod process;
+pub mod request;
 pub mod runtime;
 pub mod spec;
 pub mod store;
+pub mod trust;

@@ -43,8 +43,6 @@ pub struct Profile {
     pub p2p: bool,
     /// How many of it an empty GPU holds.
     pub max_instances: u32,
-    /// How many more the driver says it would make now.
-    pub free_instances: u32,
     /// Where the driver says that it can ever lie.
     pub placements: Vec<Placement>,
 }
@@ -60,8 +58,6 @@ impl Profile {
 pub struct ComputeInstance {
     pub id: u32,
     pub profile_id: u32,
-    /// Of the MIG device; none when the driver lists no MIG device for it.
-    pub uuid: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,1 +1,161 @@
+//! The driver, in the ten words that a slice needs. NVML stands behind them (`nvml.rs`, all
+//! unsafe code of it there); `nodes` reads the device numbers from `/proc`.
 
+pub mod nvml;
+
+use crate::model::{GpuInstance, Placement, Profile, Snapshot};
+use std::fmt;
+
+/// An open session. Keep it short: a long one sees stale handles and can itself hold an instance.
+pub trait Driver {
+    /// All GPUs, with what they offer and what lies on them.
+    fn snapshot(&self) -> Result<Snapshot>;
+
+    /// How many more of a profile the driver says it would make now.
+    fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32>;
+
+    /// The instances of one GPU; empty where its MIG mode is off.
+    fn instances(&self, gpu: &str) -> Result<Vec<GpuInstance>>;
+
+    /// One instance; none when it is gone (or MIG is off, which comes to the same).
+    fn instance(&self, gpu: &str, gpu_instance: u32) -> Result<Option<GpuInstance>>;
+
+    /// Gives the GPU instance id.
+    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
+
+    /// Makes the compute instance that fills the GPU instance; gives its id.
+    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32>;
+
+    /// The UUID of the MIG device that the two make up.
+    fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String>;
+
+    /// Gone already is fine.
+    fn destroy_compute_instance(
+        &self,
+        gpu: &str,
+        gpu_instance: u32,
+        compute_instance: u32,
+    ) -> Result<()>;
+
+    /// Gone already is fine.
+    fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()>;
+}
+
+pub type Result<T> = std::result::Result<T, DriverError>;
+
+/// A call that failed: what it was to do, on what, and the driver's reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriverError {
+    pub what: String,
+    pub reason: Reason,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// NVML's return code.
+    Code(u32),
+    /// The library is not there, or lacks a function.
+    Library(String),
+}
+
+pub const INVALID_ARGUMENT: u32 = 2;
+pub const NOT_SUPPORTED: u32 = 3;
+pub const NO_PERMISSION: u32 = 4;
+pub const NOT_FOUND: u32 = 6;
+pub const DRIVER_NOT_LOADED: u32 = 9;
+pub const GPU_IS_LOST: u32 = 15;
+pub const IN_USE: u32 = 19;
+pub const INSUFFICIENT_RESOURCES: u32 = 23;
+
+impl DriverError {
+    pub fn code(&self) -> Option<u32> {
+        match self.reason {
+            Reason::Code(code) => Some(code),
+            Reason::Library(_) => None,
+        }
+    }
+
+    /// Something uses the instance, which passes; not a fault of ours or the driver's.
+    pub fn is_in_use(&self) -> bool {
+        self.code() == Some(IN_USE)
+    }
+
+    /// What an operator can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match &self.reason {
+            Reason::Library(_) => {
+                Some("install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1")
+            }
+            Reason::Code(DRIVER_NOT_LOADED) => {
+                Some("load the NVIDIA kernel module (modprobe nvidia), or reboot after an update")
+            }
+            Reason::Code(NO_PERMISSION) => Some("run as root, outside of any user namespace"),
+            Reason::Code(GPU_IS_LOST) => Some("the GPU fell off the bus: reset it or reboot"),
+            Reason::Code(IN_USE) => Some(
+                "nvidia-smi shows what holds the GPU; a monitoring agent (DCGM) counts as well",
+            ),
+            Reason::Code(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Reason::Code(code) => {
+                write!(f, "{}: {} (NVML {code})", self.what, words(*code))
+            }
+            Reason::Library(why) => write!(f, "{}: {why}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl From<DriverError> for crate::error::Error {
+    fn from(e: DriverError) -> Self {
+        let error = crate::error::Error::new(e.to_string());
+        match e.hint() {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// What `nvmlErrorString` says, in our case; kept here because a failed start leaves no library to
+/// ask.
+fn words(code: u32) -> &'static str {
+    match code {
+        1 => "uninitialized",
+        2 => "invalid argument",
+        3 => "not supported",
+        4 => "insufficient permissions",
+        5 => "already initialized",
+        6 => "not found",
+        7 => "insufficient size",
+        8 => "insufficient external power",
+        9 => "driver not loaded",
+        10 => "timeout",
+        11 => "interrupt request issue",
+        12 => "NVML shared library couldn't be found or loaded",
+        13 => "function not found",
+        14 => "corrupted infoROM",
+        15 => "GPU is lost",
+        16 => "GPU requires reset",
+        17 => "GPU access blocked by the operating system",
+        18 => "driver/library version mismatch",
+        19 => "in use by another client",
+        20 => "insufficient memory",
+        21 => "no data",
+        22 => "requested vGPU operation not available with ECC enabled",
+        23 => "insufficient resources",
+        24 => "frequency not supported",
+        25 => "argument version mismatch",
+        26 => "deprecated function",
+        27 => "system is not in ready state",
+        28 => "no GPUs found",
+        29 => "invalid state",
+        30 => "reset type not supported",
+        _ => "unknown error",
+    }
+}

@@ -1,1 +1,206 @@
+//! The ledger: which slice is whose.
+//!
+//! ```text
+//! /run/runmig/                root only
+//!   ledger.lock               held while leases are read to decide or written; names its holder
+//!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
+//!   leases/<key>.<lease>      one lease, replaced atomically (record.rs)
+//!   runmig.log                what was done, for people
+//! ```
+//!
+//! `<key>` is a hash of the container's key, so that a `delete` finds out with one look that a
+//! container has no lease. A lock is a value: what must not happen without it takes it as argument.
 
+mod durable;
+mod lock;
+mod record;
+
+pub use lock::Lock;
+pub use record::{Attempt, Holder, Key, Lease, Slice, State};
+
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub struct Store {
+    dir: PathBuf,
+    lock_timeout: Duration,
+}
+
+/// A record that could not be read. Nothing is destroyed on its account, and nothing given out
+/// that it may speak of.
+#[derive(Debug)]
+pub struct Damaged {
+    pub file: PathBuf,
+    pub why: Error,
+}
+
+/// The right to write leases, and to decide by them.
+pub struct Ledger<'a> {
+    store: &'a Store,
+    _lock: Lock,
+}
+
+impl Store {
+    /// Makes the directory where it is missing.
+    pub fn open(dir: &Path, lock_timeout: Duration) -> Result<Store> {
+        let what = || format!("open state directory {}", dir.display());
+        let store = Store {
+            dir: dir.to_owned(),
+            lock_timeout,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(store.leases())
+            .context(what)?;
+        let canonical = std::fs::canonicalize(dir).context(what)?;
+        trust::check_path(&canonical).context(what)?;
+        Ok(store)
+    }
+
+    /// For those who only look: none where there is no ledger, hence no lease.
+    pub fn existing(dir: &Path, lock_timeout: Duration) -> Option<Store> {
+        let store = Store {
+            dir: dir.to_owned(),
+            lock_timeout,
+        };
+        store.leases().is_dir().then_some(store)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn leases(&self) -> PathBuf {
+        self.dir.join("leases")
+    }
+
+    /// `why` is shown to whoever waits too long for it.
+    pub fn lock(&self, why: &str) -> Result<Ledger<'_>> {
+        let lock = Lock::take(&self.dir.join("ledger.lock"), self.lock_timeout, why)
+            .context(|| "lock the ledger")?;
+        Ok(Ledger {
+            store: self,
+            _lock: lock,
+        })
+    }
+
+    pub fn lock_gpu(&self, uuid: &str, why: &str) -> Result<Lock> {
+        let safe: String = uuid
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .collect();
+        Lock::take(
+            &self.dir.join(format!("gpu-{safe}.lock")),
+            self.lock_timeout,
+            why,
+        )
+        .context(|| format!("lock GPU {uuid}"))
+    }
+
+    /// Whether this container has a lease, at the price of one look into one directory.
+    pub fn has(&self, key: &Key) -> bool {
+        let prefix = key.prefix();
+        self.files()
+            .is_ok_and(|files| files.iter().any(|f| name(f).starts_with(&prefix)))
+    }
+
+    /// All leases, and what cannot be read. Each record is whole at any time, so looking needs no
+    /// lock; deciding does.
+    pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
+        let (mut leases, mut damaged) = (Vec::new(), Vec::new());
+        for file in self.files()? {
+            match record::read(&file) {
+                Ok(Some(lease)) => leases.push(lease),
+                Ok(None) => {}
+                Err(why) => damaged.push(Damaged { file, why }),
+            }
+        }
+        leases.sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+        Ok((leases, damaged))
+    }
+
+    pub fn get(&self, id: &str) -> Result<Option<Lease>> {
+        let suffix = format!(".{id}");
+        for file in self.files()? {
+            if name(&file).ends_with(&suffix) {
+                return record::read(&file);
+            }
+        }
+        Ok(None)
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let dir = self.leases();
+        let what = || format!("read {}", dir.display());
+        let mut files = Vec::new();
+        match std::fs::read_dir(&dir) {
+            Ok(entries) => {
+                for entry in entries {
+                    let path = entry.context(what)?.path();
+                    if !name(&path).starts_with(durable::TEMPORARY) {
+                        files.push(path);
+                    }
+                }
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e).context(what),
+        }
+        Ok(files)
+    }
+}
+
+impl Ledger<'_> {
+    /// On disk when this returns.
+    pub fn put(&self, lease: &Lease) -> Result<()> {
+        let file = self.file(lease);
+        durable::replace(&file, &record::encode(lease)).context(|| {
+            format!(
+                "write the lease of container {} into {}",
+                lease.holder.key.id,
+                self.store.dir.display()
+            )
+        })
+    }
+
+    /// Changes a lease that is still there; gives what it is now, none when it has gone meanwhile.
+    pub fn update(&self, id: &str, change: impl FnOnce(&mut Lease)) -> Result<Option<Lease>> {
+        let Some(mut lease) = self.store.get(id)? else {
+            return Ok(None);
+        };
+        change(&mut lease);
+        self.put(&lease)?;
+        Ok(Some(lease))
+    }
+
+    pub fn remove(&self, lease: &Lease) -> Result<()> {
+        let file = self.file(lease);
+        durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
+    }
+
+    /// Takes away what a writer left that was killed while it wrote.
+    pub fn sweep(&self) {
+        durable::sweep(&self.store.leases());
+    }
+
+    fn file(&self, lease: &Lease) -> PathBuf {
+        self.store
+            .leases()
+            .join(format!("{}{}", lease.holder.key.prefix(), lease.id))
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The configuration: where it is, what it may say, and whether it can be trusted.
+//!
+//! Engines pass neither arguments nor environment of ours, so the name we are called by picks the
+//! file: `runmig` reads `/etc/runmig/config.toml`, a link called `runmig-NAME` reads `NAME.toml`
+//! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
+
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use serde::Deserialize;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub const DIRECTORY: &str = "/etc/runmig";
+const MAX_SIZE: u64 = 64 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The low-level runtime; absent: runc, then crun, in the usual places.
+    pub runtime: Option<PathBuf>,
+    pub state_dir: PathBuf,
+    /// For requests that name no wait.
+    #[serde(deserialize_with = "duration")]
+    pub wait: Duration,
+    #[serde(deserialize_with = "duration")]
+    pub lock_timeout: Duration,
+    pub driver_files: DriverFiles,
+    pub driver: Driver,
+    /// Where it was read from; none when there was no file and all is default.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverFiles {
+    /// `nvidia-runtime` where that is the low-level runtime, else `cdi` where the node has a
+    /// specification, else `none`.
+    Auto,
+    Cdi,
+    NvidiaRuntime,
+    None,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Driver {
+    /// A soname or an absolute path.
+    pub library: PathBuf,
+    /// Where its `proc/` and `dev/` are.
+    pub root: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            runtime: None,
+            state_dir: "/run/runmig".into(),
+            wait: Duration::ZERO,
+            lock_timeout: Duration::from_secs(10),
+            driver_files: DriverFiles::Auto,
+            driver: Driver::default(),
+            file: None,
+        }
+    }
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Driver {
+            library: "libnvidia-ml.so.1".into(),
+            root: "/".into(),
+        }
+    }
+}
+
+impl Config {
+    /// For a program called `argv0`.
+    pub fn for_program(argv0: Option<&OsStr>) -> Result<Config> {
+        if let Some(file) = std::env::var_os("RUNMIG_CONFIG") {
+            return Config::read(Path::new(&file));
+        }
+        match argv0.and_then(variant) {
+            Some(name) => Config::read(&Path::new(DIRECTORY).join(format!("{name}.toml"))),
+            None => {
+                let file = Path::new(DIRECTORY).join("config.toml");
+                match Config::read(&file) {
+                    Err(_) if is_absent(&file) => Ok(Config::default()),
+                    other => other,
+                }
+            }
+        }
+    }
+
+    pub fn read(file: &Path) -> Result<Config> {
+        let what = || format!("read configuration {}", file.display());
+        let text = trust::read_to_string(file, MAX_SIZE).context(what)?;
+        let mut config = Config::parse(&text).context(what)?;
+        config.file = Some(std::path::absolute(file).context(what)?);
+        Ok(config)
+    }
+
+    pub fn parse(text: &str) -> Result<Config> {
+        let config: Config = toml::from_str(text).map_err(|e| {
+            let place = e.span().map_or(String::new(), |span| {
+                format!("line {}: ", text[..span.start].matches('\n').count() + 1)
+            });
+            Error::new(format!("{place}{}", e.message()))
+                .hint("docs/configuration.md lists the keys")
+        })?;
+        for (key, path) in [
+            ("runtime", config.runtime.as_deref()),
+            ("state_dir", Some(config.state_dir.as_path())),
+            ("driver.root", Some(config.driver.root.as_path())),
+        ] {
+            if let Some(path) = path.filter(|p| !p.is_absolute()) {
+                return Err(Error::new(format!(
+                    "{key} = \"{}\" is not an absolute path",
+                    path.display()
+                )));
+            }
+        }
+        let library = &config.driver.library;
+        if !library.is_absolute() && library.components().count() != 1 {
+            return Err(Error::new(format!(
+                "driver.library = \"{}\" is neither a soname nor an absolute path",
+                library.display()
+            )));
+        }
+        Ok(config)
+    }
+}
+
+/// `runmig-NAME` gives NAME, whatever folder it was called from.
+fn variant(argv0: &OsStr) -> Option<String> {
+    let name = Path::new(argv0).file_name()?.to_str()?;
+    let variant = name.strip_prefix("runmig-")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (!variant.is_empty() && variant != "hook" && variant.chars().all(plain))
+        .then(|| variant.to_owned())
+}
+
+fn is_absent(file: &Path) -> bool {
+    matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound)
+}
+
+fn duration<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(d)?;
+    humantime::parse_duration(&text)
+        .map_err(|e| serde::de::Error::custom(format!("\"{text}\" is no duration: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let config = Config::parse(
+            "runtime = \"/usr/sbin/runc\"\nstate_dir = \"/run/r\"\nwait = \"30s\"\n\
+             lock_timeout = \"1m 5s\"\ndriver_files = \"nvidia-runtime\"\n\
+             [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.wait, Duration::from_secs(30));
+        assert_eq!(config.lock_timeout, Duration::from_secs(65));
+        assert_eq!(config.driver_files, DriverFiles::NvidiaRuntime);
+        assert_eq!(config.driver.root, Path::new("/x"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let line = |text: &str| Config::parse(text).unwrap_err().line();
+        assert!(line("\nstatedir = \"/x\"").contains("line 2: unknown field `statedir`"));
+        assert!(line("wait = \"soon\"").contains("\"soon\" is no duration"));
+        assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
+        assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
+    }
+
+    #[test]
+    fn the_name_picks_the_file() {
+        assert_eq!(
+            variant(OsStr::new("/usr/bin/runmig-crun")).as_deref(),
+            Some("crun")
+        );
+        assert_eq!(variant(OsStr::new("runmig")), None);
+        assert_eq!(variant(OsStr::new("runmig-")), None);
+        assert_eq!(variant(OsStr::new("/x/runmig-hook")), None);
+    }
+}

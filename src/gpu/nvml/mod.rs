@@ -1,0 +1,180 @@
+//! NVML. nvml-wrapper opens the library, counts GPUs and reads what it wraps; GPU and compute
+//! instances have no safe wrappers there, so those calls are made here on its symbols.
+
+mod session;
+
+use super::{Driver, DriverError, NOT_SUPPORTED, Reason, Result};
+use crate::model::{GpuInstance, MigMode, Placement, Profile, Snapshot};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper_sys::bindings as sys;
+pub use session::{Session, open};
+use session::{call, check, counts, failed, gone, raw, text};
+use std::ffi::{c_char, c_uint};
+
+impl Driver for Session {
+    fn snapshot(&self) -> Result<Snapshot> {
+        let count = self
+            .nvml
+            .device_count()
+            .map_err(|e| failed("count GPUs".into(), e))?;
+        let driver_version = self
+            .nvml
+            .sys_driver_version()
+            .map_err(|e| failed("read the driver's version".into(), e))?;
+        let mut snapshot = Snapshot {
+            driver_version,
+            ..Snapshot::default()
+        };
+        for index in 0..count {
+            // A GPU that is lost must not keep the others from being used.
+            let read = self
+                .read_gpu(index)
+                .map_err(|e| failed(format!("read GPU {index}"), e))
+                .and_then(|mut gpu| {
+                    if gpu.mig == MigMode::Enabled {
+                        let device = self.device(&gpu.uuid)?;
+                        gpu.profiles = self.profiles(&device, &gpu.uuid)?;
+                        gpu.instances = self.list(&device, &gpu.uuid, &counts(&gpu.profiles))?;
+                    }
+                    Ok(gpu)
+                });
+            match read {
+                Ok(gpu) => snapshot.gpus.push(gpu),
+                Err(e) => snapshot.unreadable.push((index, e.to_string())),
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32> {
+        let device = self.device(gpu)?;
+        let mut count = 0;
+        let what = || format!("read the capacity for profile {profile} on GPU {gpu}");
+        call!(
+            self,
+            what,
+            nvmlDeviceGetGpuInstanceRemainingCapacity(raw(&device), profile, &mut count)
+        )?;
+        Ok(count)
+    }
+
+    fn instances(&self, gpu: &str) -> Result<Vec<GpuInstance>> {
+        let device = self.device(gpu)?;
+        match device.mig_mode() {
+            Ok(mode) if mode.current == 1 => {}
+            Ok(_) | Err(NvmlError::NotSupported) => return Ok(Vec::new()),
+            Err(e) => return Err(failed(format!("read the MIG mode of GPU {gpu}"), e)),
+        }
+        let profiles = self.profiles(&device, gpu)?;
+        self.list(&device, gpu, &counts(&profiles))
+    }
+
+    fn instance(&self, gpu: &str, gpu_instance: u32) -> Result<Option<GpuInstance>> {
+        let device = self.device(gpu)?;
+        match self.gpu_instance(&device, gpu, gpu_instance)? {
+            Some(handle) => self.describe(gpu, handle),
+            None => Ok(None),
+        }
+    }
+
+    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32> {
+        let device = self.device(gpu)?;
+        let what = || format!("create GPU instance {} at {at} on GPU {gpu}", profile.name);
+        let place = sys::nvmlGpuInstancePlacement_t {
+            start: at.start,
+            size: at.size,
+        };
+        let mut handle = std::ptr::null_mut();
+        call!(
+            self,
+            what,
+            nvmlDeviceCreateGpuInstanceWithPlacement(raw(&device), profile.id, &place, &mut handle)
+        )?;
+        // SAFETY: a struct of integers and pointers, for which zeros are a value.
+        let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
+        call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info))?;
+        Ok(info.id)
+    }
+
+    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32> {
+        let what =
+            || format!("create the compute instance of GPU instance {gpu_instance} on GPU {gpu}");
+        let device = self.device(gpu)?;
+        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        // The one that leaves room for no second: of those, two may have the same slices and differ in
+        // multiprocessors (1g.20gb on H100).
+        let full = self
+            .compute_profiles(gpu, gpu_instance, handle)?
+            .into_iter()
+            .filter(|p| p.instanceCount == 1)
+            .max_by_key(|p| (p.sliceCount, p.multiprocessorCount))
+            .ok_or_else(|| DriverError {
+                what: what(),
+                reason: Reason::Code(NOT_SUPPORTED),
+            })?;
+        let mut ci = std::ptr::null_mut();
+        call!(
+            self,
+            what,
+            nvmlGpuInstanceCreateComputeInstance(handle, full.id, &mut ci)
+        )?;
+        // SAFETY: a struct of integers and pointers, for which zeros are a value.
+        let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
+        call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info))?;
+        Ok(info.id)
+    }
+
+    /// Asked for by name. The device that a compute instance's information holds is the parent, and
+    /// a walk over all MIG devices was seen to take seconds.
+    fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String> {
+        let name = format!("MIG-{gpu}/{gpu_instance}/{compute_instance}");
+        let what = || format!("find MIG device {name}");
+        let device = self
+            .nvml
+            .device_by_uuid(name.as_str())
+            .map_err(|e| failed(what(), e))?;
+        let mut uuid = [0 as c_char; 96];
+        call!(
+            self,
+            what,
+            nvmlDeviceGetUUID(raw(&device), uuid.as_mut_ptr(), uuid.len() as c_uint)
+        )?;
+        Ok(text(&uuid))
+    }
+
+    fn destroy_compute_instance(
+        &self,
+        gpu: &str,
+        gpu_instance: u32,
+        compute_instance: u32,
+    ) -> Result<()> {
+        let what = || {
+            format!(
+                "destroy compute instance {compute_instance} of GPU instance {gpu_instance} on GPU {gpu}"
+            )
+        };
+        let device = self.device(gpu)?;
+        let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
+            return Ok(());
+        };
+        let mut ci = std::ptr::null_mut();
+        let found = call!(
+            self,
+            what,
+            nvmlGpuInstanceGetComputeInstanceById(gi, compute_instance, &mut ci)
+        );
+        if gone(found)?.is_none() {
+            return Ok(());
+        }
+        gone(call!(self, what, nvmlComputeInstanceDestroy(ci))).map(drop)
+    }
+
+    fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()> {
+        let device = self.device(gpu)?;
+        let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
+            return Ok(());
+        };
+        let what = || format!("destroy GPU instance {gpu_instance} on GPU {gpu}");
+        gone(call!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
+    }
+}

@@ -1,0 +1,398 @@
+//! A session with the library, and what is read and checked through it.
+
+use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
+use crate::model::{ComputeInstance, Gpu, GpuInstance, MigMode, Placement, Profile};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings as sys;
+use std::ffi::{CStr, CString, c_char, c_uint};
+use std::path::Path;
+
+/// Profile enums end where the driver says INVALID_ARGUMENT; no driver has as many as this.
+const MAX_PROFILES: u32 = 64;
+/// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
+const MAX_INSTANCES: u32 = 256;
+/// GPU instance profile information, version 2: size 152.
+const GI_PROFILE_V2: u32 = 0x0200_0098;
+
+pub struct Session {
+    pub(super) nvml: Nvml,
+}
+
+/// `library` is a soname or an absolute path.
+pub fn open(library: &Path) -> Result<Session> {
+    let what = || format!("open the NVIDIA driver library {}", library.display());
+    let nvml = Nvml::builder()
+        .lib_path(library.as_os_str())
+        .init()
+        .map_err(|e| failed(what(), e))?;
+    Ok(Session { nvml })
+}
+
+/// Calls a symbol that an older library may lack. Its arguments are evaluated in the unsafe block.
+macro_rules! call {
+    ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
+        let symbol = $self.nvml.lib().$name.as_ref().map_err(|_| DriverError {
+            what: $what(),
+            reason: Reason::Library(concat!("the driver lacks ", stringify!($name)).to_owned()),
+        })?;
+        // SAFETY: the symbol comes from the library that `self.nvml` keeps open, its signature is
+        // NVML's; handles were given out by this session; pointers are to live locals of the sizes
+        // that NVML's header names.
+        check(&$what, unsafe { symbol($($arg),*) })
+    }};
+}
+
+pub(super) use call;
+
+impl Session {
+    pub(super) fn device(&self, uuid: &str) -> Result<Device<'_>> {
+        self.nvml
+            .device_by_uuid(uuid)
+            .map_err(|e| failed(format!("find GPU {uuid}"), e))
+    }
+
+    pub(super) fn gpu_instance(
+        &self,
+        device: &Device<'_>,
+        gpu: &str,
+        id: u32,
+    ) -> Result<Option<sys::nvmlGpuInstance_t>> {
+        let what = || format!("find GPU instance {id} on GPU {gpu}");
+        let mut handle = std::ptr::null_mut();
+        let found = call!(
+            self,
+            what,
+            nvmlDeviceGetGpuInstanceById(raw(device), id, &mut handle)
+        );
+        match gone(found)? {
+            Some(()) => Ok(Some(handle)),
+            None => Ok(None),
+        }
+    }
+
+    /// A GPU instance that must be there.
+    pub(super) fn existing_gpu_instance(
+        &self,
+        device: &Device<'_>,
+        gpu: &str,
+        id: u32,
+    ) -> Result<sys::nvmlGpuInstance_t> {
+        self.gpu_instance(device, gpu, id)?
+            .ok_or_else(|| DriverError {
+                what: format!("find GPU instance {id} on GPU {gpu}"),
+                reason: Reason::Code(NOT_FOUND),
+            })
+    }
+
+    pub(super) fn profiles(&self, device: &Device<'_>, gpu: &str) -> Result<Vec<Profile>> {
+        let mut profiles = Vec::new();
+        for number in 0..MAX_PROFILES {
+            let what = || format!("read GPU instance profile {number} of GPU {gpu}");
+            // SAFETY: a struct of integers and characters, for which zeros are a value.
+            let mut info: sys::nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
+            info.version = GI_PROFILE_V2;
+            let answer = call!(
+                self,
+                what,
+                nvmlDeviceGetGpuInstanceProfileInfoV(raw(device), number, &mut info)
+            );
+            match answer {
+                Ok(()) => {}
+                Err(e) if e.code() == Some(NOT_SUPPORTED) => continue,
+                Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
+                Err(e) => return Err(e),
+            }
+            profiles.push(Profile {
+                name: text(&info.name).trim_start_matches("MIG ").to_owned(),
+                id: info.id,
+                compute_slices: info.sliceCount,
+                memory_mib: info.memorySizeMB,
+                multiprocessors: info.multiprocessorCount,
+                copy_engines: info.copyEngineCount,
+                decoders: info.decoderCount,
+                encoders: info.encoderCount,
+                jpegs: info.jpegCount,
+                ofas: info.ofaCount,
+                p2p: info.isP2pSupported != 0,
+                max_instances: info.instanceCount,
+                placements: self.placements(device, gpu, info.id)?,
+            });
+        }
+        Ok(profiles)
+    }
+
+    fn placements(&self, device: &Device<'_>, gpu: &str, profile: u32) -> Result<Vec<Placement>> {
+        let what = || format!("read placements of profile {profile} on GPU {gpu}");
+        let mut count: c_uint = 0;
+        call!(
+            self,
+            what,
+            nvmlDeviceGetGpuInstancePossiblePlacements_v2(
+                raw(device),
+                profile,
+                std::ptr::null_mut(),
+                &mut count
+            )
+        )?;
+        let mut list =
+            vec![sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 }; bounded(what, count)?];
+        call!(
+            self,
+            what,
+            nvmlDeviceGetGpuInstancePossiblePlacements_v2(
+                raw(device),
+                profile,
+                list.as_mut_ptr(),
+                &mut count
+            )
+        )?;
+        list.truncate(count as usize);
+        Ok(list
+            .iter()
+            .map(|p| Placement {
+                start: p.start,
+                size: p.size,
+            })
+            .collect())
+    }
+
+    /// The instances of the given profiles. NVML lists by profile, and writes at most the profile's
+    /// instance count whatever count comes in.
+    pub(super) fn list(
+        &self,
+        device: &Device<'_>,
+        gpu: &str,
+        profiles: &[(u32, u32)],
+    ) -> Result<Vec<GpuInstance>> {
+        let mut found = Vec::new();
+        for &(profile, max) in profiles {
+            let what = || format!("list GPU instances of profile {profile} on GPU {gpu}");
+            let mut handles = vec![std::ptr::null_mut(); bounded(what, max)?];
+            let mut count = max;
+            call!(
+                self,
+                what,
+                nvmlDeviceGetGpuInstances(raw(device), profile, handles.as_mut_ptr(), &mut count)
+            )?;
+            for handle in handles.into_iter().take(count as usize) {
+                if let Some(instance) = self.describe(gpu, handle)? {
+                    found.push(instance);
+                }
+            }
+        }
+        found.sort_by_key(|i: &GpuInstance| i.placement);
+        Ok(found)
+    }
+
+    /// None when it went while we looked.
+    pub(super) fn describe(
+        &self,
+        gpu: &str,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Option<GpuInstance>> {
+        let what = || format!("read a GPU instance of GPU {gpu}");
+        // SAFETY: a struct of integers and pointers, for which zeros are a value.
+        let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
+        if gone(call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info)))?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(GpuInstance {
+            id: info.id,
+            profile_id: info.profileId,
+            placement: Placement {
+                start: info.placement.start,
+                size: info.placement.size,
+            },
+            compute_instances: self.compute_instances(gpu, info.id, handle)?,
+        }))
+    }
+
+    fn compute_instances(
+        &self,
+        gpu: &str,
+        id: u32,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Vec<ComputeInstance>> {
+        let mut found = Vec::new();
+        for profile in self.compute_profiles(gpu, id, handle)? {
+            let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
+            let mut count = profile.instanceCount;
+            let mut handles = vec![std::ptr::null_mut(); bounded(what, count)?];
+            let listed = call!(
+                self,
+                what,
+                nvmlGpuInstanceGetComputeInstances(
+                    handle,
+                    profile.id,
+                    handles.as_mut_ptr(),
+                    &mut count
+                )
+            );
+            if gone(listed)?.is_none() {
+                continue;
+            }
+            for ci in handles.into_iter().take(count as usize) {
+                // SAFETY: a struct of integers and pointers, for which zeros are a value.
+                let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
+                let read = call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info));
+                if gone(read)?.is_some() && !found.iter().any(|c: &ComputeInstance| c.id == info.id)
+                {
+                    found.push(ComputeInstance {
+                        id: info.id,
+                        profile_id: info.profileId,
+                    });
+                }
+            }
+        }
+        found.sort_by_key(|c| c.id);
+        Ok(found)
+    }
+
+    /// The compute instance profiles of a GPU instance.
+    pub(super) fn compute_profiles(
+        &self,
+        gpu: &str,
+        id: u32,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Vec<sys::nvmlComputeInstanceProfileInfo_t>> {
+        let mut profiles = Vec::new();
+        for number in 0..MAX_PROFILES {
+            let what = || {
+                format!("read compute instance profile {number} of GPU instance {id} on GPU {gpu}")
+            };
+            // SAFETY: a struct of integers, for which zeros are a value.
+            let mut info: sys::nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
+            let answer = call!(
+                self,
+                what,
+                nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, number, 0, &mut info)
+            );
+            match answer {
+                Ok(()) => profiles.push(info),
+                Err(e) if e.code() == Some(NOT_SUPPORTED) => {}
+                Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
+                Err(e) if e.code() == Some(NOT_FOUND) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(profiles)
+    }
+
+    pub(super) fn read_gpu(&self, index: u32) -> std::result::Result<Gpu, NvmlError> {
+        let device = self.nvml.device_by_index(index)?;
+        let (mig, mig_pending) = match device.mig_mode() {
+            Ok(mode) => {
+                let word = |mode| {
+                    if mode == 1 {
+                        MigMode::Enabled
+                    } else {
+                        MigMode::Disabled
+                    }
+                };
+                let (now, next) = (word(mode.current), word(mode.pending));
+                (now, (next != now).then_some(next))
+            }
+            Err(NvmlError::NotSupported) => (MigMode::Unsupported, None),
+            Err(e) => return Err(e),
+        };
+        Ok(Gpu {
+            index,
+            minor: device.minor_number()?,
+            uuid: device.uuid()?,
+            name: device.name()?,
+            pci_bus_id: device.pci_info()?.bus_id,
+            mig,
+            mig_pending,
+            profiles: Vec::new(),
+            instances: Vec::new(),
+        })
+    }
+}
+
+pub(super) fn counts(profiles: &[Profile]) -> Vec<(u32, u32)> {
+    profiles.iter().map(|p| (p.id, p.max_instances)).collect()
+}
+
+pub(super) fn raw(device: &Device<'_>) -> sys::nvmlDevice_t {
+    // SAFETY: the handle stays within this module, in the session that gave it out.
+    unsafe { device.handle() }
+}
+
+/// Gone, or MIG off: both mean deleted.
+pub(super) fn gone<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if matches!(e.code(), Some(NOT_FOUND | NOT_SUPPORTED)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+pub(super) fn check(what: &impl Fn() -> String, code: sys::nvmlReturn_t) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    Err(DriverError {
+        what: what(),
+        reason: Reason::Code(code),
+    })
+}
+
+fn bounded(what: impl Fn() -> String, count: c_uint) -> Result<usize> {
+    if count <= MAX_INSTANCES {
+        return Ok(count as usize);
+    }
+    Err(DriverError {
+        what: what(),
+        reason: Reason::Library(format!("the driver speaks of {count} of them")),
+    })
+}
+
+pub(super) fn text(chars: &[c_char]) -> String {
+    let bytes: Vec<u8> = chars.iter().map(|c| *c as u8).collect();
+    CStr::from_bytes_until_nul(&bytes)
+        .map(CString::from)
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected
+/// variant).
+pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
+    use NvmlError as E;
+    let code = match &e {
+        E::Uninitialized => 1,
+        E::InvalidArg => 2,
+        E::NotSupported => 3,
+        E::NoPermission => 4,
+        E::NotFound => 6,
+        E::InsufficientSize(_) => 7,
+        E::InsufficientPower => 8,
+        E::DriverNotLoaded => 9,
+        E::Timeout => 10,
+        E::IrqIssue => 11,
+        E::LibraryNotFound => 12,
+        E::FunctionNotFound => 13,
+        E::CorruptedInfoROM => 14,
+        E::GpuLost => 15,
+        E::ResetRequired => 16,
+        E::OperatingSystem => 17,
+        E::LibRmVersionMismatch => 18,
+        E::InUse => 19,
+        E::InsufficientMemory => 20,
+        E::NoData => 21,
+        E::UnexpectedVariant(code) => *code,
+        E::Unknown => 999,
+        _ => {
+            return DriverError {
+                what,
+                reason: Reason::Library(e.to_string()),
+            };
+        }
+    };
+    DriverError {
+        what,
+        reason: Reason::Code(code),
+    }
+}

@@ -1,0 +1,155 @@
+//! Which process is which, and whether it lives: `/proc`, read with care.
+
+use crate::model::Process;
+use std::path::Path;
+
+/// Ourselves.
+pub fn current() -> Process {
+    let pid = std::process::id() as i32;
+    of(pid).unwrap_or(Process { pid, start_time: 0 })
+}
+
+/// The process that has this number now; a zombie counts as none.
+pub fn of(pid: i32) -> Option<Process> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (state, start_time) = parse_stat(&stat)?;
+    (!matches!(state, 'Z' | 'X' | 'x')).then_some(Process { pid, start_time })
+}
+
+pub fn is_alive(process: &Process) -> bool {
+    of(process.pid).is_some_and(|now| now.start_time == process.start_time)
+}
+
+/// State and field 22. The name in parentheses may hold anything, parentheses and spaces too.
+fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// The cgroup paths of a process, each once.
+pub fn cgroups(pid: i32) -> Vec<String> {
+    let mut paths: Vec<String> = cgroup_lines(pid).unwrap_or_default();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn cgroup_lines(pid: i32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    Some(
+        text.lines()
+            .filter_map(|line| Some(line.splitn(3, ':').nth(2)?.to_owned()))
+            .collect(),
+    )
+}
+
+/// A process in a cgroup that has one of these names as a component of its path. A container's
+/// cgroup is named after it by every low-level runtime, wherever it hangs; one too many found only
+/// keeps a slice longer.
+pub fn in_cgroup_named(names: &[String]) -> Option<i32> {
+    if names.is_empty() {
+        return None;
+    }
+    all().find(|&pid| {
+        of(pid).is_some()
+            && cgroup_lines(pid).unwrap_or_default().iter().any(|path| {
+                path.split('/')
+                    .any(|part| names.iter().any(|name| name == part))
+            })
+    })
+}
+
+fn all() -> impl Iterator<Item = i32> {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Who has one of these files open: `(pid, name)`, for the operator who wonders what holds a slice.
+pub fn holders_of(files: &[std::path::PathBuf]) -> Vec<(i32, String)> {
+    use std::os::unix::fs::MetadataExt;
+    let wanted: Vec<(u64, u64, u64)> = files
+        .iter()
+        .filter_map(|f| std::fs::metadata(f).ok())
+        .map(|m| (m.dev(), m.ino(), m.rdev()))
+        .collect();
+    let is_wanted = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|m| {
+            wanted.iter().any(|&(dev, ino, rdev)| {
+                (m.dev(), m.ino()) == (dev, ino) || (rdev != 0 && m.rdev() == rdev)
+            })
+        })
+    };
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    all()
+        .filter(|pid| {
+            std::fs::read_dir(format!("/proc/{pid}/fd"))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .any(|fd| is_wanted(&fd.path()))
+        })
+        .map(|pid| (pid, name(pid)))
+        .collect()
+}
+
+pub fn name(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm"))
+        .map(|n| crate::error::printable(n.trim_end()))
+        .unwrap_or_default()
+}
+
+/// Of the machine whose `/proc` lies under this root; the host's own where there is none.
+pub fn boot_id(root: &Path) -> crate::error::Result<String> {
+    use crate::error::Context;
+    const FILE: &str = "proc/sys/kernel/random/boot_id";
+    let own = root.join(FILE);
+    let file = if own.exists() {
+        own
+    } else {
+        Path::new("/").join(FILE)
+    };
+    let text = std::fs::read_to_string(&file).context(|| format!("read {}", file.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let stat = "7 (a) R) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 6 7";
+        assert_eq!(parse_stat(stat), Some(('S', 12345)));
+        assert_eq!(parse_stat("7 (x"), None);
+    }
+
+    #[test]
+    fn we_live_and_a_later_process_of_our_number_is_another() {
+        let us = current();
+        assert!(is_alive(&us));
+        assert!(!is_alive(&Process {
+            start_time: us.start_time + 1,
+            ..us
+        }));
+    }
+
+    #[test]
+    fn a_zombie_is_dead() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        // It has ended when the kernel says so, and is not yet waited for.
+        while std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|s| parse_stat(&s).is_some_and(|(state, _)| state != 'Z'))
+        {
+            std::thread::yield_now();
+        }
+        assert_eq!(of(pid), None);
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,90 @@
+//! A lock that dies with its holder, is waited for only so long, and says who has it.
+
+use crate::error::{Context, Error, Result};
+use crate::process;
+use fs2::FileExt;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    pub fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
+        let end = Instant::now() + timeout;
+        let mut gap = Duration::from_micros(200);
+        loop {
+            let mut file = open(path)?;
+            match file.try_lock_exclusive() {
+                Ok(()) if is_still(&file, path) => {
+                    sign(&mut file, why);
+                    return Ok(Lock { _file: file });
+                }
+                // Somebody took the file away while we waited for it: lock the one there now.
+                Ok(()) => continue,
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e).context(|| format!("lock {}", path.display())),
+            }
+            let now = Instant::now();
+            if now >= end {
+                return Err(Error::new(format!(
+                    "{} is held by {}, waited {}",
+                    path.display(),
+                    signature(&mut file),
+                    humantime::format_duration(timeout)
+                ))
+                .hint("lock_timeout in the configuration is how long to wait"));
+            }
+            // flock has no time-out of its own; the gaps grow so that many waiters cost little.
+            std::thread::sleep(gap.min(end - now));
+            gap = (gap * 2).min(Duration::from_millis(20));
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .context(|| format!("open {}", path.display()))
+}
+
+fn is_still(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// Who has the lock and what for. Only told to people, so a failure to write it is no failure.
+fn sign(file: &mut File, why: &str) {
+    let _ = file.set_len(0);
+    let _ = file.rewind();
+    let _ = write!(file, "process {} ({why})", std::process::id());
+}
+
+fn signature(file: &mut File) -> String {
+    let mut text = String::new();
+    let _ = file.rewind();
+    let _ = file.take(200).read_to_string(&mut text);
+    let pid = text.split_whitespace().nth(1).and_then(|p| p.parse().ok());
+    match pid.and_then(process::of) {
+        Some(process) => format!(
+            "{} [{}]",
+            crate::error::printable(&text),
+            process::name(process.pid)
+        ),
+        None => "a process that cannot be named".to_owned(),
+    }
+}

@@ -1,0 +1,220 @@
+//! One lease on disk: a line that says what the next line is and its hash, then the lease as JSON.
+//!
+//! Fields are only ever added. A reader keeps the fields that it does not know, so that an older
+//! program can rewrite a newer one's lease; a record of another version it leaves alone and says so.
+
+use crate::error::{Context, Error, Result};
+use crate::model::{Placement, Process};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const VERSION: &str = "runmig.dev/v1";
+const KIND: &str = "Lease";
+/// A lease is about 2 KiB; paths and pod names could make it a few times that.
+const MAX_SIZE: u64 = 256 * 1024;
+
+/// Ties a slice to a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    /// Random; what the hook is told, so that a late one cannot mistake a successor.
+    pub id: String,
+    pub state: State,
+    /// Instances do not survive a boot, and neither does a lease.
+    pub boot_id: String,
+    /// RFC 3339
+    pub created: String,
+    pub holder: Holder,
+    pub slice: Slice,
+    /// The process that makes the container; while it lives, nobody collects the lease.
+    pub creator: Process,
+    /// The low-level runtime it started, which goes on when its parent is killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_process: Option<Process>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Process>,
+    /// Names of the container's cgroup, as path components.
+    #[serde(default)]
+    pub cgroups: Vec<String>,
+    /// Tries to give it back that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    #[serde(flatten)]
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// About to exist, or half made.
+    Creating,
+    /// The container has it.
+    Ready,
+    /// On its way out; the driver has not confirmed that it is gone.
+    Releasing,
+}
+
+/// For whom: a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    #[serde(flatten)]
+    pub key: Key,
+    /// Canonical.
+    pub bundle: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
+}
+
+/// What makes two containers two: ids are not unique across the roots of low-level runtimes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Key {
+    /// Canonical path of the low-level runtime.
+    pub runtime: PathBuf,
+    /// Its `--root`, resolved.
+    pub root: PathBuf,
+    pub id: String,
+}
+
+impl Key {
+    /// How the names of its records begin.
+    pub fn prefix(&self) -> String {
+        use std::os::unix::ffi::OsStrExt;
+        let mut hash = Sha256::new();
+        for part in [
+            self.runtime.as_os_str().as_bytes(),
+            self.root.as_os_str().as_bytes(),
+            self.id.as_bytes(),
+        ] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let mut prefix = hex(&hash.finalize()[..12]);
+        prefix.push('.');
+        prefix
+    }
+}
+
+/// What: a GPU instance with the one compute instance that fills it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Slice {
+    /// As it was asked for.
+    pub request: String,
+    pub profile: String,
+    #[serde(rename = "profileID")]
+    pub profile_id: u32,
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: String,
+    pub gpu_index: u32,
+    pub gpu_minor: u32,
+    pub placement: Placement,
+    #[serde(
+        rename = "gpuInstanceID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub gpu_instance: Option<u32>,
+    #[serde(
+        rename = "computeInstanceID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub compute_instance: Option<u32>,
+    #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
+    pub mig_uuid: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    pub count: u32,
+    pub error: String,
+    /// RFC 3339; not before then is it tried again, unless somebody asks by hand.
+    pub next: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    api_version: String,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+}
+
+pub fn encode(lease: &Lease) -> Vec<u8> {
+    let body = serde_json::to_string(lease).expect("a lease has only strings as keys");
+    let header = Header {
+        api_version: VERSION.to_owned(),
+        kind: KIND.to_owned(),
+        sha256: Some(hex(&Sha256::digest(body.as_bytes()))),
+    };
+    let header = serde_json::to_string(&header).expect("a header has only strings as keys");
+    format!("{header}\n{body}\n").into_bytes()
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Lease> {
+    let text = std::str::from_utf8(bytes).context(|| "not text")?;
+    let (head, rest) = text.split_once('\n').ok_or_else(|| Error::new("cut off"))?;
+    let header: Header = serde_json::from_str(head).context(|| "the first line is no header")?;
+    if header.api_version != VERSION || header.kind != KIND {
+        return Err(Error::new(format!(
+            "a {} of {}, and this program reads {KIND} of {VERSION}",
+            crate::error::printable(&header.kind),
+            crate::error::printable(&header.api_version)
+        ))
+        .hint("use the newer runmig that wrote it"));
+    }
+    let body = rest
+        .strip_suffix('\n')
+        .ok_or_else(|| Error::new("cut off"))?;
+    if header.sha256.as_deref() != Some(&hex(&Sha256::digest(body.as_bytes()))) {
+        return Err(Error::new("its hash is wrong"));
+    }
+    serde_json::from_str(body).context(|| "not a lease")
+}
+
+/// None when it has gone.
+pub fn read(file: &Path) -> Result<Option<Lease>> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(file);
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e).context(|| "open"),
+    };
+    if !opened.metadata().context(|| "stat")?.is_file() {
+        return Err(Error::new("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    opened
+        .take(MAX_SIZE + 1)
+        .read_to_end(&mut bytes)
+        .context(|| "read")?;
+    if bytes.len() as u64 > MAX_SIZE {
+        return Err(Error::new(format!("larger than {} KiB", MAX_SIZE / 1024)));
+    }
+    decode(&bytes).map(Some)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::model::{Placement, Process};
+use proptest::prelude::*;
+
+fn lease(id: &str) -> Lease {
+    Lease {
+        id: id.into(),
+        state: State::Creating,
+        boot_id: "b".into(),
+        created: "2026-01-01T00:00:00Z".into(),
+        holder: Holder {
+            key: Key {
+                runtime: "/usr/sbin/runc".into(),
+                root: "/run/runc".into(),
+                id: "c1".into(),
+            },
+            bundle: "/b".into(),
+            namespace: None,
+            pod: None,
+            pod_uid: None,
+            container_name: Some("web".into()),
+        },
+        slice: Slice {
+            request: "1g.10gb".into(),
+            profile: "1g.10gb".into(),
+            profile_id: 19,
+            gpu_uuid: "GPU-1".into(),
+            gpu_index: 0,
+            gpu_minor: 0,
+            placement: Placement { start: 3, size: 1 },
+            gpu_instance: Some(10),
+            compute_instance: None,
+            mig_uuid: None,
+        },
+        creator: Process {
+            pid: 1,
+            start_time: 2,
+        },
+        runtime_process: None,
+        init: None,
+        cgroups: vec!["c1".into()],
+        attempt: None,
+        unknown: serde_json::Map::new(),
+    }
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("state"), Duration::from_millis(50)).unwrap();
+    (dir, store)
+}
+
+#[test]
+fn a_lease_is_found_again_until_it_is_removed() {
+    let (_dir, store) = store();
+    let one = lease("one");
+    assert!(!store.has(&one.holder.key));
+    let ledger = store.lock("test").unwrap();
+    ledger.put(&one).unwrap();
+    assert!(store.has(&one.holder.key));
+    assert_eq!(store.get("one").unwrap(), Some(one.clone()));
+    let now = ledger
+        .update("one", |l| l.state = State::Ready)
+        .unwrap()
+        .unwrap();
+    assert_eq!(store.list().unwrap().0, vec![now.clone()]);
+    ledger.remove(&now).unwrap();
+    ledger.remove(&now).unwrap();
+    assert_eq!(ledger.update("one", |_| ()).unwrap(), None);
+    assert!(!store.has(&one.holder.key));
+}
+
+#[test]
+fn ids_under_two_roots_are_two_keys() {
+    let a = lease("x").holder.key;
+    let b = Key {
+        root: "/run/other".into(),
+        ..a.clone()
+    };
+    let glued = Key {
+        runtime: "/usr/sbin/runc/".into(),
+        root: "run/runc".into(),
+        ..a.clone()
+    };
+    assert_ne!(a.prefix(), b.prefix());
+    assert_ne!(a.prefix(), glued.prefix());
+}
+
+#[test]
+fn a_lock_that_is_held_is_waited_for_only_so_long_and_its_holder_named() {
+    let (_dir, store) = store();
+    let held = store.lock("create of c1").unwrap();
+    let line = store.lock("me").err().unwrap().line();
+    let us = std::process::id();
+    assert!(
+        line.contains(&format!("is held by process {us} (create of c1)")),
+        "{line}"
+    );
+    drop(held);
+    store.lock("me").unwrap();
+}
+
+#[test]
+fn a_lock_file_that_was_taken_away_locks_nobody_out_and_lets_nobody_in_twice() {
+    let (_dir, store) = store();
+    let held = store.lock("a").unwrap();
+    std::fs::remove_file(store.dir().join("ledger.lock")).unwrap();
+    let second = store.lock("b").unwrap();
+    drop(held);
+    assert!(store.lock("c").is_err());
+    drop(second);
+}
+
+#[test]
+fn a_newer_record_is_left_alone_and_said_to_be_newer() {
+    let text = String::from_utf8(record::encode(&lease("one"))).unwrap();
+    let newer = text.replace("runmig.dev/v1", "runmig.dev/v2");
+    let line = record::decode(newer.as_bytes()).unwrap_err().line();
+    assert!(
+        line.starts_with("a Lease of runmig.dev/v2, and this program reads"),
+        "{line}"
+    );
+}
+
+#[test]
+fn fields_that_a_newer_program_added_are_kept() {
+    let mut with = lease("one");
+    with.unknown
+        .insert("sharedBy".into(), serde_json::json!([1, 2]));
+    assert_eq!(record::decode(&record::encode(&with)).unwrap(), with);
+}
+
+#[test]
+fn what_is_cut_off_anywhere_is_damaged_and_never_half_read() {
+    let whole = record::encode(&lease("one"));
+    for end in 0..whole.len() {
+        assert!(record::decode(&whole[..end]).is_err(), "cut off at {end}");
+    }
+}
+
+#[test]
+fn a_damaged_record_hides_no_other() {
+    let (_dir, store) = store();
+    store.lock("t").unwrap().put(&lease("one")).unwrap();
+    std::fs::write(store.dir().join("leases/x.two"), [0u8; 100]).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", store.dir().join("leases/x.three")).unwrap();
+    let (leases, damaged) = store.list().unwrap();
+    assert_eq!((leases.len(), damaged.len()), (1, 2));
+}
+
+proptest! {
+    #[test]
+    fn a_changed_byte_is_found(at in 0usize..1200, to in any::<u8>()) {
+        let mut bytes = record::encode(&lease("one"));
+        let at = at % bytes.len();
+        prop_assume!(bytes[at] != to);
+        bytes[at] = to;
+        // White space in the header is the one thing that means the same.
+        if let Ok(read) = record::decode(&bytes) {
+            prop_assert_eq!(read, lease("one"));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What root may rely on: files that nobody else can change, read with a bound.
+
+use crate::error::{Error, Result};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The text of a file that only root (or whoever we are) can write to.
+pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
+    let opened = File::open(file).map_err(plain)?;
+    let meta = opened.metadata().map_err(plain)?;
+    if !meta.is_file() {
+        return Err(Error::new("not a regular file"));
+    }
+    check_metadata(&meta)?;
+    let mut text = String::new();
+    opened
+        .take(max + 1)
+        .read_to_string(&mut text)
+        .map_err(plain)?;
+    if text.len() as u64 > max {
+        return Err(Error::new(format!("larger than {} KiB", max / 1024)));
+    }
+    Ok(text)
+}
+
+/// A program that will be run as root: the file that its path leads to, and every folder on the
+/// way, belong to root alone. Gives the canonical path.
+pub fn program(path: &Path) -> Result<PathBuf> {
+    let canonical = std::fs::canonicalize(path).map_err(plain)?;
+    let meta = std::fs::metadata(&canonical).map_err(plain)?;
+    if !meta.is_file() || meta.mode() & 0o111 == 0 {
+        return Err(Error::new("not an executable file"));
+    }
+    check_path(&canonical)?;
+    Ok(canonical)
+}
+
+/// The canonical path and all its parents. A folder with the sticky bit (`/tmp`) lets nobody
+/// replace what is another's, so it is no danger to what lies in it.
+pub fn check_path(canonical: &Path) -> Result<()> {
+    let mut at = PathBuf::new();
+    for part in canonical.components() {
+        at.push(part);
+        if matches!(part, Component::RootDir) {
+            continue;
+        }
+        let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
+        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+        if !sticky {
+            check_metadata(&meta).map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn check_metadata(meta: &Metadata) -> Result<()> {
+    let me = nix::unistd::geteuid().as_raw();
+    if meta.uid() != 0 && meta.uid() != me {
+        return Err(
+            Error::new(format!("belongs to user {}, not to root", meta.uid()))
+                .hint("chown it to root"),
+        );
+    }
+    if meta.mode() & 0o022 != 0 {
+        return Err(Error::new(format!(
+            "others than root can write to it (mode {:04o})",
+            meta.mode() & 0o7777
+        ))
+        .hint("chmod go-w it"));
+    }
+    Ok(())
+}
+
+/// Whether we are root on the host, not the root of a user namespace: there the effective id says 0
+/// as well.
+pub fn is_host_root() -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        return false;
+    }
+    let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else {
+        return false;
+    };
+    let mut words = map.split_ascii_whitespace();
+    words.next() == Some("0") && words.next() == Some("0") && words.next() == Some("4294967295")
+}
+
+fn plain(e: std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    Error::new(match e.kind() {
+        ErrorKind::NotFound => "no such file or directory".to_owned(),
+        ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => e.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn file(mode: u32) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, "x = 1").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_file_that_others_write_to_is_refused() {
+        let (_dir, path) = file(0o646);
+        let line = read_to_string(&path, 10).unwrap_err().line();
+        assert_eq!(
+            line,
+            "others than root can write to it (mode 0646); hint: chmod go-w it"
+        );
+    }
+
+    #[test]
+    fn a_file_has_a_largest_size() {
+        let (_dir, path) = file(0o600);
+        assert_eq!(read_to_string(&path, 5).unwrap(), "x = 1");
+        assert!(read_to_string(&path, 4).is_err());
+    }
+
+    #[test]
+    fn a_program_in_a_folder_of_others_is_refused() {
+        let (dir, path) = file(0o755);
+        assert!(program(&path).is_ok());
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(
+            program(&path)
+                .unwrap_err()
+                .line()
+                .contains("others than root")
+        );
+    }
+}
