@@ -1,0 +1,236 @@
+use super::*;
+use crate::error::Error;
+use crate::model::GpuInstance;
+use proptest::prelude::*;
+
+/// A100-80GB as the driver describes it: name, id, compute slices, MiB, decoders, ofas, most, starts.
+type Row = (
+    &'static str,
+    u32,
+    u32,
+    u64,
+    u32,
+    u32,
+    u32,
+    &'static [u32],
+    u32,
+);
+const A100: &[Row] = &[
+    ("1g.10gb", 19, 1, 9728, 0, 0, 7, &[0, 1, 2, 3, 4, 5, 6], 1),
+    (
+        "1g.10gb+me",
+        20,
+        1,
+        9728,
+        1,
+        1,
+        1,
+        &[0, 1, 2, 3, 4, 5, 6],
+        1,
+    ),
+    ("1g.20gb", 15, 1, 19968, 1, 0, 4, &[0, 2, 4, 6], 2),
+    ("2g.20gb", 14, 2, 19968, 1, 0, 3, &[0, 2, 4], 2),
+    ("3g.40gb", 9, 3, 40192, 2, 0, 2, &[0, 4], 4),
+    ("4g.40gb", 5, 4, 40192, 2, 0, 1, &[0], 4),
+    ("7g.80gb", 0, 7, 80640, 5, 1, 1, &[0], 8),
+];
+
+fn gpu(index: u32) -> Gpu {
+    let profiles = A100
+        .iter()
+        .map(
+            |&(name, id, compute_slices, memory_mib, decoders, ofas, most, starts, size)| Profile {
+                name: name.into(),
+                id,
+                compute_slices,
+                memory_mib,
+                multiprocessors: 14 * compute_slices,
+                copy_engines: compute_slices,
+                decoders,
+                encoders: 0,
+                jpegs: ofas,
+                ofas,
+                p2p: false,
+                max_instances: most,
+                placements: starts
+                    .iter()
+                    .map(|&start| Placement { start, size })
+                    .collect(),
+            },
+        )
+        .collect();
+    Gpu {
+        index,
+        minor: index,
+        uuid: format!("GPU-{index}"),
+        name: "A100".into(),
+        pci_bus_id: String::new(),
+        mig: MigMode::Enabled,
+        mig_pending: None,
+        profiles,
+        instances: Vec::new(),
+    }
+}
+
+fn machine(count: u32) -> Snapshot {
+    Snapshot {
+        gpus: (0..count).map(gpu).collect(),
+        ..Snapshot::default()
+    }
+}
+
+fn named(name: &str) -> Slice {
+    Slice::Profile(name.into())
+}
+
+/// Puts what was decided on the machine, as the driver would.
+fn take(snapshot: &mut Snapshot, asked: &Slice) -> Result<(u32, String, Placement), NoRoom> {
+    let d = choose(snapshot, &[], asked)?;
+    let (index, id, name, placement) = (
+        d.gpu.index,
+        d.profile.id,
+        d.profile.name.clone(),
+        d.placement,
+    );
+    let gpu = &mut snapshot.gpus[index as usize];
+    let instance = GpuInstance {
+        id: 0,
+        profile_id: id,
+        placement,
+        compute_instances: Vec::new(),
+    };
+    gpu.instances.push(instance);
+    Ok((index, name, placement))
+}
+
+fn words(no: NoRoom) -> String {
+    Error::from(no).line()
+}
+
+#[test]
+fn an_empty_gpu_holds_seven_of_the_smallest() {
+    let mut m = machine(1);
+    for _ in 0..7 {
+        take(&mut m, &named("1g.10gb")).unwrap();
+    }
+    let no = take(&mut m, &named("1g.10gb")).unwrap_err();
+    assert!(matches!(no, NoRoom::Now { .. }));
+    assert_eq!(
+        words(no),
+        "no room for 1g.10gb on 1 GPU: 1 of 8 memory slices are free, at most 1 on one GPU (enough, \
+         but no place of the profile is free there: fragmentation, or its engines are used up); hint: \
+         migctl list shows who has what; runmig.dev/wait lets a container wait for room"
+    );
+}
+
+#[test]
+fn a_small_slice_does_not_stand_where_a_large_one_could() {
+    let mut m = machine(1);
+    assert_eq!(take(&mut m, &named("1g.10gb")).unwrap().2.start, 6);
+    assert_eq!(take(&mut m, &named("4g.40gb")).unwrap().2.start, 0);
+    assert_eq!(take(&mut m, &named("2g.20gb")).unwrap().2.start, 4);
+}
+
+#[test]
+fn engines_are_a_limit_of_their_own() {
+    let mut m = machine(1);
+    take(&mut m, &named("1g.10gb+me")).unwrap();
+    assert!(take(&mut m, &named("1g.10gb+me")).is_err());
+    take(&mut m, &named("1g.10gb")).unwrap();
+}
+
+#[test]
+fn memory_means_the_smallest_profile_that_has_it() {
+    let mut m = machine(1);
+    let smallest = |m: &mut Snapshot, gib: u64| take(m, &Slice::Memory(gib << 30)).map(|t| t.1);
+    assert_eq!(smallest(&mut m, 5).unwrap(), "1g.10gb");
+    assert_eq!(
+        smallest(&mut m, 10).unwrap(),
+        "1g.20gb",
+        "1g.10gb has 9728 MiB"
+    );
+    assert_eq!(
+        smallest(&mut m, 20).unwrap(),
+        "3g.40gb",
+        "2g.20gb has 19968 MiB"
+    );
+    assert_eq!(
+        words(smallest(&mut m, 100).unwrap_err()),
+        "no profile has 100Gi of memory; hint: the largest, 7g.80gb, has 80640 MiB"
+    );
+}
+
+#[test]
+fn an_unknown_profile_is_answered_with_what_there_is_nearest_first() {
+    let line = words(choose(&machine(2), &[], &named("1g.5gb")).unwrap_err());
+    assert!(line.starts_with(
+        "no GPU has profile 1g.5gb; hint: nearest first, there are 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb"
+    ), "{line}");
+}
+
+#[test]
+fn a_machine_without_mig_says_what_is_missing() {
+    let mut m = machine(2);
+    m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Disabled);
+    assert_eq!(
+        words(choose(&m, &[], &named("1g.10gb")).unwrap_err()),
+        "MIG is off on every GPU that has it (GPU 0, 1); hint: nvidia-smi -i 0,1 -mig 1 turns it on"
+    );
+    m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Unsupported);
+    assert!(
+        words(choose(&m, &[], &named("1g.10gb")).unwrap_err())
+            .starts_with("no MIG-capable GPU: the driver has 2 GPUs")
+    );
+}
+
+#[test]
+fn what_the_ledger_has_promised_is_not_free() {
+    let m = machine(1);
+    let promised = [Reserved {
+        gpu: "GPU-0".into(),
+        profile_id: 0,
+        placement: Placement { start: 0, size: 8 },
+    }];
+    assert!(choose(&m, &promised, &named("1g.10gb")).is_err());
+}
+
+proptest! {
+    /// Against a plain reference: whatever comes and goes, nothing overlaps, and a refusal is true.
+    #[test]
+    fn nothing_overlaps_and_no_room_means_no_room(
+        steps in prop::collection::vec((0usize..7, any::<bool>(), any::<prop::sample::Index>()), 1..80)
+    ) {
+        let mut m = machine(2);
+        for (which, goes, pick) in steps {
+            let held: Vec<(usize, usize)> = m.gpus.iter().enumerate()
+                .flat_map(|(g, gpu)| (0..gpu.instances.len()).map(move |i| (g, i))).collect();
+            if goes && !held.is_empty() {
+                let (g, i) = held[pick.index(held.len())];
+                m.gpus[g].instances.remove(i);
+                continue;
+            }
+            let (name, id, slices, .., starts, size) = A100[which];
+            let fits_somewhere = m.gpus.iter().any(|gpu| {
+                let sum = |f: fn(&Profile) -> u32| gpu.instances.iter()
+                    .map(|i| f(gpu.profile(i.profile_id).unwrap())).sum::<u32>();
+                let p = gpu.profile(id).unwrap();
+                let same = gpu.instances.iter().filter(|i| i.profile_id == id).count() as u32;
+                same < p.max_instances
+                    && sum(|p| p.compute_slices) + slices <= 7
+                    && sum(|p| p.ofas) + p.ofas <= 1
+                    && sum(|p| p.decoders) + p.decoders <= 5
+                    && starts.iter().any(|&s| gpu.instances.iter().all(|i| {
+                        i.placement.start >= s + size || s >= i.placement.start + i.placement.size
+                    }))
+            });
+            prop_assert_eq!(take(&mut m, &named(name)).is_ok(), fits_somewhere);
+            for gpu in &m.gpus {
+                for (i, a) in gpu.instances.iter().enumerate() {
+                    for b in &gpu.instances[i + 1..] {
+                        prop_assert!(!a.placement.overlaps(b.placement));
+                    }
+                }
+            }
+        }
+    }
+}
