@@ -1,6 +1,7 @@
 //! The driver, in the ten words that a slice needs. NVML stands behind them (`nvml.rs`, all
 //! unsafe code of it there); `nodes` reads the device numbers from `/proc`.
 
+pub mod nodes;
 pub mod nvml;
 
 use crate::model::{GpuInstance, Placement, Profile, Snapshot};

@@ -1,1 +1,50 @@
+//! Edits of a bundle's config.json that lose nothing, and that leave a container no NVIDIA device
+//! but those of its slice.
+//!
+//! What an edit changes, and nothing else: `process.env`, `linux.devices`,
+//! `linux.resources.devices`, `hooks`, `mounts`, and `process.user.additionalGids` where the
+//! driver's files ask for a group.
 
+mod annotations;
+pub mod bundle;
+mod devices;
+mod document;
+mod edit;
+mod env;
+mod gids;
+mod hooks;
+mod host;
+mod mounts;
+mod paths;
+mod peek;
+mod rules;
+mod sidecar;
+
+pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};
+pub use hooks::{HOOK_NAME, HookCommand};
+pub use host::{Host, HostView, Source};
+pub use peek::{Peek, peek};
+
+use crate::error::{Error, Result};
+use document::Document;
+use serde_json::{Map, Value};
+
+fn process(document: &mut Document) -> Result<&mut Map<String, Value>> {
+    section(document, "process")
+}
+
+fn linux(document: &mut Document) -> Result<&mut Map<String, Value>> {
+    section(document, "linux")
+}
+
+/// Without it there is nothing that could be given a slice.
+fn section<'a>(document: &'a mut Document, key: &str) -> Result<&'a mut Map<String, Value>> {
+    document::get_mut(&mut document.root, key)
+        .ok_or_else(|| {
+            Error::new(format!(
+                "config.json has no {key}: no slice can be put into it"
+            ))
+        })?
+        .as_object_mut()
+        .ok_or_else(|| document::wrong_kind(key, "object"))
+}

@@ -1,0 +1,393 @@
+//! Device nodes and their numbers, read from the driver root: `proc/devices`, `proc/driver/nvidia`,
+//! `proc/driver/nvidia-caps/mig-minors`, `sys/class/drm`. Majors change from boot to boot, so what
+//! is not there is an error that names the file; nothing is guessed.
+
+use crate::error::{Context, Error, Result};
+use crate::model::{DeviceNode, NvidiaNumbers};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The driver's ABI: these minors of its own major are no GPUs.
+const CTL_MINOR: u32 = 255;
+const MODESET_MINOR: u32 = 254;
+/// What nvidia-modprobe gives nodes that everyone may open; the device cgroup decides who can.
+const OPEN_MODE: u32 = 0o666;
+
+const DEVICES_LIMIT: u64 = 256 * 1024;
+/// The table is static, 4322 lines of some 25 bytes.
+const MINORS_LIMIT: u64 = 1024 * 1024;
+const ACCESS_LIMIT: u64 = 4096;
+
+/// The majors of one boot, and what they make.
+#[derive(Debug)]
+pub struct Nodes {
+    root: PathBuf,
+    nvidia_major: u32,
+    uvm_major: u32,
+    caps_major: u32,
+    numbers: NvidiaNumbers,
+}
+
+impl Nodes {
+    /// `root` is the driver root of the configuration: `/`, or where its `proc/` and `dev/` are.
+    pub fn read(root: &Path) -> Result<Self> {
+        let path = root.join("proc/devices");
+        let majors = character_majors(&read_text(&path, DEVICES_LIMIT)?);
+        let major = |names: &[&str]| {
+            majors
+                .iter()
+                .find(|(_, name)| names.contains(&name.as_str()))
+                .map(|(major, _)| *major)
+                .ok_or_else(|| {
+                    Error::new(format!("no line {} in {}", names[0], path.display()))
+                        .hint("load the driver's modules: nvidia-modprobe -u -c 0")
+                })
+        };
+        let nvidia = majors.iter().filter(|(_, name)| name.starts_with("nvidia"));
+        let mut all: Vec<u32> = nvidia.map(|(major, _)| *major).collect();
+        all.sort_unstable();
+        all.dedup();
+        Ok(Nodes {
+            root: root.to_owned(),
+            // The name of the driver's major differs by driver branch.
+            nvidia_major: major(&["nvidia", "nvidia-frontend", "nvidiactl"])?,
+            uvm_major: major(&["nvidia-uvm"])?,
+            caps_major: major(&["nvidia-caps"])?,
+            numbers: NvidiaNumbers {
+                majors: all,
+                drm: drm_numbers(&root.join("sys/class/drm"))?,
+            },
+        })
+    }
+
+    pub fn numbers(&self) -> &NvidiaNumbers {
+        &self.numbers
+    }
+
+    /// What every container needs that runs CUDA, whatever its slice.
+    pub fn base_nodes(&self) -> Vec<DeviceNode> {
+        [
+            ("/dev/nvidiactl", self.nvidia_major, CTL_MINOR),
+            ("/dev/nvidia-uvm", self.uvm_major, 0),
+            ("/dev/nvidia-uvm-tools", self.uvm_major, 1),
+            ("/dev/nvidia-modeset", self.nvidia_major, MODESET_MINOR),
+        ]
+        .into_iter()
+        .map(|(path, major, minor)| node(path, major, minor, OPEN_MODE))
+        .collect()
+    }
+
+    /// The GPU that the slice lies on.
+    pub fn gpu_node(&self, minor: u32) -> DeviceNode {
+        node(
+            format!("/dev/nvidia{minor}"),
+            self.nvidia_major,
+            minor,
+            OPEN_MODE,
+        )
+    }
+
+    /// The two nodes that open a slice: its GPU instance's and its compute instance's.
+    pub fn capability_nodes(&self, gpu: u32, gi: u32, ci: u32) -> Result<[DeviceNode; 2]> {
+        let table_path = self.root.join("proc/driver/nvidia-caps/mig-minors");
+        let table = read_text(&table_path, MINORS_LIMIT)?;
+        let one = |name: String, file: String| {
+            let access = self
+                .root
+                .join("proc/driver/nvidia/capabilities")
+                .join(format!("gpu{gpu}/mig"))
+                .join(file);
+            let text = read_text(&access, ACCESS_LIMIT)?;
+            let minor = field(&text, "DeviceFileMinor", &access)?;
+            let mode = field(&text, "DeviceFileMode", &access)?;
+            let listed = table
+                .lines()
+                .filter_map(|line| line.split_once(' '))
+                .find(|(key, _)| *key == name)
+                .and_then(|(_, value)| value.trim().parse::<u32>().ok())
+                .ok_or_else(|| Error::new(format!("no line {name} in {}", table_path.display())))?;
+            if listed != minor {
+                return Err(Error::new(format!(
+                    "{} says capability minor {minor}, {} says {listed} for {name}",
+                    access.display(),
+                    table_path.display()
+                )));
+            }
+            if mode > 0o777 {
+                return Err(Error::new(format!(
+                    "DeviceFileMode {mode} in {} is no file mode",
+                    access.display()
+                )));
+            }
+            let path = format!("/dev/nvidia-caps/nvidia-cap{minor}");
+            Ok(node(path, self.caps_major, minor, mode))
+        };
+        Ok([
+            one(format!("gpu{gpu}/gi{gi}/access"), format!("gi{gi}/access"))?,
+            one(
+                format!("gpu{gpu}/gi{gi}/ci{ci}/access"),
+                format!("gi{gi}/ci{ci}/access"),
+            )?,
+        ])
+    }
+}
+
+/// In a user namespace runc binds the host's nodes instead of making them, and takes over silently
+/// whatever it finds: so they must be there, with these numbers, open to whom they should be.
+pub fn check_on_host(nodes: &[DeviceNode]) -> Result<()> {
+    nodes.iter().try_for_each(check_one_on_host)
+}
+
+fn check_one_on_host(node: &DeviceNode) -> Result<()> {
+    let path = node.path.display();
+    let wanted = format!("{}:{} mode {:04o}", node.major, node.minor, node.mode);
+    let hint = format!(
+        "in a user namespace the host's node is used; make it: nvidia-modprobe, or mknod -m {:04o} {path} c {} {}",
+        node.mode, node.major, node.minor
+    );
+    let meta = fs::metadata(&node.path).map_err(|e| {
+        Error::new(format!("device node {path} ({wanted}) on the host"))
+            .hint(&hint)
+            .caused_by(e)
+    })?;
+    let mode = meta.mode() & 0o777;
+    let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+    let found = if !meta.file_type().is_char_device() {
+        "no character device".to_owned()
+    } else if (major, minor) != (node.major, node.minor) || mode & node.mode != node.mode {
+        format!("{major}:{minor} mode {mode:04o}")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(format!(
+        "device node {path} on the host is {found}, not {wanted}"
+    ))
+    .hint(hint))
+}
+
+fn node(path: impl Into<PathBuf>, major: u32, minor: u32, mode: u32) -> DeviceNode {
+    DeviceNode {
+        path: path.into(),
+        major,
+        minor,
+        mode,
+    }
+}
+
+/// `(major, name)` of the character devices, in the file's order.
+fn character_majors(text: &str) -> Vec<(u32, String)> {
+    text.lines()
+        .skip_while(|line| !line.starts_with("Character devices"))
+        .take_while(|line| !line.starts_with("Block devices"))
+        .filter_map(|line| {
+            let (major, name) = line.trim().split_once(' ')?;
+            Some((major.parse().ok()?, name.trim().to_owned()))
+        })
+        .collect()
+}
+
+/// `(major, minor)` of the DRM nodes whose PCI device is NVIDIA's. A host without DRM has none.
+fn drm_numbers(dir: &Path) -> Result<Vec<(u32, u32)>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).context(|| format!("read {}", dir.display())),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.context(|| format!("read {}", dir.display()))?.path();
+        // Connectors (card0-DP-1) and virtual devices have no device/vendor or no dev.
+        let read = |name: &str| read_text(&entry.join(name), ACCESS_LIMIT).ok();
+        if read("device/vendor").is_none_or(|vendor| vendor.trim() != "0x10de") {
+            continue;
+        }
+        let numbers = read("dev").and_then(|dev| {
+            let (major, minor) = dev.trim().split_once(':')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        found.extend(numbers);
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// `DeviceFileMinor: 12`: a decimal number on a line of its own.
+fn field(text: &str, name: &str, path: &Path) -> Result<u32> {
+    let line = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .ok_or_else(|| Error::new(format!("no line {name} in {}", path.display())))?;
+    line.1
+        .trim()
+        .parse()
+        .context(|| format!("{name} in {}", path.display()))
+}
+
+fn read_text(path: &Path, limit: u64) -> Result<String> {
+    let what = || format!("read {}", path.display());
+    let mut text = String::new();
+    let file = File::open(path).context(what)?;
+    let got = file
+        .take(limit + 1)
+        .read_to_string(&mut text)
+        .context(what)?;
+    if got as u64 > limit {
+        return Err(Error::new(format!(
+            "{} is longer than {limit} bytes",
+            path.display()
+        )));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n226 drm\n507 nvidia-uvm\n511 nvidia-caps\n\nBlock devices:\n  8 sd\n509 nvidia-caps\n";
+
+    fn write(root: &TempDir, path: &str, text: &str) {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn machine() -> TempDir {
+        let root = TempDir::new().unwrap();
+        write(&root, "proc/devices", DEVICES);
+        write(
+            &root,
+            "proc/driver/nvidia-caps/mig-minors",
+            "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n",
+        );
+        let caps = "proc/driver/nvidia/capabilities/gpu0/mig/gi1";
+        for (file, minor) in [("access", 12), ("ci0/access", 13)] {
+            write(
+                &root,
+                &format!("{caps}/{file}"),
+                &format!("DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"),
+            );
+        }
+        write(&root, "sys/class/drm/card1/dev", "226:1\n");
+        write(&root, "sys/class/drm/card1/device/vendor", "0x10de\n");
+        write(&root, "sys/class/drm/card0/dev", "226:0\n");
+        write(&root, "sys/class/drm/card0/device/vendor", "0x8086\n");
+        write(&root, "sys/class/drm/version", "drm 1.1.0\n");
+        root
+    }
+
+    fn lines(nodes: &[DeviceNode]) -> Vec<String> {
+        nodes
+            .iter()
+            .map(|n| format!("{} {}:{} {:o}", n.path.display(), n.major, n.minor, n.mode))
+            .collect()
+    }
+
+    #[test]
+    fn every_number_comes_from_the_driver_root() {
+        let root = machine();
+        let nodes = Nodes::read(root.path()).unwrap();
+        assert_eq!(nodes.numbers().majors, [195, 507, 511]);
+        assert_eq!(nodes.numbers().drm, [(226, 1)]);
+        assert_eq!(
+            lines(&nodes.base_nodes()),
+            [
+                "/dev/nvidiactl 195:255 666",
+                "/dev/nvidia-uvm 507:0 666",
+                "/dev/nvidia-uvm-tools 507:1 666",
+                "/dev/nvidia-modeset 195:254 666"
+            ]
+        );
+        assert_eq!(lines(&[nodes.gpu_node(3)]), ["/dev/nvidia3 195:3 666"]);
+        assert_eq!(
+            lines(&nodes.capability_nodes(0, 1, 0).unwrap()),
+            [
+                "/dev/nvidia-caps/nvidia-cap12 511:12 444",
+                "/dev/nvidia-caps/nvidia-cap13 511:13 444"
+            ]
+        );
+    }
+
+    fn refused(root: &TempDir) -> String {
+        Nodes::read(root.path())
+            .and_then(|nodes| nodes.capability_nodes(0, 1, 0))
+            .unwrap_err()
+            .line()
+            .replace(root.path().to_str().unwrap(), "")
+    }
+
+    #[test]
+    fn what_is_absent_is_named() {
+        let root = machine();
+        write(&root, "proc/driver/nvidia-caps/mig-minors", "config 1\n");
+        assert_eq!(
+            refused(&root),
+            "no line gpu0/gi1/access in /proc/driver/nvidia-caps/mig-minors"
+        );
+        fs::remove_file(root.path().join("proc/driver/nvidia-caps/mig-minors")).unwrap();
+        assert_eq!(
+            refused(&root),
+            "read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2)"
+        );
+
+        let root = machine();
+        write(&root, "proc/devices", "Character devices:\n195 nvidia\n");
+        assert_eq!(
+            refused(&root),
+            "no line nvidia-uvm in /proc/devices; hint: load the driver's modules: nvidia-modprobe -u -c 0"
+        );
+
+        let root = machine();
+        let access = "proc/driver/nvidia/capabilities/gpu0/mig/gi1/access";
+        write(&root, access, "DeviceFileMode: 292\n");
+        assert_eq!(
+            refused(&root),
+            format!("no line DeviceFileMinor in /{access}")
+        );
+        write(&root, access, "DeviceFileMinor: x\nDeviceFileMode: 292\n");
+        assert_eq!(
+            refused(&root),
+            format!("DeviceFileMinor in /{access}: invalid digit found in string")
+        );
+    }
+
+    #[test]
+    fn two_sources_that_disagree_are_refused() {
+        let root = machine();
+        write(
+            &root,
+            "proc/driver/nvidia-caps/mig-minors",
+            "gpu0/gi1/access 21\ngpu0/gi1/ci0/access 13\n",
+        );
+        assert_eq!(
+            refused(&root),
+            "/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access says capability minor 12, /proc/driver/nvidia-caps/mig-minors says 21 for gpu0/gi1/access"
+        );
+    }
+
+    #[test]
+    fn the_host_s_node_must_be_the_one() {
+        let null = |minor, mode| node("/dev/null", 1, minor, mode);
+        check_on_host(&[null(3, 0o666)]).unwrap();
+        let wrong = check_on_host(&[null(5, 0o666)]).unwrap_err().line();
+        assert!(
+            wrong.starts_with(
+                "device node /dev/null on the host is 1:3 mode 0666, not 1:5 mode 0666; hint: "
+            ),
+            "{wrong}"
+        );
+        let absent = node("/dev/nvidia-caps/nvidia-cap99999", 511, 99999, 0o444);
+        let line = check_on_host(&[absent]).unwrap_err().line();
+        assert!(
+            line.contains("No such file") && line.contains("nvidia-cap99999 c 511 99999"),
+            "{line}"
+        );
+        let file = node("/proc/self/stat", 1, 3, 0o444);
+        let line = check_on_host(&[file]).unwrap_err().line();
+        assert!(line.contains("is no character device"), "{line}");
+    }
+}

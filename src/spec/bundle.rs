@@ -1,0 +1,256 @@
+//! config.json in its bundle: read, replaced atomically, put back.
+//!
+//! ```text
+//! <bundle>/config.json          what the low-level runtime reads
+//! <bundle>/config.json.runmig   one line of JSON (whose edit, the hashes of what we wrote), then
+//!                               the original bytes; there before config.json is replaced
+//! <bundle>/.config.json.runmig-PID-N   being written; left over only by one that was killed
+//! ```
+//!
+//! The hashes decide whose config.json is: with one of them it is our edit, and the original is in
+//! the sidecar; with none it is somebody's new one, the sidecar is out of date. So a kill between
+//! any two steps leaves what the next call understands.
+
+use super::document::LIMIT;
+use super::edit::strip;
+use super::peek::peek;
+use super::sidecar::Sidecar;
+use crate::error::{Context, Error, Result};
+use crate::model::NvidiaNumbers;
+use fs2::FileExt;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, unlinkat};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const CONFIG: &str = "config.json";
+const SIDECAR: &str = "config.json.runmig";
+const TEMPORARY: &str = ".config.json.runmig-";
+
+/// An open bundle directory: what is read and what is replaced are in the same one, whatever
+/// happens to its path.
+#[derive(Debug)]
+pub struct Bundle {
+    dir: File,
+    path: PathBuf,
+}
+
+/// The config.json to edit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Original {
+    pub bytes: Vec<u8>,
+    /// The lease whose edit was, or may have been, in the way.
+    pub previous_lease: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// The original is back, by this call or as it never went.
+    Back,
+    /// The file is another's by now, or another lease's.
+    NotOurs,
+    /// There is no bundle, no config.json, or nothing of ours in it.
+    Gone,
+}
+
+impl Bundle {
+    /// The path may be a link, as it may for runc.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let dir = nix::fcntl::open(path, flags, Mode::empty())
+            .context(|| format!("open bundle {}", path.display()))?;
+        Ok(Bundle {
+            dir: dir.into(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// The bytes as they are, for a look: a link is followed, as runc does.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let found = self.read_file(CONFIG, LIMIT, OFlag::empty())?;
+        found.map(|(bytes, _)| bytes).ok_or_else(|| self.missing())
+    }
+
+    /// Held until the low-level runtime has read config.json: two containers of one bundle would
+    /// else start with the same slice. Held until the bundle is dropped, or its process ends.
+    pub fn lock(&self) -> Result<()> {
+        self.dir.try_lock_exclusive().map_err(|e| {
+            let what = format!("lock bundle {}", self.path.display());
+            Error::new(what)
+                .hint("another create of this bundle is at work; let it end, or use another bundle")
+                .caused_by(e)
+        })
+    }
+
+    /// What the engine wrote, whatever an earlier create of ours made of it.
+    pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Original> {
+        let (bytes, _) = self.config()?;
+        let sidecar = self.sidecar()?;
+        let previous_lease = sidecar.as_ref().map(|sidecar| sidecar.lease.clone());
+        let bytes = match sidecar {
+            Some(sidecar) if sidecar.wrote(&bytes) => sidecar.original,
+            _ if peek(&bytes)?.marked => strip(&bytes, numbers)?,
+            _ => bytes,
+        };
+        Ok(Original {
+            bytes,
+            previous_lease,
+        })
+    }
+
+    /// Replaces config.json by `edited`; `original` is kept beside it, first.
+    pub fn install(&self, lease: &str, original: &[u8], edited: &[u8]) -> Result<()> {
+        self.remove_leftovers();
+        let (now, stat) = self.config()?;
+        let mut sidecar = Sidecar::new(lease, original, edited);
+        if self.sidecar()?.is_some_and(|old| old.wrote(&now)) {
+            // Until the rename below the file is still the earlier edit.
+            sidecar.also_wrote(&now);
+        }
+        self.replace(SIDECAR, &sidecar.to_bytes()?, None)?;
+        let replaced = self.replace(CONFIG, edited, Some(&stat));
+        if replaced.is_err() {
+            // Nothing has changed: then nothing is to be left behind either.
+            let _ = self.restore(lease);
+        }
+        replaced
+    }
+
+    /// Puts the original back if the file is still what that lease's create wrote. Safe to repeat.
+    pub fn restore(&self, lease: &str) -> Result<Restored> {
+        self.remove_leftovers();
+        let sidecar = match self.sidecar()? {
+            None => return Ok(Restored::Gone),
+            Some(sidecar) if sidecar.lease != lease => return Ok(Restored::NotOurs),
+            Some(sidecar) => sidecar,
+        };
+        let result = match self.read_file(CONFIG, LIMIT, OFlag::O_NOFOLLOW)? {
+            None => Restored::Gone,
+            Some((now, _)) if now == sidecar.original => Restored::Back,
+            Some((now, stat)) if sidecar.wrote(&now) => {
+                self.replace(CONFIG, &sidecar.original, Some(&stat))?;
+                Restored::Back
+            }
+            Some(_) => Restored::NotOurs,
+        };
+        self.unlink(SIDECAR)
+            .and_then(|()| fsync(&self.dir))
+            .context(|| format!("remove {}", self.name(SIDECAR)))?;
+        Ok(result)
+    }
+
+    fn name(&self, file: &str) -> String {
+        self.path.join(file).display().to_string()
+    }
+
+    fn missing(&self) -> Error {
+        Error::new(format!("no {CONFIG} in bundle {}", self.path.display()))
+    }
+
+    /// The file that is to be edited. Through a link we would replace the link and leave what it
+    /// points at, and the next create would not find its original.
+    fn config(&self) -> Result<(Vec<u8>, FileStat)> {
+        self.read_file(CONFIG, LIMIT, OFlag::O_NOFOLLOW)?
+            .ok_or_else(|| self.missing())
+    }
+
+    /// A damaged one, or a newer version's, says nothing that could be relied on: as good as none,
+    /// and an edit without a sidecar is stripped.
+    fn sidecar(&self) -> Result<Option<Sidecar>> {
+        let limit = LIMIT + Sidecar::HEADER_LIMIT;
+        let Some((bytes, _)) = self.read_file(SIDECAR, limit, OFlag::O_NOFOLLOW)? else {
+            return Ok(None);
+        };
+        Ok(Sidecar::parse(bytes))
+    }
+
+    fn read_file(
+        &self,
+        file: &str,
+        limit: u64,
+        flags: OFlag,
+    ) -> Result<Option<(Vec<u8>, FileStat)>> {
+        let what = || format!("read {}", self.name(file));
+        // Without O_NONBLOCK a pipe would hold us up before we see that it is one.
+        let flags = flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let fd = match openat(&self.dir, file, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::ELOOP) => {
+                return Err(Error::new(format!("{} is a link", self.name(file)))
+                    .hint("a config.json that gets a slice is replaced, so it has to be a file"));
+            }
+            Err(e) => return Err(e).context(what),
+        };
+        let stat = fstat(&fd).context(what)?;
+        if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+            return Err(Error::new(format!(
+                "{} is no regular file",
+                self.name(file)
+            )));
+        }
+        let mut bytes = Vec::new();
+        let file_limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let read = File::from(fd).take(limit + 1).read_to_end(&mut bytes);
+        if read.context(what)? > file_limit {
+            return Err(Error::new(format!(
+                "{} is longer than {limit} bytes",
+                self.name(file)
+            )));
+        }
+        Ok(Some((bytes, stat)))
+    }
+
+    /// Mode and owner as `like`, else root's alone: an original holds what its environment holds.
+    fn replace(&self, file: &str, bytes: &[u8], like: Option<&FileStat>) -> Result<()> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!("{TEMPORARY}{}-{count}", std::process::id());
+        self.write(&temporary, bytes, like)
+            .and_then(|()| Ok(renameat(&self.dir, temporary.as_str(), &self.dir, file)?))
+            .and_then(|()| Ok(fsync(&self.dir)?))
+            .map_err(|e| {
+                let _ = self.unlink(&temporary);
+                Error::new(format!("write {}", self.name(file))).caused_by(e)
+            })
+    }
+
+    fn write(&self, file: &str, bytes: &[u8], like: Option<&FileStat>) -> std::io::Result<()> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let fd = openat(&self.dir, file, flags, Mode::from_bits_truncate(0o600))?;
+        if let Some(like) = like {
+            let (uid, gid) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
+            fchown(fd.as_fd(), Some(uid), Some(gid))?;
+            // After the owner: a change of owner takes bits away.
+            fchmod(fd.as_fd(), Mode::from_bits_truncate(like.st_mode))?;
+        }
+        let mut out = File::from(fd);
+        out.write_all(bytes)?;
+        out.sync_all()
+    }
+
+    fn unlink(&self, file: &str) -> nix::Result<()> {
+        match unlinkat(&self.dir, file, UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::ENOENT) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Of those that were killed while they wrote. What cannot be removed does no harm.
+    fn remove_leftovers(&self) {
+        let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
+        let Ok(entries) = std::fs::read_dir(path) else {
+            return;
+        };
+        for name in entries.flatten().map(|entry| entry.file_name()) {
+            if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
+                let _ = unlinkat(&self.dir, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+            }
+        }
+    }
+}

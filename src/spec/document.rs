@@ -1,0 +1,185 @@
+//! config.json as a tree that loses nothing: order, unknown fields, numbers of any size, and the
+//! way it was laid out.
+
+use crate::error::{Context, Error, Result};
+use serde::Serialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{Map, Value};
+
+/// What we read of a config.json at most. Engines write some 20 KiB.
+pub const LIMIT: u64 = 16 * 1024 * 1024;
+
+/// serde_json's own name for a number of any size: as a key in the file it would be taken for one.
+const NUMBER_KEY: &str = "$serde_json::private::";
+
+pub struct Document {
+    pub root: Map<String, Value>,
+    layout: Layout,
+}
+
+/// Engines write one line, `runc spec` and people indent.
+struct Layout {
+    indent: Option<Vec<u8>>,
+    newline_at_end: bool,
+}
+
+impl Document {
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let text = text(bytes)?;
+        if text.contains(NUMBER_KEY) {
+            return Err(Error::new(format!(
+                "config.json holds {NUMBER_KEY}, which cannot be carried through an edit"
+            )));
+        }
+        let root: Value = serde_json::from_str(text).map_err(not_json)?;
+        let Value::Object(root) = root else {
+            return Err(Error::new("config.json is no JSON object"));
+        };
+        Ok(Document {
+            root,
+            layout: Layout::of(text),
+        })
+    }
+
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let what = || "write config.json as JSON";
+        let mut out = match &self.layout.indent {
+            None => serde_json::to_vec(&self.root).context(what)?,
+            Some(indent) => {
+                let mut out = Vec::new();
+                let pretty = PrettyFormatter::with_indent(indent);
+                let mut serializer = Serializer::with_formatter(&mut out, pretty);
+                self.root.serialize(&mut serializer).context(what)?;
+                out
+            }
+        };
+        if self.layout.newline_at_end {
+            out.push(b'\n');
+        }
+        Ok(out)
+    }
+}
+
+impl Layout {
+    fn of(text: &str) -> Self {
+        let inside = text.trim_start().strip_prefix('{').unwrap_or_default();
+        let blank = &inside[..inside.len() - inside.trim_start().len()];
+        Layout {
+            indent: blank
+                .rsplit_once('\n')
+                .map(|(_, indent)| indent.as_bytes().to_vec()),
+            newline_at_end: text.ends_with('\n'),
+        }
+    }
+}
+
+pub fn text(bytes: &[u8]) -> Result<&str> {
+    if bytes.len() as u64 > LIMIT {
+        return Err(Error::new(format!(
+            "config.json is longer than {LIMIT} bytes"
+        )));
+    }
+    std::str::from_utf8(bytes).context(|| "config.json is not UTF-8")
+}
+
+pub fn not_json(e: serde_json::Error) -> Error {
+    let what = match e.classify() {
+        serde_json::error::Category::Eof if e.line() <= 1 && e.column() == 0 => {
+            "config.json is empty"
+        }
+        serde_json::error::Category::Eof => "config.json is cut off",
+        serde_json::error::Category::Data => "config.json is not what the OCI specification says",
+        _ => "config.json is not JSON",
+    };
+    Error::new(what).caused_by(e)
+}
+
+/// What stands under a key; null is as good as absent, as it is for runc.
+pub fn get<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    map.get(key).filter(|value| !value.is_null())
+}
+
+pub fn get_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Value> {
+    map.get_mut(key).filter(|value| !value.is_null())
+}
+
+/// The object under a key, made where there is none.
+pub fn object<'a>(
+    map: &'a mut Map<String, Value>,
+    key: &str,
+    at: &str,
+) -> Result<&'a mut Map<String, Value>> {
+    let value = map.entry(key).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    value
+        .as_object_mut()
+        .ok_or_else(|| wrong_kind(at, "object"))
+}
+
+/// The array under a key, made where there is none.
+pub fn array<'a>(
+    map: &'a mut Map<String, Value>,
+    key: &str,
+    at: &str,
+) -> Result<&'a mut Vec<Value>> {
+    let value = map.entry(key).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Array(Vec::new());
+    }
+    value.as_array_mut().ok_or_else(|| wrong_kind(at, "array"))
+}
+
+pub fn wrong_kind(at: &str, kind: &str) -> Error {
+    Error::new(format!("{at} in config.json is no {kind}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(text: &str) -> String {
+        let document = Document::parse(text.as_bytes()).unwrap();
+        String::from_utf8(document.to_bytes().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_lost_and_the_layout_stays() {
+        for text in [
+            r#"{"z":18446744073709551616,"a":1e+400,"b":-0.10,"c":{"unknown":[null,true]},"":"é\n"}"#,
+            "{\n\t\"b\": 1,\n\t\"a\": [\n\t\t2\n\t],\n\t\"c\": {}\n}",
+            "{\n    \"b\": 1\n}\n",
+            "{}",
+        ] {
+            assert_eq!(through(text), text);
+        }
+    }
+
+    fn refused(text: &[u8]) -> String {
+        Document::parse(text).err().unwrap().line()
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        assert_eq!(
+            refused(b""),
+            "config.json is empty: EOF while parsing a value at line 1 column 0"
+        );
+        assert_eq!(
+            refused(b"{\n\"a\": [1,"),
+            "config.json is cut off: EOF while parsing a value at line 2 column 8"
+        );
+        assert_eq!(
+            refused(b"not json"),
+            "config.json is not JSON: expected ident at line 1 column 2"
+        );
+        assert_eq!(refused(b"[]"), "config.json is no JSON object");
+        assert!(refused(b"{\"a\":\"\xff\"}").starts_with("config.json is not UTF-8: "));
+        assert!(
+            refused("[".repeat(100_000).as_bytes())
+                .starts_with("config.json is not JSON: recursion limit exceeded")
+        );
+        assert!(refused(br#"{"$serde_json::private::Number":"1"}"#).contains("cannot be carried"));
+    }
+}

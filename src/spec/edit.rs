@@ -1,0 +1,69 @@
+//! The edit: a pure function of the original and of what is granted.
+
+use super::document::Document;
+use super::host::HostView;
+use super::{HookCommand, annotations, devices, env, gids, hooks, mounts};
+use crate::error::Result;
+use crate::model::{DeviceNode, NvidiaNumbers};
+use oci_spec::runtime::{Hook, Mount};
+
+/// What a container gets.
+pub struct Grant<'a> {
+    pub mig_uuid: &'a str,
+    pub nodes: &'a [DeviceNode],
+    pub hook: HookCommand,
+    pub driver: &'a DriverFiles,
+    pub numbers: &'a NvidiaNumbers,
+}
+
+/// The driver's own files (libcuda and so on), as container edits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DriverFiles {
+    /// `NAME=value`
+    pub env: Vec<String>,
+    pub mounts: Vec<Mount>,
+    /// With the list that each belongs to: `createContainer` …
+    pub hooks: Vec<(String, Hook)>,
+    pub additional_gids: Vec<u32>,
+}
+
+/// The original with the slice in it. Refused when the container could still open a device of
+/// NVIDIA's that is not in `grant.nodes`, or could not open one that is.
+pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u8>> {
+    let mut document = Document::parse(original)?;
+    let document = &mut document;
+    hooks::take_out(document)?;
+    annotations::check(document)?;
+    env::apply(document, &grant.driver.env, grant.mig_uuid)?;
+    gids::put(document, &grant.driver.additional_gids)?;
+    mounts::put(document, &grant.driver.mounts)?;
+    for (stage, hook) in &grant.driver.hooks {
+        hooks::append(document, stage, hook)?;
+    }
+    mounts::seal(document, grant.nodes, grant.numbers, host)?;
+    devices::put_nodes(document, grant.nodes, grant.numbers)?;
+    devices::put_rules(document, grant.nodes, grant.numbers)?;
+    hooks::put_first(document, &grant.hook)?;
+    document.to_bytes()
+}
+
+/// What an earlier edit left, taken out item by item: for a spec whose original is not known any
+/// more. The driver's files stay, an edit replaces them; so does the deny-all.
+pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
+    let mut document = Document::parse(bytes)?;
+    hooks::take_out(&mut document)?;
+    env::take_out(&mut document);
+    devices::take_out(&mut document, numbers)?;
+    document.to_bytes()
+}
+
+/// Then runc binds the host's nodes instead of making them.
+pub fn uses_user_namespace(bytes: &[u8]) -> Result<bool> {
+    let document = Document::parse(bytes)?;
+    let namespaces = document.root.get("linux").and_then(|l| l.get("namespaces"));
+    let namespaces = namespaces.and_then(|n| n.as_array());
+    Ok(namespaces.is_some_and(|list| {
+        list.iter()
+            .any(|n| n.get("type").is_some_and(|t| t == "user"))
+    }))
+}

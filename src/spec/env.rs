@@ -1,0 +1,74 @@
+//! `process.env`: which devices the container's NVIDIA tools are told to use is our word alone.
+
+use super::document::{Document, array, get_mut, wrong_kind};
+use super::process;
+use crate::error::Result;
+use serde_json::Value;
+
+pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
+
+/// What makes nvidia-container-runtime add devices beside the visible ones: MIG's own capabilities
+/// of the whole machine, IMEX channels, GPUDirect, NVSwitch. `NVIDIA_DRIVER_CAPABILITIES`,
+/// `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay; so does
+/// `CUDA_VISIBLE_DEVICES`, which chooses only among what the container has.
+const WIDENING: [&str; 7] = [
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
+    "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_GDS",
+    "NVIDIA_MOFED",
+    "NVIDIA_GDRCOPY",
+    "NVIDIA_NVSWITCH",
+];
+
+/// The driver's files' variables, then the one device, each set once; what would add to it is gone.
+pub fn apply(document: &mut Document, driver: &[String], mig_uuid: &str) -> Result<()> {
+    let env = variables(document)?;
+    env.retain(|entry| !WIDENING.contains(&name(entry)));
+    for entry in driver {
+        let key = entry.split('=').next().unwrap_or_default();
+        // `nvidia-ctk cdi generate` writes NVIDIA_VISIBLE_DEVICES=void.
+        if key != VISIBLE && !WIDENING.contains(&key) {
+            set(env, key, entry.clone());
+        }
+    }
+    set(env, VISIBLE, format!("{VISIBLE}={mig_uuid}"));
+    Ok(())
+}
+
+/// Takes out the device that an edit of ours named.
+pub fn take_out(document: &mut Document) {
+    let Some(Value::Object(process)) = get_mut(&mut document.root, "process") else {
+        return;
+    };
+    let Some(Value::Array(env)) = get_mut(process, "env") else {
+        return;
+    };
+    env.retain(|entry| {
+        let value = entry.as_str().and_then(|entry| entry.split_once('='));
+        !matches!(value, Some((VISIBLE, uuid)) if uuid.starts_with("MIG-"))
+    });
+}
+
+fn variables(document: &mut Document) -> Result<&mut Vec<Value>> {
+    let env = array(process(document)?, "env", "process.env")?;
+    if env.iter().all(Value::is_string) {
+        Ok(env)
+    } else {
+        Err(wrong_kind("process.env", "array of strings"))
+    }
+}
+
+fn name(entry: &Value) -> &str {
+    entry
+        .as_str()
+        .and_then(|entry| entry.split('=').next())
+        .unwrap_or_default()
+}
+
+/// In the place of the first of that name; the others go.
+fn set(env: &mut Vec<Value>, key: &str, entry: String) {
+    let at = env.iter().position(|e| name(e) == key);
+    env.retain(|e| name(e) != key);
+    env.insert(at.unwrap_or(env.len()), Value::String(entry));
+}

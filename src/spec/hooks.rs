@@ -1,0 +1,125 @@
+//! Hooks: ours, first in poststop and known by its arguments, and those of the driver's files.
+
+use super::document::{Document, array, get_mut, object, wrong_kind};
+use crate::error::{Context, Error, Result};
+use oci_spec::runtime::{Hook, HookBuilder};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Our hook's `argv[0]`. With `--lease` after it, it is the mark of an edit of ours: the hook that
+/// an administrator puts into hooks.d has the name but no lease.
+pub const HOOK_NAME: &str = "runmig-hook";
+const LEASE_FLAG: &str = "--lease";
+
+/// Low-level runtimes give a hook that has no environment their own, runc 1.1 gives createContainer
+/// hooks the container's: there an image could set LD_PRELOAD (CVE-2025-23266).
+const PLAIN_ENV: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The poststop hook that gives the slice back.
+#[derive(Clone, Debug)]
+pub struct HookCommand {
+    /// Absolute.
+    pub path: PathBuf,
+    /// The random lease id: `--lease ID` stands first among the arguments.
+    pub lease: String,
+    /// What follows it.
+    pub args: Vec<String>,
+    pub env: Vec<String>,
+    pub timeout_s: u32,
+}
+
+pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
+    args.next() == Some(HOOK_NAME) && args.next() == Some(LEASE_FLAG)
+}
+
+/// Puts ours first: low-level runtimes stop at a hook that fails.
+pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
+    if command.timeout_s == 0 {
+        return Err(Error::new("the poststop hook has no timeout"));
+    }
+    let mut args = vec![HOOK_NAME.into(), LEASE_FLAG.into(), command.lease.clone()];
+    args.extend_from_slice(&command.args);
+    let hook = hook(
+        &command.path,
+        args,
+        command.env.clone(),
+        Some(command.timeout_s.into()),
+    )?;
+    list(document, "poststop")?.insert(0, to_value(&hook)?);
+    Ok(())
+}
+
+/// Takes out ours, whatever lease it names, and what was made for it alone.
+pub fn take_out(document: &mut Document) -> Result<()> {
+    let Some(hooks) = get_mut(&mut document.root, "hooks") else {
+        return Ok(());
+    };
+    let hooks = hooks
+        .as_object_mut()
+        .ok_or_else(|| wrong_kind("hooks", "object"))?;
+    let Some(poststop) = get_mut(hooks, "poststop") else {
+        return Ok(());
+    };
+    let poststop = poststop
+        .as_array_mut()
+        .ok_or_else(|| wrong_kind("hooks.poststop", "array"))?;
+    let before = poststop.len();
+    poststop.retain(|hook| !hook.get("args").is_some_and(args_are_ours));
+    if poststop.len() < before && poststop.is_empty() {
+        hooks.shift_remove("poststop");
+        if hooks.is_empty() {
+            document.root.shift_remove("hooks");
+        }
+    }
+    Ok(())
+}
+
+fn args_are_ours(args: &Value) -> bool {
+    let args = args.as_array().map_or(&[][..], Vec::as_slice);
+    is_ours(args.iter().map_while(Value::as_str))
+}
+
+/// A hook as it goes into the file; never without an environment of its own.
+pub fn hook(
+    path: &Path,
+    args: Vec<String>,
+    mut env: Vec<String>,
+    timeout: Option<i64>,
+) -> Result<Hook> {
+    if !path.is_absolute() {
+        return Err(Error::new(format!(
+            "hook {} is no absolute path",
+            path.display()
+        )));
+    }
+    if env.is_empty() {
+        env.push(PLAIN_ENV.into());
+    }
+    let mut hook: Hook = HookBuilder::default()
+        .path(path)
+        .env(env)
+        .build()
+        .context(|| format!("make hook {}", path.display()))?;
+    hook.set_args((!args.is_empty()).then_some(args));
+    hook.set_timeout(timeout);
+    Ok(hook)
+}
+
+/// Appends a hook that is not there yet.
+pub fn append(document: &mut Document, stage: &str, hook: &Hook) -> Result<()> {
+    let list = list(document, stage)?;
+    let hook = to_value(hook)?;
+    if !list.contains(&hook) {
+        list.push(hook);
+    }
+    Ok(())
+}
+
+fn to_value(hook: &Hook) -> Result<Value> {
+    serde_json::to_value(hook).context(|| "write a hook as JSON")
+}
+
+fn list<'a>(document: &'a mut Document, stage: &str) -> Result<&'a mut Vec<Value>> {
+    let hooks = object(&mut document.root, "hooks", "hooks")?;
+    array(hooks, stage, &format!("hooks.{stage}"))
+}

@@ -1,0 +1,136 @@
+//! `mounts`: the driver's files go in, what would bring other NVIDIA devices is taken out.
+//!
+//! The device rules are what keeps a container from a device: with them in force a node that a
+//! mount brings cannot be opened, no more than one made with mknod. So a mount of a directory that
+//! has the host's /dev somewhere in it (`/`) is left to them. What is refused or taken out is what
+//! is about devices: /dev itself, since runc makes no nodes in a /dev that is bound, nodes that
+//! appear in it later are the container's too, and what the container makes there is the host's.
+
+use super::devices::{is_granted, is_nvidia};
+use super::document::{Document, array, get, get_mut, wrong_kind};
+use super::host::{HostView, Source};
+use super::paths::clean;
+use crate::error::{Context, Error, Result};
+use crate::model::{DeviceNode, NvidiaNumbers};
+use oci_spec::runtime::Mount;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A mount there is a request for devices to nvidia-container-runtime, before any variable.
+const DEVICE_LISTS: [&str; 2] = [
+    "/var/run/nvidia-container-devices",
+    "/run/nvidia-container-devices",
+];
+
+/// Appends the driver's files. One destination has one of them: an engine that applied the same
+/// CDI specification before us has put the same there.
+///
+/// CDI's own library sorts all mounts by depth; ours are files and stand last, so only they are
+/// sorted, and the engine's order stays.
+pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mut files: Vec<&Mount> = files.iter().collect();
+    files.sort_by_key(|mount| clean(mount.destination()).components().count());
+    let mounts = array(&mut document.root, "mounts", "mounts")?;
+    mounts.retain(|mount| {
+        let destination = mount.get("destination").and_then(Value::as_str).map(clean);
+        destination.is_none_or(|d| !files.iter().any(|file| clean(file.destination()) == d))
+    });
+    for file in files {
+        mounts.push(serde_json::to_value(file).context(|| "write a mount as JSON")?);
+    }
+    Ok(())
+}
+
+pub fn seal(
+    document: &mut Document,
+    nodes: &[DeviceNode],
+    numbers: &NvidiaNumbers,
+    host: &dyn HostView,
+) -> Result<()> {
+    let Some(mounts) = get_mut(&mut document.root, "mounts") else {
+        return Ok(());
+    };
+    let mounts = mounts
+        .as_array_mut()
+        .ok_or_else(|| wrong_kind("mounts", "array"))?;
+    let mut kept = Vec::with_capacity(mounts.len());
+    for (at, mount) in mounts.drain(..).enumerate() {
+        if stays(&View::of(&mount, at)?, nodes, numbers, host)? {
+            kept.push(mount);
+        }
+    }
+    *mounts = kept;
+    Ok(())
+}
+
+struct View<'a> {
+    destination: PathBuf,
+    typ: &'a str,
+    source: Option<&'a str>,
+    bind: bool,
+}
+
+impl<'a> View<'a> {
+    fn of(mount: &'a Value, at: usize) -> Result<Self> {
+        let at = format!("mounts[{at}]");
+        let map = mount.as_object().ok_or_else(|| wrong_kind(&at, "object"))?;
+        let text = |key: &str| match get(map, key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.as_str())),
+            Some(_) => Err(wrong_kind(&format!("{at}.{key}"), "string")),
+        };
+        let options = match get(map, "options") {
+            None => &[][..],
+            Some(Value::Array(options)) => options,
+            Some(_) => return Err(wrong_kind(&format!("{at}.options"), "array")),
+        };
+        let typ = text("type")?.unwrap_or_default();
+        Ok(View {
+            destination: clean(text("destination")?.unwrap_or_default()),
+            typ,
+            source: text("source")?,
+            bind: typ == "bind" || options.iter().any(|o| *o == "bind" || *o == "rbind"),
+        })
+    }
+}
+
+fn stays(
+    mount: &View,
+    nodes: &[DeviceNode],
+    numbers: &NvidiaNumbers,
+    host: &dyn HostView,
+) -> Result<bool> {
+    let to = &mount.destination;
+    if DEVICE_LISTS.iter().any(|list| to.starts_with(list)) {
+        return Ok(false);
+    }
+    let source = match mount.source {
+        Some(source) if mount.bind => host.source(Path::new(source))?,
+        _ if mount.typ == "devtmpfs" => Source::Dev,
+        _ => Source::Other,
+    };
+    if source == Source::Dev || (mount.bind && to == Path::new("/dev")) {
+        return Err(Error::new(format!(
+            "mount of {} at {} gives the container the devices of the host",
+            mount.source.unwrap_or("the host's /dev"),
+            to.display()
+        ))
+        .hint("mount the devices that it needs, not /dev"));
+    }
+    // What stands where a node of ours, or its directory, has to be made.
+    let hides = to != Path::new("/")
+        && to != Path::new("/dev")
+        && nodes.iter().any(|node| node.path.starts_with(to));
+    Ok(match source {
+        Source::CharDevice { major, minor } => {
+            let granted = is_granted(nodes, major, minor);
+            let here = |n: &DeviceNode| n.path == *to && (n.major, n.minor) == (major, minor);
+            (granted || !is_nvidia(numbers, major, minor)) && (!hides || nodes.iter().any(here))
+        }
+        Source::Driver => false,
+        _ => !hides,
+    })
+}

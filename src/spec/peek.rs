@@ -1,0 +1,78 @@
+//! The one look that every create takes, of containers that ask for nothing too: so nothing is
+//! built but the annotations.
+
+use super::document::{not_json, text};
+use super::hooks::is_ours;
+use crate::error::Result;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Peek {
+    pub annotations: BTreeMap<String, String>,
+    /// Our hook is in it: an earlier create of ours left its edit there.
+    pub marked: bool,
+}
+
+pub fn peek(bytes: &[u8]) -> Result<Peek> {
+    let seen: Config = serde_json::from_str(text(bytes)?).map_err(not_json)?;
+    let poststop = seen.hooks.and_then(|hooks| hooks.poststop);
+    Ok(Peek {
+        annotations: seen.annotations.unwrap_or_default(),
+        marked: poststop.unwrap_or_default().iter().any(|hook| {
+            let args = hook.args.as_deref().unwrap_or_default();
+            is_ours(args.iter().map(AsRef::as_ref))
+        }),
+    })
+}
+
+#[derive(Deserialize)]
+struct Config<'a> {
+    annotations: Option<BTreeMap<String, String>>,
+    #[serde(borrow)]
+    hooks: Option<Hooks<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Hooks<'a> {
+    #[serde(borrow)]
+    poststop: Option<Vec<Hook<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Hook<'a> {
+    #[serde(borrow)]
+    args: Option<Vec<Cow<'a, str>>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_and_our_mark_are_all_it_sees() {
+        let seen = peek(br#"{"process":{"env":["A=\u0000"]},"annotations":{"\u0072unmig.dev/slice":"1g.10gb"},"hooks":{"poststop":[{"path":"/x"},{"path":"/y","args":["runmig-hook","--lease","ab"]}]},"n":18446744073709551616}"#).unwrap();
+        assert_eq!(seen.annotations["runmig.dev/slice"], "1g.10gb");
+        assert!(seen.marked);
+        for plain in [
+            "{}",
+            r#"{"annotations":null,"hooks":null}"#,
+            r#"{"hooks":{"poststop":null,"prestart":[3]}}"#,
+            r#"{"hooks":{"poststop":[{"path":"/usr/bin/runmig-hook","args":["runmig-hook"]}]}}"#,
+        ] {
+            let seen = peek(plain.as_bytes()).unwrap();
+            assert!(seen.annotations.is_empty() && !seen.marked, "{plain}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_config_is_refused() {
+        let line = peek(br#"{"annotations":{"a":1}}"#).unwrap_err().line();
+        assert_eq!(
+            line,
+            "config.json is not what the OCI specification says: invalid type: integer `1`, expected a string at line 1 column 21"
+        );
+        assert!(peek(b"{} x").is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! What the device rules of `linux.resources.devices` let a container open.
+//!
+//! The rules have two readings. The specification, and crun on cgroup v2: in order, the last match
+//! wins. runc everywhere, and the kernel on cgroup v1: a default and a list of exceptions, where a
+//! rule of type `a` sets the default whatever else it says, and a rule that goes against an
+//! exception takes away only the very same one. They differ in the corners (`a` with a major,
+//! `deny c *:*` after `allow c 10:200`), and the cgroup's version and the runtime are not ours to
+//! know: what either reading allows is allowed.
+
+use super::document::wrong_kind;
+use crate::error::{Error, Result};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// `r`, `w`, `m` as bits.
+pub const READ: u8 = 1;
+pub const WRITE: u8 = 2;
+pub const MKNOD: u8 = 4;
+const ALL: u8 = READ | WRITE | MKNOD;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Any,
+    Char,
+    Block,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub allow: bool,
+    pub kind: Kind,
+    /// None is any.
+    pub major: Option<u32>,
+    pub minor: Option<u32>,
+    pub access: u8,
+}
+
+impl Rule {
+    /// `at` is what an error calls it.
+    pub fn parse(value: &Value, at: &str) -> Result<Self> {
+        let rule = value.as_object().ok_or_else(|| wrong_kind(at, "object"))?;
+        let allow = match rule.get("allow") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(allow)) => *allow,
+            Some(_) => return Err(wrong_kind(&format!("{at}.allow"), "boolean")),
+        };
+        let kind = match text(rule, "type", at)? {
+            "" | "a" => Kind::Any,
+            // u is a character device's other name in linux.devices
+            "c" | "u" => Kind::Char,
+            "b" => Kind::Block,
+            other => {
+                return Err(Error::new(format!(
+                    "{at}.type in config.json is {other:?}, not a, b or c"
+                )));
+            }
+        };
+        let mut access = 0;
+        for letter in text(rule, "access", at)?.chars() {
+            access |= match letter {
+                'r' => READ,
+                'w' => WRITE,
+                'm' => MKNOD,
+                _ => {
+                    return Err(Error::new(format!(
+                        "{at}.access in config.json holds {letter:?}, not only r, w and m"
+                    )));
+                }
+            };
+        }
+        // Without an access runc refuses the rule and others may take it for all.
+        if access == 0 && allow {
+            access = ALL;
+        }
+        Ok(Rule {
+            allow,
+            kind,
+            major: number(rule, "major", at)?,
+            minor: number(rule, "minor", at)?,
+            access,
+        })
+    }
+
+    /// `{"allow":false,"access":"rwm"}`: what every list has to begin with.
+    pub fn denies_everything(&self) -> bool {
+        !self.allow
+            && self.kind == Kind::Any
+            && (self.major, self.minor, self.access) == (None, None, ALL)
+    }
+
+    fn covers(&self, kind: Kind, major: u32, minor: u32, wanted: u8) -> bool {
+        (self.kind == Kind::Any || self.kind == kind)
+            && self.major.is_none_or(|m| m == major)
+            && self.minor.is_none_or(|m| m == minor)
+            && self.access & wanted == wanted
+    }
+}
+
+fn text<'a>(rule: &'a Map<String, Value>, key: &str, at: &str) -> Result<&'a str> {
+    match rule.get(key) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(wrong_kind(&format!("{at}.{key}"), "string")),
+    }
+}
+
+fn number(rule: &Map<String, Value>, key: &str, at: &str) -> Result<Option<u32>> {
+    let value = match rule.get(key) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    match value.as_i64() {
+        Some(-1) => Ok(None),
+        number => number
+            .and_then(|n| u32::try_from(n).ok())
+            .map(Some)
+            .ok_or_else(|| wrong_kind(&format!("{at}.{key}"), "device number (or -1 for any)")),
+    }
+}
+
+/// The rule that lets a container open the character device for reading or writing, if any does.
+pub fn opens(rules: &[Rule], major: u32, minor: u32) -> Option<usize> {
+    [READ, WRITE, READ | WRITE].into_iter().find_map(|wanted| {
+        last_match(rules, major, minor, wanted)
+            .or_else(|| by_exceptions(rules, major, minor, wanted))
+    })
+}
+
+/// Whether it can be opened for reading and writing however the rules are read.
+pub fn surely_opens(rules: &[Rule], major: u32, minor: u32) -> bool {
+    let wanted = READ | WRITE;
+    last_match(rules, major, minor, wanted).is_some()
+        && by_exceptions(rules, major, minor, wanted).is_some()
+}
+
+fn last_match(rules: &[Rule], major: u32, minor: u32, wanted: u8) -> Option<usize> {
+    let at = rules
+        .iter()
+        .rposition(|rule| rule.covers(Kind::Char, major, minor, wanted))?;
+    rules[at].allow.then_some(at)
+}
+
+fn by_exceptions(rules: &[Rule], major: u32, minor: u32, wanted: u8) -> Option<usize> {
+    let mut default = None;
+    let mut exceptions: Vec<(usize, Rule)> = Vec::new();
+    for (at, rule) in rules.iter().enumerate() {
+        if rule.kind == Kind::Any {
+            default = rule.allow.then_some(at);
+            exceptions.clear();
+            continue;
+        }
+        let same = |other: &Rule| {
+            (other.kind, other.major, other.minor) == (rule.kind, rule.major, rule.minor)
+        };
+        let found = exceptions.iter_mut().find(|(_, other)| same(other));
+        match (found, rule.allow == default.is_some()) {
+            (Some((_, other)), true) => other.access &= !rule.access,
+            (None, true) => {}
+            (Some((_, other)), false) => other.access |= rule.access,
+            (None, false) => exceptions.push((at, *rule)),
+        }
+    }
+    let exception = exceptions
+        .iter()
+        .find(|(_, rule)| rule.covers(Kind::Char, major, minor, wanted));
+    match (default, exception) {
+        (None, exception) => exception.map(|(at, _)| *at),
+        (Some(_), Some(_)) => None,
+        (default, None) => default,
+    }
+}
+
+/// `allow c *:* rwm`, as docker and the kernel write it.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.allow { "allow" } else { "deny" };
+        let kind = match self.kind {
+            Kind::Any => 'a',
+            Kind::Char => 'c',
+            Kind::Block => 'b',
+        };
+        let number = |n: Option<u32>| n.map_or("*".to_owned(), |n| n.to_string());
+        let (major, minor) = (number(self.major), number(self.minor));
+        write!(f, "{verb} {kind} {major}:{minor} ")?;
+        for (bit, letter) in [(READ, 'r'), (WRITE, 'w'), (MKNOD, 'm')] {
+            if self.access & bit != 0 {
+                write!(f, "{letter}")?;
+            }
+        }
+        Ok(())
+    }
+}

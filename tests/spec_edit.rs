@@ -1,0 +1,432 @@
+//! What an edit does to a config.json, and what it refuses.
+
+use runmig::error::Result;
+use runmig::model::{DeviceNode, NvidiaNumbers};
+use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit, strip};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const UUID: &str = "MIG-3a2f1c9e-0000-5000-8000-000000000001";
+
+fn node(path: &str, major: u32, minor: u32, mode: u32) -> DeviceNode {
+    DeviceNode {
+        path: path.into(),
+        major,
+        minor,
+        mode,
+    }
+}
+
+fn nodes() -> Vec<DeviceNode> {
+    vec![
+        node("/dev/nvidiactl", 195, 255, 0o666),
+        node("/dev/nvidia0", 195, 0, 0o666),
+        node("/dev/nvidia-uvm", 507, 0, 0o666),
+        node("/dev/nvidia-caps/nvidia-cap12", 511, 12, 0o444),
+        node("/dev/nvidia-caps/nvidia-cap13", 511, 13, 0o444),
+    ]
+}
+
+fn numbers() -> NvidiaNumbers {
+    NvidiaNumbers {
+        majors: vec![195, 507, 511],
+        drm: vec![(226, 1), (226, 129)],
+    }
+}
+
+/// A host where the name tells what is behind it.
+struct Fake;
+
+impl HostView for Fake {
+    fn source(&self, path: &Path) -> Result<Source> {
+        let number = |major, minor| Source::CharDevice { major, minor };
+        Ok(match path.to_str().unwrap() {
+            "/dev" | "/srv/link-to-dev" => Source::Dev,
+            "/dev/nvidia4" | "/srv/harmless" => number(195, 4),
+            "/dev/nvidia0" => number(195, 0),
+            "/dev/nvidiactl" => number(195, 255),
+            "/dev/nvidia-caps/nvidia-cap21" => number(511, 21),
+            "/dev/dri/card1" => number(226, 1),
+            "/dev/zero" => number(1, 5),
+            "/dev/nvidia-caps" | "/proc/driver/nvidia" => Source::Driver,
+            "/absent" => Source::Absent,
+            _ => Source::Other,
+        })
+    }
+}
+
+fn edited(original: &Value, driver: &DriverFiles) -> Result<Vec<u8>> {
+    let (nodes, numbers) = (nodes(), numbers());
+    let grant = Grant {
+        mig_uuid: UUID,
+        nodes: &nodes,
+        hook: HookCommand {
+            path: "/usr/local/bin/runmig-hook".into(),
+            lease: "4f2a".into(),
+            args: vec!["--config".into(), "/etc/runmig/config.toml".into()],
+            env: vec!["PATH=/usr/bin".into()],
+            timeout_s: 30,
+        },
+        driver,
+        numbers: &numbers,
+    };
+    edit(&serde_json::to_vec(original).unwrap(), &grant, &Fake)
+}
+
+fn with(change: impl FnOnce(&mut Value)) -> Value {
+    let mut config = json!({
+        "ociVersion": "1.0.2",
+        "process": {"args": ["sh"], "env": ["PATH=/bin"]},
+        "linux": {"resources": {"devices": [{"allow": false, "access": "rwm"}]}},
+    });
+    change(&mut config);
+    config
+}
+
+fn done(original: &Value) -> Value {
+    serde_json::from_slice(&edited(original, &DriverFiles::default()).unwrap()).unwrap()
+}
+
+fn refused(original: &Value) -> String {
+    edited(original, &DriverFiles::default())
+        .unwrap_err()
+        .line()
+}
+
+fn with_rules(rules: Value) -> Value {
+    with(|c| c["linux"]["resources"]["devices"] = rules)
+}
+
+fn with_mount(mount: Value) -> Value {
+    with(|c| {
+        c["mounts"] = json!([{"destination": "/proc", "type": "proc", "source": "proc"}, mount])
+    })
+}
+
+#[test]
+fn a_slice_goes_in_and_everything_else_stays() {
+    let original = r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=all","B=2","NVIDIA_VISIBLE_DEVICES=0"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"}],"pids":{"limit":5}}},"annotations":{"k":"v"}}"#;
+    let (nodes, numbers) = (nodes(), numbers());
+    let grant = Grant {
+        mig_uuid: UUID,
+        nodes: &nodes[..1],
+        hook: HookCommand {
+            path: "/h/runmig-hook".into(),
+            lease: "4f2a".into(),
+            args: vec![],
+            env: vec!["PATH=/usr/bin".into()],
+            timeout_s: 30,
+        },
+        driver: &DriverFiles::default(),
+        numbers: &numbers,
+    };
+    let bytes = edit(original.as_bytes(), &grant, &Fake).unwrap();
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=MIG-3a2f1c9e-0000-5000-8000-000000000001","B=2"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/h/runmig-hook","args":["runmig-hook","--lease","4f2a"],"env":["PATH=/usr/bin"],"timeout":30},{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"},{"allow":true,"type":"c","major":195,"minor":255,"access":"rwm"}],"pids":{"limit":5}},"devices":[{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255,"fileMode":438}]},"annotations":{"k":"v"}}"#
+    );
+}
+
+#[test]
+fn absent_and_null_are_made() {
+    for original in [
+        json!({"process": {}, "linux": {}}),
+        json!({"process": {"env": null}, "linux": {"devices": null, "resources": null}, "hooks": null, "mounts": null, "annotations": null}),
+        json!({"process": {}, "linux": {"resources": {"devices": null}}, "hooks": {"poststop": null}}),
+    ] {
+        let after = done(&original);
+        assert_eq!(after["linux"]["devices"].as_array().unwrap().len(), 5);
+        let rules = after["linux"]["resources"]["devices"].as_array().unwrap();
+        assert_eq!(rules.len(), 6);
+        assert_eq!(rules[0], json!({"allow": false, "access": "rwm"}));
+        assert_eq!(
+            after["process"]["env"],
+            json!([format!("NVIDIA_VISIBLE_DEVICES={UUID}")])
+        );
+        assert_eq!(after["hooks"]["poststop"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn without_the_sections_it_is_refused() {
+    assert_eq!(
+        refused(&json!({"linux": {}})),
+        "config.json has no process: no slice can be put into it"
+    );
+    assert_eq!(
+        refused(&json!({"process": {}, "linux": null})),
+        "config.json has no linux: no slice can be put into it"
+    );
+    assert_eq!(
+        refused(&json!({"process": {}, "linux": []})),
+        "linux in config.json is no object"
+    );
+    assert_eq!(
+        refused(&with(|c| c["process"]["env"] = json!(["A=1", 2]))),
+        "process.env in config.json is no array of strings"
+    );
+}
+
+#[test]
+fn an_image_s_choice_of_devices_is_overwritten() {
+    let after = done(&with(|c| {
+        c["process"]["env"] = json!([
+            "NVIDIA_MIG_CONFIG_DEVICES=all",
+            "NVIDIA_DRIVER_CAPABILITIES=compute",
+            "NVIDIA_VISIBLE_DEVICES",
+            "NVIDIA_MIG_MONITOR_DEVICES=all",
+            "NVIDIA_REQUIRE_CUDA=cuda>=12",
+            "NVIDIA_IMEX_CHANNELS=0",
+            "CUDA_VISIBLE_DEVICES=0",
+            "NVIDIA_VISIBLE_DEVICES=void",
+        ])
+    }));
+    assert_eq!(
+        after["process"]["env"],
+        json!([
+            "NVIDIA_DRIVER_CAPABILITIES=compute",
+            format!("NVIDIA_VISIBLE_DEVICES={UUID}"),
+            "NVIDIA_REQUIRE_CUDA=cuda>=12",
+            "CUDA_VISIBLE_DEVICES=0",
+        ])
+    );
+}
+
+#[test]
+fn foreign_nodes_go_and_a_granted_path_is_made_anew() {
+    let kept = json!({"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229});
+    let block = json!({"path": "/dev/b", "type": "b", "major": 195, "minor": 1});
+    let after = done(&with(|c| {
+        c["linux"]["devices"] = json!([
+            kept,
+            {"path": "/dev/nvidia4", "type": "c", "major": 195, "minor": 4},
+            {"path": "/dev/x", "type": "u", "major": 511, "minor": 21},
+            {"path": "/dev/dri/card1", "type": "c", "major": 226, "minor": 1},
+            {"path": "/dev//./nvidia0", "type": "c", "major": 1, "minor": 5},
+            block,
+        ])
+    }));
+    let devices = after["linux"]["devices"].as_array().unwrap();
+    let paths: Vec<&str> = devices
+        .iter()
+        .map(|d| d["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(&devices[..2], [kept, block]);
+    assert_eq!(
+        &paths[2..],
+        [
+            "/dev/nvidiactl",
+            "/dev/nvidia0",
+            "/dev/nvidia-uvm",
+            "/dev/nvidia-caps/nvidia-cap12",
+            "/dev/nvidia-caps/nvidia-cap13"
+        ]
+    );
+}
+
+#[test]
+fn rules_that_name_nvidia_go_and_a_deny_all_comes_first() {
+    let after = done(&with_rules(json!([
+        {"allow": true, "type": "c", "major": 195, "minor": -1, "access": "rw"},
+        {"allow": true, "type": "c", "major": 226, "minor": 1, "access": "rw"},
+        {"allow": true, "type": "c", "major": 226, "minor": 0, "access": "rw"},
+        {"allow": true, "major": 511, "access": "m"},
+        {"allow": true, "type": "c", "access": "m"},
+        {"allow": true, "type": "b", "access": "rwm"},
+    ])));
+    let rules = after["linux"]["resources"]["devices"].as_array().unwrap();
+    assert_eq!(
+        &rules[..4],
+        [
+            json!({"allow": false, "access": "rwm"}),
+            json!({"allow": true, "type": "c", "major": 226, "minor": 0, "access": "rw"}),
+            json!({"allow": true, "type": "c", "access": "m"}),
+            json!({"allow": true, "type": "b", "access": "rwm"}),
+        ]
+    );
+    assert_eq!(rules.len(), 4 + 5);
+    assert_eq!(
+        rules[4],
+        json!({"allow": true, "type": "c", "major": 195, "minor": 255, "access": "rwm"})
+    );
+}
+
+#[test]
+fn what_the_rules_allow_decides() {
+    let privileged = refused(&with_rules(json!([{"allow": true, "access": "rwm"}])));
+    assert_eq!(
+        privileged,
+        "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs"
+    );
+    let deny_all = json!({"allow": false, "access": "rwm"});
+    for (rule, named) in [
+        (json!({"allow": true, "type": "c"}), "(allow c *:* rwm)"),
+        (
+            json!({"allow": true, "type": "c", "access": "w"}),
+            "(allow c *:* w)",
+        ),
+        (
+            json!({"allow": true, "type": "c", "major": -1, "minor": 7, "access": "r"}),
+            "(allow c *:7 r)",
+        ),
+        (
+            json!({"allow": true, "type": "c", "major": 226, "access": "rw"}),
+            "(allow c 226:* rw)",
+        ),
+        (
+            json!({"allow": true, "type": "a", "major": 1, "minor": 3, "access": "r"}),
+            "(allow a 1:3 r)",
+        ),
+    ] {
+        let line = refused(&with_rules(json!([deny_all, rule])));
+        assert!(
+            line.contains("linux.resources.devices[1]") && line.contains(named),
+            "{line}"
+        );
+        // Taken back by a deny-all, it allows nothing.
+        done(&with_rules(json!([rule, deny_all])));
+    }
+    // docker's privileged: the rule stands last, after the denies
+    let docker = json!([deny_all, {"allow": false, "type": "c", "major": 10, "minor": 229, "access": "rwm"}, {"allow": true, "access": "rwm"}]);
+    assert!(refused(&with_rules(docker)).contains("[2] (allow a *:* rwm)"));
+    // looks privileged, is not: what it opens is no NVIDIA device
+    done(&with(|c| {
+        c["process"]["capabilities"] = json!({"bounding": ["CAP_SYS_ADMIN", "CAP_MKNOD"]});
+    }));
+}
+
+#[test]
+fn rules_that_would_keep_the_slice_out_are_refused() {
+    let line = refused(&with_rules(json!([
+        {"allow": true, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 195, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 507, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 511, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 226, "access": "rwm"},
+    ])));
+    assert!(
+        line.starts_with("the device rules of config.json keep the container from /dev/nvidiactl (195:255); hint: "),
+        "{line}"
+    );
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_refused() {
+    for (rule, message) in [
+        (
+            json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}),
+            "linux.resources.devices[0].major in config.json is no device number (or -1 for any)",
+        ),
+        (
+            json!({"allow": true, "type": "c", "minor": 4294967296u64}),
+            "linux.resources.devices[0].minor in config.json is no device number (or -1 for any)",
+        ),
+        (
+            json!({"allow": "yes"}),
+            "linux.resources.devices[0].allow in config.json is no boolean",
+        ),
+        (
+            json!({"allow": true, "type": "x"}),
+            "linux.resources.devices[0].type in config.json is \"x\", not a, b or c",
+        ),
+        (
+            json!({"allow": true, "access": "rx"}),
+            "linux.resources.devices[0].access in config.json holds 'x', not only r, w and m",
+        ),
+        (
+            json!(3),
+            "linux.resources.devices[0] in config.json is no object",
+        ),
+    ] {
+        assert_eq!(refused(&with_rules(json!([rule]))), message);
+    }
+}
+
+#[test]
+fn mounts_of_other_devices_are_taken_out_by_what_they_are() {
+    let bind = |source: &str, destination: &str| json!({"destination": destination, "source": source, "options": ["rbind", "ro"]});
+    for (source, destination) in [
+        ("/dev/nvidia4", "/dev/nvidia4"),
+        ("/srv/harmless", "/data"),
+        ("/dev/nvidia-caps/nvidia-cap21", "/x"),
+        ("/dev/nvidia-caps", "/x"),
+        ("/dev/dri/card1", "/dev/dri/card1"),
+        ("/proc/driver/nvidia", "/proc/driver/nvidia"),
+        // these stand where a node of the slice has to be
+        ("/dev/zero", "/dev/nvidiactl"),
+        ("/srv", "/dev/./nvidia-caps"),
+        // asks nvidia-container-runtime for all
+        ("/dev/null", "/var/run/nvidia-container-devices/all"),
+    ] {
+        let after = done(&with_mount(bind(source, destination)));
+        assert_eq!(
+            after["mounts"].as_array().unwrap().len(),
+            1,
+            "{source} {destination}"
+        );
+        let typed = json!({"destination": destination, "source": source, "type": "bind"});
+        let after = done(&with_mount(typed));
+        assert_eq!(
+            after["mounts"].as_array().unwrap().len(),
+            1,
+            "{source} {destination}"
+        );
+    }
+    for mount in [
+        bind("/dev/zero", "/dev/nvidia4"),
+        bind("/dev/nvidia0", "/dev/nvidia0"),
+        bind("/absent", "/x"),
+        bind("/", "/host"),
+        json!({"destination": "/x", "source": "/dev/nvidia4", "type": "tmpfs"}),
+    ] {
+        assert_eq!(done(&with_mount(mount.clone()))["mounts"][1], mount);
+    }
+}
+
+#[test]
+fn the_host_s_dev_is_refused() {
+    for mount in [
+        json!({"destination": "/dev", "source": "/dev", "options": ["bind"]}),
+        json!({"destination": "/mnt", "source": "/srv/link-to-dev", "type": "bind"}),
+        json!({"destination": "/x", "source": "devtmpfs", "type": "devtmpfs"}),
+        json!({"destination": "/../dev/", "source": "/srv", "type": "bind"}),
+    ] {
+        let line = refused(&with_mount(mount));
+        assert!(
+            line.contains("gives the container the devices of the host; hint: "),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn cdi_annotations_for_nvidia_are_refused() {
+    let annotated = |value: &str| with(|c| c["annotations"] = json!({"cdi.k8s.io/a": value}));
+    assert_eq!(
+        refused(&annotated("vendor.com/net=1,nvidia.com/gpu=all")),
+        "annotation cdi.k8s.io/a asks for vendor.com/net=1,nvidia.com/gpu=all beside the slice; hint: ask for a slice or for CDI devices, not for both"
+    );
+    assert!(refused(&annotated("management.nvidia.com/gpu=all")).starts_with("annotation"));
+    done(&annotated("vendor.com/net=1"));
+}
+
+#[test]
+fn a_stripped_edit_gives_the_same_edit_again() {
+    let original = with(|c| c["hooks"] = json!({"prestart": [{"path": "/p"}]}));
+    let first = edited(&original, &DriverFiles::default()).unwrap();
+    let stripped = strip(&first, &numbers()).unwrap();
+    let tree: Value = serde_json::from_slice(&stripped).unwrap();
+    assert_eq!(tree["hooks"], json!({"prestart": [{"path": "/p"}]}));
+    assert_eq!(tree["process"]["env"], json!(["PATH=/bin"]));
+    assert_eq!(tree["linux"]["devices"], json!([]));
+    assert_eq!(
+        tree["linux"]["resources"]["devices"],
+        json!([{"allow": false, "access": "rwm"}])
+    );
+    assert_eq!(edited(&tree, &DriverFiles::default()).unwrap(), {
+        // devices now stands where the first edit put it
+        let again = edited(&original, &DriverFiles::default()).unwrap();
+        assert_eq!(again, first);
+        first
+    });
+}
