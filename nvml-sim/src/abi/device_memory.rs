@@ -1,0 +1,43 @@
+//! Memory of GPUs and MIG devices.
+
+use super::handle::{Device, Handle};
+use super::nvml;
+use super::pointers::Out;
+use super::types::{Bar1Memory, Memory, Memory_v2, version};
+use crate::engine::Code;
+
+const MIB: u64 = 1 << 20;
+/// What the driver keeps of a GPU for itself.
+const RESERVED_MB: u64 = 512;
+
+/// Total and reserved bytes. Nothing is ever used: there is nobody to compute.
+fn sizes(device: &Device) -> (u64, u64) {
+    match device {
+        Device::Gpu(gpu) => (gpu.model().memory_mb * MIB, RESERVED_MB * MIB),
+        Device::Mig(mig) => (mig.gpu.profile_of(mig.gi).memory_mb * MIB, 0),
+    }
+}
+
+nvml! {
+    /// The first version counts what is reserved as used.
+    fn nvmlDeviceGetMemoryInfo(call, device: Handle, memory: Out<Memory>) {
+        let (total, reserved) = sizes(&device.device(&*call.machine()?)?);
+        memory.put(Memory { total, free: total - reserved, used: reserved })
+    }
+
+    fn nvmlDeviceGetMemoryInfo_v2(call, device: Handle, memory: Out<Memory_v2>) {
+        let (total, reserved) = sizes(&device.device(&*call.machine()?)?);
+        let version = version::<Memory_v2>(2);
+        if memory.cast::<u32>().get()? != version {
+            return Err(Code::ARGUMENT_VERSION_MISMATCH);
+        }
+        memory.put(Memory_v2 { version, total, reserved, free: total - reserved, used: 0 })
+    }
+
+    /// The window through which the CPU sees the memory: the next power of two.
+    fn nvmlDeviceGetBAR1MemoryInfo(call, device: Handle, memory: Out<Bar1Memory>) {
+        let (total, _) = sizes(&device.device(&*call.machine()?)?);
+        let total = total.next_power_of_two();
+        memory.put(Bar1Memory { total, free: total - MIB, used: MIB })
+    }
+}

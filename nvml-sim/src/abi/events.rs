@@ -1,0 +1,77 @@
+//! Events, of which there are none, and field values, of which none is known.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::handle::Handle;
+use super::nvml;
+use super::pointers::Out;
+use super::types::{EventData, FieldValue};
+use crate::engine::Code;
+
+/// Event sets need nothing but to be told apart from none.
+static NEXT_SET: AtomicU64 = AtomicU64::new(1);
+
+fn check_set(set: u64) -> Result<(), Code> {
+    if set == 0 || set >= NEXT_SET.load(Ordering::Relaxed) {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    Ok(())
+}
+
+/// Nothing ever happens, so it always takes the whole time.
+fn wait(set: u64, data: Out<EventData>, timeout_ms: u32) -> Result<(), Code> {
+    check_set(set)?;
+    data.check()?;
+    sleep(Duration::from_millis(timeout_ms.into()));
+    Err(Code::TIMEOUT)
+}
+
+nvml! {
+    fn nvmlEventSetCreate(_, set: Out<u64>) {
+        set.check()?;
+        set.put(NEXT_SET.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn nvmlEventSetFree(_, set: u64) {
+        check_set(set)
+    }
+
+    fn nvmlDeviceRegisterEvents(call, device: Handle, _types: u64, set: u64) {
+        device.device(&*call.machine()?)?;
+        check_set(set)
+    }
+
+    /// Single-bit and double-bit errors, state changes, critical Xid errors, clock changes.
+    fn nvmlDeviceGetSupportedEventTypes(call, device: Handle, types: Out<u64>) {
+        device.device(&*call.machine()?)?;
+        types.put(0x1f)
+    }
+
+    fn nvmlEventSetWait(_, set: u64, data: Out<EventData>, timeout_ms: u32) {
+        wait(set, data, timeout_ms)
+    }
+
+    fn nvmlEventSetWait_v2(_, set: u64, data: Out<EventData>, timeout_ms: u32) {
+        wait(set, data, timeout_ms)
+    }
+
+    /// The call succeeds; each entry says for itself that it does not.
+    fn nvmlDeviceGetFieldValues(call, device: Handle, count: i32, values: Out<FieldValue>) {
+        device.device(&*call.machine()?)?;
+        values.check()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        for entry in (0..count.max(0) as usize).map(|i| values.at(i)) {
+            entry.put(FieldValue {
+                timestamp: now.as_micros() as u64,
+                latency_usec: 0,
+                value_type: 0,
+                nvml_return: Code::NOT_SUPPORTED.0,
+                value: 0,
+                ..entry.get()?
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! What happens around every call: faults, the trace, the time it takes, panics.
+
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::session;
+use crate::engine::{Code, Holds, Machine};
+use crate::fault::{self, Moment, Outcome};
+use crate::holders::Files;
+use crate::state::Store;
+use crate::{sys, trace};
+
+/// A call in progress.
+pub struct Call {
+    store: Option<Arc<Store>>,
+    /// The simulated time that it has yet to take.
+    takes: Cell<Duration>,
+    outcome: Option<Outcome>,
+}
+
+/// A call inside a session.
+pub fn call(name: &'static str, body: impl FnOnce(&Call) -> Result<(), Code>) -> u32 {
+    match session::current() {
+        Some(store) => run_with(store.dir(), name, Some(store.clone()), body),
+        None => Code::UNINITIALIZED.0,
+    }
+}
+
+/// A call that needs no session.
+pub fn run(dir: &Path, name: &'static str, body: impl FnOnce(&Call) -> Result<(), Code>) -> u32 {
+    run_with(dir, name, None, body)
+}
+
+fn run_with(
+    dir: &Path,
+    name: &'static str,
+    store: Option<Arc<Store>>,
+    body: impl FnOnce(&Call) -> Result<(), Code>,
+) -> u32 {
+    // Rules that cannot be read are none: a user who may only look must not fail for them.
+    let plan = fault::plan(dir, name).unwrap_or_default();
+    if plan.outcome == Some(Outcome::Kill(Moment::Before)) {
+        trace::add(dir, name, "killed before");
+        sys::kill_self();
+    }
+    let call = Call {
+        store,
+        takes: Cell::new(plan.takes),
+        outcome: plan.outcome,
+    };
+    let code = match plan.outcome {
+        Some(Outcome::Return(code)) => code,
+        _ => match catch_unwind(AssertUnwindSafe(|| body(&call))) {
+            Ok(Ok(())) => 0,
+            Ok(Err(code)) => code.0,
+            Err(_) => Code::UNKNOWN.0,
+        },
+    };
+    call.take_time();
+    let code = match plan.outcome {
+        Some(Outcome::Kill(_)) => {
+            trace::add(dir, name, &format!("killed after {code}"));
+            sys::kill_self();
+        }
+        Some(Outcome::ReturnAfter(code)) => code,
+        _ => code,
+    };
+    trace::add(dir, name, &code.to_string());
+    code
+}
+
+impl Call {
+    fn take_time(&self) {
+        let time = self.takes.take();
+        if !time.is_zero() {
+            sleep(time);
+        }
+    }
+
+    fn store(&self) -> Result<&Store, Code> {
+        self.store.as_deref().ok_or(Code::UNINITIALIZED)
+    }
+
+    pub fn dir(&self) -> Result<&Path, Code> {
+        self.store().map(Store::dir)
+    }
+
+    /// The machine as it is when the call's time is over.
+    pub fn machine(&self) -> Result<Arc<Machine>, Code> {
+        self.take_time();
+        self.store()?.load().map_err(to_code)
+    }
+
+    /// The status that a fault wants `nvmlDeviceSetMigMode` to give out.
+    pub fn activation_status(&self) -> Option<u32> {
+        match self.outcome {
+            Some(Outcome::ActivationStatus(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Changes a GPU. Changes of one GPU take their time one after the other, those of several at
+    /// the same time; only the change itself keeps everybody out.
+    pub fn change<T>(
+        &self,
+        gpu: u32,
+        change: impl FnOnce(&mut Machine, &dyn Holds) -> Result<T, Code>,
+    ) -> Result<T, Code> {
+        let store = self.store()?;
+        if !may_change(store.dir()) {
+            return Err(Code::NO_PERMISSION);
+        }
+        store.load().map_err(to_code)?.gpu(gpu)?;
+        let _turn = store.lock_gpu(gpu).map_err(to_code)?;
+        self.take_time();
+        let mut locked = store.lock().map_err(to_code)?;
+        let before = locked.machine.clone();
+        let holds = Files {
+            dir: store.dir(),
+            machine: &before,
+        };
+        let answer = change(&mut locked.machine, &holds)?;
+        let killed = self.outcome == Some(Outcome::Kill(Moment::During));
+        locked.commit(Some(gpu), killed).map_err(to_code)?;
+        Ok(answer)
+    }
+}
+
+/// Root, and in a user namespace where the machine is root's: the kernel asks for the real one.
+fn may_change(dir: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    sys::effective_uid() == 0 && dir.metadata().is_ok_and(|m| m.uid() == 0)
+}
+
+fn to_code(error: io::Error) -> Code {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Code::NO_PERMISSION,
+        io::ErrorKind::NotFound => Code::DRIVER_NOT_LOADED,
+        _ => Code::UNKNOWN,
+    }
+}

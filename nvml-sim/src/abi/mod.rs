@@ -1,0 +1,64 @@
+//! NVML's C interface.
+//!
+//! Every exported function is written with [`nvml!`], which turns a body that returns
+//! `Result<(), Code>` into a C function that counts, traces, fails and dies as `DIR` demands.
+
+mod compute_instance;
+mod device;
+mod device_memory;
+mod events;
+mod gpu_instance;
+mod guard;
+mod handle;
+mod mig_device;
+mod mig_mode;
+mod pointers;
+mod processes;
+mod session;
+mod system;
+pub mod types;
+mod unsupported;
+
+/// Defines exported functions, and the list of their names.
+macro_rules! nvml {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($call:pat $(, $arg:ident: $ty:ty)* $(,)?) $body:block
+    )*) => {
+        pub(super) const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
+        $(
+        $(#[$meta])*
+        // SAFETY: NVML's own names; no other library of a process defines them.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub extern "C" fn $name($($arg: $ty),*) -> u32 {
+            $crate::abi::guard::call(
+                stringify!($name),
+                |$call: &$crate::abi::guard::Call| -> Result<(), $crate::engine::Code> { $body },
+            )
+        }
+        )*
+    };
+}
+pub(crate) use nvml;
+
+/// The names of all functions that can be made to fail.
+pub fn functions() -> impl Iterator<Item = &'static str> {
+    [
+        session::INIT_FUNCTIONS,
+        session::FUNCTIONS,
+        system::FUNCTIONS,
+        device::FUNCTIONS,
+        device_memory::FUNCTIONS,
+        mig_mode::FUNCTIONS,
+        mig_device::FUNCTIONS,
+        gpu_instance::FUNCTIONS,
+        compute_instance::FUNCTIONS,
+        processes::FUNCTIONS,
+        events::FUNCTIONS,
+        unsupported::FUNCTIONS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}

@@ -1,0 +1,117 @@
+//! The lists of processes on a GPU or MIG device: those that hold it.
+
+use super::guard::Call;
+use super::handle::{Device, Handle};
+use super::nvml;
+use super::pointers::{Out, Plain};
+use super::types::{ProcessInfo, ProcessInfo_v1};
+use crate::engine::Code;
+use crate::holders;
+
+/// What stands for no instance.
+const NONE: u32 = u32::MAX;
+/// A context without any allocation of its own.
+const USED_BYTES: u64 = 256 << 20;
+
+fn computing(call: &Call, handle: Handle) -> Result<Vec<ProcessInfo>, Code> {
+    let machine = call.machine()?;
+    let device = handle.device(&machine)?;
+    let here = |gi: Option<u32>, ci: Option<u32>| match &device {
+        Device::Gpu(_) => true,
+        Device::Mig(mig) => gi == Some(mig.gi.id) && ci == Some(mig.ci.id),
+    };
+    Ok(holders::living(call.dir()?, &machine)
+        .filter(|h| h.target.gpu == handle.gpu_index() && here(h.target.gi, h.target.ci))
+        .map(|h| ProcessInfo {
+            pid: h.pid,
+            used_gpu_memory: USED_BYTES,
+            gpu_instance_id: h.target.gi.unwrap_or(NONE),
+            compute_instance_id: h.target.ci.unwrap_or(NONE),
+        })
+        .collect())
+}
+
+/// Here the count that comes in is the array's size, and what goes out is how many there are.
+fn put<T: Plain>(all: &[T], infos: Out<T>, count: Out<u32>) -> Result<(), Code> {
+    let room = count.get()? as usize;
+    count.put(all.len() as u32)?;
+    if room < all.len() {
+        return Err(Code::INSUFFICIENT_SIZE);
+    }
+    infos.put_all(all)
+}
+
+fn put_v1(all: &[ProcessInfo], infos: Out<ProcessInfo_v1>, count: Out<u32>) -> Result<(), Code> {
+    let short = |p: &ProcessInfo| ProcessInfo_v1 {
+        pid: p.pid,
+        used_gpu_memory: p.used_gpu_memory,
+    };
+    put(&all.iter().map(short).collect::<Vec<_>>(), infos, count)
+}
+
+/// Nobody draws and nobody runs MPS.
+fn nobody<T: Plain>(
+    call: &Call,
+    handle: Handle,
+    infos: Out<T>,
+    count: Out<u32>,
+) -> Result<(), Code> {
+    handle.device(&*call.machine()?)?;
+    put(&[], infos, count)
+}
+
+nvml! {
+    fn nvmlDeviceGetComputeRunningProcesses(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>,
+    ) {
+        put_v1(&computing(call, device)?, infos, count)
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses_v2(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
+    ) {
+        put(&computing(call, device)?, infos, count)
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses_v3(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
+    ) {
+        put(&computing(call, device)?, infos, count)
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>,
+    ) {
+        nobody(call, device, infos, count)
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses_v2(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
+    ) {
+        nobody(call, device, infos, count)
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
+    ) {
+        nobody(call, device, infos, count)
+    }
+
+    fn nvmlDeviceGetMPSComputeRunningProcesses(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>,
+    ) {
+        nobody(call, device, infos, count)
+    }
+
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
+    ) {
+        nobody(call, device, infos, count)
+    }
+
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(
+        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
+    ) {
+        nobody(call, device, infos, count)
+    }
+}

@@ -1,0 +1,206 @@
+//! The structs of nvml.h 13, in the names it has for them without `nvml` and `_t`.
+
+use super::handle::Handle;
+use super::pointers::Plain;
+use crate::engine::Placement;
+
+/// What a versioned struct must have in its first field: its size and its version.
+pub const fn version<T>(number: u32) -> u32 {
+    size_of::<T>() as u32 | number << 24
+}
+
+macro_rules! structs {
+    ($(
+        $(#[$meta:meta])*
+        $name:ident { $($field:ident: $ty:ty,)* }
+    )*) => {$(
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_camel_case_types)]
+        pub struct $name { $(pub $field: $ty,)* }
+        impl Plain for $name {}
+    )*};
+}
+
+structs! {
+    /// `nvmlGpuInstancePlacement_t` and `nvmlComputeInstancePlacement_t`.
+    Span { start: u32, size: u32, }
+
+    GpuInstanceProfileInfo {
+        id: u32,
+        is_p2p_supported: u32,
+        slice_count: u32,
+        instance_count: u32,
+        multiprocessor_count: u32,
+        copy_engine_count: u32,
+        decoder_count: u32,
+        encoder_count: u32,
+        jpeg_count: u32,
+        ofa_count: u32,
+        memory_size_mb: u64,
+    }
+
+    GpuInstanceProfileInfo_v2 {
+        version: u32,
+        id: u32,
+        is_p2p_supported: u32,
+        slice_count: u32,
+        instance_count: u32,
+        multiprocessor_count: u32,
+        copy_engine_count: u32,
+        decoder_count: u32,
+        encoder_count: u32,
+        jpeg_count: u32,
+        ofa_count: u32,
+        memory_size_mb: u64,
+        name: [u8; 96],
+    }
+
+    GpuInstanceProfileInfo_v3 {
+        version: u32,
+        id: u32,
+        slice_count: u32,
+        instance_count: u32,
+        multiprocessor_count: u32,
+        copy_engine_count: u32,
+        decoder_count: u32,
+        encoder_count: u32,
+        jpeg_count: u32,
+        ofa_count: u32,
+        memory_size_mb: u64,
+        name: [u8; 96],
+        capabilities: u32,
+    }
+
+    GpuInstanceInfo { device: Handle, id: u32, profile_id: u32, placement: Span, }
+
+    ComputeInstanceProfileInfo {
+        id: u32,
+        slice_count: u32,
+        instance_count: u32,
+        multiprocessor_count: u32,
+        shared_copy_engine_count: u32,
+        shared_decoder_count: u32,
+        shared_encoder_count: u32,
+        shared_jpeg_count: u32,
+        shared_ofa_count: u32,
+    }
+
+    ComputeInstanceProfileInfo_v2 {
+        version: u32,
+        info: ComputeInstanceProfileInfo,
+        name: [u8; 96],
+    }
+
+    ComputeInstanceProfileInfo_v3 {
+        version: u32,
+        info: ComputeInstanceProfileInfo,
+        name: [u8; 96],
+        capabilities: u32,
+    }
+
+    /// What `nvmlComputeInstanceGetInfo` filled before placements came with its second version.
+    ComputeInstanceInfo_v1 { device: Handle, gpu_instance: Handle, id: u32, profile_id: u32, }
+
+    ComputeInstanceInfo {
+        device: Handle,
+        gpu_instance: Handle,
+        id: u32,
+        profile_id: u32,
+        placement: Span,
+    }
+
+    /// What `nvmlDeviceGetAttributes` filled before its second version.
+    DeviceAttributes_v1 {
+        multiprocessor_count: u32,
+        shared_copy_engine_count: u32,
+        shared_decoder_count: u32,
+        shared_encoder_count: u32,
+        shared_jpeg_count: u32,
+        shared_ofa_count: u32,
+    }
+
+    DeviceAttributes {
+        engines: DeviceAttributes_v1,
+        gpu_instance_slice_count: u32,
+        compute_instance_slice_count: u32,
+        memory_size_mb: u64,
+    }
+
+    Memory { total: u64, free: u64, used: u64, }
+
+    Memory_v2 { version: u32, total: u64, reserved: u64, free: u64, used: u64, }
+
+    Bar1Memory { total: u64, free: u64, used: u64, }
+
+    /// What `nvmlDeviceGetPciInfo` and its second version fill.
+    PciInfo_v1 {
+        bus_id_legacy: [u8; 16],
+        domain: u32,
+        bus: u32,
+        device: u32,
+        pci_device_id: u32,
+        pci_subsystem_id: u32,
+    }
+
+    PciInfo { legacy: PciInfo_v1, bus_id: [u8; 32], }
+
+    PciInfoExt {
+        version: u32,
+        domain: u32,
+        bus: u32,
+        device: u32,
+        pci_device_id: u32,
+        pci_subsystem_id: u32,
+        base_class: u32,
+        sub_class: u32,
+        bus_id: [u8; 32],
+    }
+
+    ProcessInfo_v1 { pid: u32, used_gpu_memory: u64, }
+
+    /// Version 2 and, in the headers since, the plain name.
+    ProcessInfo {
+        pid: u32,
+        used_gpu_memory: u64,
+        gpu_instance_id: u32,
+        compute_instance_id: u32,
+    }
+
+    EventData {
+        device: Handle,
+        event_type: u64,
+        event_data: u64,
+        gpu_instance_id: u32,
+        compute_instance_id: u32,
+    }
+
+    FieldValue {
+        field_id: u32,
+        scope_id: u32,
+        timestamp: u64,
+        latency_usec: u64,
+        value_type: u32,
+        nvml_return: u32,
+        value: u64,
+    }
+}
+
+impl From<Placement> for Span {
+    fn from(p: Placement) -> Span {
+        Span {
+            start: p.start,
+            size: p.size,
+        }
+    }
+}
+
+impl From<Span> for Placement {
+    fn from(s: Span) -> Placement {
+        Placement {
+            start: s.start,
+            size: s.size,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+use std::io::Write;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{Failure, open};
+use crate::engine::Target;
+use crate::holders;
+
+#[derive(Args)]
+pub struct Hold {
+    dir: PathBuf,
+    /// The GPU's index
+    #[arg(long)]
+    gpu: u32,
+    /// The GPU instance's id; without one, the GPU as a whole is held
+    #[arg(long)]
+    gi: Option<u32>,
+    /// The compute instance's id
+    #[arg(long, requires = "gi")]
+    ci: Option<u32>,
+    /// Let go after so many seconds instead of when killed
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+impl Hold {
+    pub fn run(self) -> Result<(), Failure> {
+        let target = Target {
+            gpu: self.gpu,
+            gi: self.gi,
+            ci: self.ci,
+        };
+        let _hold = holders::hold(&open(&self.dir)?, target).map_err(|e| format!("hold: {e}"))?;
+        let part = |name, id: Option<u32>| id.map_or(String::new(), |id| format!(" {name} {id}"));
+        println!(
+            "holding GPU {}{}{}",
+            self.gpu,
+            part("GI", self.gi),
+            part("CI", self.ci)
+        );
+        std::io::stdout().flush()?;
+        match self.seconds {
+            Some(seconds) => thread::sleep(Duration::from_secs(seconds)),
+            None => loop {
+                thread::park();
+            },
+        }
+        Ok(())
+    }
+}

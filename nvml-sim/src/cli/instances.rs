@@ -1,0 +1,109 @@
+//! An administrator's hand, for tests that want instances which are somebody else's.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Failure, change};
+use crate::engine::{Machine, Placement, mig_uuid};
+
+#[derive(Args)]
+pub struct Create {
+    dir: PathBuf,
+    /// The GPU's index
+    #[arg(long)]
+    gpu: u32,
+    /// A profile's name or id
+    #[arg(long)]
+    profile: String,
+    /// The first memory slice [default: where the driver puts it]
+    #[arg(long)]
+    start: Option<u32>,
+    /// Make no compute instance in it
+    #[arg(long)]
+    no_ci: bool,
+}
+
+impl Create {
+    pub fn run(self) -> Result<(), Failure> {
+        let line = change(&self.dir, Some(self.gpu), |machine, holds| {
+            let fail = |code| format!("create {} on GPU {}: {code}", self.profile, self.gpu);
+            let model = machine.gpu(self.gpu).map_err(fail)?.model();
+            let named = |p: &&_| -> bool {
+                let p: &crate::engine::GiProfile = p;
+                p.name == self.profile || p.id.to_string() == self.profile
+            };
+            let profile = model.profiles.iter().find(named);
+            let profile = profile.ok_or_else(|| {
+                let known: Vec<_> = model.profiles.iter().map(|p| p.name.as_str()).collect();
+                format!(
+                    "no profile {:?}; there are {}",
+                    self.profile,
+                    known.join(", ")
+                )
+            })?;
+            let at = self.start.map(|start| Placement {
+                start,
+                size: profile.memory_slices,
+            });
+            let gi = machine
+                .create_gpu_instance(self.gpu, profile.id, at, holds)
+                .map_err(fail)?;
+            let mut line = format!(
+                "GI {} at {}:{}",
+                gi.id, gi.placement.start, gi.placement.size
+            );
+            if !self.no_ci {
+                let ci = machine
+                    .create_compute_instance(self.gpu, gi.id, profile.full_ci, None)
+                    .map_err(fail)?;
+                let uuid = mig_uuid(&machine.gpu(self.gpu).map_err(fail)?.uuid, gi.id, ci.id);
+                line += &format!(" CI {} {uuid}", ci.id);
+            }
+            Ok(line)
+        })?;
+        println!("{line}");
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+pub struct Destroy {
+    dir: PathBuf,
+    /// The GPU's index
+    #[arg(long)]
+    gpu: u32,
+    /// The GPU instance's id
+    #[arg(long)]
+    gi: u32,
+    /// Destroy this compute instance only
+    #[arg(long)]
+    ci: Option<u32>,
+}
+
+impl Destroy {
+    pub fn run(self) -> Result<(), Failure> {
+        let compute_instances = |machine: &Machine| -> Result<Vec<u32>, crate::engine::Code> {
+            let gi = machine.gpu(self.gpu)?.gpu_instance(self.gi)?;
+            Ok(gi.compute_instances.iter().map(|ci| ci.id).collect())
+        };
+        change(&self.dir, Some(self.gpu), |machine, holds| {
+            let fail = |code| format!("destroy GI {} on GPU {}: {code}", self.gi, self.gpu);
+            let doomed = match self.ci {
+                Some(ci) => vec![ci],
+                None => compute_instances(machine).map_err(fail)?,
+            };
+            for ci in doomed {
+                machine
+                    .destroy_compute_instance(self.gpu, self.gi, ci, holds)
+                    .map_err(fail)?;
+            }
+            if self.ci.is_none() {
+                machine
+                    .destroy_gpu_instance(self.gpu, self.gi, holds)
+                    .map_err(fail)?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! What happens to a machine as a whole or to a GPU, from outside of NVML.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::new::OnOff;
+use super::{Failure, change, open};
+use crate::driver_root;
+
+#[derive(Args)]
+pub struct Dir {
+    dir: PathBuf,
+}
+
+impl Dir {
+    pub fn reboot(self) -> Result<(), Failure> {
+        change(&self.dir, None, |machine, _| {
+            machine.reboot();
+            // Removes what stood for instances, with the old major, before the new one counts.
+            driver_root::boot(&self.dir, machine)?;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Args)]
+pub struct OfGpu {
+    dir: PathBuf,
+    /// The GPU's index
+    #[arg(long)]
+    gpu: u32,
+}
+
+impl OfGpu {
+    pub fn reset(self) -> Result<(), Failure> {
+        change(&self.dir, Some(self.gpu), |machine, holds| {
+            let reset = machine.reset_gpu(self.gpu, holds);
+            reset.map_err(|code| format!("reset GPU {}: {code}", self.gpu).into())
+        })
+    }
+
+    pub fn set_lost(self, lost: bool) -> Result<(), Failure> {
+        change(&self.dir, Some(self.gpu), |machine, _| {
+            let gpu = machine.gpus.get_mut(self.gpu as usize);
+            gpu.ok_or_else(|| format!("no GPU {}", self.gpu))?.lost = lost;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Args)]
+pub struct Mig {
+    dir: PathBuf,
+    /// The GPU's index, or `all`
+    #[arg(long)]
+    gpu: String,
+    mode: OnOff,
+}
+
+impl Mig {
+    pub fn run(self) -> Result<(), Failure> {
+        let gpus: Vec<u32> = match self.gpu.as_str() {
+            "all" => (0..open(&self.dir)?.load()?.gpus.len() as u32).collect(),
+            one => vec![one.parse().map_err(|_| format!("no GPU {one:?}"))?],
+        };
+        let only = if let [one] = gpus[..] {
+            Some(one)
+        } else {
+            None
+        };
+        change(&self.dir, only, |machine, holds| {
+            for gpu in gpus {
+                let fail = |code| format!("MIG mode of GPU {gpu}: {code}");
+                match machine
+                    .set_mig_mode(gpu, self.mode.into(), holds)
+                    .map_err(fail)?
+                {
+                    Some(crate::engine::Code::RESET_REQUIRED) => {
+                        machine.reset_gpu(gpu, holds).map_err(fail)?;
+                    }
+                    Some(busy) => return Err(fail(busy).into()),
+                    None => {}
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,159 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Args};
+
+use super::Failure;
+use crate::engine::{Machine, Mode, Model, NewGpu};
+use crate::state;
+
+#[derive(Args)]
+pub struct New {
+    /// Where; the directory must be empty or not there
+    dir: PathBuf,
+    /// A GPU model; may be repeated, each with a --count of its own
+    #[arg(long, required = true, value_name = "MODEL")]
+    gpu: Vec<String>,
+    /// How many of the --gpu before it [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    count: Vec<u32>,
+    /// MIG mode
+    #[arg(long, value_enum, default_value = "on")]
+    mig: OnOff,
+    /// Exchange the halves in the numbers of GPU instances, as on GPUs with a unit of the other
+    /// half fused off: on all GPUs, or on those listed (0,2)
+    #[arg(long, value_name = "INDICES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "all")]
+    floor_swept: Option<String>,
+    /// Make no /dev/nvidia-caps nodes with instances: that is nvidia-modprobe's work
+    #[arg(long)]
+    no_cap_nodes: bool,
+    /// What UUIDs are made from [default: the directory]
+    #[arg(long)]
+    seed: Option<String>,
+    /// The library to copy [default: the one built with this program]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+pub enum OnOff {
+    On,
+    Off,
+}
+
+impl From<OnOff> for Mode {
+    fn from(it: OnOff) -> Mode {
+        match it {
+            OnOff::On => Mode::On,
+            OnOff::Off => Mode::Off,
+        }
+    }
+}
+
+impl New {
+    pub fn run(self, matches: Option<&ArgMatches>) -> Result<(), Failure> {
+        let counts = self.counts(matches)?;
+        let total: u32 = counts.iter().sum();
+        if total > 32 {
+            return Err(format!("{total} GPUs: the driver has capabilities for 32").into());
+        }
+        let swept = self.swept(total)?;
+        let mut gpus = Vec::new();
+        for (name, count) in self.gpu.iter().zip(counts) {
+            let model = Model::find(name).ok_or_else(|| unknown(name))?;
+            for _ in 0..count {
+                let floor_swept = swept.contains(&(gpus.len() as u32));
+                gpus.push(NewGpu {
+                    model,
+                    floor_swept,
+                    mode: self.mig.into(),
+                });
+            }
+        }
+        let dir = super::absolute(&self.dir)?;
+        if fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(format!("{} is not empty", dir.display()).into());
+        }
+        let library = match self.library {
+            Some(library) => library,
+            None => built_library()?,
+        };
+        let seed = self
+            .seed
+            .unwrap_or_else(|| dir.to_string_lossy().into_owned());
+        let mut machine = Machine::new(&seed, &gpus);
+        machine.capability_nodes = !self.no_cap_nodes;
+        fs::create_dir_all(dir.join("lib"))?;
+        // First the library: where the state is, the machine is whole.
+        fs::copy(&library, dir.join("lib/libnvidia-ml.so.1"))
+            .map_err(|e| format!("copy {}: {e}", library.display()))?;
+        state::create(&dir, &machine)?;
+        println!("{}", dir.join("lib/libnvidia-ml.so.1").display());
+        Ok(())
+    }
+
+    /// A count for each --gpu: the --count that stands between it and the next.
+    fn counts(&self, matches: Option<&ArgMatches>) -> Result<Vec<u32>, Failure> {
+        let places = |id: &str| -> Vec<usize> {
+            matches
+                .and_then(|m| m.indices_of(id))
+                .map(Iterator::collect)
+                .unwrap_or_default()
+        };
+        let gpu_places = places("gpu");
+        let mut counts = vec![None; self.gpu.len()];
+        for (count, place) in self.count.iter().zip(places("count")) {
+            let before = gpu_places.iter().filter(|p| **p < place).count();
+            match before.checked_sub(1).map(|i| &mut counts[i]) {
+                Some(slot @ None) => *slot = Some(*count),
+                _ => return Err(format!("--count {count} has no --gpu of its own").into()),
+            }
+        }
+        Ok(counts.into_iter().map(|count| count.unwrap_or(1)).collect())
+    }
+
+    fn swept(&self, total: u32) -> Result<Vec<u32>, Failure> {
+        match self.floor_swept.as_deref() {
+            None => Ok(Vec::new()),
+            Some("all") => Ok((0..total).collect()),
+            Some(list) => {
+                let parse = |text: &str| text.parse().ok().filter(|i| *i < total);
+                let bad = |text| format!("--floor-swept: no GPU {text:?}").into();
+                list.split(',')
+                    .map(|text| parse(text).ok_or_else(|| bad(text)))
+                    .collect()
+            }
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let known: Vec<_> = Model::all().iter().map(|m| m.key.as_str()).collect();
+    format!("no GPU model {name:?}; there are {}", known.join(", "))
+}
+
+/// The library that cargo built with this program: beside it, or where cargo leaves it for tests.
+/// Of two the newer, since a build for tests does not renew the one beside the program.
+fn built_library() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe()?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    [
+        "libnvml_sim.so",
+        "deps/libnvml_sim.so",
+        "../lib/libnvml_sim.so",
+        "../libnvml_sim.so",
+    ]
+    .iter()
+    .map(|place| beside.join(place))
+    .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+    .max()
+    .map(|(_, path)| path)
+    .ok_or_else(|| {
+        format!(
+            "no libnvml_sim.so beside {}: name it with --library",
+            program.display()
+        )
+        .into()
+    })
+}

@@ -1,0 +1,282 @@
+//! The files that the kernel module and nvidia-modprobe would show under `/proc` and `/dev`.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::engine::{Machine, Mode, Target};
+use crate::sys;
+
+const NVIDIA_MAJOR: u32 = 195;
+/// The minors of the capabilities that belong to no instance.
+const CONFIG: u32 = 1;
+const MONITOR: u32 = 2;
+const MAX_GPUS: u32 = 32;
+const MAX_GPU_INSTANCES: u32 = 15;
+const MAX_COMPUTE_INSTANCES: u32 = 8;
+const MINORS_PER_GPU: u32 = MAX_GPU_INSTANCES * (MAX_COMPUTE_INSTANCES + 1);
+/// Read by all (0444), read by root alone (0400).
+const READ_ALL: u32 = 0o444;
+const READ_ROOT: u32 = 0o400;
+
+/// The minor of an instance's capability.
+pub fn capability_minor(gpu_minor: u32, gi: u32, ci: Option<u32>) -> u32 {
+    let first = MONITOR + 1 + MINORS_PER_GPU * gpu_minor + (MAX_COMPUTE_INSTANCES + 1) * gi;
+    first + ci.map_or(0, |ci| ci + 1)
+}
+
+/// The file by which a process gets at a GPU or an instance, and which it keeps open meanwhile.
+pub fn access_path(dir: &Path, machine: &Machine, target: Target) -> Option<PathBuf> {
+    let gpu = machine.gpus.get(target.gpu as usize)?;
+    Some(match target.gi {
+        None => information_path(dir, &gpu.pci_address()),
+        Some(gi) => {
+            let mut path = mig_dir(dir, gpu.minor).join(format!("gi{gi}"));
+            if let Some(ci) = target.ci {
+                path.push(format!("ci{ci}"));
+            }
+            path.join("access")
+        }
+    })
+}
+
+fn information_path(dir: &Path, pci: &str) -> PathBuf {
+    dir.join("proc/driver/nvidia/gpus")
+        .join(pci)
+        .join("information")
+}
+
+fn mig_dir(dir: &Path, gpu_minor: u32) -> PathBuf {
+    dir.join(format!(
+        "proc/driver/nvidia/capabilities/gpu{gpu_minor}/mig"
+    ))
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(path, text)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+fn node(path: &Path, mode: u32, major: u32, minor: u32) -> io::Result<()> {
+    match sys::make_character_node(path, mode, major, minor) {
+        // Who may not make nodes gets a file in its place.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::create(path).map(drop)?,
+        other => other?,
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+fn access_text(minor: u32, mode: u32) -> String {
+    format!("DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n")
+}
+
+/// Lays out everything that does not depend on instances, then what does.
+pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
+    let nvidia = dir.join("proc/driver/nvidia");
+    let version = &machine.driver.version;
+    let banner = format!(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Sep 23 10:11:16 UTC 2025\n\
+         GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
+    );
+    write(&nvidia.join("version"), &banner, READ_ALL)?;
+    let params = "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n";
+    write(&nvidia.join("params"), params, READ_ALL)?;
+    for gpu in &machine.gpus {
+        let text = format!(
+            "Model: \t\t {}\nIRQ:   \t\t {}\nGPU UUID: \t {}\nVideo BIOS: \t 92.00.45.00.03\n\
+             Bus Type: \t PCIe\nDMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\n\
+             Bus Location: \t {}\nDevice Minor: \t {}\nGPU Firmware: \t {version}\nGPU Excluded:\t No\n",
+            gpu.model().product,
+            64 + gpu.minor,
+            gpu.uuid,
+            gpu.pci_address(),
+            gpu.minor
+        );
+        write(&information_path(dir, &gpu.pci_address()), &text, READ_ALL)?;
+    }
+    let mig = nvidia.join("capabilities/mig");
+    write(
+        &mig.join("config"),
+        &access_text(CONFIG, READ_ROOT),
+        READ_ROOT,
+    )?;
+    write(
+        &mig.join("monitor"),
+        &access_text(MONITOR, READ_ALL),
+        READ_ALL,
+    )?;
+    write(
+        &dir.join("proc/driver/nvidia-caps/mig-minors"),
+        &mig_minors(),
+        READ_ALL,
+    )?;
+    boot(dir, machine)
+}
+
+/// What is new with every boot: the boot id, the majors that the kernel gives out, and `/dev`.
+pub fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
+    let boot_id = dir.join("proc/sys/kernel/random/boot_id");
+    write(&boot_id, &format!("{}\n", machine.boot_id()), READ_ALL)?;
+    let (uvm, caps) = free_majors(machine.boots);
+    let devices = format!(
+        "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n 10 misc\n136 pts\n\
+         {NVIDIA_MAJOR} nvidia\n{NVIDIA_MAJOR} nvidia-modeset\n{NVIDIA_MAJOR} nvidiactl\n\
+         {caps} nvidia-caps\n{uvm} nvidia-uvm\n\nBlock devices:\n  7 loop\n259 blkext\n"
+    );
+    write(&dir.join("proc/devices"), &devices, 0o644)?;
+
+    let dev = dir.join("dev");
+    if dev.exists() {
+        fs::remove_dir_all(&dev)?;
+    }
+    fs::create_dir_all(dev.join("nvidia-caps"))?;
+    node(&dev.join("nvidiactl"), 0o666, NVIDIA_MAJOR, 255)?;
+    node(&dev.join("nvidia-modeset"), 0o666, NVIDIA_MAJOR, 254)?;
+    node(&dev.join("nvidia-uvm"), 0o666, uvm, 0)?;
+    node(&dev.join("nvidia-uvm-tools"), 0o666, uvm, 1)?;
+    for gpu in &machine.gpus {
+        let path = dev.join(format!("nvidia{}", gpu.minor));
+        node(&path, 0o666, NVIDIA_MAJOR, gpu.minor)?;
+    }
+    node(
+        &dev.join("nvidia-caps/nvidia-cap1"),
+        READ_ROOT,
+        caps,
+        CONFIG,
+    )?;
+    node(
+        &dev.join("nvidia-caps/nvidia-cap2"),
+        READ_ALL,
+        caps,
+        MONITOR,
+    )?;
+    settle(dir, machine, None)
+}
+
+/// Two majors for this boot, of those the kernel gives out itself, and none that it has given to a
+/// driver of the host: a node of ours must not lead to one.
+fn free_majors(boots: u64) -> (u32, u32) {
+    let host = fs::read_to_string("/proc/devices").unwrap_or_default();
+    let used: BTreeSet<u32> = host
+        .lines()
+        .filter_map(|l| l.split_whitespace().next()?.parse().ok())
+        .collect();
+    let free: Vec<u32> = (384..512).rev().filter(|m| !used.contains(m)).collect();
+    let at = |offset: u64| free[((boots * 2 + offset) % free.len() as u64) as usize];
+    (at(0), at(1))
+}
+
+/// The table of all minors there could be; it never changes.
+fn mig_minors() -> String {
+    let mut text = format!("config {CONFIG}\nmonitor {MONITOR}\n");
+    for gpu in 0..MAX_GPUS {
+        for gi in 0..MAX_GPU_INSTANCES {
+            let minor = capability_minor(gpu, gi, None);
+            text += &format!("gpu{gpu}/gi{gi}/access {minor}\n");
+            for ci in 0..MAX_COMPUTE_INSTANCES {
+                let minor = capability_minor(gpu, gi, Some(ci));
+                text += &format!("gpu{gpu}/gi{gi}/ci{ci}/access {minor}\n");
+            }
+        }
+    }
+    text
+}
+
+/// The major of a driver, as the machine's `/proc/devices` has it: tests may edit that.
+fn major(dir: &Path, driver: &str) -> io::Result<u32> {
+    let text = fs::read_to_string(dir.join("proc/devices"))?;
+    let mut lines = text.lines().filter_map(|l| l.trim().split_once(' '));
+    lines
+        .find(|(_, name)| *name == driver)
+        .and_then(|(major, _)| major.parse().ok())
+        .ok_or_else(|| io::Error::other(format!("no {driver} in {}/proc/devices", dir.display())))
+}
+
+/// Makes the capability files and nodes of one GPU, or of all, those of its instances. A file
+/// whose instance stays is not touched: somebody may hold it.
+pub fn settle(dir: &Path, machine: &Machine, gpu: Option<u32>) -> io::Result<()> {
+    let one = |index: u32| gpu.is_none_or(|wanted| wanted == index);
+    for (index, gpu) in machine
+        .gpus
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| one(*i as u32))
+    {
+        let mut files = BTreeSet::new();
+        let mut minors = BTreeSet::new();
+        let mut want = |gi, ci| {
+            let target = Target {
+                gpu: index as u32,
+                gi: Some(gi),
+                ci,
+            };
+            let minor = capability_minor(gpu.minor, gi, ci);
+            files.extend(access_path(dir, machine, target).map(|path| (path, minor)));
+            minors.insert(minor);
+        };
+        for gi in &gpu.gpu_instances {
+            want(gi.id, None);
+            gi.compute_instances
+                .iter()
+                .for_each(|ci| want(gi.id, Some(ci.id)));
+        }
+        settle_files(&mig_dir(dir, gpu.minor), gpu.mode, &files)?;
+        if machine.capability_nodes {
+            settle_nodes(dir, gpu.minor, &minors)?;
+        }
+    }
+    Ok(())
+}
+
+fn settle_files(mig: &Path, mode: Mode, files: &BTreeSet<(PathBuf, u32)>) -> io::Result<()> {
+    if mode == Mode::Off {
+        return if mig.exists() {
+            fs::remove_dir_all(mig)
+        } else {
+            Ok(())
+        };
+    }
+    fs::create_dir_all(mig)?;
+    for (path, minor) in files.iter().filter(|(path, _)| !path.exists()) {
+        write(path, &access_text(*minor, READ_ALL), READ_ALL)?;
+    }
+    remove_directories(mig, &|path| {
+        files.iter().any(|(f, _)| *f == path.join("access"))
+    })
+}
+
+/// Removes the directories below one that stand for no instance.
+fn remove_directories(parent: &Path, wanted: &dyn Fn(&Path) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(parent)? {
+        let path = entry?.path();
+        if !path.is_dir() {
+            continue;
+        }
+        if wanted(&path) {
+            remove_directories(&path, wanted)?;
+        } else {
+            fs::remove_dir_all(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn settle_nodes(dir: &Path, gpu_minor: u32, minors: &BTreeSet<u32>) -> io::Result<()> {
+    let caps = dir.join("dev/nvidia-caps");
+    let first = capability_minor(gpu_minor, 0, None);
+    let path = |minor: u32| caps.join(format!("nvidia-cap{minor}"));
+    for minor in first..first + MINORS_PER_GPU {
+        let path = path(minor);
+        match (path.symlink_metadata().is_ok(), minors.contains(&minor)) {
+            (false, true) => node(&path, READ_ALL, major(dir, "nvidia-caps")?, minor)?,
+            (true, false) => fs::remove_file(&path)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! The state of a machine and the look-ups in it.
+
+use serde::{Deserialize, Serialize};
+
+use super::code::Code;
+use super::geometry::{GiProfile, Model};
+use super::identity::{mig_uuid, uuid_from};
+use super::mig_mode::Mode;
+use super::placement::Placement;
+
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+pub struct Machine {
+    /// All UUIDs come from it.
+    pub seed: String,
+    /// How often it was booted.
+    pub boots: u64,
+    pub driver: Driver,
+    /// Whether `/dev/nvidia-caps` nodes are made with an instance, as nvidia-modprobe does.
+    pub capability_nodes: bool,
+    /// The generation the next instance gets; no two ever have the same.
+    pub next_generation: u64,
+    pub gpus: Vec<Gpu>,
+    /// Processes that said that they hold something. Whether they do is for others to find out.
+    #[serde(default)]
+    pub holders: Vec<Holder>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+pub struct Driver {
+    pub version: String,
+    /// As `nvmlSystemGetCudaDriverVersion` has it: 13000 is 13.0.
+    pub cuda: u32,
+}
+
+impl Default for Driver {
+    fn default() -> Driver {
+        Driver {
+            version: "580.95.05".into(),
+            cuda: 13000,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+pub struct Gpu {
+    pub model: String,
+    pub uuid: String,
+    pub minor: u32,
+    pub pci_bus: u32,
+    pub serial: String,
+    pub floor_swept: bool,
+    pub mode: Mode,
+    pub pending: Mode,
+    /// It has fallen off the bus.
+    pub lost: bool,
+    pub gpu_instances: Vec<GpuInstance>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+pub struct GpuInstance {
+    pub id: u32,
+    pub profile_id: u32,
+    pub placement: Placement,
+    pub generation: u64,
+    pub compute_instances: Vec<ComputeInstance>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+pub struct ComputeInstance {
+    pub id: u32,
+    pub profile_id: u32,
+    pub placement: Placement,
+    pub generation: u64,
+}
+
+/// A GPU, a GPU instance or a compute instance, as something to hold. `gpu` is the index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
+pub struct Target {
+    pub gpu: u32,
+    pub gi: Option<u32>,
+    pub ci: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+pub struct Holder {
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`: with the pid it names one process for the whole boot.
+    pub start_time: u64,
+    pub target: Target,
+}
+
+/// A GPU of a machine to be made.
+pub struct NewGpu {
+    pub model: &'static Model,
+    pub floor_swept: bool,
+    pub mode: Mode,
+}
+
+/// A compute instance in its GPU instance: what CUDA sees as a device.
+#[derive(Clone, Copy, Debug)]
+pub struct MigDevice<'a> {
+    pub gpu: &'a Gpu,
+    pub gi: &'a GpuInstance,
+    pub ci: &'a ComputeInstance,
+}
+
+impl Machine {
+    pub fn new(seed: &str, gpus: &[NewGpu]) -> Machine {
+        let gpus = gpus.iter().enumerate().map(|(index, new)| {
+            let uuid = uuid_from(&format!("{seed}/gpu/{index}"));
+            let serial = u64::from_str_radix(&uuid[24..], 16).unwrap_or(0) % 10_u64.pow(10);
+            Gpu {
+                model: new.model.key.clone(),
+                uuid: format!("GPU-{uuid}"),
+                minor: index as u32,
+                pci_bus: 7 + index as u32 * 8 % 248 + index as u32 / 31,
+                serial: format!("165{serial:010}"),
+                floor_swept: new.floor_swept,
+                mode: new.mode,
+                pending: new.mode,
+                lost: false,
+                gpu_instances: Vec::new(),
+            }
+        });
+        Machine {
+            seed: seed.into(),
+            boots: 1,
+            driver: Driver::default(),
+            capability_nodes: true,
+            next_generation: 1,
+            gpus: gpus.collect(),
+            holders: Vec::new(),
+        }
+    }
+
+    pub fn boot_id(&self) -> String {
+        uuid_from(&format!("{}/boot/{}", self.seed, self.boots))
+    }
+
+    /// A GPU that answers.
+    pub fn gpu(&self, index: u32) -> Result<&Gpu, Code> {
+        let gpu = self
+            .gpus
+            .get(index as usize)
+            .ok_or(Code::INVALID_ARGUMENT)?;
+        if gpu.lost {
+            Err(Code::GPU_IS_LOST)
+        } else {
+            Ok(gpu)
+        }
+    }
+
+    pub fn gpu_mut(&mut self, index: u32) -> Result<&mut Gpu, Code> {
+        self.gpu(index)?;
+        Ok(&mut self.gpus[index as usize])
+    }
+
+    pub(super) fn generation(&mut self) -> u64 {
+        self.next_generation += 1;
+        self.next_generation - 1
+    }
+}
+
+impl Gpu {
+    pub fn model(&self) -> &'static Model {
+        Model::find(&self.model).expect("a state file names a model that this version has")
+    }
+
+    pub fn profile_of(&self, gi: &GpuInstance) -> &'static GiProfile {
+        self.model()
+            .profile(gi.profile_id)
+            .expect("instances have a profile of their model")
+    }
+
+    /// `domain:bus:device.function` with four digits of domain, as the kernel writes it.
+    pub fn pci_address(&self) -> String {
+        format!("0000:{:02x}:00.0", self.pci_bus)
+    }
+
+    /// What calls about instances demand.
+    pub fn with_mig(&self) -> Result<&Gpu, Code> {
+        if self.mode == Mode::On {
+            Ok(self)
+        } else {
+            Err(Code::NOT_SUPPORTED)
+        }
+    }
+
+    pub fn gpu_instance(&self, id: u32) -> Result<&GpuInstance, Code> {
+        self.gpu_instances
+            .iter()
+            .find(|gi| gi.id == id)
+            .ok_or(Code::NOT_FOUND)
+    }
+
+    pub fn gpu_instance_mut(&mut self, id: u32) -> Result<&mut GpuInstance, Code> {
+        self.gpu_instances
+            .iter_mut()
+            .find(|gi| gi.id == id)
+            .ok_or(Code::NOT_FOUND)
+    }
+
+    /// The most MIG devices it can have: 0 with MIG off.
+    pub fn max_mig_devices(&self) -> u32 {
+        if self.mode == Mode::On {
+            self.model().compute_slices
+        } else {
+            0
+        }
+    }
+
+    /// The MIG devices in the order of their indices.
+    pub fn mig_devices(&self) -> Vec<MigDevice<'_>> {
+        let mut all: Vec<_> = self
+            .gpu_instances
+            .iter()
+            .flat_map(|gi| {
+                gi.compute_instances
+                    .iter()
+                    .map(move |ci| MigDevice { gpu: self, gi, ci })
+            })
+            .collect();
+        all.sort_by_key(|d| (d.gi.id, d.ci.id));
+        all
+    }
+}
+
+impl GpuInstance {
+    pub fn compute_instance(&self, id: u32) -> Result<&ComputeInstance, Code> {
+        self.compute_instances
+            .iter()
+            .find(|ci| ci.id == id)
+            .ok_or(Code::NOT_FOUND)
+    }
+}
+
+impl MigDevice<'_> {
+    pub fn uuid(&self) -> String {
+        mig_uuid(&self.gpu.uuid, self.gi.id, self.ci.id)
+    }
+
+    /// `1g.10gb`, or `1c.2g.20gb` where it does not fill its GPU instance.
+    pub fn profile_name(&self) -> String {
+        let gi = self.gpu.profile_of(self.gi);
+        match self.gpu.model().ci_profile(gi, self.ci.profile_id) {
+            Some(ci) => ci.name,
+            None => gi.name.clone(),
+        }
+    }
+}

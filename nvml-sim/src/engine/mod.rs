@@ -1,0 +1,34 @@
+//! What a machine with MIG-capable GPUs does, as a pure function of its state and a call.
+
+mod code;
+mod compute_instances;
+mod geometry;
+mod gpu_instances;
+mod identity;
+mod machine;
+mod mig_mode;
+mod placement;
+
+pub use code::{Code, c_words};
+pub use compute_instances::{CI_PROFILE_COUNT, CiProfile};
+pub use geometry::{Architecture, Engines, GI_PROFILE_COUNT, GiProfile, Model};
+pub use identity::{mig_uuid, uuid_from};
+pub use machine::{
+    ComputeInstance, Driver, Gpu, GpuInstance, Holder, Machine, MigDevice, NewGpu, Target,
+};
+pub use mig_mode::Mode;
+pub use placement::Placement;
+
+/// Whether somebody holds something: the one thing the engine has to ask the outside.
+pub trait Holds {
+    fn held(&self, target: Target) -> bool;
+}
+
+/// Nobody holds anything.
+pub struct Unheld;
+
+impl Holds for Unheld {
+    fn held(&self, _: Target) -> bool {
+        false
+    }
+}

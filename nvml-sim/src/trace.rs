@@ -1,0 +1,42 @@
+//! A log of every call, for tests that want to find all the points where something can go wrong.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const SWITCH: &str = "trace.on";
+const LOG: &str = "trace.log";
+
+pub fn on(dir: &Path) -> io::Result<()> {
+    let log = File::create(dir.join(LOG))?;
+    // Calls of other users are traced too.
+    log.set_permissions(Permissions::from_mode(0o666))?;
+    File::create(dir.join(SWITCH)).map(drop)
+}
+
+pub fn off(dir: &Path) -> io::Result<()> {
+    match fs::remove_file(dir.join(SWITCH)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+pub fn read(dir: &Path) -> io::Result<String> {
+    match fs::read_to_string(dir.join(LOG)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        other => other,
+    }
+}
+
+/// Adds a line `PID FUNCTION END`, where END is the return code or how the process was killed.
+/// What cannot be written is lost: a call does not fail for its trace.
+pub fn add(dir: &Path, function: &str, end: &str) {
+    if !dir.join(SWITCH).exists() {
+        return;
+    }
+    if let Ok(mut log) = OpenOptions::new().append(true).open(dir.join(LOG)) {
+        let line = format!("{} {function} {end}\n", std::process::id());
+        let _ = log.write_all(line.as_bytes());
+    }
+}
