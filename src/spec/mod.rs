@@ -7,6 +7,7 @@
 
 mod annotations;
 pub mod bundle;
+pub mod cdi;
 mod devices;
 mod document;
 mod edit;

@@ -1,0 +1,224 @@
+//! The driver's own files, from the node's CDI specification (`nvidia-ctk cdi generate` writes it).
+//!
+//! Of it only the top-level `containerEdits` are taken, which every device of it needs: mounts,
+//! environment, hooks, groups. Its device nodes are not: ours come from the driver root, and a
+//! file like this is out of date after every change of a MIG layout.
+
+use super::edit::DriverFiles;
+use super::hooks::hook;
+use crate::error::{Context, Error, Result};
+use oci_spec::runtime::{Mount, MountBuilder};
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where CDI specifications are; the later directory wins.
+pub const DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
+
+const KIND: &str = "nvidia.com/gpu";
+const LIMIT: u64 = 4 * 1024 * 1024;
+const FILES_LIMIT: usize = 256;
+
+const STAGES: [&str; 6] = [
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+];
+
+/// None where no directory has a specification of `nvidia.com/gpu`.
+pub fn read(dirs: &[&Path]) -> Result<Option<DriverFiles>> {
+    // A file that cannot be read is another vendor's problem, unless ours is not found without it.
+    let mut unreadable = None;
+    for dir in dirs.iter().rev() {
+        let mut found: Option<(PathBuf, ContainerEdits)> = None;
+        for path in files(dir)? {
+            let spec = match parse(&path) {
+                Ok(spec) => spec,
+                Err(e) => {
+                    unreadable.get_or_insert(e);
+                    continue;
+                }
+            };
+            if spec.kind != KIND {
+                continue;
+            }
+            let edits = spec.container_edits.unwrap_or_default();
+            match &found {
+                Some((other, same)) if *same != edits => {
+                    return Err(Error::new(format!(
+                        "CDI specifications {} and {} of kind {KIND} differ",
+                        other.display(),
+                        path.display()
+                    ))
+                    .hint("keep one of them"));
+                }
+                Some(_) => {}
+                None => found = Some((path, edits)),
+            }
+        }
+        if let Some((path, edits)) = found {
+            return edits
+                .into_driver_files()
+                .context(|| format!("CDI specification {}", path.display()))
+                .map(Some);
+        }
+    }
+    unreadable.map_or(Ok(None), Err)
+}
+
+/// The `.json` and `.yaml` of a directory, as CDI's library takes them, in the order of names.
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let what = || format!("read CDI directory {}", dir.display());
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).context(what),
+    };
+    only_root_writes(&fs::metadata(dir).context(what)?, dir)?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.context(what)?.path();
+        if path.extension().is_some_and(|e| e == "json" || e == "yaml") {
+            files.push(path);
+        }
+    }
+    if files.len() > FILES_LIMIT {
+        return Err(Error::new(format!(
+            "CDI directory {} has more than {FILES_LIMIT} files",
+            dir.display()
+        )));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn parse(path: &Path) -> Result<Specification> {
+    let what = || format!("read CDI specification {}", path.display());
+    let mut options = File::options();
+    options.read(true);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).context(what)?;
+    let meta = file.metadata().context(what)?;
+    if !meta.is_file() {
+        return Err(Error::new(format!("{} is no regular file", path.display())));
+    }
+    only_root_writes(&meta, path)?;
+    let mut text = String::new();
+    let length = file.take(LIMIT + 1).read_to_string(&mut text);
+    if length.context(what)? as u64 > LIMIT {
+        return Err(Error::new(format!(
+            "CDI specification {} is longer than {LIMIT} bytes",
+            path.display()
+        )));
+    }
+    // JSON is YAML, but its own parser is stricter.
+    if path.extension().is_some_and(|e| e == "json") {
+        serde_json::from_str(&text).context(what)
+    } else {
+        serde_yaml_ng::from_str(&text).context(what)
+    }
+}
+
+/// Its hooks run as root.
+fn only_root_writes(meta: &fs::Metadata, path: &Path) -> Result<()> {
+    let ours = meta.uid() == 0 || meta.uid() == nix::unistd::geteuid().as_raw();
+    if ours && meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(
+        Error::new(format!("{path} can be written by others than root"))
+            .hint(format!("chown root {path}; chmod go-w {path}")),
+    )
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Specification {
+    #[serde(default)]
+    kind: String,
+    container_edits: Option<ContainerEdits>,
+}
+
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerEdits {
+    env: Option<Vec<String>>,
+    mounts: Option<Vec<CdiMount>>,
+    hooks: Option<Vec<CdiHook>>,
+    additional_gids: Option<Vec<u32>>,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+struct CdiMount {
+    host_path: PathBuf,
+    container_path: PathBuf,
+    options: Option<Vec<String>>,
+    #[serde(rename = "type")]
+    typ: Option<String>,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+struct CdiHook {
+    hook_name: String,
+    path: PathBuf,
+    args: Option<Vec<String>>,
+    env: Option<Vec<String>>,
+    timeout: Option<i64>,
+}
+
+impl ContainerEdits {
+    fn into_driver_files(self) -> Result<DriverFiles> {
+        let env = self.env.unwrap_or_default();
+        if let Some(bad) = env.iter().find(|e| e.find('=').is_none_or(|at| at == 0)) {
+            return Err(Error::new(format!("{bad:?} is no environment variable")));
+        }
+        let mounts = self.mounts.unwrap_or_default().into_iter();
+        let hooks = self.hooks.unwrap_or_default().into_iter();
+        let gids = self.additional_gids.unwrap_or_default().into_iter();
+        Ok(DriverFiles {
+            env,
+            mounts: mounts.map(CdiMount::into_oci).collect::<Result<_>>()?,
+            hooks: hooks
+                .map(|h| {
+                    if !STAGES.contains(&h.hook_name.as_str()) {
+                        return Err(Error::new(format!("{:?} is no hook name", h.hook_name)));
+                    }
+                    let (args, env) = (h.args.unwrap_or_default(), h.env.unwrap_or_default());
+                    Ok((h.hook_name, hook(&h.path, args, env, h.timeout)?))
+                })
+                .collect::<Result<_>>()?,
+            // As CDI's library: the group root is nothing to be added to.
+            additional_gids: gids.filter(|gid| *gid != 0).collect(),
+        })
+    }
+}
+
+impl CdiMount {
+    fn into_oci(self) -> Result<Mount> {
+        for path in [&self.host_path, &self.container_path] {
+            if !path.is_absolute() {
+                return Err(Error::new(format!(
+                    "mount path {} is not absolute",
+                    path.display()
+                )));
+            }
+        }
+        let what = || format!("mount {}", self.container_path.display());
+        let mut mount = MountBuilder::default()
+            .destination(&self.container_path)
+            .source(&self.host_path)
+            .build()
+            .context(what)?;
+        mount.set_options(self.options);
+        mount.set_typ(self.typ);
+        Ok(mount)
+    }
+}

@@ -1,0 +1,292 @@
+//! config.json in its bundle: whose bytes are where after which steps, and after a kill between any.
+
+use runmig::model::NvidiaNumbers;
+use runmig::spec::bundle::{Bundle, Restored};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const ORIGINAL: &str = "{\n\t\"ociVersion\": \"1.0.2\"\n}\n";
+
+fn edit_of(lease: &str) -> String {
+    format!(
+        r#"{{"ociVersion":"1.0.2","hooks":{{"poststop":[{{"path":"/h","args":["runmig-hook","--lease","{lease}"]}}]}}}}"#
+    )
+}
+
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("config.json"), ORIGINAL).unwrap();
+        Place { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn bundle(&self) -> Bundle {
+        Bundle::open(self.dir.path()).unwrap()
+    }
+
+    fn config(&self) -> String {
+        fs::read_to_string(self.path("config.json")).unwrap()
+    }
+
+    fn original(&self) -> (String, Option<String>) {
+        let found = self.bundle().original(&NvidiaNumbers::default()).unwrap();
+        (
+            String::from_utf8(found.bytes).unwrap(),
+            found.previous_lease,
+        )
+    }
+
+    fn install(&self, lease: &str) {
+        let (original, _) = self.original();
+        self.bundle()
+            .install(lease, original.as_bytes(), edit_of(lease).as_bytes())
+            .unwrap();
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn error(&self) -> String {
+        let bundle = match Bundle::open(self.dir.path()) {
+            Ok(bundle) => bundle,
+            Err(e) => return e.line(),
+        };
+        bundle
+            .original(&NvidiaNumbers::default())
+            .unwrap_err()
+            .line()
+            .replace(self.dir.path().to_str().unwrap(), "/b")
+    }
+}
+
+#[test]
+fn an_edit_goes_in_and_the_original_comes_back_with_mode_and_owner() {
+    let place = Place::new();
+    let config = place.path("config.json");
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
+    let root = nix::unistd::geteuid().is_root();
+    if root {
+        std::os::unix::fs::chown(&config, Some(12), Some(34)).unwrap();
+    }
+    let before = fs::metadata(&config).unwrap();
+    let same = |after: fs::Metadata| {
+        assert_eq!(after.mode(), before.mode());
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+    };
+    place.install("a");
+    assert_eq!(place.config(), edit_of("a"));
+    same(fs::metadata(&config).unwrap());
+    assert_eq!(place.names(), ["config.json", "config.json.runmig"]);
+    let sidecar = fs::metadata(place.path("config.json.runmig")).unwrap();
+    assert_eq!(sidecar.mode() & 0o777, 0o600);
+
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+    assert_eq!(place.config(), ORIGINAL);
+    same(fs::metadata(&config).unwrap());
+    assert_eq!(place.names(), ["config.json"]);
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Gone);
+    assert_eq!(place.config(), ORIGINAL);
+}
+
+#[test]
+fn the_original_is_found_whatever_an_earlier_create_left() {
+    let place = Place::new();
+    assert_eq!(place.original(), (ORIGINAL.into(), None));
+    place.install("a");
+    assert_eq!(place.original(), (ORIGINAL.into(), Some("a".into())));
+    // a second create over the first, which was never released
+    place.install("b");
+    assert_eq!(place.config(), edit_of("b"));
+    assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
+    // the late hook of the first
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(place.config(), edit_of("b"));
+    assert_eq!(place.bundle().restore("b").unwrap(), Restored::Back);
+    assert_eq!(place.config(), ORIGINAL);
+}
+
+#[test]
+fn killed_between_the_sidecar_and_the_edit() {
+    let place = Place::new();
+    place.install("a");
+    fs::write(place.path("config.json"), ORIGINAL).unwrap();
+    assert_eq!(place.original().0, ORIGINAL);
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+    assert_eq!(place.names(), ["config.json"]);
+
+    // the same over an earlier edit
+    place.install("a");
+    place.install("b");
+    fs::write(place.path("config.json"), edit_of("a")).unwrap();
+    assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
+    assert_eq!(place.bundle().restore("b").unwrap(), Restored::Back);
+    assert_eq!(place.config(), ORIGINAL);
+}
+
+#[test]
+fn killed_between_putting_back_and_removing_the_sidecar() {
+    let place = Place::new();
+    place.install("a");
+    let sidecar = fs::read(place.path("config.json.runmig")).unwrap();
+    place.bundle().restore("a").unwrap();
+    fs::write(place.path("config.json.runmig"), sidecar).unwrap();
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+    assert_eq!(place.config(), ORIGINAL);
+    assert_eq!(place.names(), ["config.json"]);
+}
+
+#[test]
+fn what_others_wrote_is_left() {
+    let place = Place::new();
+    place.install("a");
+    let regenerated = r#"{"ociVersion":"1.1.0"}"#;
+    fs::write(place.path("config.json"), regenerated).unwrap();
+    assert_eq!(place.original().0, regenerated);
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(place.config(), regenerated);
+    assert_eq!(place.names(), ["config.json"]);
+
+    // changed, but with our edit still in it
+    place.install("a");
+    let changed = edit_of("a").replace("1.0.2", "1.2.0");
+    fs::write(place.path("config.json"), changed).unwrap();
+    assert_eq!(place.original().0, r#"{"ociVersion":"1.2.0"}"#);
+}
+
+#[test]
+fn a_damaged_sidecar_is_as_good_as_none() {
+    let place = Place::new();
+    place.install("a");
+    let whole = fs::read(place.path("config.json.runmig")).unwrap();
+    for length in 0..whole.len() {
+        fs::write(place.path("config.json.runmig"), &whole[..length]).unwrap();
+        assert_eq!(place.original(), (r#"{"ociVersion":"1.0.2"}"#.into(), None));
+        assert_eq!(place.bundle().restore("a").unwrap(), Restored::Gone);
+        assert_eq!(place.config(), edit_of("a"));
+    }
+    let newer = String::from_utf8(whole).unwrap();
+    let newer = newer.replacen("\"version\":1", "\"version\":2", 1);
+    fs::write(place.path("config.json.runmig"), newer).unwrap();
+    assert_eq!(place.original().1, None);
+}
+
+#[test]
+fn a_bundle_that_goes_away() {
+    let place = Place::new();
+    place.install("a");
+    fs::remove_file(place.path("config.json")).unwrap();
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Gone);
+    assert!(place.names().is_empty());
+    let gone = Bundle::open(Path::new("/nonexistent/bundle")).unwrap_err();
+    assert_eq!(
+        gone.line(),
+        "open bundle /nonexistent/bundle: ENOENT: No such file or directory"
+    );
+}
+
+#[test]
+fn leftovers_of_the_killed_are_cleaned() {
+    let place = Place::new();
+    fs::write(place.path(".config.json.runmig-1-0"), "half").unwrap();
+    fs::write(place.path(".config.json.swp"), "theirs").unwrap();
+    place.install("a");
+    assert_eq!(
+        place.names(),
+        [".config.json.swp", "config.json", "config.json.runmig"]
+    );
+}
+
+#[test]
+fn what_is_no_config_json_is_refused() {
+    let place = Place::new();
+    let config = place.path("config.json");
+    fs::write(&config, "").unwrap();
+    assert_eq!(
+        place.error(),
+        "config.json is empty: EOF while parsing a value at line 1 column 0"
+    );
+    fs::File::create(&config)
+        .unwrap()
+        .set_len(17 << 20)
+        .unwrap();
+    assert_eq!(
+        place.error(),
+        "/b/config.json is longer than 16777216 bytes"
+    );
+    fs::remove_file(&config).unwrap();
+    assert_eq!(place.error(), "no config.json in bundle /b");
+    assert_eq!(
+        place
+            .bundle()
+            .read()
+            .unwrap_err()
+            .line()
+            .replace(place.dir.path().to_str().unwrap(), "/b"),
+        "no config.json in bundle /b"
+    );
+    nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(place.error(), "/b/config.json is no regular file");
+    fs::remove_file(&config).unwrap();
+    fs::write(place.path("elsewhere"), ORIGINAL).unwrap();
+    symlink("elsewhere", &config).unwrap();
+    assert_eq!(
+        place.error(),
+        "/b/config.json is a link; hint: a config.json that gets a slice is replaced, so it has to be a file"
+    );
+    // a container that asks for nothing may have one
+    assert_eq!(place.bundle().read().unwrap(), ORIGINAL.as_bytes());
+}
+
+#[test]
+fn a_bundle_may_be_reached_through_a_link() {
+    let place = Place::new();
+    let link = TempDir::new().unwrap();
+    let link = link.path().join("link");
+    symlink(place.dir.path(), &link).unwrap();
+    let bundle = Bundle::open(&link).unwrap();
+    bundle
+        .install("a", ORIGINAL.as_bytes(), edit_of("a").as_bytes())
+        .unwrap();
+    assert_eq!(place.config(), edit_of("a"));
+}
+
+#[test]
+fn one_create_at_a_time_has_a_bundle() {
+    let place = Place::new();
+    let first = place.bundle();
+    first.lock().unwrap();
+    let line = place.bundle().lock().unwrap_err().line();
+    assert!(
+        line.contains("hint: another create of this bundle is at work"),
+        "{line}"
+    );
+    drop(first);
+    place.bundle().lock().unwrap();
+}
+
+#[test]
+fn a_link_in_place_of_the_sidecar_is_not_followed() {
+    let place = Place::new();
+    symlink("/etc/hostname", place.path("config.json.runmig")).unwrap();
+    let line = place.error();
+    assert!(
+        line.starts_with("/b/config.json.runmig is a link"),
+        "{line}"
+    );
+}

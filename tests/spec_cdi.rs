@@ -1,0 +1,231 @@
+//! The driver's files, from a CDI specification as `nvidia-ctk cdi generate` writes it.
+
+use runmig::error::Result;
+use runmig::model::NvidiaNumbers;
+use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, cdi, edit};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use tempfile::TempDir;
+
+const GENERATED: &str = include_str!("data/nvidia-cdi.yaml");
+
+fn dir_of(files: &[(&str, &str)]) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    dir
+}
+
+fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
+    let dirs: Vec<&Path> = dirs.iter().map(|dir| dir.path()).collect();
+    cdi::read(&dirs)
+}
+
+fn refused(dir: &TempDir) -> String {
+    let line = read(&[dir]).unwrap_err().line();
+    line.replace(dir.path().to_str().unwrap(), "/etc/cdi")
+}
+
+struct NoDevices;
+
+impl HostView for NoDevices {
+    fn source(&self, _: &Path) -> Result<Source> {
+        Ok(Source::Other)
+    }
+}
+
+fn edited(original: &Value, driver: &DriverFiles) -> Value {
+    let numbers = NvidiaNumbers {
+        majors: vec![195],
+        drm: vec![],
+    };
+    let grant = Grant {
+        mig_uuid: "MIG-1",
+        nodes: &[],
+        hook: HookCommand {
+            path: "/h".into(),
+            lease: "a".into(),
+            args: vec![],
+            env: vec![],
+            timeout_s: 1,
+        },
+        driver,
+        numbers: &numbers,
+    };
+    let bytes = edit(&serde_json::to_vec(original).unwrap(), &grant, &NoDevices).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn what_nvidia_ctk_writes_goes_in_without_its_devices() {
+    let driver = read(&[&dir_of(&[("nvidia.yaml", GENERATED)])])
+        .unwrap()
+        .unwrap();
+    let after = edited(
+        &json!({
+            "process": {"env": ["PATH=/bin"]},
+            "linux": {},
+            "mounts": [
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                {"destination": "/usr/bin/nvidia-smi", "source": "/stale", "options": ["bind"]},
+            ],
+            "hooks": {"createContainer": [{"path": "/theirs"}]},
+        }),
+        &driver,
+    );
+    assert_eq!(
+        after["process"]["env"],
+        json!([
+            "PATH=/bin",
+            "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu",
+            "NVIDIA_VISIBLE_DEVICES=MIG-1"
+        ])
+    );
+    assert_eq!(after["linux"]["devices"], json!([]));
+    let mounts = after["mounts"].as_array().unwrap();
+    assert_eq!(mounts.len(), 1 + 21);
+    assert_eq!(
+        mounts
+            .iter()
+            .filter(|m| m["destination"] == "/usr/bin/nvidia-smi")
+            .collect::<Vec<_>>(),
+        [&json!({
+            "destination": "/usr/bin/nvidia-smi",
+            "source": "/usr/bin/nvidia-smi",
+            "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+        })]
+    );
+    let hooks = after["hooks"]["createContainer"].as_array().unwrap();
+    assert_eq!(hooks.len(), 5);
+    assert_eq!(hooks[0], json!({"path": "/theirs"}));
+    assert_eq!(
+        hooks[2],
+        json!({
+            "path": "/usr/bin/nvidia-cdi-hook",
+            "args": ["nvidia-cdi-hook", "enable-cuda-compat", "--host-driver-version=570.124.06"],
+            "env": ["NVIDIA_CTK_DEBUG=false"]
+        })
+    );
+    // once more, over what is already there
+    assert_eq!(edited(&after, &driver), after);
+}
+
+#[test]
+fn the_later_directory_wins_and_other_kinds_are_passed_over() {
+    let one = |value: &str| format!("kind: nvidia.com/gpu\ncontainerEdits:\n  env: [A={value}]\n");
+    let etc = dir_of(&[("nvidia.yaml", &one("etc")), ("broken.json", "{")]);
+    let run = dir_of(&[
+        (
+            "nvidia.yaml",
+            r#"{"kind": "nvidia.com/gpu", "containerEdits": {"env": ["A=run"]}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"kind": "vendor.com/net", "containerEdits": {"env": ["A=net"]}}"#,
+        ),
+        ("nvidia.yml", &one("yml")),
+    ]);
+    let gone = TempDir::new().unwrap().path().join("gone");
+    let dirs = [etc.path(), run.path(), &gone];
+    assert_eq!(cdi::read(&dirs).unwrap().unwrap().env, ["A=run"]);
+    assert_eq!(read(&[&etc]).unwrap().unwrap().env, ["A=etc"]);
+    assert_eq!(read(&[&dir_of(&[])]).unwrap(), None);
+    assert_eq!(cdi::read(&[&gone]).unwrap(), None);
+    let without = dir_of(&[("nvidia.yaml", "kind: nvidia.com/gpu\ndevices: []\n")]);
+    assert_eq!(read(&[&without]).unwrap(), Some(DriverFiles::default()));
+}
+
+#[test]
+fn two_that_differ_are_refused() {
+    let dir = dir_of(&[
+        (
+            "a.yaml",
+            "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=1]}\n",
+        ),
+        (
+            "b.yaml",
+            "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=2]}\n",
+        ),
+    ]);
+    assert_eq!(
+        refused(&dir),
+        "CDI specifications /etc/cdi/a.yaml and /etc/cdi/b.yaml of kind nvidia.com/gpu differ; hint: keep one of them"
+    );
+    fs::copy(dir.path().join("a.yaml"), dir.path().join("b.yaml")).unwrap();
+    assert_eq!(read(&[&dir]).unwrap().unwrap().env, ["A=1"]);
+}
+
+#[test]
+fn what_others_can_write_is_refused() {
+    let dir = dir_of(&[("nvidia.yaml", GENERATED)]);
+    let path = dir.path().join("nvidia.yaml");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
+    assert_eq!(
+        refused(&dir),
+        "/etc/cdi/nvidia.yaml can be written by others than root; hint: chown root /etc/cdi/nvidia.yaml; chmod go-w /etc/cdi/nvidia.yaml"
+    );
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(refused(&dir).starts_with("/etc/cdi can be written by others than root"));
+}
+
+#[test]
+fn bad_specifications_are_named() {
+    let message = |edits: &str| {
+        let text = format!("kind: nvidia.com/gpu\ncontainerEdits: {edits}\n");
+        refused(&dir_of(&[("n.yaml", &text)]))
+    };
+    let of = "CDI specification /etc/cdi/n.yaml: ";
+    assert_eq!(
+        message("{env: [A]}"),
+        format!("{of}\"A\" is no environment variable")
+    );
+    assert_eq!(
+        message("{hooks: [{hookName: x, path: /h}]}"),
+        format!("{of}\"x\" is no hook name")
+    );
+    assert_eq!(
+        message("{hooks: [{hookName: poststop, path: h}]}"),
+        format!("{of}hook h is no absolute path")
+    );
+    assert_eq!(
+        message("{mounts: [{hostPath: a, containerPath: /b}]}"),
+        format!("{of}mount path a is not absolute")
+    );
+    assert!(message("{mounts: [{hostPath: /a}]}").contains("missing field `containerPath`"));
+    let big = dir_of(&[("n.yaml", &" ".repeat((4 << 20) + 1))]);
+    assert_eq!(
+        refused(&big),
+        "CDI specification /etc/cdi/n.yaml is longer than 4194304 bytes"
+    );
+    let mut laughs = "a0: &a0 [x]\n".to_owned();
+    for i in 1..40 {
+        let before = format!("*a{}, ", i - 1).repeat(9);
+        laughs.push_str(&format!("a{i}: &a{i} [{before}]\n"));
+    }
+    laughs.push_str("containerEdits: {env: *a39}\n");
+    let line = refused(&dir_of(&[("n.yaml", &laughs)]));
+    assert!(line.starts_with("read CDI specification"), "{line}");
+}
+
+#[test]
+fn a_hook_without_an_environment_gets_one() {
+    let text = r#"{"kind":"nvidia.com/gpu","containerEdits":{"hooks":[{"hookName":"createContainer","path":"/h"}],"additionalGids":[0,44]}}"#;
+    let driver = read(&[&dir_of(&[("n.json", text)])]).unwrap().unwrap();
+    let original = json!({"process": {"user": {"uid": 0, "additionalGids": [1]}}, "linux": {}});
+    let after = edited(&original, &driver);
+    assert_eq!(
+        after["hooks"]["createContainer"],
+        json!([{"path": "/h", "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}])
+    );
+    assert_eq!(
+        after["process"]["user"],
+        json!({"uid": 0, "additionalGids": [1, 44]})
+    );
+}
