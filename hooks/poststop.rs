@@ -1,1 +1,4 @@
-fn main() {}
+//! The poststop hook: see `runmig::hook`.
+fn main() {
+    runmig::hook::main();
+}

@@ -7,44 +7,58 @@ use std::fmt;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+struct Inner {
     what: String,
     hint: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    also: Vec<Error>,
 }
 
 impl Error {
     pub fn new(what: impl Into<String>) -> Self {
-        Error {
+        Error(Box::new(Inner {
             what: what.into(),
             hint: None,
             source: None,
-        }
+            also: Vec::new(),
+        }))
     }
 
     /// What the operator can do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
         self
     }
 
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// A second failure, on the way out of the first: both are told.
+    pub fn and(mut self, other: Option<Error>) -> Self {
+        self.0.also.extend(other);
         self
     }
 
     /// The whole chain and the hint nearest to the cause, in one line: engines show one.
     pub fn line(&self) -> String {
-        let mut line = self.what.clone();
-        let mut hint = self.hint.as_deref();
+        let mut line = self.0.what.clone();
+        let mut hint = self.0.hint.as_deref();
         let mut next = StdError::source(self);
         while let Some(e) = next {
             line.push_str(": ");
             line.push_str(&e.to_string());
             if let Some(ours) = e.downcast_ref::<Error>() {
-                hint = ours.hint.as_deref().or(hint);
+                hint = ours.0.hint.as_deref().or(hint);
             }
             next = e.source();
+        }
+        for other in &self.0.also {
+            line.push_str("; and then: ");
+            line.push_str(&other.line());
         }
         if let Some(hint) = hint {
             line.push_str("; hint: ");
@@ -72,7 +86,7 @@ pub fn printable(text: &str) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+        f.write_str(&self.0.what)
     }
 }
 
@@ -84,7 +98,8 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source
+        self.0
+            .source
             .as_deref()
             .map(|s| s as &(dyn StdError + 'static))
     }

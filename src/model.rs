@@ -25,7 +25,7 @@ impl fmt::Display for Placement {
 }
 
 /// A GPU instance profile, as one GPU offers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// `1g.10gb`, `1g.10gb+me`
     pub name: String,

@@ -44,19 +44,28 @@ fn cgroup_lines(pid: i32) -> Option<Vec<String>> {
     )
 }
 
-/// A process in a cgroup that has one of these names as a component of its path. A container's
-/// cgroup is named after it by every low-level runtime, wherever it hangs; one too many found only
-/// keeps a slice longer.
-pub fn in_cgroup_named(names: &[String]) -> Option<i32> {
-    if names.is_empty() {
+/// A live process in one of these cgroups or below. An entry with `/` is a path as `/proc/PID/cgroup`
+/// has it; one without is a name that any component of the path may have: before a container's init
+/// is known, its cgroup is known by name only, wherever it hangs. One too many found keeps a slice
+/// longer, nothing worse.
+pub fn in_cgroup(cgroups: &[String]) -> Option<i32> {
+    if cgroups.is_empty() {
         return None;
     }
+    let within = |path: &str| {
+        cgroups.iter().any(|wanted| match wanted.contains('/') {
+            true => path
+                .strip_prefix(wanted.as_str())
+                .is_some_and(|r| r.is_empty() || r.starts_with('/')),
+            false => path.split('/').any(|part| part == wanted),
+        })
+    };
     all().find(|&pid| {
         of(pid).is_some()
-            && cgroup_lines(pid).unwrap_or_default().iter().any(|path| {
-                path.split('/')
-                    .any(|part| names.iter().any(|name| name == part))
-            })
+            && cgroup_lines(pid)
+                .unwrap_or_default()
+                .iter()
+                .any(|p| within(p))
     })
 }
 

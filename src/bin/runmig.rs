@@ -1,1 +1,4 @@
-fn main() {}
+//! The OCI runtime: see `runmig::runtime`.
+fn main() {
+    std::process::exit(runmig::runtime::main())
+}

@@ -1,1 +1,76 @@
+//! `migctl`, a file a verb. Exits 0, 1 when it failed, 2 when it was called wrongly.
 
+mod gc;
+mod gpus;
+mod list;
+mod output;
+mod release;
+
+use crate::config::Config;
+use crate::error::Result;
+use clap::{Parser, Subcommand};
+use output::Format;
+use std::path::PathBuf;
+
+/// See and put right which container has which MIG slice.
+#[derive(Parser)]
+#[command(name = "migctl", version, about, arg_required_else_help = true)]
+struct Arguments {
+    /// The configuration to use [default: /etc/runmig/config.toml]
+    #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG")]
+    config: Option<PathBuf>,
+    /// How to print
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    output: Format,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// The GPUs, their MIG mode, and the profiles with free and total instances
+    Gpus,
+    /// Which container has which slice
+    List,
+    /// Give back the slice of a container that is gone
+    Release {
+        /// The container's id, or the lease's
+        id: String,
+    },
+    /// Give back every slice whose container is gone
+    Gc {
+        /// Only say what would be done, and why
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub fn main() -> i32 {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(e) => {
+            let _ = e.print();
+            return e.exit_code();
+        }
+    };
+    match run(&arguments) {
+        Ok(status) => status,
+        Err(e) => {
+            eprintln!("migctl: {}", e.line());
+            1
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<i32> {
+    let config = match &arguments.config {
+        Some(file) => Config::read(file)?,
+        None => Config::for_program(None)?,
+    };
+    match &arguments.verb {
+        Verb::Gpus => gpus::run(&config, arguments.output),
+        Verb::List => list::run(&config, arguments.output),
+        Verb::Release { id } => release::run(&config, arguments.output, id),
+        Verb::Gc { dry_run } => gc::run(&config, arguments.output, *dry_run),
+    }
+}

@@ -1,1 +1,72 @@
+//! Leases: the one place that joins placement, driver, ledger and bundle.
+//!
+//! `acquire` puts an intent on record, then makes what it says; `release` destroys and only then
+//! strikes it off; `gc` finds the leases whose container is gone (`alive`). Whoever is killed in
+//! between leaves a record from which the next one goes on.
 
+mod acquire;
+mod alive;
+mod gc;
+mod ready;
+mod release;
+
+pub use alive::{container_lives, sign_of_life};
+pub use gc::{Finding, Outcome};
+pub use release::Patience;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::gpu::nvml;
+use crate::process;
+use crate::store::{Key, Lease, Store};
+
+pub struct Leases<'a> {
+    config: &'a Config,
+    store: Store,
+    boot_id: String,
+}
+
+impl<'a> Leases<'a> {
+    /// Makes the state directory where it is missing.
+    pub fn open(config: &'a Config) -> Result<Self> {
+        let store = Store::open(&config.state_dir, config.lock_timeout)?;
+        Leases::with(config, store)
+    }
+
+    /// For those who only look or give back: none where there is no ledger.
+    pub fn existing(config: &'a Config) -> Result<Option<Self>> {
+        Store::existing(&config.state_dir, config.lock_timeout)
+            .map(|store| Leases::with(config, store))
+            .transpose()
+    }
+
+    fn with(config: &'a Config, store: Store) -> Result<Self> {
+        let boot_id = process::boot_id(&config.driver.root)?;
+        Ok(Leases {
+            config,
+            store,
+            boot_id,
+        })
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The leases of a container: one, but for the moments in which a successor comes while the
+    /// predecessor's slice could not be destroyed yet.
+    pub fn of(&self, key: &Key) -> Result<Vec<Lease>> {
+        let (mut leases, _) = self.store.list()?;
+        leases.retain(|l| l.holder.key == *key);
+        Ok(leases)
+    }
+
+    fn driver(&self) -> Result<nvml::Session> {
+        Ok(nvml::open(&self.config.driver.library)?)
+    }
+}
+
+/// Now, as records hold it.
+fn now() -> String {
+    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
+}

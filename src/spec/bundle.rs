@@ -58,6 +58,12 @@ pub enum Restored {
     Gone,
 }
 
+impl AsFd for Bundle {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
 impl Bundle {
     /// The path may be a link, as it may for runc.
     pub fn open(path: &Path) -> Result<Self> {
@@ -142,6 +148,19 @@ impl Bundle {
             .and_then(|()| fsync(&self.dir))
             .context(|| format!("remove {}", self.name(SIDECAR)))?;
         Ok(result)
+    }
+
+    /// Puts back what the engine wrote, whoever's edit lies over it: for a container that asks for
+    /// nothing any more.
+    pub fn put_back(&self, numbers: &NvidiaNumbers) -> Result<()> {
+        let original = self.original(numbers)?;
+        let (now, stat) = self.config()?;
+        if now != original.bytes {
+            self.replace(CONFIG, &original.bytes, Some(&stat))?;
+        }
+        self.unlink(SIDECAR)
+            .and_then(|()| fsync(&self.dir))
+            .context(|| format!("remove {}", self.name(SIDECAR)))
     }
 
     fn name(&self, file: &str) -> String {

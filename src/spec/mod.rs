@@ -8,6 +8,7 @@
 mod annotations;
 pub mod bundle;
 pub mod cdi;
+mod cgroups;
 mod devices;
 mod document;
 mod edit;
@@ -21,6 +22,7 @@ mod peek;
 mod rules;
 mod sidecar;
 
+pub use cgroups::cgroup_names;
 pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};
 pub use hooks::{HOOK_NAME, HookCommand};
 pub use host::{Host, HostView, Source};

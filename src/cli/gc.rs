@@ -1,0 +1,68 @@
+//! `migctl gc`: gives back every slice whose container is gone, and says why.
+
+use super::output::{self, Format};
+use crate::config::Config;
+use crate::error::Result;
+use crate::lease::{Finding, Leases, Outcome};
+use serde::Serialize;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Item<'a> {
+    id: &'a str,
+    container: &'a str,
+    profile: &'a str,
+    #[serde(rename = "gpuUUID")]
+    gpu_uuid: &'a str,
+    /// `kept`, `released` or `failed`; in a dry run what it would be.
+    outcome: &'static str,
+    why: String,
+}
+
+pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
+    let findings = match Leases::existing(config)? {
+        Some(leases) => {
+            crate::log::start(config);
+            leases.gc(dry_run)?
+        }
+        None => Vec::new(),
+    };
+    let items: Vec<Item<'_>> = findings.iter().map(item).collect();
+    match format {
+        Format::Json => output::json("CollectionList", &items),
+        Format::Table => {
+            let rows: Vec<Vec<String>> = items.iter().map(|i| row(i, dry_run)).collect();
+            output::table(&["CONTAINER", "PROFILE", "OUTCOME", "WHY"], &rows);
+        }
+    }
+    Ok(i32::from(items.iter().any(|i| i.outcome == "failed")))
+}
+
+fn item(finding: &Finding) -> Item<'_> {
+    let (outcome, why) = match &finding.outcome {
+        Outcome::Kept(why) => ("kept", why.clone()),
+        Outcome::Released(why) => ("released", why.clone()),
+        Outcome::Failed(e) => ("failed", e.line()),
+    };
+    Item {
+        id: &finding.lease.id,
+        container: &finding.lease.holder.key.id,
+        profile: &finding.lease.slice.profile,
+        gpu_uuid: &finding.lease.slice.gpu_uuid,
+        outcome,
+        why,
+    }
+}
+
+fn row(item: &Item<'_>, dry_run: bool) -> Vec<String> {
+    let outcome = match item.outcome {
+        "released" if dry_run => "would be released",
+        other => other,
+    };
+    vec![
+        item.container.into(),
+        item.profile.into(),
+        outcome.into(),
+        item.why.clone(),
+    ]
+}

@@ -1,0 +1,162 @@
+//! `migctl list`: which container has which slice.
+
+use super::output::{self, Format};
+use crate::config::Config;
+use crate::error::Result;
+use crate::lease::Leases;
+use crate::model::Placement;
+use crate::store::{Lease, State};
+use serde::Serialize;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// A lease as programs see it; fields are only ever added.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item<'a> {
+    id: &'a str,
+    state: State,
+    container: &'a str,
+    container_name: Option<&'a str>,
+    pod: Option<&'a str>,
+    namespace: Option<&'a str>,
+    #[serde(rename = "podUID")]
+    pod_uid: Option<&'a str>,
+    bundle: &'a Path,
+    runtime: &'a Path,
+    runtime_root: &'a Path,
+    request: &'a str,
+    profile: &'a str,
+    #[serde(rename = "gpuUUID")]
+    gpu_uuid: &'a str,
+    gpu_index: u32,
+    #[serde(rename = "migUUID")]
+    mig_uuid: Option<&'a str>,
+    #[serde(rename = "gpuInstanceID")]
+    gpu_instance: Option<u32>,
+    #[serde(rename = "computeInstanceID")]
+    compute_instance: Option<u32>,
+    mig_placement: Placement,
+    created: &'a str,
+    init_pid: Option<i32>,
+    /// Why it could not be given back, last time.
+    error: Option<&'a str>,
+    next_attempt: Option<&'a str>,
+}
+
+impl<'a> From<&'a Lease> for Item<'a> {
+    fn from(l: &'a Lease) -> Self {
+        Item {
+            id: &l.id,
+            state: l.state,
+            container: &l.holder.key.id,
+            container_name: l.holder.container_name.as_deref(),
+            pod: l.holder.pod.as_deref(),
+            namespace: l.holder.namespace.as_deref(),
+            pod_uid: l.holder.pod_uid.as_deref(),
+            bundle: &l.holder.bundle,
+            runtime: &l.holder.key.runtime,
+            runtime_root: &l.holder.key.root,
+            request: &l.slice.request,
+            profile: &l.slice.profile,
+            gpu_uuid: &l.slice.gpu_uuid,
+            gpu_index: l.slice.gpu_index,
+            mig_uuid: l.slice.mig_uuid.as_deref(),
+            gpu_instance: l.slice.gpu_instance,
+            compute_instance: l.slice.compute_instance,
+            mig_placement: l.slice.placement,
+            created: &l.created,
+            init_pid: l.init.map(|p| p.pid),
+            error: l.attempt.as_ref().map(|a| a.error.as_str()),
+            next_attempt: l.attempt.as_ref().map(|a| a.next.as_str()),
+        }
+    }
+}
+
+pub fn run(config: &Config, format: Format) -> Result<i32> {
+    let (leases, damaged) = match Leases::existing(config)? {
+        Some(leases) => leases.store().list()?,
+        None => Default::default(),
+    };
+    match format {
+        Format::Json => {
+            output::json(
+                "LeaseList",
+                &leases.iter().map(Item::from).collect::<Vec<_>>(),
+            );
+        }
+        Format::Table => {
+            let rows: Vec<Vec<String>> = leases.iter().map(row).collect();
+            output::table(
+                &[
+                    "CONTAINER",
+                    "POD",
+                    "PROFILE",
+                    "GPU",
+                    "PLACEMENT",
+                    "MIG UUID",
+                    "STATE",
+                    "AGE",
+                ],
+                &rows,
+            );
+            for lease in &leases {
+                if let Some(attempt) = &lease.attempt {
+                    eprintln!(
+                        "migctl: {} could not be given back, {} tries so far: {}",
+                        crate::error::printable(&lease.holder.key.id),
+                        attempt.count,
+                        attempt.error
+                    );
+                }
+            }
+        }
+    }
+    for d in &damaged {
+        eprintln!(
+            "migctl: lease {} cannot be read: {}",
+            d.file.display(),
+            d.why.line()
+        );
+    }
+    Ok(i32::from(!damaged.is_empty()))
+}
+
+fn row(l: &Lease) -> Vec<String> {
+    let pod = match (&l.holder.namespace, &l.holder.pod, &l.holder.container_name) {
+        (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
+        (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
+        (_, _, Some(name)) => name.clone(),
+        _ => "-".to_owned(),
+    };
+    let id: String = match l.holder.key.id.len() {
+        // As engines print their random ids.
+        64 => l.holder.key.id.chars().take(12).collect(),
+        _ => l.holder.key.id.clone(),
+    };
+    vec![
+        id,
+        pod,
+        l.slice.profile.clone(),
+        l.slice.gpu_index.to_string(),
+        l.slice.placement.to_string(),
+        l.slice.mig_uuid.clone().unwrap_or_else(|| "-".to_owned()),
+        format!("{:?}", l.state).to_lowercase(),
+        age(&l.created),
+    ]
+}
+
+/// As kubectl prints ages: the two largest units.
+fn age(created: &str) -> String {
+    let seconds = humantime::parse_rfc3339(created)
+        .ok()
+        .and_then(|then| SystemTime::now().duration_since(then).ok())
+        .unwrap_or(Duration::ZERO)
+        .as_secs();
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

@@ -1,0 +1,60 @@
+//! `migctl release ID`: by hand what nobody else gave back.
+
+use super::list::Item;
+use super::output::{self, Format};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::lease::{Leases, Patience, sign_of_life};
+
+pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
+    let unknown = || {
+        Error::new(format!(
+            "no container or lease {}",
+            crate::error::printable(id)
+        ))
+        .hint("migctl list shows them")
+    };
+    let leases = Leases::existing(config)?.ok_or_else(unknown)?;
+    crate::log::start(config);
+    let (all, _) = leases.store().list()?;
+    let found: Vec<_> = all
+        .into_iter()
+        .filter(|l| {
+            l.id == id
+                || l.holder.key.id == id
+                || (id.len() >= 12 && l.holder.key.id.starts_with(id))
+        })
+        .collect();
+    let lease = match found.as_slice() {
+        [] => return Err(unknown()),
+        [one] => one,
+        many => {
+            let ids: Vec<&str> = many.iter().map(|l| l.id.as_str()).collect();
+            return Err(Error::new(format!(
+                "{} leases are called {}",
+                many.len(),
+                crate::error::printable(id)
+            ))
+            .hint(format!("name one by its lease: {}", ids.join(", "))));
+        }
+    };
+    if let Some(life) = sign_of_life(lease) {
+        return Err(Error::new(format!(
+            "container {} lives: {life}",
+            crate::error::printable(&lease.holder.key.id)
+        ))
+        .hint("stop the container: its slice comes back by itself"));
+    }
+    leases.release(&lease.id, Patience::default())?;
+    match format {
+        Format::Json => output::json("LeaseList", &[Item::from(lease)]),
+        Format::Table => output::line(&format!(
+            "gave back {} at {} on GPU {} of container {}",
+            lease.slice.profile,
+            lease.slice.placement,
+            lease.slice.gpu_index,
+            crate::error::printable(&lease.holder.key.id)
+        )),
+    }
+    Ok(0)
+}

@@ -1,0 +1,288 @@
+//! From a request to a slice that exists.
+
+use super::{Leases, Patience, alive, now};
+use crate::error::{Context, Error, Result};
+use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
+use crate::model::Snapshot;
+use crate::placement::{self, NoRoom, Reserved};
+use crate::process;
+use crate::request::Request;
+use crate::store::{Holder, Lease, Slice, State};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How often the driver may refuse a place that we held for free before we believe it.
+const MAX_REFUSALS: usize = 8;
+/// A slice that an administrator destroys wakes nobody, so a waiter looks for itself so often.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+impl Leases<'_> {
+    /// A lease on a slice that exists, still *creating*: its container is not made yet.
+    pub fn acquire(&self, holder: Holder, asked: &Request, cgroups: Vec<String>) -> Result<Lease> {
+        self.clear_the_way(&holder)?;
+        let end = Instant::now() + asked.wait.unwrap_or(self.config.wait);
+        let mut refused = Vec::new();
+        let mut collected = false;
+        loop {
+            // Watched from before we look, so that nothing given back in between is missed.
+            let watch = Watch::on(self)?;
+            let no = match self.reserve(&holder, asked, &cgroups, &refused)? {
+                Ok((driver, lease)) => match self.make(&driver, lease) {
+                    Ok(lease) => return Ok(lease),
+                    Err(Failed {
+                        place: Some(place), ..
+                    }) if refused.len() < MAX_REFUSALS => {
+                        refused.push(place);
+                        continue;
+                    }
+                    Err(Failed { error, .. }) => return Err(error),
+                },
+                Err(no) => no,
+            };
+            if matches!(no, NoRoom::Never { .. }) {
+                return Err(no.into());
+            }
+            if !collected {
+                collected = true;
+                if self.collect(false)?.iter().any(super::Finding::gave_room) {
+                    continue;
+                }
+            }
+            if Instant::now() >= end {
+                return Err(no.into());
+            }
+            watch.wait(end)?;
+            collected = false;
+            refused.clear();
+        }
+    }
+
+    /// An earlier lease of the same container: rolled back, unless the container lives.
+    fn clear_the_way(&self, holder: &Holder) -> Result<()> {
+        for lease in self.of(&holder.key)? {
+            if lease.boot_id == self.boot_id
+                && lease.state != State::Releasing
+                && let Some(life) = alive::sign_of_life(&lease)
+            {
+                return Err(Error::new(format!(
+                    "container {} exists already and holds slice {} of GPU {} ({life})",
+                    holder.key.id, lease.slice.profile, lease.slice.gpu_index
+                ))
+                .hint("delete it first, or use another id"));
+            }
+            match self.release(&lease.id, Patience::default()) {
+                Ok(()) => {}
+                // Its slice stays on record and is tried again; the new container takes another.
+                Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses a place and puts it on record, both under the ledger's lock.
+    fn reserve(
+        &self,
+        holder: &Holder,
+        asked: &Request,
+        cgroups: &[String],
+        refused: &[Reserved],
+    ) -> Result<std::result::Result<(impl Driver + use<>, Lease), NoRoom>> {
+        let ledger = self.store.lock(&format!("create of {}", holder.key.id))?;
+        ledger.sweep();
+        let driver = self.driver()?;
+        let snapshot = driver.snapshot()?;
+        let mut reserved = self.reserved(&snapshot)?;
+        reserved.extend_from_slice(refused);
+        let decision = match placement::choose(&snapshot, &reserved, &asked.slice) {
+            Ok(decision) => decision,
+            Err(no) => return Ok(Err(no)),
+        };
+        let lease = Lease {
+            id: random_id()?,
+            state: State::Creating,
+            boot_id: self.boot_id.clone(),
+            created: now(),
+            holder: holder.clone(),
+            slice: Slice {
+                request: asked.slice.to_string(),
+                profile: decision.profile.name.clone(),
+                profile_id: decision.profile.id,
+                gpu_uuid: decision.gpu.uuid.clone(),
+                gpu_index: decision.gpu.index,
+                gpu_minor: decision.gpu.minor,
+                placement: decision.placement,
+                gpu_instance: None,
+                compute_instance: None,
+                mig_uuid: None,
+            },
+            creator: process::current(),
+            runtime_process: None,
+            init: None,
+            cgroups: cgroups.to_vec(),
+            attempt: None,
+            unknown: serde_json::Map::new(),
+        };
+        ledger.put(&lease)?;
+        tracing::info!(
+            lease = lease.id,
+            container = holder.key.id,
+            "{} at {} on GPU {} is to be made",
+            lease.slice.profile,
+            lease.slice.placement,
+            lease.slice.gpu_index
+        );
+        Ok(Ok((driver, lease)))
+    }
+
+    /// What the ledger has promised. A record that cannot be read may speak of any place, so it
+    /// costs no room: the driver's own list covers whatever exists.
+    fn reserved(&self, snapshot: &Snapshot) -> Result<Vec<Reserved>> {
+        let (leases, damaged) = self.store.list()?;
+        for d in damaged {
+            tracing::warn!("{} cannot be read: {}", d.file.display(), d.why.line());
+        }
+        let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
+        Ok(leases
+            .into_iter()
+            .filter(|l| l.boot_id == self.boot_id && known(&l.slice.gpu_uuid))
+            .map(|l| Reserved {
+                gpu: l.slice.gpu_uuid,
+                profile_id: l.slice.profile_id,
+                placement: l.slice.placement,
+            })
+            .collect())
+    }
+
+    /// Makes what the lease says. A failure takes it back.
+    fn make(&self, driver: &impl Driver, lease: Lease) -> std::result::Result<Lease, Failed> {
+        match self.try_make(driver, &lease) {
+            Ok(lease) => Ok(lease),
+            Err(Trouble::Refused(error)) => {
+                // The driver made nothing, so there is nothing to destroy: what lies at that place
+                // now is somebody else's.
+                let forgotten = self
+                    .store
+                    .lock("refused create")
+                    .and_then(|l| l.remove(&lease));
+                let slice = lease.slice;
+                Err(Failed {
+                    error: error.and(forgotten.err()),
+                    place: Some(Reserved {
+                        gpu: slice.gpu_uuid,
+                        profile_id: slice.profile_id,
+                        placement: slice.placement,
+                    }),
+                })
+            }
+            Err(Trouble::Other(error)) => {
+                let released = self.release(&lease.id, Patience::default());
+                Err(Failed {
+                    error: error.and(released.err()),
+                    place: None,
+                })
+            }
+        }
+    }
+
+    fn try_make(&self, driver: &impl Driver, lease: &Lease) -> std::result::Result<Lease, Trouble> {
+        let slice = &lease.slice;
+        let other = |e: crate::gpu::DriverError| Trouble::Other(e.into());
+        let _lock = self.store.lock_gpu(
+            &slice.gpu_uuid,
+            &format!("create of {}", lease.holder.key.id),
+        )?;
+        let profile = crate::model::Profile {
+            name: slice.profile.clone(),
+            id: slice.profile_id,
+            ..crate::model::Profile::default()
+        };
+        let gi = driver
+            .create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement)
+            .map_err(|e| match e.code() {
+                Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
+                _ => other(e),
+            })?;
+        self.record(lease, |l| l.slice.gpu_instance = Some(gi))?;
+        let ci = driver
+            .create_compute_instance(&slice.gpu_uuid, gi)
+            .map_err(other)?;
+        let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci).map_err(other)?;
+        let lease = self.record(lease, |l| {
+            l.slice.compute_instance = Some(ci);
+            l.slice.mig_uuid = Some(uuid);
+        })?;
+        tracing::info!(
+            lease = lease.id,
+            "made: {}",
+            lease.slice.mig_uuid.as_deref().unwrap_or_default()
+        );
+        Ok(lease)
+    }
+
+    fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
+        self.store
+            .lock("create")?
+            .update(&lease.id, change)?
+            .ok_or_else(|| {
+                Error::new(format!(
+                    "the lease of container {} was taken away",
+                    lease.holder.key.id
+                ))
+            })
+    }
+}
+
+struct Failed {
+    error: Error,
+    /// A place that the driver would not give: another may do.
+    place: Option<Reserved>,
+}
+
+enum Trouble {
+    Refused(Error),
+    Other(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(e: Error) -> Self {
+        Trouble::Other(e)
+    }
+}
+
+/// Wakes when a lease goes.
+struct Watch {
+    inotify: nix::sys::inotify::Inotify,
+}
+
+impl Watch {
+    fn on(leases: &Leases<'_>) -> Result<Watch> {
+        use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+        let what = || format!("watch {}", leases.store.dir().display());
+        let inotify =
+            Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).context(what)?;
+        let dir = leases.store.dir().join("leases");
+        inotify
+            .add_watch(&dir, AddWatchFlags::IN_DELETE)
+            .context(what)?;
+        Ok(Watch { inotify })
+    }
+
+    fn wait(&self, end: Instant) -> Result<()> {
+        let left = end
+            .saturating_duration_since(Instant::now())
+            .min(LOOK_AGAIN);
+        let timeout = PollTimeout::try_from(left.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(e) => Err(e).context(|| "wait for room"),
+        }
+    }
+}
+
+fn random_id() -> Result<String> {
+    const FILE: &str = "/proc/sys/kernel/random/uuid";
+    let uuid = std::fs::read_to_string(FILE).context(|| format!("read {FILE}"))?;
+    Ok(uuid.trim().replace('-', ""))
+}

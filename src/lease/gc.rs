@@ -1,0 +1,79 @@
+//! Collecting what nobody gave back.
+
+use super::release::is_due;
+use super::{Leases, Patience, alive};
+use crate::error::{Error, Result};
+use crate::store::{Lease, State};
+
+/// What `gc` thinks of one lease.
+#[derive(Debug)]
+pub struct Finding {
+    pub lease: Lease,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    /// Left alone, and why.
+    Kept(String),
+    /// Given back, or in a dry run to be given back, and why.
+    Released(String),
+    /// Stays on record, and is tried again.
+    Failed(Error),
+}
+
+impl Finding {
+    pub(super) fn gave_room(&self) -> bool {
+        matches!(self.outcome, Outcome::Released(_))
+    }
+}
+
+impl Leases<'_> {
+    /// By hand or from a timer: everything that is due, with patience.
+    pub fn gc(&self, dry_run: bool) -> Result<Vec<Finding>> {
+        self.look_through(dry_run, true, Patience::default())
+    }
+
+    /// At need, inside a create: one try each, and nothing that failed a moment ago.
+    pub(super) fn collect(&self, dry_run: bool) -> Result<Vec<Finding>> {
+        self.look_through(dry_run, false, Patience::NONE)
+    }
+
+    fn look_through(&self, dry_run: bool, all: bool, patience: Patience) -> Result<Vec<Finding>> {
+        let (leases, _) = self.store.list()?;
+        let mut findings = Vec::new();
+        for lease in leases {
+            let outcome = match self.why_collect(&lease, all) {
+                Err(kept) => Outcome::Kept(kept),
+                Ok(why) if dry_run => Outcome::Released(why),
+                Ok(why) => match self.release(&lease.id, patience) {
+                    Ok(()) => Outcome::Released(why),
+                    Err(e) => Outcome::Failed(e),
+                },
+            };
+            findings.push(Finding { lease, outcome });
+        }
+        Ok(findings)
+    }
+
+    /// Why a lease may go; else why it stays.
+    fn why_collect(&self, lease: &Lease, all: bool) -> std::result::Result<String, String> {
+        if lease.boot_id != self.boot_id {
+            return Ok("its boot is over".to_owned());
+        }
+        if lease.state == State::Releasing {
+            return if all || is_due(lease) {
+                Ok("it was being given back".to_owned())
+            } else {
+                Err("it is tried again later".to_owned())
+            };
+        }
+        match alive::sign_of_life(lease) {
+            Some(life) => Err(life),
+            None if lease.state == State::Creating => {
+                Ok("its creator died before the container was there".to_owned())
+            }
+            None => Ok("its container is gone".to_owned()),
+        }
+    }
+}

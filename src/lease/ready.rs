@@ -1,0 +1,62 @@
+//! What becomes known of a container while it is made.
+
+use super::{Leases, alive};
+use crate::error::Result;
+use crate::model::Process;
+use crate::process;
+use crate::store::{Lease, State};
+
+impl Leases<'_> {
+    /// On record before the low-level runtime does anything: it goes on when we are killed.
+    pub fn started(&self, id: &str, runtime: Process) -> Result<Option<Lease>> {
+        self.store
+            .lock("create")?
+            .update(id, |l| l.runtime_process = Some(runtime))
+    }
+
+    /// For a low-level runtime that stays as long as its container: whether that was seen to run, or
+    /// there is nothing to wait for any more.
+    pub fn ready_if_started(&self, id: &str) -> Result<bool> {
+        let Some(lease) = self.store.get(id)? else {
+            return Ok(true);
+        };
+        let init = alive::recorded_init(&lease.holder.key).ok().flatten();
+        if init.is_some_and(|init| process::is_alive(&init)) {
+            self.ready(id)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The container exists. A lease that has gone meanwhile (the container ended at once and its
+    /// hook ran) stays gone.
+    pub fn ready(&self, id: &str) -> Result<Option<Lease>> {
+        let ledger = self.store.lock("create")?;
+        let Some(lease) = self.store.get(id)? else {
+            return Ok(None);
+        };
+        if lease.state != State::Creating {
+            return Ok(Some(lease));
+        }
+        let init = alive::recorded_init(&lease.holder.key).ok().flatten();
+        ledger.update(id, |l| {
+            l.state = State::Ready;
+            l.init = init;
+            if let Some(exact) = init
+                .map(|init| own_cgroups(init.pid))
+                .filter(|c| !c.is_empty())
+            {
+                l.cgroups = exact;
+            }
+        })
+    }
+}
+
+/// The cgroups of a container's init that are not ours too: from then on known exactly, not by name.
+fn own_cgroups(init: i32) -> Vec<String> {
+    let ours = process::cgroups(std::process::id() as i32);
+    process::cgroups(init)
+        .into_iter()
+        .filter(|c| c != "/" && !ours.contains(c))
+        .collect()
+}

@@ -1,0 +1,36 @@
+//! What was done and what went wrong, for people: `runmig.log` in the state directory. Only calls
+//! that have to do with a slice write to it.
+
+use crate::config::Config;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The state directory is a tmpfs, so the log is memory: this much, and once more in `.1`.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// A log that cannot be written is no reason to fail.
+pub fn start(config: &Config) {
+    let file = config.state_dir.join("runmig.log");
+    rotate(&file);
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(&file);
+    if let Ok(opened) = opened {
+        let _ = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_target(false)
+            .with_writer(Mutex::new(opened))
+            .try_init();
+    }
+}
+
+fn rotate(file: &Path) {
+    if std::fs::symlink_metadata(file).is_ok_and(|m| m.len() > MAX_SIZE) {
+        let _ = std::fs::rename(file, file.with_extension("log.1"));
+    }
+}

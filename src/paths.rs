@@ -1,0 +1,39 @@
+//! Paths that mean the same before and after they exist.
+
+use std::path::{Component, Path, PathBuf};
+
+/// Follows links as far as the path exists; the rest is taken as it is written, without `.` and
+/// `..`. For an absolute path.
+pub fn resolve(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            part => clean.push(part),
+        }
+        if let Ok(real) = std::fs::canonicalize(&clean) {
+            clean = real;
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_called_the_same_before_and_after_it_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir(real.join("a")).unwrap();
+        std::os::unix::fs::symlink("a", real.join("link")).unwrap();
+        let path = real.join("link/./x/../root");
+        assert_eq!(resolve(&path), real.join("a/root"));
+        std::fs::create_dir(real.join("a/root")).unwrap();
+        assert_eq!(resolve(&path), real.join("a/root"));
+    }
+}

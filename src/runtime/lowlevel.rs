@@ -1,0 +1,93 @@
+//! The low-level runtime: which one, and handing over to it.
+
+use crate::config::Config;
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where distributions put runc and crun. PATH is not asked: it is the caller's.
+const PLACES: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
+const NAMES: [&str; 2] = ["runc", "crun"];
+
+pub struct LowLevel {
+    canonical: PathBuf,
+}
+
+impl LowLevel {
+    pub fn find(config: &Config) -> Result<LowLevel> {
+        let named = |path: &Path| format!("low-level runtime {}", path.display());
+        let path = match &config.runtime {
+            Some(path) => path.clone(),
+            None => NAMES
+                .iter()
+                .flat_map(|name| PLACES.iter().map(move |dir| Path::new(dir).join(name)))
+                .find(|path| path.exists() && !is_ourselves(path))
+                .ok_or_else(|| {
+                    Error::new(format!(
+                        "no low-level runtime: neither runc nor crun in {}",
+                        PLACES.join(", ")
+                    ))
+                    .hint("install runc, or set runtime in the configuration")
+                })?,
+        };
+        let hint = || match &config.file {
+            Some(file) => format!("set runtime in {}", file.display()),
+            None => format!("set runtime in {}/config.toml", crate::config::DIRECTORY),
+        };
+        let canonical = trust::program(&path)
+            .map_err(|e| Error::new(named(&path)).hint(hint()).caused_by(e))?;
+        if is_ourselves(&canonical) {
+            return Err(Error::new(format!("{} is runmig itself", named(&path))).hint(hint()));
+        }
+        Ok(LowLevel { canonical })
+    }
+
+    /// Canonical and absolute.
+    pub fn path(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// Takes our place; comes back only to say why it could not.
+    pub fn exec(&self, args: &[OsString]) -> Error {
+        match self.try_exec(args) {
+            Ok(never) => match never {},
+            Err(e) => e,
+        }
+    }
+
+    fn try_exec(&self, args: &[OsString]) -> Result<Infallible> {
+        let what = || format!("run {}", self.canonical.display());
+        let (path, argv) = self.command(args)?;
+        nix::unistd::execv(&path, &argv).context(what)
+    }
+
+    /// For `execv`: what the kernel takes, made beforehand.
+    pub fn command(&self, args: &[OsString]) -> Result<(CString, Vec<CString>)> {
+        let c = |text: &OsStr| CString::new(text.as_bytes()).context(|| "an argument holds a NUL");
+        let path = c(self.canonical.as_os_str())?;
+        let mut argv = vec![path.clone()];
+        for arg in args {
+            argv.push(c(arg)?);
+        }
+        Ok((path, argv))
+    }
+}
+
+/// A low-level runtime that is this program would call itself for ever.
+fn is_ourselves(path: &Path) -> bool {
+    match (std::fs::metadata(path), std::fs::metadata("/proc/self/exe")) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}

@@ -1,0 +1,206 @@
+//! Standing in for the low-level runtime: it runs as our child and the world sees no difference.
+
+use super::image::Image;
+use super::lowlevel::LowLevel;
+use crate::error::{Context, Error, Result};
+use crate::model::Process;
+use crate::process;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::unistd::{ForkResult, Pid};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// The descriptors that were ours before we opened any: what the engine hands on.
+pub struct Inherited(Vec<i32>);
+
+impl Inherited {
+    /// All that are open now, but for these of ours.
+    pub fn now(ours: &[&dyn AsFd]) -> Result<Inherited> {
+        let mut all = open_descriptors()?;
+        all.retain(|fd| !ours.iter().any(|o| o.as_fd().as_raw_fd() == *fd));
+        Ok(Inherited(all))
+    }
+
+    /// A library may have opened some without close-on-exec; none of those goes on.
+    fn close_all_others_on_exec(&self) -> Result<()> {
+        for fd in open_descriptors()? {
+            if !self.0.contains(&fd) {
+                // SAFETY: the number is only used within this statement; if it was closed since it
+                // was listed, the call fails with EBADF and nothing happens.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                let _ = nix::fcntl::fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_descriptors() -> Result<Vec<i32>> {
+    const DIR: &str = "/proc/self/fd";
+    let entries = std::fs::read_dir(DIR).context(|| format!("read {DIR}"))?;
+    Ok(entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect())
+}
+
+/// How the low-level runtime ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Exited(i32),
+    Killed(Signal),
+}
+
+impl Ended {
+    pub fn succeeded(self) -> bool {
+        self == Ended::Exited(0)
+    }
+
+    /// Our own end, the same.
+    pub fn imitate(self) -> i32 {
+        match self {
+            Ended::Exited(status) => status,
+            Ended::Killed(signal) => {
+                // SAFETY: the default disposition runs no code of ours.
+                let _ = unsafe { signal::signal(signal, signal::SigHandler::SigDfl) };
+                let mut one = SigSet::empty();
+                one.add(signal);
+                let _ = one.thread_unblock();
+                let _ = signal::raise(signal);
+                128 + signal as i32
+            }
+        }
+    }
+}
+
+/// A child that has not begun yet: it waits for us to write down who it is.
+pub struct Waiting {
+    pid: Pid,
+    go: OwnedFd,
+    signals: SignalFd,
+}
+
+/// Signals that are not passed on: those about ourselves, and job control, which the terminal gives
+/// to the whole process group.
+const OWN: [Signal; 10] = [
+    Signal::SIGCHLD,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGTRAP,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGURG,
+];
+
+pub fn spawn(runtime: &LowLevel, args: &[OsString], inherited: &Inherited) -> Result<Waiting> {
+    let what = || format!("start {}", runtime.path().display());
+    let mut image = Image::new(runtime, args)?;
+    inherited.close_all_others_on_exec()?;
+
+    // With SIGCHLD ignored, as a careless parent may leave it, there would be nothing to wait for.
+    // SAFETY: the default disposition runs no code of ours.
+    unsafe { signal::signal(Signal::SIGCHLD, signal::SigHandler::SigDfl) }.context(what)?;
+    let mut caught = SigSet::all();
+    for own in OWN.iter().skip(1) {
+        caught.remove(*own);
+    }
+    let mut before = SigSet::empty();
+    signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&caught), Some(&mut before)).context(what)?;
+    let signals = SignalFd::with_flags(&caught, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context(what)?;
+    let (wait, go) = nix::unistd::pipe2(OFlag::O_CLOEXEC).context(what)?;
+
+    // SAFETY: this process has one thread, and the child makes system calls only until it execs: all
+    // it needs was made before.
+    match unsafe { nix::unistd::fork() }.context(what)? {
+        ForkResult::Parent { child } => Ok(Waiting {
+            pid: child,
+            go,
+            signals,
+        }),
+        ForkResult::Child => {
+            drop(go);
+            let mut byte = [0u8];
+            // The end of the file means that the parent is gone, and with it the reason to go on.
+            if nix::unistd::read(&wait, &mut byte) == Ok(1) {
+                let _ = signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+                image.exec();
+            }
+            // SAFETY: ends the child at once, without the parent's exit handlers.
+            unsafe { libc::_exit(127) }
+        }
+    }
+}
+
+impl Waiting {
+    pub fn process(&self) -> Process {
+        process::of(self.pid.as_raw()).unwrap_or(Process {
+            pid: self.pid.as_raw(),
+            start_time: 0,
+        })
+    }
+
+    /// Lets it begin, and stands in for it until it ends. `meanwhile` is asked from time to time,
+    /// until it has nothing more to do.
+    pub fn run(self, mut meanwhile: impl FnMut() -> Meanwhile) -> Result<Ended> {
+        let what = || "wait for the low-level runtime";
+        nix::unistd::write(&self.go, b"g").context(what)?;
+        drop(self.go);
+        let mut gap = Some(Duration::from_millis(5));
+        loop {
+            if let Some(ended) = ended(self.pid)? {
+                return Ok(ended);
+            }
+            let timeout = match gap {
+                Some(gap) => PollTimeout::try_from(gap).unwrap_or(PollTimeout::MAX),
+                None => PollTimeout::NONE,
+            };
+            let mut fds = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            match nix::poll::poll(&mut fds, timeout) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(e).context(what),
+            }
+            while let Ok(Some(info)) = self.signals.read_signal() {
+                // What a terminal sends, it sends to the child as well: the same process group.
+                let from_terminal = info.ssi_code == libc::SI_KERNEL;
+                let signal = Signal::try_from(info.ssi_signo as i32);
+                if let Ok(signal) = signal
+                    && signal != Signal::SIGCHLD
+                    && !from_terminal
+                {
+                    let _ = signal::kill(self.pid, signal);
+                }
+            }
+            if let Some(now) = gap {
+                gap = match meanwhile() {
+                    Meanwhile::AskAgain => Some((now * 2).min(Duration::from_secs(1))),
+                    Meanwhile::Done => None,
+                };
+            }
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+pub enum Meanwhile {
+    AskAgain,
+    Done,
+}
+
+fn ended(pid: Pid) -> Result<Option<Ended>> {
+    match nix::sys::wait::waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(_, status)) => Ok(Some(Ended::Exited(status))),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(Ended::Killed(signal))),
+        Ok(_) | Err(Errno::EINTR) => Ok(None),
+        Err(e) => Err(Error::new("wait for the low-level runtime").caused_by(e)),
+    }
+}
