@@ -1,7 +1,8 @@
 //! Which process is which, and whether it lives: `/proc`, read with care.
 
 use crate::model::Process;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Ourselves.
 pub fn current() -> Process {
@@ -77,34 +78,35 @@ fn all() -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Who has one of these files open: `(pid, name)`, for the operator who wonders what holds a slice.
-pub fn holders_of(files: &[std::path::PathBuf]) -> Vec<(i32, String)> {
-    use std::os::unix::fs::MetadataExt;
-    let wanted: Vec<(u64, u64, u64)> = files
+/// Who has one of these files or devices open: `(pid, name)`, for the operator who wonders what holds
+/// a slice.
+pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Vec<(i32, String)> {
+    let files: Vec<(u64, u64)> = files
         .iter()
         .filter_map(|f| std::fs::metadata(f).ok())
-        .map(|m| (m.dev(), m.ino(), m.rdev()))
+        .map(|m| (m.dev(), m.ino()))
         .collect();
-    let is_wanted = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|m| {
-            wanted.iter().any(|&(dev, ino, rdev)| {
-                (m.dev(), m.ino()) == (dev, ino) || (rdev != 0 && m.rdev() == rdev)
-            })
-        })
-    };
-    if wanted.is_empty() {
+    let devices: Vec<u64> = devices
+        .iter()
+        .map(|&(major, minor)| libc::makedev(major, minor))
+        .collect();
+    if files.is_empty() && devices.is_empty() {
         return Vec::new();
     }
-    all()
-        .filter(|pid| {
-            std::fs::read_dir(format!("/proc/{pid}/fd"))
-                .into_iter()
-                .flatten()
-                .flatten()
-                .any(|fd| is_wanted(&fd.path()))
+    let is_wanted = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|m| {
+            files.contains(&(m.dev(), m.ino()))
+                || (m.file_type().is_char_device() && devices.contains(&m.rdev()))
         })
-        .map(|pid| (pid, name(pid)))
-        .collect()
+    };
+    let holds = |pid: &i32| {
+        let fds = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        fds.into_iter()
+            .flatten()
+            .flatten()
+            .any(|fd| is_wanted(&fd.path()))
+    };
+    all().filter(holds).map(|pid| (pid, name(pid))).collect()
 }
 
 pub fn name(pid: i32) -> String {

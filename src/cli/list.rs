@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::lease::Leases;
 use crate::model::Placement;
-use crate::store::{Lease, State};
+use crate::store::Lease;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 #[serde(rename_all = "camelCase")]
 pub struct Item<'a> {
     id: &'a str,
-    state: State,
+    state: &'static str,
     container: &'a str,
     container_name: Option<&'a str>,
     pod: Option<&'a str>,
@@ -41,6 +41,8 @@ pub struct Item<'a> {
     init_pid: Option<i32>,
     /// Why it could not be given back, last time.
     error: Option<&'a str>,
+    attempts: u32,
+    held_by: &'a [String],
     next_attempt: Option<&'a str>,
 }
 
@@ -48,7 +50,7 @@ impl<'a> From<&'a Lease> for Item<'a> {
     fn from(l: &'a Lease) -> Self {
         Item {
             id: &l.id,
-            state: l.state,
+            state: l.shown_state(),
             container: &l.holder.key.id,
             container_name: l.holder.container_name.as_deref(),
             pod: l.holder.pod.as_deref(),
@@ -68,6 +70,8 @@ impl<'a> From<&'a Lease> for Item<'a> {
             created: &l.created,
             init_pid: l.init.map(|p| p.pid),
             error: l.attempt.as_ref().map(|a| a.error.as_str()),
+            attempts: l.attempt.as_ref().map_or(0, |a| a.count),
+            held_by: l.attempt.as_ref().map_or(&[], |a| a.held_by.as_slice()),
             next_attempt: l.attempt.as_ref().map(|a| a.next.as_str()),
         }
     }
@@ -102,8 +106,12 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             );
             for lease in &leases {
                 if let Some(attempt) = &lease.attempt {
+                    let held = match attempt.held_by.as_slice() {
+                        [] => String::new(),
+                        some => format!(", held by {}", some.join(", ")),
+                    };
                     eprintln!(
-                        "migctl: {} could not be given back, {} tries so far: {}",
+                        "migctl: {} could not be given back{held}, {} tries so far: {}",
                         crate::error::printable(&lease.holder.key.id),
                         attempt.count,
                         attempt.error
@@ -141,7 +149,7 @@ fn row(l: &Lease) -> Vec<String> {
         l.slice.gpu_index.to_string(),
         l.slice.placement.to_string(),
         l.slice.mig_uuid.clone().unwrap_or_else(|| "-".to_owned()),
-        format!("{:?}", l.state).to_lowercase(),
+        l.shown_state().to_owned(),
         age(&l.created),
     ]
 }

@@ -134,6 +134,33 @@ impl Nodes {
     }
 }
 
+/// What a process has open that holds a GPU instance: its capability files and the numbers of its
+/// capability nodes. For a look, so what cannot be read is left out.
+pub fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, Vec<(u32, u32)>) {
+    let instance = root.join(format!(
+        "proc/driver/nvidia/capabilities/gpu{gpu}/mig/gi{gi}"
+    ));
+    let mut files = vec![instance.join("access")];
+    for entry in fs::read_dir(&instance).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("ci") {
+            files.push(entry.path().join("access"));
+        }
+    }
+    let prefix = format!("gpu{gpu}/gi{gi}/");
+    let table = read_text(
+        &root.join("proc/driver/nvidia-caps/mig-minors"),
+        MINORS_LIMIT,
+    );
+    let major = Nodes::read(root).map(|nodes| nodes.caps_major);
+    let (Ok(table), Ok(major)) = (table, major) else {
+        return (files, Vec::new());
+    };
+    let minors = table
+        .lines()
+        .filter_map(|line| line.strip_prefix(&prefix)?.split_once(' ')?.1.parse().ok());
+    (files, minors.map(|minor| (major, minor)).collect())
+}
+
 /// In a user namespace runc binds the host's nodes instead of making them, and takes over silently
 /// whatever it finds: so they must be there, with these numbers, open to whom they should be.
 pub fn check_on_host(nodes: &[DeviceNode]) -> Result<()> {

@@ -2,8 +2,9 @@
 
 use super::{Leases, alive, now};
 use crate::error::{Error, Result};
-use crate::gpu::{Driver, DriverError};
+use crate::gpu::{Driver, DriverError, nodes};
 use crate::model::GpuInstance;
+use crate::process;
 use crate::spec::bundle::Bundle;
 use crate::store::{Attempt, Key, Lease, State};
 use std::time::{Duration, Instant, SystemTime};
@@ -57,8 +58,9 @@ impl Leases<'_> {
                 }
             }
             Err(e) => {
+                let held_by = self.holders(&lease);
                 ledger.update(id, |l| {
-                    l.attempt = Some(next_attempt(l.attempt.as_ref(), &e))
+                    l.attempt = Some(next_attempt(l.attempt.as_ref(), &e, held_by));
                 })?;
                 tracing::warn!(lease = lease.id, "{}", e.line());
                 Err(e.and(restored))
@@ -119,6 +121,20 @@ impl Leases<'_> {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// The processes that have the instance's capabilities open, for the operator.
+    fn holders(&self, lease: &Lease) -> Vec<String> {
+        let Some(gi) = lease.slice.gpu_instance else {
+            return Vec::new();
+        };
+        let (files, devices) =
+            nodes::capabilities_of(&self.config.driver.root, lease.slice.gpu_minor, gi);
+        let holders = process::holders_of(&files, &devices);
+        holders
+            .into_iter()
+            .map(|(pid, name)| format!("{pid} {name}"))
+            .collect()
     }
 
     /// The instance of a lease: what was recorded, if it is still what we made. GI ids and MIG UUIDs
@@ -187,12 +203,13 @@ fn try_destroy(
     driver.destroy_gpu_instance(gpu, instance.id)
 }
 
-fn next_attempt(last: Option<&Attempt>, e: &Error) -> Attempt {
+fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Attempt {
     let count = last.map_or(0, |a| a.count) + 1;
     let gap = Duration::from_secs(1u64 << count.min(20)).min(MAX_GAP);
     Attempt {
         count,
         error: e.line(),
+        held_by,
         next: humantime::format_rfc3339_seconds(SystemTime::now() + gap).to_string(),
     }
 }

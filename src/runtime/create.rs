@@ -139,7 +139,11 @@ impl<'a> Slicing<'a> {
             });
         match made {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
-                self.leases.ready(&lease.id)?;
+                // The container is there, whether or not that could be written down: without it the
+                // lease counts as alive by the container's init and cgroup.
+                if let Err(e) = self.leases.ready(&lease.id) {
+                    tracing::warn!(lease = lease.id, "{}", e.line());
+                }
                 Ok(ended.imitate())
             }
             Ok(ended) => {

@@ -23,7 +23,8 @@ impl Inherited {
     /// All that are open now, but for these of ours.
     pub fn now(ours: &[&dyn AsFd]) -> Result<Inherited> {
         let mut all = open_descriptors()?;
-        all.retain(|fd| !ours.iter().any(|o| o.as_fd().as_raw_fd() == *fd));
+        // The listing itself used one, which a library could get next.
+        all.retain(|fd| is_open(*fd) && !ours.iter().any(|o| o.as_fd().as_raw_fd() == *fd));
         Ok(Inherited(all))
     }
 
@@ -39,6 +40,12 @@ impl Inherited {
         }
         Ok(())
     }
+}
+
+fn is_open(fd: i32) -> bool {
+    // SAFETY: the number is only used within this statement; one that is closed gives EBADF.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    nix::fcntl::fcntl(fd, FcntlArg::F_GETFD).is_ok()
 }
 
 fn open_descriptors() -> Result<Vec<i32>> {

@@ -48,6 +48,19 @@ pub struct Lease {
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
+impl Lease {
+    /// The state as people and programs are shown it: a slice that could not be destroyed is
+    /// quarantined, not free and not in use.
+    pub fn shown_state(&self) -> &'static str {
+        match self.state {
+            State::Creating => "creating",
+            State::Ready => "ready",
+            State::Releasing if self.attempt.is_some() => "quarantined",
+            State::Releasing => "releasing",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -142,6 +155,9 @@ pub struct Slice {
 pub struct Attempt {
     pub count: u32,
     pub error: String,
+    /// Who had the instance open: `12345 python3`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<String>,
     /// RFC 3339; not before then is it tried again, unless somebody asks by hand.
     pub next: String,
 }
