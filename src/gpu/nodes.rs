@@ -42,7 +42,7 @@ impl Nodes {
                 .map(|(major, _)| *major)
                 .ok_or_else(|| {
                     Error::new(format!("no line {} in {}", names[0], path.display()))
-                        .hint("load the driver's modules: nvidia-modprobe -u -c 0")
+                        .hint("load the driver's modules: nvidia-modprobe -u -c=0")
                 })
         };
         let nvidia = majors.iter().filter(|(_, name)| name.starts_with("nvidia"));
@@ -365,7 +365,7 @@ mod tests {
         write(&root, "proc/devices", "Character devices:\n195 nvidia\n");
         assert_eq!(
             refused(&root),
-            "no line nvidia-uvm in /proc/devices; hint: load the driver's modules: nvidia-modprobe -u -c 0"
+            "no line nvidia-uvm in /proc/devices; hint: load the driver's modules: nvidia-modprobe -u -c=0"
         );
 
         let root = machine();

@@ -201,8 +201,12 @@ impl Bundle {
             Ok(fd) => fd,
             Err(Errno::ENOENT) => return Ok(None),
             Err(Errno::ELOOP) => {
-                return Err(Error::new(format!("{} is a link", self.name(file)))
-                    .hint("a config.json that gets a slice is replaced, so it has to be a file"));
+                let hint = if file == CONFIG {
+                    "a config.json that gets a slice is replaced, so it has to be a file"
+                } else {
+                    "nothing of ours is one; remove it"
+                };
+                return Err(Error::new(format!("{} is a link", self.name(file))).hint(hint));
             }
             Err(e) => return Err(e).context(what),
         };

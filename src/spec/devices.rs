@@ -4,7 +4,7 @@
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use super::linux;
 use super::paths::clean;
-use super::rules::{Rule, opens, surely_opens};
+use super::rules::{Readings, Rule};
 use crate::error::{Context, Error, Result};
 use crate::model::{DeviceNode, NvidiaNumbers};
 use oci_spec::runtime::{
@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 const RULES: &str = "linux.resources.devices";
 
-/// Engines write a few dozen. The check below looks at every pair of rules.
-const RULES_LIMIT: usize = 4096;
+/// Engines write a few dozen. The check holds every rule against every minor that one names.
+const RULES_LIMIT: usize = 1024;
 
 pub fn is_nvidia(numbers: &NvidiaNumbers, major: u32, minor: u32) -> bool {
     numbers.majors.contains(&major) || numbers.drm.contains(&(major, minor))
@@ -158,6 +158,7 @@ fn check(
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
 ) -> Result<()> {
+    let readings = Readings::of(rules);
     // Rules tell apart only the minors that they name: one that none names stands for all others.
     let mut minors: BTreeSet<u32> = rules.iter().filter_map(|rule| rule.minor).collect();
     minors.extend(nodes.iter().map(|node| node.minor));
@@ -170,7 +171,7 @@ fn check(
         if is_granted(nodes, major, minor) {
             continue;
         }
-        if let Some(at) = opens(rules, major, minor) {
+        if let Some(at) = readings.opens(major, minor) {
             let place = places[at].map_or(String::new(), |place| format!(" {RULES}[{place}]"));
             return Err(Error::new(format!(
                 "device rule{place} ({}) lets the container open NVIDIA devices that are not in its slice, {major}:{minor} for one",
@@ -180,7 +181,7 @@ fn check(
         }
     }
     for node in nodes {
-        if !surely_opens(rules, node.major, node.minor) {
+        if !readings.surely_opens(node.major, node.minor) {
             return Err(Error::new(format!(
                 "the device rules of config.json keep the container from {} ({}:{})",
                 node.path.display(),

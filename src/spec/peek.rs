@@ -1,5 +1,5 @@
-//! The one look that every create takes, of containers that ask for nothing too: so nothing is
-//! built but the annotations.
+//! The one look that every create takes, of containers that ask for nothing too: so most files are
+//! only searched for a word, and of the others nothing is built but the annotations.
 
 use super::document::{not_json, text};
 use super::hooks::is_ours;
@@ -8,15 +8,25 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-#[derive(Debug, PartialEq, Eq)]
+/// In every annotation key of ours, and in the name of our hook.
+const WORD: &str = "runmig";
+/// How else a letter of it could be written in JSON.
+const ESCAPE: &str = "\\u";
+
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Peek {
+    /// Empty where none can be ours.
     pub annotations: BTreeMap<String, String>,
     /// Our hook is in it: an earlier create of ours left its edit there.
     pub marked: bool,
 }
 
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
-    let seen: Config = serde_json::from_str(text(bytes)?).map_err(not_json)?;
+    let text = text(bytes)?;
+    if !text.contains(WORD) && !text.contains(ESCAPE) {
+        return Ok(Peek::default());
+    }
+    let seen: Config = serde_json::from_str(text).map_err(not_json)?;
     let poststop = seen.hooks.and_then(|hooks| hooks.poststop);
     Ok(Peek {
         annotations: seen.annotations.unwrap_or_default(),
@@ -56,9 +66,9 @@ mod tests {
         assert_eq!(seen.annotations["runmig.dev/slice"], "1g.10gb");
         assert!(seen.marked);
         for plain in [
-            "{}",
-            r#"{"annotations":null,"hooks":null}"#,
-            r#"{"hooks":{"poststop":null,"prestart":[3]}}"#,
+            r#"{"x":"runmig"}"#,
+            r#"{"annotations":null,"hooks":null,"x":"runmig"}"#,
+            r#"{"hooks":{"poststop":null,"prestart":[3]},"x":"runmig"}"#,
             r#"{"hooks":{"poststop":[{"path":"/usr/bin/runmig-hook","args":["runmig-hook"]}]}}"#,
         ] {
             let seen = peek(plain.as_bytes()).unwrap();
@@ -68,11 +78,24 @@ mod tests {
 
     #[test]
     fn what_is_no_config_is_refused() {
-        let line = peek(br#"{"annotations":{"a":1}}"#).unwrap_err().line();
+        let line = peek(br#"{"annotations":{"runmig.dev/slice":1}}"#)
+            .unwrap_err()
+            .line();
         assert_eq!(
             line,
-            "config.json is not what the OCI specification says: invalid type: integer `1`, expected a string at line 1 column 21"
+            "config.json is not what the OCI specification says: invalid type: integer `1`, expected a string at line 1 column 36"
         );
-        assert!(peek(b"{} x").is_err());
+        assert!(peek(br#"{"a":"runmig"} x"#).is_err());
+    }
+
+    #[test]
+    fn a_word_of_ours_is_seen_however_it_is_written() {
+        let escaped =
+            br#"{"annotations":{"\u0072\u0075\u006d\u0069\u0067.dev/slice":"1g.10gb","a":"b"}}"#;
+        assert_eq!(peek(escaped).unwrap().annotations.len(), 2);
+        // nothing of ours: whether it is a config.json is for the low-level runtime to say
+        for others in [&br#"{"annotations":{"a":"b"}}"#[..], b"not JSON"] {
+            assert_eq!(peek(others).unwrap(), Peek::default());
+        }
     }
 }

@@ -118,55 +118,73 @@ fn number(rule: &Map<String, Value>, key: &str, at: &str) -> Result<Option<u32>>
     }
 }
 
-/// The rule that lets a container open the character device for reading or writing, if any does.
-pub fn opens(rules: &[Rule], major: u32, minor: u32) -> Option<usize> {
-    [READ, WRITE, READ | WRITE].into_iter().find_map(|wanted| {
-        last_match(rules, major, minor, wanted)
-            .or_else(|| by_exceptions(rules, major, minor, wanted))
-    })
+/// A list of rules, read both ways.
+pub struct Readings<'a> {
+    rules: &'a [Rule],
+    /// The rule that made the default an allow.
+    default: Option<usize>,
+    /// Against the default, with the rule that each comes from.
+    exceptions: Vec<(usize, Rule)>,
 }
 
-/// Whether it can be opened for reading and writing however the rules are read.
-pub fn surely_opens(rules: &[Rule], major: u32, minor: u32) -> bool {
-    let wanted = READ | WRITE;
-    last_match(rules, major, minor, wanted).is_some()
-        && by_exceptions(rules, major, minor, wanted).is_some()
-}
-
-fn last_match(rules: &[Rule], major: u32, minor: u32, wanted: u8) -> Option<usize> {
-    let at = rules
-        .iter()
-        .rposition(|rule| rule.covers(Kind::Char, major, minor, wanted))?;
-    rules[at].allow.then_some(at)
-}
-
-fn by_exceptions(rules: &[Rule], major: u32, minor: u32, wanted: u8) -> Option<usize> {
-    let mut default = None;
-    let mut exceptions: Vec<(usize, Rule)> = Vec::new();
-    for (at, rule) in rules.iter().enumerate() {
-        if rule.kind == Kind::Any {
-            default = rule.allow.then_some(at);
-            exceptions.clear();
-            continue;
+impl<'a> Readings<'a> {
+    pub fn of(rules: &'a [Rule]) -> Self {
+        let mut default = None;
+        let mut exceptions: Vec<(usize, Rule)> = Vec::new();
+        for (at, rule) in rules.iter().enumerate() {
+            if rule.kind == Kind::Any {
+                default = rule.allow.then_some(at);
+                exceptions.clear();
+                continue;
+            }
+            let same = |other: &Rule| {
+                (other.kind, other.major, other.minor) == (rule.kind, rule.major, rule.minor)
+            };
+            let found = exceptions.iter_mut().find(|(_, other)| same(other));
+            match (found, rule.allow == default.is_some()) {
+                (Some((_, other)), true) => other.access &= !rule.access,
+                (None, true) => {}
+                (Some((_, other)), false) => other.access |= rule.access,
+                (None, false) => exceptions.push((at, *rule)),
+            }
         }
-        let same = |other: &Rule| {
-            (other.kind, other.major, other.minor) == (rule.kind, rule.major, rule.minor)
-        };
-        let found = exceptions.iter_mut().find(|(_, other)| same(other));
-        match (found, rule.allow == default.is_some()) {
-            (Some((_, other)), true) => other.access &= !rule.access,
-            (None, true) => {}
-            (Some((_, other)), false) => other.access |= rule.access,
-            (None, false) => exceptions.push((at, *rule)),
+        Readings {
+            rules,
+            default,
+            exceptions,
         }
     }
-    let exception = exceptions
-        .iter()
-        .find(|(_, rule)| rule.covers(Kind::Char, major, minor, wanted));
-    match (default, exception) {
-        (None, exception) => exception.map(|(at, _)| *at),
-        (Some(_), Some(_)) => None,
-        (default, None) => default,
+
+    /// The rule that lets a container open the character device for reading or writing, if either
+    /// reading has one.
+    pub fn opens(&self, major: u32, minor: u32) -> Option<usize> {
+        [READ, WRITE, READ | WRITE].into_iter().find_map(|wanted| {
+            self.last_match(major, minor, wanted)
+                .or_else(|| self.by_exceptions(major, minor, wanted))
+        })
+    }
+
+    /// Whether both let it be opened for reading and writing.
+    pub fn surely_opens(&self, major: u32, minor: u32) -> bool {
+        let wanted = READ | WRITE;
+        self.last_match(major, minor, wanted).is_some()
+            && self.by_exceptions(major, minor, wanted).is_some()
+    }
+
+    fn last_match(&self, major: u32, minor: u32, wanted: u8) -> Option<usize> {
+        let covers = |rule: &Rule| rule.covers(Kind::Char, major, minor, wanted);
+        let at = self.rules.iter().rposition(covers)?;
+        self.rules[at].allow.then_some(at)
+    }
+
+    fn by_exceptions(&self, major: u32, minor: u32, wanted: u8) -> Option<usize> {
+        let covers = |(_, rule): &&(usize, Rule)| rule.covers(Kind::Char, major, minor, wanted);
+        let exception = self.exceptions.iter().find(covers);
+        match (self.default, exception) {
+            (None, exception) => exception.map(|(at, _)| *at),
+            (Some(_), Some(_)) => None,
+            (default, None) => default,
+        }
     }
 }
 

@@ -1,0 +1,402 @@
+//! What holds for every config.json, not only for those that somebody thought of.
+
+use proptest::prelude::*;
+use runmig::error::Result;
+use runmig::model::{DeviceNode, NvidiaNumbers};
+use runmig::spec::bundle::{Bundle, Restored};
+use runmig::spec::{
+    DriverFiles, Grant, HookCommand, HostView, Source, edit, peek, strip, uses_user_namespace,
+};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::path::Path;
+
+const OURS: [u32; 2] = [7, 8];
+
+fn numbers() -> NvidiaNumbers {
+    NvidiaNumbers {
+        majors: OURS.to_vec(),
+        drm: vec![(3, 1)],
+    }
+}
+
+fn nodes() -> Vec<DeviceNode> {
+    let node = |path: &str, major, minor| DeviceNode {
+        path: path.into(),
+        major,
+        minor,
+        mode: 0o666,
+    };
+    vec![
+        node("/dev/nvidiactl", 7, 255),
+        node("/dev/nvidia0", 7, 0),
+        node("/dev/cap", 8, 2),
+    ]
+}
+
+/// The digits at the end of a source are its number.
+struct Fake;
+
+impl HostView for Fake {
+    fn source(&self, path: &Path) -> Result<Source> {
+        let path = path.to_str().unwrap();
+        let number = path.strip_prefix("/n/").and_then(|p| p.split_once(':'));
+        Ok(match number {
+            Some((major, minor)) => Source::CharDevice {
+                major: major.parse().unwrap(),
+                minor: minor.parse().unwrap(),
+            },
+            None => Source::Other,
+        })
+    }
+}
+
+fn edited(original: &[u8]) -> Result<Vec<u8>> {
+    let (nodes, numbers) = (nodes(), numbers());
+    let grant = Grant {
+        mig_uuid: "MIG-1",
+        nodes: &nodes,
+        hook: HookCommand {
+            path: "/h/runmig-hook".into(),
+            lease: "ab".into(),
+            args: vec![],
+            env: vec!["A=b".into()],
+            timeout_s: 9,
+        },
+        driver: &DriverFiles::default(),
+        numbers: &numbers,
+    };
+    edit(original, &grant, &Fake)
+}
+
+// --- two readings of the device rules, written down again from their sources
+
+fn letters(rule: &Value) -> String {
+    rule["access"].as_str().unwrap_or_default().to_owned()
+}
+
+fn number(value: &Value) -> Option<u32> {
+    value.as_i64().and_then(|n| u32::try_from(n).ok())
+}
+
+/// The runtime specification and crun's BPF program: the last rule that matches decides.
+fn specification_allows(rules: &[Value], major: u32, minor: u32, wanted: &str) -> bool {
+    let mut allowed = false;
+    for rule in rules {
+        let kind = matches!(rule["type"].as_str(), None | Some("a" | "c"));
+        let access = letters(rule);
+        let numbers = number(&rule["major"]).is_none_or(|m| m == major)
+            && number(&rule["minor"]).is_none_or(|m| m == minor);
+        if kind && numbers && wanted.chars().all(|c| access.contains(c)) {
+            allowed = rule["allow"] == true;
+        }
+    }
+    allowed
+}
+
+/// runc's emulator of cgroup v1; None where it refuses the rules.
+fn runc_allows(rules: &[Value], major: u32, minor: u32, wanted: &str) -> Option<bool> {
+    type Meta = (char, Option<u32>, Option<u32>);
+    let mut default = false;
+    let mut table: HashMap<Meta, String> = HashMap::new();
+    for rule in rules {
+        let kind = rule["type"].as_str().unwrap_or("a").chars().next()?;
+        let allow = rule["allow"] == true;
+        if kind == 'a' {
+            default = allow;
+            table.clear();
+            continue;
+        }
+        let (major, minor) = (number(&rule["major"]), number(&rule["minor"]));
+        let meta = (kind, major, minor);
+        let access = letters(rule);
+        if allow != default {
+            table.entry(meta).or_default().push_str(&access);
+            continue;
+        }
+        for partial in [(kind, None, minor), (kind, major, None), (kind, None, None)] {
+            let there = table
+                .get(&partial)
+                .is_some_and(|p| p.chars().any(|c| access.contains(c)));
+            if partial != meta && there {
+                return None;
+            }
+        }
+        if let Some(there) = table.get_mut(&meta) {
+            there.retain(|c| !access.contains(c));
+        }
+    }
+    let excepted = table.iter().any(|((kind, ma, mi), access)| {
+        *kind == 'c'
+            && ma.is_none_or(|m| m == major)
+            && mi.is_none_or(|m| m == minor)
+            && wanted.chars().all(|c| access.contains(c))
+    });
+    Some(default != excepted)
+}
+
+// --- what configs are made of
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        Just(serde_json::from_str("184467440737095516160").unwrap()),
+        ".{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((".{0,4}", inner), 0..4)
+                .prop_map(|entries| entries.into_iter().collect::<Map<_, _>>().into()),
+        ]
+    })
+}
+
+fn rule() -> impl Strategy<Value = Value> {
+    let number =
+        || prop::option::weighted(0.6, prop::sample::select(vec![-1i64, 0, 1, 2, 3, 7, 8]));
+    (
+        any::<bool>(),
+        prop::option::of(prop::sample::select(vec!["a", "b", "c", "c", "c"])),
+        number(),
+        number(),
+        prop::sample::select(vec!["rwm", "rwm", "rw", "r", "w", "m", "wm"]),
+    )
+        .prop_map(|(allow, kind, major, minor, access)| {
+            let mut rule = json!({"allow": allow, "access": access});
+            for (key, value) in [("major", major), ("minor", minor)] {
+                if let Some(value) = value {
+                    rule[key] = value.into();
+                }
+            }
+            if let Some(kind) = kind {
+                rule["type"] = kind.into();
+            }
+            rule
+        })
+}
+
+fn rules() -> impl Strategy<Value = Vec<Value>> {
+    (any::<bool>(), prop::collection::vec(rule(), 0..6)).prop_map(|(sealed, mut rules)| {
+        if sealed {
+            rules.insert(0, json!({"allow": false, "access": "rwm"}));
+        }
+        rules
+    })
+}
+
+/// As an engine writes it, with a surprise here and there.
+fn config() -> impl Strategy<Value = Value> {
+    let env = prop::sample::select(vec![
+        "A=1",
+        "B=",
+        "NVIDIA_VISIBLE_DEVICES=all",
+        "NVIDIA_MIG_CONFIG_DEVICES=all",
+        "=x",
+        "",
+        "NVIDIA_DRIVER_CAPABILITIES=all",
+    ]);
+    let device = (prop::sample::select(vec!["c", "b", "p"]), 5u32..9, 0u32..3, 0u8..4)
+        .prop_map(|(t, ma, mi, p)| json!({"type": t, "major": ma, "minor": mi, "path": format!("/dev/{p}")}));
+    let mount = (prop::sample::select(vec!["/n/7:0", "/n/7:1", "/n/1:3", "/n/3:1", "/srv"]), 0u8..4, any::<bool>())
+        .prop_map(|(s, d, bind)| json!({"source": s, "destination": format!("/m{d}"), "options": if bind { json!(["bind"]) } else { json!([]) }}));
+    // most lists that are random allow too much: here none does
+    let narrow = prop::collection::vec(rule(), 0..6).prop_map(|rules| {
+        let named =
+            |r: &Value| matches!(r["major"].as_i64(), Some(0 | 1 | 2 | 7 | 8)) && r["type"] == "c";
+        let mut rules: Vec<Value> = rules
+            .into_iter()
+            .filter(|r| named(r) && r["allow"] == true)
+            .collect();
+        rules.insert(0, json!({"allow": false, "access": "rwm"}));
+        rules
+    });
+    (
+        any_json(),
+        prop::option::of(prop::collection::vec(env, 0..6)),
+        prop::option::of(prop::collection::vec(device, 0..5)),
+        prop::option::of(prop::collection::vec(mount, 0..5)),
+        narrow,
+        prop::option::of(any_json()),
+    )
+        .prop_map(|(extra, env, devices, mounts, rules, hook)| {
+            json!({
+                "unknown": extra,
+                "process": {"env": env, "x": extra},
+                "mounts": mounts,
+                "linux": {"devices": devices, "resources": {"devices": rules, "y": extra}, "z": 1},
+                "hooks": {"poststop": hook.map(|h| vec![h]), "prestart": []},
+            })
+        })
+}
+
+/// What an edit may change, taken out; what is left has to be the same.
+fn without_the_places(mut config: Value) -> Value {
+    config["process"]
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("env");
+    let linux = config["linux"].as_object_mut().unwrap();
+    linux.shift_remove("devices");
+    linux["resources"]
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("devices");
+    config["hooks"]
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("poststop");
+    config.as_object_mut().unwrap().shift_remove("mounts");
+    config
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+fn foreign(major: &Value, minor: &Value) -> bool {
+    let number = (number(major).unwrap(), number(minor).unwrap());
+    (OURS.contains(&number.0) || number == (3, 1))
+        && !nodes().iter().any(|n| (n.major, n.minor) == number)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the rules were: after an edit no reading of them opens another device, and every
+    /// reading opens ours.
+    #[test]
+    fn no_rules_let_another_device_through(rules in rules()) {
+        let original = json!({"process": {}, "linux": {"resources": {"devices": rules}}});
+        if let Ok(bytes) = edited(original.to_string().as_bytes()) {
+            let after: Value = serde_json::from_slice(&bytes).unwrap();
+            let after = list(&after["linux"]["resources"]["devices"]);
+            let granted = |ma, mi| nodes().iter().any(|n| (n.major, n.minor) == (ma, mi));
+            for major in 0..10 {
+                for minor in (0..12).chain([254, 255, 256]) {
+                    let nvidia = OURS.contains(&major) || (major, minor) == (3, 1);
+                    for wanted in ["r", "w", "rw"] {
+                        let bpf = specification_allows(&after, major, minor, wanted);
+                        let runc = runc_allows(&after, major, minor, wanted);
+                        if granted(major, minor) {
+                            prop_assert!(bpf && runc != Some(false), "{major}:{minor} {wanted} {after:?}");
+                        } else if nvidia {
+                            prop_assert!(!bpf && runc != Some(true), "{major}:{minor} {wanted} {after:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// And what is refused is refused for a reason: by the one reading or the other.
+    #[test]
+    fn no_rules_are_refused_without_a_reason(rules in rules()) {
+        let original = json!({"process": {}, "linux": {"resources": {"devices": rules}}});
+        if let Err(e) = edited(original.to_string().as_bytes()) {
+            // As the edit would leave them: NVIDIA's allows out, deny-all first, ours last.
+            let mut after: Vec<Value> = rules.into_iter().filter(|r| {
+                let (major, minor) = (number(&r["major"]), number(&r["minor"]));
+                let ours = major.is_some_and(|m| OURS.contains(&m)) || (major, minor) == (Some(3), Some(1));
+                r["allow"] != true || !ours
+            }).collect();
+            after.insert(0, json!({"allow": false, "access": "rwm"}));
+            after.extend(nodes().iter().map(|n| json!({"allow": true, "type": "c", "major": n.major, "minor": n.minor, "access": "rwm"})));
+            let reason = (0..10).any(|major| (0..12).chain([254, 255, 256]).any(|minor| {
+                let granted = nodes().iter().any(|n| (n.major, n.minor) == (major, minor));
+                let nvidia = OURS.contains(&major) || (major, minor) == (3, 1);
+                ["r", "w", "rw"].iter().any(|wanted| {
+                    let runc = runc_allows(&after, major, minor, wanted);
+                    let bpf = specification_allows(&after, major, minor, wanted);
+                    if granted { !bpf || runc != Some(true) } else { nvidia && (bpf || runc != Some(false)) }
+                })
+            }));
+            prop_assert!(reason, "{} {after:?}", e.line());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_edit_changes_the_listed_places_and_these_only_as_said(config in config()) {
+        let bytes = edited(config.to_string().as_bytes()).unwrap();
+        let after: Value = serde_json::from_slice(&bytes).unwrap();
+        prop_assert_eq!(
+            without_the_places(after.clone()).to_string(),
+            without_the_places(config.clone()).to_string()
+        );
+
+        let env = |c: &Value| list(&c["process"]["env"]);
+        let others = |env: Vec<Value>| -> Vec<Value> {
+            let gone = |e: &Value| {
+                let e = e.as_str().unwrap();
+                e.starts_with("NVIDIA_VISIBLE") || e.starts_with("NVIDIA_MIG")
+            };
+            env.into_iter().filter(|e| !gone(e)).collect()
+        };
+        prop_assert_eq!(others(env(&after)), others(env(&config)));
+        prop_assert_eq!(env(&after).len(), others(env(&config)).len() + 1);
+        prop_assert!(env(&after).contains(&json!("NVIDIA_VISIBLE_DEVICES=MIG-1")));
+
+        let devices = list(&after["linux"]["devices"]);
+        let (kept, added) = devices.split_at(devices.len() - 3);
+        let expected: Vec<Value> = list(&config["linux"]["devices"])
+            .into_iter()
+            .filter(|d| d["type"] != "c" || !foreign(&d["major"], &d["minor"]))
+            .collect();
+        prop_assert_eq!(kept, &expected);
+        prop_assert_eq!(&added[1], &json!({"path": "/dev/nvidia0", "type": "c", "major": 7, "minor": 0, "fileMode": 438}));
+
+        let expected: Vec<Value> = list(&config["mounts"])
+            .into_iter()
+            .filter(|m| m["options"] == json!([]) || !["/n/7:1", "/n/3:1"].contains(&m["source"].as_str().unwrap()))
+            .collect();
+        prop_assert_eq!(list(&after["mounts"]), expected);
+        prop_assert_eq!(&list(&after["hooks"]["poststop"])[1..], &list(&config["hooks"]["poststop"]));
+    }
+
+    #[test]
+    fn the_same_bundle_again_gives_the_same_and_a_release_gives_the_original(config in config(), pretty in any::<bool>()) {
+        let original = if pretty { serde_json::to_vec_pretty(&config) } else { serde_json::to_vec(&config) }.unwrap();
+        // Its hook would be ours only by the wildest chance; peek refuses what is no hook.
+        prop_assume!(peek(&original).is_ok_and(|seen| !seen.marked));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.json");
+        std::fs::write(&file, &original).unwrap();
+        let bundle = Bundle::open(dir.path()).unwrap();
+        let first = edited(&original).unwrap();
+        for _ in 0..2 {
+            let found = bundle.original(&numbers()).unwrap();
+            let again = edited(&found.bytes).unwrap();
+            prop_assert_eq!(&again, &first);
+            bundle.install("ab", &found.bytes, &again).unwrap();
+            prop_assert_eq!(&std::fs::read(&file).unwrap(), &first);
+        }
+        prop_assert_eq!(bundle.restore("ab").unwrap(), Restored::Back);
+        prop_assert_eq!(std::fs::read(&file).unwrap(), original);
+    }
+
+    #[test]
+    fn nothing_panics_whatever_stands_where(
+        parts in prop::collection::vec((prop::sample::select(vec!["process", "linux", "hooks", "mounts", "annotations", "x"]), prop::collection::vec((prop::sample::select(vec!["env", "devices", "resources", "poststop", "namespaces", "user", "args"]), any_json()), 0..4), any_json(), any::<bool>()), 0..6),
+        noise in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let mut config = Map::new();
+        for (key, inner, value, as_object) in parts {
+            let inner: Map<String, Value> = inner.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+            config.insert(key.to_owned(), if as_object { inner.into() } else { value });
+        }
+        let text = Value::from(config).to_string();
+        for bytes in [text.as_bytes(), &noise, &text.as_bytes()[..text.len() / 2]] {
+            let _ = edited(bytes);
+            let _ = strip(bytes, &numbers());
+            let _ = peek(bytes);
+            let _ = uses_user_namespace(bytes);
+        }
+    }
+}
