@@ -1,4 +1,10 @@
 //! The OCI runtime: see `runmig::runtime`.
-fn main() {
-    std::process::exit(runmig::runtime::main())
+//!
+//! A C `main`, because Rust's would set SIGPIPE to be ignored, and what is ignored here is ignored
+//! by the low-level runtime, and then in the container.
+#![no_main]
+
+#[unsafe(no_mangle)]
+pub extern "C" fn main() -> i32 {
+    runmig::runtime::main()
 }

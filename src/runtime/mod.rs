@@ -25,6 +25,7 @@ struct Front<'a> {
 
 /// Returns the exit status, unless the low-level runtime has taken our place.
 pub fn main() -> i32 {
+    spawn::fill_standard_descriptors();
     let mut argv = std::env::args_os();
     let name = argv.next();
     let args: Vec<OsString> = argv.collect();

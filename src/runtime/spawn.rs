@@ -42,6 +42,28 @@ impl Inherited {
     }
 }
 
+/// A file of ours must not become standard error because the caller closed that.
+pub fn fill_standard_descriptors() {
+    for fd in 0..3 {
+        if !is_open(fd) {
+            // The lowest free number is this one: those below are open.
+            let null = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/null");
+            let _ = null
+                .map(std::os::fd::IntoRawFd::into_raw_fd)
+                .map(keep_on_exec);
+        }
+    }
+}
+
+fn keep_on_exec(fd: i32) {
+    // SAFETY: the descriptor was just opened and is nobody else's.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let _ = nix::fcntl::fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()));
+}
+
 fn is_open(fd: i32) -> bool {
     // SAFETY: the number is only used within this statement; one that is closed gives EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
