@@ -286,7 +286,7 @@ fn check(m: &Machine) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn any_sequence_leaves_a_machine_that_could_be(

@@ -3,7 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -26,8 +26,17 @@ impl Sim {
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let sim = Sim { dir };
         let args = args.split_whitespace();
-        let made = Command::new(NVML_SIM).arg("new").arg(sim.dir()).args(args).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let made = Command::new(NVML_SIM)
+            .arg("new")
+            .arg(sim.dir())
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         sim
     }
 
@@ -38,7 +47,12 @@ impl Sim {
     /// `nvml-sim VERB DIR ARGS`, whatever comes of it.
     pub fn try_run(&self, verb: &str, args: &str) -> Output {
         let args = args.split_whitespace();
-        Command::new(NVML_SIM).arg(verb).arg(self.dir()).args(args).output().unwrap()
+        Command::new(NVML_SIM)
+            .arg(verb)
+            .arg(self.dir())
+            .args(args)
+            .output()
+            .unwrap()
     }
 
     /// `nvml-sim VERB DIR ARGS`, which must succeed, and its output.
@@ -55,7 +69,12 @@ impl Sim {
     /// The ids of a GPU's instances.
     pub fn gpu_instances(&self, gpu: usize) -> Vec<u64> {
         let instances = self.show()["gpus"][gpu]["gpuInstances"].clone();
-        instances.as_array().unwrap().iter().map(|gi| gi["id"].as_u64().unwrap()).collect()
+        instances
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|gi| gi["id"].as_u64().unwrap())
+            .collect()
     }
 
     pub fn read(&self, file: &str) -> String {
@@ -79,7 +98,11 @@ pub struct Nvml {
 }
 
 pub fn text(bytes: &[u8]) -> String {
-    bytes.iter().take_while(|b| **b != 0).map(|b| char::from(*b)).collect()
+    bytes
+        .iter()
+        .take_while(|b| **b != 0)
+        .map(|b| char::from(*b))
+        .collect()
 }
 
 impl Nvml {
@@ -97,13 +120,30 @@ impl Nvml {
         !unsafe { libc::dlsym(self.library, name.as_ptr()) }.is_null()
     }
 
-    /// Calls a function with its arguments as the registers have them.
-    pub fn call(&self, name: &str, args: &[u64]) -> u32 {
-        type Function = extern "C" fn(u64, u64, u64, u64, u64) -> u32;
+    fn address(&self, name: &str) -> *mut c_void {
         let symbol = CString::new(name).unwrap();
         // SAFETY: the library stays loaded for as long as the process lives.
         let address = unsafe { libc::dlsym(self.library, symbol.as_ptr()) };
         assert!(!address.is_null(), "{name}");
+        address
+    }
+
+    pub fn error_string(&self, code: u32) -> String {
+        type Function = extern "C" fn(u32) -> *const c_char;
+        let address = self.address("nvmlErrorString");
+        // SAFETY: that is the function's type.
+        let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+        // SAFETY: it gives out C strings that are never freed.
+        unsafe { CStr::from_ptr(function(code)) }
+            .to_str()
+            .unwrap()
+            .to_string()
+    }
+
+    /// Calls a function with its arguments as the registers have them.
+    pub fn call(&self, name: &str, args: &[u64]) -> u32 {
+        type Function = extern "C" fn(u64, u64, u64, u64, u64) -> u32;
+        let address = self.address(name);
         // SAFETY: every function takes integers and pointers in registers and ignores the rest.
         let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
         let mut all = [0; 5];
@@ -132,7 +172,8 @@ impl Nvml {
     }
 
     pub fn gpu(&self, index: u64) -> u64 {
-        self.ask("nvmlDeviceGetHandleByIndex_v2", &[index], 0).unwrap()
+        self.ask("nvmlDeviceGetHandleByIndex_v2", &[index], 0)
+            .unwrap()
     }
 
     pub fn by_uuid(&self, uuid: &str) -> Result<u64, u32> {
@@ -155,12 +196,16 @@ impl Nvml {
 
     pub fn gi_info(&self, gi: u64) -> Result<GpuInstanceInfo, u32> {
         // SAFETY: all-zero is a value of the struct, which is numbers only.
-        self.ask("nvmlGpuInstanceGetInfo", &[gi], unsafe { std::mem::zeroed() })
+        self.ask("nvmlGpuInstanceGetInfo", &[gi], unsafe {
+            std::mem::zeroed()
+        })
     }
 
     pub fn ci_info(&self, ci: u64) -> Result<ComputeInstanceInfo, u32> {
         // SAFETY: all-zero is a value of the struct, which is numbers only.
-        self.ask("nvmlComputeInstanceGetInfo_v2", &[ci], unsafe { std::mem::zeroed() })
+        self.ask("nvmlComputeInstanceGetInfo_v2", &[ci], unsafe {
+            std::mem::zeroed()
+        })
     }
 
     pub fn mig_device(&self, gpu: u64, index: u64) -> Result<u64, u32> {
