@@ -6,7 +6,7 @@ mod clients;
 
 use std::path::Path;
 
-use clients::{Machine, Said, python};
+use clients::{Holder, Machine, Said, python};
 
 /// Runs a case on a machine; it must come to its end.
 fn case(machine: &Machine, python: &Path, case: &str) {
@@ -68,4 +68,41 @@ fn ampere_waits_for_a_reset() {
     machine.sim("reboot", "");
     // The instance that was made is gone with the boot.
     case(&machine, &python, "is_on");
+}
+
+#[test]
+fn faults_reach_the_client() {
+    let Some(python) = python() else { return };
+    let machine = Machine::new("--gpu A100-80GB --mig on");
+    machine.sim(
+        "fault",
+        "--call nvmlDeviceCreateGpuInstance --nth 2 --returns INSUFFICIENT_RESOURCES",
+    );
+    machine.sim(
+        "fault",
+        "--call nvmlDeviceCreateGpuInstance --nth 4 --returns 999",
+    );
+    case(&machine, &python, "answers 0 23 0 999 0");
+    machine.sim("fault", "--clear");
+    case(&machine, &python, "answers 0 0");
+}
+
+#[test]
+fn who_holds_an_instance_is_listed_and_keeps_it() {
+    let Some(python) = python() else { return };
+    let machine = Machine::new("--gpu A100-80GB --mig on");
+    machine.sim("create", "--gpu 0 --profile 1g.10gb --start 6");
+    machine.sim("create", "--gpu 0 --profile 2g.20gb --start 4");
+    let holder = Holder::of(&machine, "--gpu 0 --gi 13 --ci 0");
+    case(&machine, &python, &format!("held {}", holder.pid()));
+}
+
+#[test]
+fn a_gpu_can_fall_off_the_bus() {
+    let Some(python) = python() else { return };
+    let machine = Machine::new("--gpu A100-80GB --count 2 --mig on");
+    machine.sim("lose", "--gpu 0");
+    case(&machine, &python, "lost");
+    machine.sim("restore", "--gpu 0");
+    case(&machine, &python, "devices");
 }

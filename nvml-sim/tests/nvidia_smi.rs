@@ -13,8 +13,9 @@ mod clients;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Child, Stdio};
 
-use clients::{Machine, Said, squeeze};
+use clients::{Holder, Machine, Said, squeeze};
 
 /// A machine and the `nvidia-smi` that is run on it.
 struct Smi {
@@ -279,14 +280,19 @@ fn compute_profiles_of_the_user_guides_example() {
             "Successfully created compute instance ID {id} on GPU 0 GPU instance ID 1 using profile MIG 1c.3g.20gb (ID 0)"
         ))
     );
-    assert_eq!(
-        smi.table("mig -lci -gi 1"),
-        [
-            "0 1 MIG 1c.3g.20gb 0 0 0:1",
-            "0 1 MIG 1c.3g.20gb 0 1 1:1",
-            "0 1 MIG 1c.3g.20gb 0 2 2:1"
-        ]
-    );
+    // Where each lies is not said: drivers of different age differ.
+    let compute_instances = smi.table("mig -lci -gi 1");
+    let places: Vec<String> = compute_instances
+        .iter()
+        .map(|row| row.rsplit(' ').next().unwrap().to_owned())
+        .collect();
+    same_rows(places, &["0:1", "1:1", "2:1"]);
+    for (id, row) in compute_instances.iter().enumerate() {
+        assert!(
+            row.starts_with(&format!("0 1 MIG 1c.3g.20gb 0 {id} ")),
+            "{compute_instances:?}"
+        );
+    }
     assert_eq!(
         smi.table("mig -lcip -gi 1"),
         [
@@ -295,8 +301,11 @@ fn compute_profiles_of_the_user_guides_example() {
             "0 1 MIG 3g.20gb 2* 0/1 42 2 0 0 3 0",
         ]
     );
-    // The other half is as it was.
+    // The other half is as it was: in it one of one slice leaves room for one of
+    // two (published output of an A100-80GB).
     assert!(smi.table("mig -lcip -gi 2")[0].contains(" 3/3 "));
+    smi.ok("mig -cci 0,1 -gi 2");
+    assert_eq!(smi.table("mig -lci -gi 2").len(), 2);
 }
 
 #[test]
@@ -321,9 +330,9 @@ fn compute_profiles_of_a_hopper_2g() {
     // Published output of an H100: a 2g has two compute profiles of one slice,
     // of the same name: 7 has more SMs, and there is one of it.
     let smi = smi_on!("--gpu H100-80GB --mig on");
-    assert_eq!(created(&smi.ok("mig -cgi 14")), [3]);
+    assert_eq!(created(&smi.ok("mig -cgi 9,14")), [2, 3]);
     let profiles: Vec<String> = smi
-        .table("mig -lcip")
+        .table("mig -lcip -gi 3")
         .iter()
         .map(|row| row.split(' ').skip(3).take(4).collect::<Vec<_>>().join(" "))
         .collect();
@@ -342,8 +351,7 @@ fn compute_profiles_of_a_hopper_2g() {
 #[test]
 fn from_nothing_to_two_slices_and_back() {
     let smi = smi_on!("--gpu A100-80GB --mig on");
-    // Before there is any: the words and the code of the real one.
-    smi.fails("mig -lgi", 0, &["No GPU instances found: Not Found"]);
+    smi.fails("mig -lgi", 6, &["No GPU instances found: Not Found"]);
 
     // 1g at 6 is GPU instance 13, 2g at 4 is 5: the User Guide's "-cgi 19,14,5"
     // on an A100-40GB gives the same ids.
@@ -482,7 +490,7 @@ struct Sequence {
     given: &'static [(u32, &'static str)],
 }
 
-const SEQUENCES: [Sequence; 13] = [
+const SEQUENCES: [Sequence; 14] = [
     Sequence {
         source: "User Guide, Creating GPU Instances, mixed geometry",
         machine: "--gpu A100-40GB --mig on",
@@ -564,6 +572,12 @@ const SEQUENCES: [Sequence; 13] = [
         machine: "--gpu H100-80GB --mig on",
         create: "9,14,14",
         given: &[(2, "4:4"), (3, "0:2"), (4, "2:2")],
+    },
+    Sequence {
+        source: "published output",
+        machine: "--gpu GH200-96GB --mig on",
+        create: "20,20",
+        given: &[(13, "6:1")],
     },
     Sequence {
         source: "published output",
@@ -870,7 +884,7 @@ fn the_long_form_shows_mig_devices() {
     assert_eq!(values(&out, "GPU Instance ID"), ["5", "13"]);
     assert_eq!(values(&out, "Compute Instance ID"), ["0", "0"]);
     assert_eq!(values(&out, "Multiprocessor count"), ["28", "14"]);
-    let (_, devices) = out.split_once("MIG Devices").expect(&out);
+    let (_, devices) = out.split_once("    MIG Device\n").expect(&out);
     let totals: Vec<_> = values(devices, "Total")
         .into_iter()
         .filter(|v| v.ends_with("MiB"))
@@ -961,4 +975,138 @@ fn every_profile_of_every_model_has_a_life() {
         }
         assert_eq!(smi.table("mig -lgip"), rows, "{model}");
     }
+}
+
+// ------------------------------------------------------- others, and accidents
+
+#[test]
+fn an_instance_that_somebody_holds_stays() {
+    let smi = smi_on!("--gpu A100-80GB --mig on");
+    smi.ok("mig -cgi 19 -C");
+    let holder = Holder::of(&smi.machine, "--gpu 0 --gi 13 --ci 0");
+    smi.fails(
+        "mig -dci",
+        19,
+        &[
+            "Unable to destroy compute instance ID 0 from GPU 0 GPU instance ID 13: In use by another client",
+            "Failed to destroy compute instances: In use by another client",
+        ],
+    );
+    drop(holder);
+    smi.ok("mig -dci");
+    smi.ok("mig -dgi");
+}
+
+#[test]
+fn a_gpu_that_somebody_holds_is_not_cut_up() {
+    // Published output of a GH200 with a profiler on it.
+    let smi = smi_on!("--gpu GH200-96GB --mig on");
+    let holder = Holder::of(&smi.machine, "--gpu 0");
+    smi.fails(
+        "mig -cgi 19",
+        19,
+        &[
+            "Unable to create a GPU instance on GPU 0 using profile 19: In use by another client",
+            "Failed to create GPU instances: In use by another client",
+        ],
+    );
+    drop(holder);
+    smi.ok("mig -cgi 19");
+}
+
+#[test]
+fn a_destroy_can_be_half_done() {
+    // Reported of real hardware: the compute instance goes, then its GPU
+    // instance is in use for a while.
+    let smi = smi_on!("--gpu A100-80GB --mig on");
+    smi.ok("mig -cgi 19 -C");
+    smi.machine.sim(
+        "fault",
+        "--call nvmlGpuInstanceDestroy --nth 1 --returns IN_USE",
+    );
+    smi.ok("mig -dci");
+    assert_eq!(smi.run("mig -dgi").code, 19);
+    assert_eq!(smi.lines("-L").len(), 1);
+    assert_eq!(smi.table("mig -lgi"), ["0 MIG 1g.10gb 19 13 6:1"]);
+    smi.ok("mig -dgi");
+}
+
+#[test]
+fn a_create_can_be_half_done() {
+    // What a failing -C leaves behind is a GPU instance that no -L shows.
+    let smi = smi_on!("--gpu A100-80GB --mig on");
+    smi.machine.sim(
+        "fault",
+        "--call nvmlGpuInstanceCreateComputeInstance --nth 1 --returns INSUFFICIENT_RESOURCES",
+    );
+    assert_eq!(smi.run("mig -cgi 19 -C").code, 23);
+    assert_eq!(smi.lines("-L").len(), 1);
+    assert_eq!(smi.table("mig -lgi"), ["0 MIG 1g.10gb 19 13 6:1"]);
+}
+
+#[test]
+fn a_mode_change_can_be_refused_beside_success() {
+    // Published output: the call succeeds, the status says that it did not.
+    let smi = smi_on!("--gpu H100-80GB --mig off");
+    smi.machine.sim(
+        "fault",
+        "--call nvmlDeviceSetMigMode --nth 1 --status IN_USE",
+    );
+    let out = smi.run("-mig 1").out;
+    let first = lines(&out).into_iter().next().unwrap_or_default();
+    assert!(
+        first.starts_with("Warning: MIG mode is in pending enable state for GPU 00000000:")
+            && first.ends_with(":In use by another client"),
+        "{out}"
+    );
+    smi.fails("mig -lgip", 6, &["No MIG-enabled devices found."]);
+}
+
+#[test]
+fn a_client_can_die_inside_a_call() {
+    for (moment, there) in [("before", false), ("during", true), ("after", true)] {
+        let smi = smi_on!("--gpu A100-80GB --mig on");
+        smi.machine.sim(
+            "fault",
+            &format!("--call nvmlDeviceCreateGpuInstance --nth 1 --kill {moment}"),
+        );
+        assert_eq!(smi.run("mig -cgi 19").code, -1, "killed {moment}");
+        let listed = smi.run("mig -lgi");
+        assert_eq!(listed.code == 0, there, "killed {moment}: {listed:?}");
+        if there {
+            smi.ok("mig -cci -gi 13");
+            assert_eq!(smi.lines("-L").len(), 2, "killed {moment}");
+            smi.ok("mig -dci");
+            smi.ok("mig -dgi");
+        }
+        same_rows(smi.table("mig -lgip"), &A100_80GB_PROFILES);
+    }
+}
+
+#[test]
+fn ten_at_once_get_seven() {
+    let smi = smi_on!("--gpu A100-80GB --mig on");
+    let racers: Vec<Child> = (0..10)
+        .map(|_| {
+            let mut command = smi.machine.command(&smi.program);
+            command
+                .args(["mig", "-cgi", "19"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            command.spawn().expect("nvidia-smi")
+        })
+        .collect();
+    let ends: Vec<Said> = racers
+        .into_iter()
+        .map(|racer| Said::from(racer.wait_with_output().unwrap()))
+        .collect();
+    let mut ids: Vec<u32> = ends.iter().flat_map(|said| created(&said.out)).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [7, 8, 9, 10, 11, 12, 13], "{ends:?}");
+    assert_eq!(
+        ends.iter().filter(|said| said.code == 23).count(),
+        3,
+        "{ends:?}"
+    );
+    assert_eq!(smi.table("mig -lgi").len(), 7);
 }

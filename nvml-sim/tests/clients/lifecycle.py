@@ -80,16 +80,19 @@ def ci_placements(gi, profile):
 
 
 def instances(call, kind, parent, profile, most):
-    """Clients pass what was left in the count; never more than a profile's
-    instance count is written."""
-    array = (kind * (most + 1))()
-    mark = ctypes.cast(ctypes.c_void_p(JUNK), kind)
-    array[most] = mark
-    count = ctypes.c_uint(0)
-    call(parent, profile, array, ctypes.byref(count))
-    assert count.value <= most, f"{call.__name__}({profile}) counts {count.value}, more than {most}"
-    same("behind the last instance", address(array[most]), JUNK)
-    return [array[i] for i in range(count.value)]
+    """The count that comes in means nothing, clients pass what was left in it;
+    never more than a profile's instance count is written."""
+    lists = []
+    for left_over in (0, JUNK):
+        array = (kind * (most + 1))()
+        array[most] = ctypes.cast(ctypes.c_void_p(JUNK), kind)
+        count = ctypes.c_uint(left_over)
+        call(parent, profile, array, ctypes.byref(count))
+        assert count.value <= most, f"{call.__name__}({profile}) counts {count.value}, more than {most}"
+        same("behind the last instance", address(array[most]), JUNK)
+        lists.append([array[i] for i in range(count.value)])
+    same("instances, whatever the count", *[[address(i) for i in found] for found in lists])
+    return lists[0]
 
 
 def gi_list(gpu, profile, most):
@@ -101,7 +104,7 @@ def gi_list(gpu, profile, most):
 
 def ci_list(gi, profile, most):
     return [
-        nvml.nvmlComputeInstanceGetInfo(ci).instanceId
+        nvml.nvmlComputeInstanceGetInfo(ci).id
         for ci in instances(
             nvml.nvmlGpuInstanceGetComputeInstances, nvml.c_nvmlComputeInstance_t, gi, profile, most
         )
@@ -173,6 +176,8 @@ def devices():
         assert uuid.startswith("GPU-") and len(uuid) == 40, uuid
         uuids.add(uuid)
         bus = nvml.nvmlDeviceGetPciInfo(gpu).busId
+        # Eight digits of domain, capital letters: not what the kernel writes.
+        assert len(bus) == 16 and bus == bus.upper(), bus
         for way, handle in (
             ("UUID", nvml.nvmlDeviceGetHandleByUUID(uuid)),
             ("bus id", nvml.nvmlDeviceGetHandleByPciBusId(bus)),
@@ -273,7 +278,7 @@ def life():
     info = nvml.nvmlComputeInstanceGetInfo(ci)
     same(
         "compute instance",
-        (info.instanceId, info.profileId, info.placement.start, info.placement.size),
+        (info.id, info.profileId, info.placement.start, info.placement.size),
         (0, 0, 0, 1),
     )
     # Not the MIG device: the field is the parent GPU.
@@ -450,7 +455,7 @@ def compute_instances():
     refused(INVALID, place, gi, 0, ci_at(0, 2))
     last = place(gi, 0, ci_at(2, 1))
     info = nvml.nvmlComputeInstanceGetInfo(last)
-    same("at 2", (info.instanceId, info.placement.start, info.placement.size), (0, 2, 1))
+    same("at 2", (info.id, info.placement.start, info.placement.size), (0, 2, 1))
     refused(NO_ROOM, place, gi, 0, ci_at(2, 1))
     refused(NO_ROOM, nvml.nvmlGpuInstanceCreateComputeInstance, gi, 2)
     same(
@@ -459,7 +464,7 @@ def compute_instances():
         [2, 1, 0],
     )
     two = nvml.nvmlGpuInstanceCreateComputeInstance(gi, 1)
-    same("the next id", nvml.nvmlComputeInstanceGetInfo(two).instanceId, 1)
+    same("the next id", nvml.nvmlComputeInstanceGetInfo(two).id, 1)
     refused(NO_ROOM, nvml.nvmlGpuInstanceCreateComputeInstance, gi, 0)
     found = mig_devices(gpu)
     same("MIG devices", [(g, c) for g, c, _ in found], [(2 if swept() else 1, 0), (2 if swept() else 1, 1)])
@@ -469,7 +474,7 @@ def compute_instances():
     nvml.nvmlComputeInstanceDestroy(last)
     same("MIG devices", mig_devices(gpu), found[1:])
     again = nvml.nvmlGpuInstanceCreateComputeInstance(gi, 0)
-    same("the lowest free id", nvml.nvmlComputeInstanceGetInfo(again).instanceId, 0)
+    same("the lowest free id", nvml.nvmlComputeInstanceGetInfo(again).id, 0)
     refused(IN_USE, nvml.nvmlGpuInstanceDestroy, gi)
     nvml.nvmlComputeInstanceDestroy(nvml.nvmlGpuInstanceGetComputeInstanceById(gi, 1))
     refused(IN_USE, nvml.nvmlGpuInstanceDestroy, gi)
@@ -610,6 +615,42 @@ def two_processes():
     same("list", gi_list(gpu, 14, 3), [4])
     same("capacity", capacity(gpu), {19: 5, 20: 1, 15: 3, 14: 2, 9: 1, 5: 0, 0: 0})
     refused(NO_ROOM, nvml.nvmlDeviceCreateGpuInstanceWithPlacement, gpu, 19, at(3, 1))
+    nvml.nvmlShutdown()
+
+
+def held():
+    """GPU 0 has 13/0, held by the process in the argument, and 5/0, which is
+    not."""
+    pid = int(sys.argv[2])
+    nvml.nvmlInit()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    (other, _, _), (mine, _, _) = mig_devices(gpu)
+    same("MIG devices", (other, mine), (5, 13))
+    for device, processes in (
+        (gpu, [(pid, 13, 0)]),
+        (nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0), []),
+        (nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1), [(pid, 13, 0)]),
+    ):
+        found = nvml.nvmlDeviceGetComputeRunningProcesses(device)
+        same("processes", [(p.pid, p.gpuInstanceId, p.computeInstanceId) for p in found], processes)
+        same("processes that draw", nvml.nvmlDeviceGetGraphicsRunningProcesses(device), [])
+    gi = nvml.nvmlDeviceGetGpuInstanceById(gpu, 13)
+    ci = nvml.nvmlGpuInstanceGetComputeInstanceById(gi, 0)
+    refused(IN_USE, nvml.nvmlComputeInstanceDestroy, ci)
+    refused(IN_USE, nvml.nvmlGpuInstanceDestroy, gi)
+    gi = nvml.nvmlDeviceGetGpuInstanceById(gpu, 5)
+    nvml.nvmlComputeInstanceDestroy(nvml.nvmlGpuInstanceGetComputeInstanceById(gi, 0))
+    nvml.nvmlGpuInstanceDestroy(gi)
+    same("MIG devices", [(g, c) for g, c, _ in mig_devices(gpu)], [(13, 0)])
+    nvml.nvmlShutdown()
+
+
+def lost():
+    """A GPU that has fallen off the bus; the other one works."""
+    nvml.nvmlInit()
+    same("count", nvml.nvmlDeviceGetCount(), 2)
+    refused(nvml.NVML_ERROR_GPU_IS_LOST, nvml.nvmlDeviceGetHandleByIndex, 0)
+    nvml.nvmlDeviceCreateGpuInstance(nvml.nvmlDeviceGetHandleByIndex(1), 19)
     nvml.nvmlShutdown()
 
 

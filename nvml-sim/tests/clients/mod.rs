@@ -9,9 +9,10 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -93,6 +94,39 @@ impl Machine {
             .env("LD_LIBRARY_PATH", self.dir().join("lib"))
             .current_dir("/");
         command
+    }
+}
+
+/// A process that holds an instance, as one that computes on it does.
+pub struct Holder(Child);
+
+impl Holder {
+    pub fn of(machine: &Machine, target: &str) -> Holder {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvml-sim"));
+        command
+            .arg("hold")
+            .arg(machine.dir())
+            .args(target.split(' '))
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("nvml-sim hold");
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        let holder = Holder(child);
+        assert!(ready.starts_with("holding"), "{ready:?}");
+        holder
+    }
+
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
