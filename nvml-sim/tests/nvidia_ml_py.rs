@@ -53,6 +53,7 @@ lives! {
     hopper_changes_its_mode_at_once: "--gpu H100-80GB --mig off", ["turn_on_hopper"];
     a_plain_user_looks_and_does_not_touch: "--gpu A100-80GB --mig on", ["not_root"];
     nothing_outside_of_a_session: "--gpu A100-80GB --count 2 --mig on", ["sessions"];
+    codes_have_the_real_words: "--gpu A100-80GB --mig on", ["words"];
     processes_share_a_machine: "--gpu A100-80GB --mig on", ["two_processes"];
 }
 

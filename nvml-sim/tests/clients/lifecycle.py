@@ -654,6 +654,34 @@ def lost():
     nvml.nvmlShutdown()
 
 
+# As the real library has them. nvidia-smi has words of its own.
+WORDS = {
+    0: "Success",
+    2: "Invalid Argument",
+    3: "Not Supported",
+    4: "Insufficient Permissions",
+    6: "Not Found",
+    7: "Insufficient Size",
+    19: "In use by another client",
+    23: "Insufficient Resources",
+    25: "Argument version mismatch",
+    27: "System is not in ready state",
+    999: "Unknown Error",
+}
+
+
+def words():
+    """The library's words for its codes, in and outside of a session."""
+    nvml._LoadNvmlLibrary()
+    for inside in (False, True):
+        if inside:
+            nvml.nvmlInit()
+        for number, expected in WORDS.items():
+            got = nvml.nvmlErrorString(number)
+            same(f"words for {number}", got.decode() if isinstance(got, bytes) else got, expected)
+    nvml.nvmlShutdown()
+
+
 def answers():
     """The codes that calls answer, for a machine with faults: `CODE...` are
     those of so many creates of a 1g, each undone again."""
