@@ -71,6 +71,11 @@ fn node(path: &Path, mode: u32, major: u32, minor: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
+/// Whether the capability that lets a process look at instances can be had.
+pub fn may_monitor(dir: &Path) -> io::Result<()> {
+    File::open(dir.join("proc/driver/nvidia/capabilities/mig/monitor")).map(drop)
+}
+
 fn access_text(minor: u32, mode: u32) -> String {
     format!("DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n")
 }
@@ -115,13 +120,11 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
         &mig_minors(),
         READ_ALL,
     )?;
-    boot(dir, machine)
+    settle(dir, machine, None)
 }
 
-/// What is new with every boot: the boot id, the majors that the kernel gives out, and `/dev`.
-pub fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
-    let boot_id = dir.join("proc/sys/kernel/random/boot_id");
-    write(&boot_id, &format!("{}\n", machine.boot_id()), READ_ALL)?;
+/// What is new with every boot: the majors that the kernel gives out, `/dev`, and the boot id.
+fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
     let (uvm, caps) = free_majors(machine.boots);
     let devices = format!(
         "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n 10 misc\n136 pts\n\
@@ -155,7 +158,16 @@ pub fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
         caps,
         MONITOR,
     )?;
-    settle(dir, machine, None)
+    // Last: it says that the boot is done.
+    write(
+        &boot_id_path(dir),
+        &format!("{}\n", machine.boot_id()),
+        READ_ALL,
+    )
+}
+
+fn boot_id_path(dir: &Path) -> PathBuf {
+    dir.join("proc/sys/kernel/random/boot_id")
 }
 
 /// Two majors for this boot, of those the kernel gives out itself, and none that it has given to a
@@ -197,9 +209,16 @@ fn major(dir: &Path, driver: &str) -> io::Result<u32> {
         .ok_or_else(|| io::Error::other(format!("no {driver} in {}/proc/devices", dir.display())))
 }
 
-/// Makes the capability files and nodes of one GPU, or of all, those of its instances. A file
-/// whose instance stays is not touched: somebody may hold it.
+/// Makes the capability files and nodes of one GPU those of its instances; without one those of
+/// all, after the boot that has not been shown yet. A file whose instance stays is not touched:
+/// somebody may hold it.
 pub fn settle(dir: &Path, machine: &Machine, gpu: Option<u32>) -> io::Result<()> {
+    if gpu.is_none() {
+        let booted = fs::read_to_string(boot_id_path(dir)).unwrap_or_default();
+        if booted.trim_end() != machine.boot_id() {
+            boot(dir, machine)?;
+        }
+    }
     let one = |index: u32| gpu.is_none_or(|wanted| wanted == index);
     for (index, gpu) in machine
         .gpus

@@ -68,7 +68,7 @@ nvml! {
     fn nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
         call, instance: Handle, profile_id: u32, count: Out<u32>,
     ) {
-        let machine = call.machine()?;
+        let machine = call.monitored_machine()?;
         let (gpu, gi) = instance.gpu_instance(&machine)?;
         count.put(gpu.ci_remaining_capacity(gi, profile_id)?)
     }
@@ -76,7 +76,7 @@ nvml! {
     fn nvmlGpuInstanceGetComputeInstancePossiblePlacements(
         call, instance: Handle, profile_id: u32, placements: Out<Span>, count: Out<u32>,
     ) {
-        let machine = call.machine()?;
+        let machine = call.monitored_machine()?;
         let (gpu, gi) = instance.gpu_instance(&machine)?;
         let profile = gpu.ci_profile_of(gi, profile_id)?;
         let all: Vec<Span> = profile.placements.into_iter().map(Span::from).collect();
@@ -111,7 +111,7 @@ nvml! {
     ) {
         count.check()?;
         instances.check()?;
-        let machine = call.machine()?;
+        let machine = call.monitored_machine()?;
         let (gpu, gi) = instance.gpu_instance(&machine)?;
         gpu.ci_profile_of(gi, profile_id).map_err(|_| Code::INVALID_ARGUMENT)?;
         let mut all: Vec<_> =
@@ -124,7 +124,7 @@ nvml! {
     }
 
     fn nvmlGpuInstanceGetComputeInstanceById(call, instance: Handle, id: u32, out: Out<Handle>) {
-        let machine = call.machine()?;
+        let machine = call.monitored_machine()?;
         let (_, gi) = instance.gpu_instance(&machine)?;
         let ci = gi.compute_instance(id)?;
         out.put(Handle::of_compute_instance(instance.gpu_index(), gi, ci))

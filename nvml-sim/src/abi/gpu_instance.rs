@@ -104,19 +104,19 @@ nvml! {
     fn nvmlDeviceGetGpuInstancePossiblePlacements(
         call, device: Handle, profile_id: u32, placements: Out<Span>, count: Out<u32>,
     ) {
-        put_placements(device.gpu(&*call.machine()?)?, profile_id, placements, count)
+        put_placements(device.gpu(&*call.monitored_machine()?)?, profile_id, placements, count)
     }
 
     fn nvmlDeviceGetGpuInstancePossiblePlacements_v2(
         call, device: Handle, profile_id: u32, placements: Out<Span>, count: Out<u32>,
     ) {
-        put_placements(device.gpu(&*call.machine()?)?, profile_id, placements, count)
+        put_placements(device.gpu(&*call.monitored_machine()?)?, profile_id, placements, count)
     }
 
     fn nvmlDeviceGetGpuInstanceRemainingCapacity(
         call, device: Handle, profile_id: u32, count: Out<u32>,
     ) {
-        count.put(device.gpu(&*call.machine()?)?.remaining_capacity(profile_id)?)
+        count.put(device.gpu(&*call.monitored_machine()?)?.remaining_capacity(profile_id)?)
     }
 
     fn nvmlDeviceCreateGpuInstance(
@@ -158,7 +158,7 @@ nvml! {
     ) {
         count.check()?;
         instances.check()?;
-        let machine = call.machine()?;
+        let machine = call.monitored_machine()?;
         let all: Vec<_> = device
             .gpu(&machine)?
             .gpu_instances_of(profile_id)?
@@ -170,7 +170,7 @@ nvml! {
     }
 
     fn nvmlDeviceGetGpuInstanceById(call, device: Handle, id: u32, instance: Out<Handle>) {
-        let machine = call.machine()?;
+        let machine = call.monitored_machine()?;
         let gi = device.gpu(&machine)?.with_mig()?.gpu_instance(id)?;
         instance.put(Handle::of_gpu_instance(device.gpu_index(), gi))
     }

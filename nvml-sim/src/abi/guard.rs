@@ -13,7 +13,7 @@ use crate::engine::{Code, Holds, Machine};
 use crate::fault::{self, Moment, Outcome};
 use crate::holders::Files;
 use crate::state::Store;
-use crate::{sys, trace};
+use crate::{driver_root, sys, trace};
 
 /// A call in progress.
 pub struct Call {
@@ -86,14 +86,16 @@ impl Call {
         self.store.as_deref().ok_or(Code::UNINITIALIZED)
     }
 
-    pub fn dir(&self) -> Result<&Path, Code> {
-        self.store().map(Store::dir)
-    }
-
     /// The machine as it is when the call's time is over.
     pub fn machine(&self) -> Result<Arc<Machine>, Code> {
         self.take_time();
         self.store()?.load().map_err(to_code)
+    }
+
+    /// The machine for who may see its instances: not everybody in a user namespace may.
+    pub fn monitored_machine(&self) -> Result<Arc<Machine>, Code> {
+        driver_root::may_monitor(self.store()?.dir()).map_err(to_code)?;
+        self.machine()
     }
 
     /// The status that a fault wants `nvmlDeviceSetMigMode` to give out.

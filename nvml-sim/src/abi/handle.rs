@@ -24,12 +24,15 @@ enum Kind {
 const GENERATION_BITS: u32 = 36;
 
 impl Handle {
-    pub const NULL: Handle = Handle(0);
-
     fn new(kind: Kind, gpu: u32, gi: u32, ci: u32, generation: u64) -> Handle {
         let part = |value: u32, byte: u32| u64::from(value & 0xff) << (GENERATION_BITS + 8 * byte);
         let generation = generation & ((1 << GENERATION_BITS) - 1);
         Handle((kind as u64) << 60 | part(gpu, 2) | part(gi, 1) | part(ci, 0) | generation)
+    }
+
+    /// What a client sees.
+    pub fn bits(self) -> u64 {
+        self.0
     }
 
     pub fn of_gpu(gpu: u32) -> Handle {

@@ -20,7 +20,7 @@ fn computing(call: &Call, handle: Handle) -> Result<Vec<ProcessInfo>, Code> {
         Device::Gpu(_) => true,
         Device::Mig(mig) => gi == Some(mig.gi.id) && ci == Some(mig.ci.id),
     };
-    Ok(holders::living(call.dir()?, &machine)
+    Ok(holders::living(&machine)
         .filter(|h| h.target.gpu == handle.gpu_index() && here(h.target.gi, h.target.ci))
         .map(|h| ProcessInfo {
             pid: h.pid,

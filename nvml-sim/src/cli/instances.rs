@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, change};
-use crate::engine::{Machine, Placement, mig_uuid};
+use crate::engine::{Code, Machine, Placement, mig_uuid};
 
 #[derive(Args)]
 pub struct Create {
@@ -29,11 +29,10 @@ impl Create {
         let line = change(&self.dir, Some(self.gpu), |machine, holds| {
             let fail = |code| format!("create {} on GPU {}: {code}", self.profile, self.gpu);
             let model = machine.gpu(self.gpu).map_err(fail)?.model();
-            let named = |p: &&_| -> bool {
-                let p: &crate::engine::GiProfile = p;
-                p.name == self.profile || p.id.to_string() == self.profile
-            };
-            let profile = model.profiles.iter().find(named);
+            let profile = model
+                .profiles
+                .iter()
+                .find(|p| p.name == self.profile || p.id.to_string() == self.profile);
             let profile = profile.ok_or_else(|| {
                 let known: Vec<_> = model.profiles.iter().map(|p| p.name.as_str()).collect();
                 format!(
@@ -83,7 +82,7 @@ pub struct Destroy {
 
 impl Destroy {
     pub fn run(self) -> Result<(), Failure> {
-        let compute_instances = |machine: &Machine| -> Result<Vec<u32>, crate::engine::Code> {
+        let compute_instances = |machine: &Machine| -> Result<Vec<u32>, Code> {
             let gi = machine.gpu(self.gpu)?.gpu_instance(self.gi)?;
             Ok(gi.compute_instances.iter().map(|ci| ci.id).collect())
         };

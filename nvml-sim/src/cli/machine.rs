@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::new::OnOff;
 use super::{Failure, change, open};
-use crate::driver_root;
+use crate::engine::Code;
 
 #[derive(Args)]
 pub struct Dir {
@@ -17,8 +17,6 @@ impl Dir {
     pub fn reboot(self) -> Result<(), Failure> {
         change(&self.dir, None, |machine, _| {
             machine.reboot();
-            // Removes what stood for instances, with the old major, before the new one counts.
-            driver_root::boot(&self.dir, machine)?;
             Ok(())
         })
     }
@@ -76,7 +74,7 @@ impl Mig {
                     .set_mig_mode(gpu, self.mode.into(), holds)
                     .map_err(fail)?
                 {
-                    Some(crate::engine::Code::RESET_REQUIRED) => {
+                    Some(Code::RESET_REQUIRED) => {
                         machine.reset_gpu(gpu, holds).map_err(fail)?;
                     }
                     Some(busy) => return Err(fail(busy).into()),

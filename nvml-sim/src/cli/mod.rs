@@ -8,7 +8,7 @@ mod new;
 mod show;
 mod trace;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -108,9 +108,4 @@ fn change<T>(
     let answer = change(&mut locked.machine, &holds)?;
     locked.commit(gpu, false)?;
     Ok(answer)
-}
-
-/// A machine must be whole, or not be there at all.
-fn absolute(dir: &Path) -> Result<PathBuf, Failure> {
-    Ok(std::path::absolute(dir)?)
 }

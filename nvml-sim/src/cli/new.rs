@@ -71,7 +71,7 @@ impl New {
                 });
             }
         }
-        let dir = super::absolute(&self.dir)?;
+        let dir = std::path::absolute(&self.dir)?;
         if fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(format!("{} is not empty", dir.display()).into());
         }

@@ -36,7 +36,7 @@ impl Model {
             id,
             slices,
             sm,
-            name: format!("{slices}c.{}", gi.name),
+            name: format!("{slices}c.{}", gi.name.trim_end_matches("+me")),
             placements: starts
                 .iter()
                 .map(|&start| Placement {
@@ -54,7 +54,8 @@ impl Model {
             })
             .collect();
         all.push(CiProfile {
-            name: gi.name.clone(),
+            // As published: the media engines are the GPU instance's, and only its name says so.
+            name: gi.name.trim_end_matches("+me").into(),
             ..part(gi.full_ci, gi.compute_slices, gi.sm, &[0])
         });
         // Seen on Hopper in instances of two slices; what larger ones offer is not known.

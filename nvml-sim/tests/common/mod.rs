@@ -1,0 +1,214 @@
+//! A simulated machine for a test, and a client of its library.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nvml_sim::abi::types::{ComputeInstanceInfo, GpuInstanceInfo, Span};
+use tempfile::TempDir;
+
+pub const NVML_SIM: &str = env!("CARGO_BIN_EXE_nvml-sim");
+
+pub struct Sim {
+    dir: TempDir,
+}
+
+impl Sim {
+    /// `nvml-sim new` with these arguments.
+    pub fn new(args: &str) -> Sim {
+        let dir = TempDir::new().unwrap();
+        // Other users are to find the machine as well.
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let sim = Sim { dir };
+        let args = args.split_whitespace();
+        let made = Command::new(NVML_SIM)
+            .arg("new")
+            .arg(sim.dir())
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        sim
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `nvml-sim VERB DIR ARGS`, whatever comes of it.
+    pub fn try_run(&self, verb: &str, args: &str) -> Output {
+        let args = args.split_whitespace();
+        Command::new(NVML_SIM)
+            .arg(verb)
+            .arg(self.dir())
+            .args(args)
+            .output()
+            .unwrap()
+    }
+
+    /// `nvml-sim VERB DIR ARGS`, which must succeed, and its output.
+    pub fn run(&self, verb: &str, args: &str) -> String {
+        let output = self.try_run(verb, args);
+        assert!(output.status.success(), "{verb} {args}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn show(&self) -> serde_json::Value {
+        serde_json::from_str(&self.run("show", "--json")).unwrap()
+    }
+
+    /// The ids of a GPU's instances.
+    pub fn gpu_instances(&self, gpu: usize) -> Vec<u64> {
+        let instances = self.show()["gpus"][gpu]["gpuInstances"].clone();
+        instances
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|gi| gi["id"].as_u64().unwrap())
+            .collect()
+    }
+
+    pub fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.dir().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
+    }
+
+    pub fn load(&self) -> Nvml {
+        Nvml::load(&self.dir().join("lib/libnvidia-ml.so.1"))
+    }
+
+    pub fn init(&self) -> Nvml {
+        let nvml = self.load();
+        assert_eq!(nvml.call("nvmlInit_v2", &[]), 0);
+        nvml
+    }
+}
+
+/// A client that calls functions by name. Each copy of the library has a session of its own.
+pub struct Nvml {
+    library: *mut c_void,
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .take_while(|b| **b != 0)
+        .map(|b| char::from(*b))
+        .collect()
+}
+
+impl Nvml {
+    pub fn load(path: &Path) -> Nvml {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: loading the simulated library runs no code of its own.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!library.is_null(), "{}", path.display());
+        Nvml { library }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        let name = CString::new(name).unwrap();
+        // SAFETY: the library stays loaded for as long as the process lives.
+        !unsafe { libc::dlsym(self.library, name.as_ptr()) }.is_null()
+    }
+
+    fn address(&self, name: &str) -> *mut c_void {
+        let symbol = CString::new(name).unwrap();
+        // SAFETY: the library stays loaded for as long as the process lives.
+        let address = unsafe { libc::dlsym(self.library, symbol.as_ptr()) };
+        assert!(!address.is_null(), "{name}");
+        address
+    }
+
+    pub fn error_string(&self, code: u32) -> String {
+        type Function = extern "C" fn(u32) -> *const c_char;
+        let address = self.address("nvmlErrorString");
+        // SAFETY: that is the function's type.
+        let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+        // SAFETY: it gives out C strings that are never freed.
+        unsafe { CStr::from_ptr(function(code)) }
+            .to_str()
+            .unwrap()
+            .to_string()
+    }
+
+    /// Calls a function with its arguments as the registers have them.
+    pub fn call(&self, name: &str, args: &[u64]) -> u32 {
+        type Function = extern "C" fn(u64, u64, u64, u64, u64) -> u32;
+        let address = self.address(name);
+        // SAFETY: every function takes integers and pointers in registers and ignores the rest.
+        let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+        let mut all = [0; 5];
+        all[..args.len()].copy_from_slice(args);
+        function(all[0], all[1], all[2], all[3], all[4])
+    }
+
+    /// Calls a function whose last argument takes the answer.
+    pub fn ask<T: Copy>(&self, name: &str, args: &[u64], mut answer: T) -> Result<T, u32> {
+        let mut all = args.to_vec();
+        all.push(&raw mut answer as u64);
+        match self.call(name, &all) {
+            0 => Ok(answer),
+            code => Err(code),
+        }
+    }
+
+    pub fn ask_text(&self, name: &str, args: &[u64]) -> Result<String, u32> {
+        let mut buffer = [0_u8; 128];
+        let mut all = args.to_vec();
+        all.extend([buffer.as_mut_ptr() as u64, buffer.len() as u64]);
+        match self.call(name, &all) {
+            0 => Ok(text(&buffer)),
+            code => Err(code),
+        }
+    }
+
+    pub fn gpu(&self, index: u64) -> u64 {
+        self.ask("nvmlDeviceGetHandleByIndex_v2", &[index], 0)
+            .unwrap()
+    }
+
+    pub fn by_uuid(&self, uuid: &str) -> Result<u64, u32> {
+        let uuid = CString::new(uuid).unwrap();
+        self.ask("nvmlDeviceGetHandleByUUID", &[uuid.as_ptr() as u64], 0)
+    }
+
+    pub fn create_gi(&self, gpu: u64, profile: u64) -> Result<u64, u32> {
+        self.ask("nvmlDeviceCreateGpuInstance", &[gpu, profile], 0)
+    }
+
+    pub fn create_gi_at(&self, gpu: u64, profile: u64, at: Span) -> Result<u64, u32> {
+        let args = [gpu, profile, &raw const at as u64];
+        self.ask("nvmlDeviceCreateGpuInstanceWithPlacement", &args, 0)
+    }
+
+    pub fn create_ci(&self, gi: u64, profile: u64) -> Result<u64, u32> {
+        self.ask("nvmlGpuInstanceCreateComputeInstance", &[gi, profile], 0)
+    }
+
+    pub fn gi_info(&self, gi: u64) -> Result<GpuInstanceInfo, u32> {
+        // SAFETY: all-zero is a value of the struct, which is numbers only.
+        self.ask("nvmlGpuInstanceGetInfo", &[gi], unsafe {
+            std::mem::zeroed()
+        })
+    }
+
+    pub fn ci_info(&self, ci: u64) -> Result<ComputeInstanceInfo, u32> {
+        // SAFETY: all-zero is a value of the struct, which is numbers only.
+        self.ask("nvmlComputeInstanceGetInfo_v2", &[ci], unsafe {
+            std::mem::zeroed()
+        })
+    }
+
+    pub fn mig_device(&self, gpu: u64, index: u64) -> Result<u64, u32> {
+        self.ask("nvmlDeviceGetMigDeviceHandleByIndex", &[gpu, index], 0)
+    }
+}

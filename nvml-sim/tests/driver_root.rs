@@ -1,0 +1,212 @@
+//! The files that stand for the kernel module's.
+
+mod common;
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use common::Sim;
+
+fn major(sim: &Sim, driver: &str) -> u32 {
+    let devices = sim.read("proc/devices");
+    let line = devices
+        .lines()
+        .find(|l| l.ends_with(&format!(" {driver}")))
+        .unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Major and minor of a node.
+fn node(sim: &Sim, path: &str) -> (u32, u32) {
+    let metadata = sim.dir().join(path).metadata().unwrap();
+    assert!(metadata.file_type().is_char_device(), "{path}");
+    (libc::major(metadata.rdev()), libc::minor(metadata.rdev()))
+}
+
+fn access(sim: &Sim, path: &str) -> Option<String> {
+    let path = sim.dir().join("proc/driver/nvidia/capabilities").join(path);
+    std::fs::read_to_string(path).ok()
+}
+
+#[test]
+fn the_table_of_minors() {
+    let table = Sim::new("--gpu A30").read("proc/driver/nvidia-caps/mig-minors");
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(
+        &lines[..4],
+        [
+            "config 1",
+            "monitor 2",
+            "gpu0/gi0/access 3",
+            "gpu0/gi0/ci0/access 4"
+        ]
+    );
+    assert!(lines.contains(&"gpu0/gi1/access 12") && lines.contains(&"gpu0/gi1/ci0/access 13"));
+    assert_eq!(lines.last(), Some(&"gpu31/gi14/ci7/access 4322"));
+    assert_eq!(lines.len(), 4322);
+}
+
+#[test]
+fn nodes_have_the_numbers_that_proc_says() {
+    let sim = Sim::new("--gpu A100-80GB --count 2");
+    assert_eq!(node(&sim, "dev/nvidia0"), (195, 0));
+    assert_eq!(node(&sim, "dev/nvidia1"), (195, 1));
+    assert_eq!(node(&sim, "dev/nvidiactl"), (195, 255));
+    assert_eq!(node(&sim, "dev/nvidia-modeset"), (195, 254));
+    assert_eq!(node(&sim, "dev/nvidia-uvm"), (major(&sim, "nvidia-uvm"), 0));
+    assert_eq!(
+        node(&sim, "dev/nvidia-uvm-tools"),
+        (major(&sim, "nvidia-uvm"), 1)
+    );
+    assert_eq!(
+        node(&sim, "dev/nvidia-caps/nvidia-cap1"),
+        (major(&sim, "nvidia-caps"), 1)
+    );
+    assert_eq!(major(&sim, "nvidiactl"), 195);
+    let host = std::fs::read_to_string("/proc/devices").unwrap();
+    for driver in ["nvidia-uvm", "nvidia-caps"] {
+        let ours = major(&sim, driver).to_string();
+        assert!(
+            host.lines()
+                .all(|l| l.split_whitespace().next() != Some(&ours)),
+            "{driver}"
+        );
+    }
+}
+
+#[test]
+fn capability_files_come_and_go_with_instances() {
+    let sim = Sim::new("--gpu A100-80GB --count 2");
+    sim.run("create", "--gpu 1 --profile 2g.20gb --start 0");
+    let minor = 3 + 135 + 9 * 3;
+    let text =
+        |minor| format!("DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n");
+    assert_eq!(access(&sim, "gpu1/mig/gi3/access"), Some(text(minor)));
+    assert_eq!(
+        access(&sim, "gpu1/mig/gi3/ci0/access"),
+        Some(text(minor + 1))
+    );
+    assert!(
+        access(&sim, "mig/config")
+            .unwrap()
+            .contains("DeviceFileMode: 256\n")
+    );
+    let caps = major(&sim, "nvidia-caps");
+    assert_eq!(
+        node(&sim, &format!("dev/nvidia-caps/nvidia-cap{minor}")),
+        (caps, minor)
+    );
+    sim.run("destroy", "--gpu 1 --gi 3 --ci 0");
+    assert_eq!(access(&sim, "gpu1/mig/gi3/ci0/access"), None);
+    assert!(access(&sim, "gpu1/mig/gi3/access").is_some());
+    sim.run("destroy", "--gpu 1 --gi 3");
+    assert_eq!(access(&sim, "gpu1/mig/gi3/access"), None);
+    assert!(
+        !sim.dir()
+            .join(format!("dev/nvidia-caps/nvidia-cap{minor}"))
+            .exists()
+    );
+    assert!(sim.dir().join("dev/nvidia-caps/nvidia-cap2").exists());
+}
+
+#[test]
+fn nodes_may_be_left_to_nvidia_modprobe() {
+    let sim = Sim::new("--gpu A30 --no-cap-nodes");
+    sim.run("create", "--gpu 0 --profile 1g.6gb");
+    assert!(access(&sim, "gpu0/mig/gi3/ci0/access").is_some());
+    assert_eq!(
+        std::fs::read_dir(sim.dir().join("dev/nvidia-caps"))
+            .unwrap()
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn the_major_is_read_where_it_stands() {
+    let sim = Sim::new("--gpu A30");
+    let edited = sim.read("proc/devices").replace(
+        &format!("{} nvidia-caps", major(&sim, "nvidia-caps")),
+        "399 nvidia-caps",
+    );
+    std::fs::write(sim.dir().join("proc/devices"), edited).unwrap();
+    sim.run("create", "--gpu 0 --profile 1g.6gb");
+    assert_eq!(node(&sim, "dev/nvidia-caps/nvidia-cap30"), (399, 30));
+}
+
+#[test]
+fn a_boot_takes_nodes_and_files_away() {
+    let sim = Sim::new("--gpu A30 --gpu H100");
+    sim.run("create", "--gpu 0 --profile 1g.6gb");
+    sim.run("create", "--gpu 1 --profile 1g.10gb");
+    sim.run("reboot", "");
+    assert_eq!(access(&sim, "gpu0/mig/gi3/access"), None);
+    let mig = |gpu: u32| {
+        sim.dir()
+            .join(format!("proc/driver/nvidia/capabilities/gpu{gpu}/mig"))
+    };
+    assert!(mig(0).exists() && !mig(1).exists());
+    assert_eq!(
+        std::fs::read_dir(sim.dir().join("dev/nvidia-caps"))
+            .unwrap()
+            .count(),
+        2
+    );
+    assert_eq!(
+        node(&sim, "dev/nvidia-caps/nvidia-cap1"),
+        (major(&sim, "nvidia-caps"), 1)
+    );
+}
+
+#[test]
+fn what_new_makes_of_its_arguments() {
+    let sim = Sim::new("--gpu a100-80gb --count 2 --gpu nvidia-h200 --gpu rtx-pro-6000 --count 3");
+    let show = sim.show();
+    let models: Vec<&str> = show["gpus"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| g["model"].as_str().unwrap())
+        .collect();
+    let rtx = "RTX-PRO-6000-96GB";
+    assert_eq!(
+        models,
+        ["A100-80GB", "A100-80GB", "H200-141GB", rtx, rtx, rtx]
+    );
+    let uuids: std::collections::BTreeSet<_> = show["gpus"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| g["uuid"].to_string())
+        .collect();
+    assert_eq!(uuids.len(), 6);
+    assert!(sim.run("show", "").contains("GPU 2: H200-141GB GPU-"));
+
+    let again = sim.try_run("new", "--gpu A30");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"));
+    let unknown = sim.try_run("new", "--gpu V100");
+    let message = String::from_utf8_lossy(&unknown.stderr).to_string();
+    assert!(
+        message.contains("no GPU model \"V100\"; there are A30-24GB, "),
+        "{message}"
+    );
+    let usage = sim.try_run("fault", "--call nvmlInit_v2 --nth 0 --returns 9");
+    assert_eq!(usage.status.code(), Some(2));
+    let unknown = sim.try_run("fault", "--call nvmlNothing --returns 9");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no function \"nvmlNothing\""));
+}
+
+#[test]
+fn floor_swept_gpus_of_a_machine() {
+    let sim = Sim::new("--gpu A100-80GB --count 2 --floor-swept=1");
+    for gpu in 0..2 {
+        sim.run(
+            "create",
+            &format!("--gpu {gpu} --profile 1g.10gb --start 0"),
+        );
+    }
+    assert_eq!(
+        (sim.gpu_instances(0), sim.gpu_instances(1)),
+        (vec![7], vec![11])
+    );
+}

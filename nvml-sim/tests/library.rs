@@ -1,0 +1,428 @@
+//! The library as a client sees it.
+
+mod common;
+
+use std::ffi::CString;
+
+use common::{Sim, text};
+use nvml_sim::abi::types::*;
+
+const ONE_G: u64 = 19;
+const TWO_G: u64 = 14;
+const THREE_G: u64 = 9;
+
+fn span(start: u32, size: u32) -> Span {
+    Span { start, size }
+}
+
+#[test]
+fn calls_outside_of_a_session_are_refused() {
+    let sim = Sim::new("--gpu A30");
+    let nvml = sim.load();
+    assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Err(1));
+    assert_eq!(nvml.call("nvmlShutdown", &[]), 1);
+    assert_eq!(nvml.call("nvmlInit_v2", &[]), 0);
+    assert_eq!(nvml.call("nvmlInitWithFlags", &[0]), 0);
+    assert_eq!(nvml.call("nvmlShutdown", &[]), 0);
+    assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Ok(1));
+    assert_eq!(nvml.call("nvmlShutdown", &[]), 0);
+    assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Err(1));
+}
+
+#[test]
+fn without_a_machine_the_driver_is_not_loaded() {
+    let sim = Sim::new("--gpu A30");
+    std::fs::remove_file(sim.dir().join("state.json")).unwrap();
+    assert_eq!(sim.load().call("nvmlInit_v2", &[]), 9);
+}
+
+#[test]
+fn the_life_of_an_instance() {
+    let sim = Sim::new("--gpu A100-80GB --count 2");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(1);
+    let gi = nvml.create_gi(gpu, TWO_G).unwrap();
+    let info = nvml.gi_info(gi).unwrap();
+    assert_eq!((info.id, info.profile_id), (5, 14));
+    assert_eq!((info.placement.start, info.placement.size), (4, 2));
+    let ci = nvml.create_ci(gi, 1).unwrap();
+    let info = nvml.ci_info(ci).unwrap();
+    assert_eq!((info.id, info.profile_id, info.placement.size), (0, 1, 2));
+    // The device is the parent.
+    assert_eq!(info.device.bits(), gpu);
+
+    let mig = nvml.mig_device(gpu, 0).unwrap();
+    assert_eq!(nvml.mig_device(gpu, 1), Err(6));
+    assert_eq!(nvml.mig_device(gpu, 7), Err(2));
+    let name = nvml.ask_text("nvmlDeviceGetName", &[mig]).unwrap();
+    assert_eq!(name, "NVIDIA A100-SXM4-80GB MIG 2g.20gb");
+    assert_eq!(nvml.ask("nvmlDeviceGetGpuInstanceId", &[mig], 0_u32), Ok(5));
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetComputeInstanceId", &[mig], 9_u32),
+        Ok(0)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", &[mig], 0),
+        Ok(gpu)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceIsMigDeviceHandle", &[mig], 0_u32),
+        Ok(1)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceIsMigDeviceHandle", &[gpu], 1_u32),
+        Ok(0)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetGpuInstanceId", &[gpu], 0_u32),
+        Err(2)
+    );
+
+    let uuid = nvml.ask_text("nvmlDeviceGetUUID", &[mig]).unwrap();
+    assert!(uuid.starts_with("MIG-") && uuid.len() == 40, "{uuid}");
+    let parent = nvml.ask_text("nvmlDeviceGetUUID", &[gpu]).unwrap();
+    assert_eq!(nvml.by_uuid(&uuid), Ok(mig));
+    assert_eq!(nvml.by_uuid(&format!("MIG-{parent}/5/0")), Ok(mig));
+    assert_eq!(nvml.by_uuid(&parent), Ok(gpu));
+
+    assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 19);
+    assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 0);
+    assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 0);
+    assert_eq!(nvml.by_uuid(&uuid), Err(6));
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetGpuInstanceById", &[gpu, 5], 0_u64),
+        Err(6)
+    );
+
+    // What comes back is the UUID, not the handle.
+    let again = nvml.create_gi(gpu, TWO_G).unwrap();
+    nvml.create_ci(again, 1).unwrap();
+    let again_mig = nvml.mig_device(gpu, 0).unwrap();
+    assert_eq!(
+        nvml.ask_text("nvmlDeviceGetUUID", &[again_mig]).unwrap(),
+        uuid
+    );
+    assert_ne!((again, again_mig), (gi, mig));
+    for (call, stale) in [
+        ("nvmlGpuInstanceDestroy", gi),
+        ("nvmlComputeInstanceDestroy", ci),
+    ] {
+        assert_eq!(nvml.call(call, &[stale]), 6, "{call}");
+    }
+    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[mig]), Err(6));
+    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[0]), Err(2));
+    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[gi]), Err(2));
+    assert_eq!(nvml.gi_info(gpu).unwrap_err(), 2);
+}
+
+#[test]
+fn refusals_have_their_codes() {
+    let sim = Sim::new("--gpu A100-80GB --gpu A100-80GB");
+    sim.run("mig", "--gpu 1 off");
+    let nvml = sim.init();
+    let (gpu, off) = (nvml.gpu(0), nvml.gpu(1));
+    assert_eq!(nvml.create_gi(off, ONE_G), Err(3));
+    assert_eq!(nvml.create_gi(gpu, 77), Err(2));
+    assert_eq!(nvml.create_gi_at(gpu, ONE_G, span(7, 1)), Err(2));
+    assert_eq!(nvml.create_gi_at(gpu, ONE_G, span(0, 2)), Err(2));
+    let gi = nvml.create_gi_at(gpu, THREE_G, span(4, 4)).unwrap();
+    assert_eq!(nvml.create_gi_at(gpu, ONE_G, span(5, 1)), Err(23));
+    nvml.create_gi(gpu, 20).unwrap();
+    assert_eq!(nvml.create_gi(gpu, 20), Err(23));
+    assert_eq!(nvml.create_ci(gi, 4), Err(3));
+    assert_eq!(nvml.create_ci(gi, 99), Err(3));
+    nvml.create_ci(gi, 2).unwrap();
+    assert_eq!(nvml.create_ci(gi, 0), Err(23));
+    for (call, profile) in [
+        ("nvmlDeviceGetGpuInstanceRemainingCapacity", 77),
+        ("nvmlDeviceGetGpuInstancePossiblePlacements_v2", 77),
+    ] {
+        let mut count = 0_u32;
+        let count = &raw mut count as u64;
+        assert_eq!(nvml.call(call, &[gpu, profile, count, count]), 3, "{call}");
+    }
+    // Profiles and placements are known with MIG off; capacity and instances are not.
+    let mut count = 5_u32;
+    let args = [off, ONE_G, 0, &raw mut count as u64];
+    assert_eq!(
+        nvml.call("nvmlDeviceGetGpuInstancePossiblePlacements_v2", &args),
+        0
+    );
+    assert_eq!(count, 7);
+    assert_eq!(
+        nvml.ask(
+            "nvmlDeviceGetGpuInstanceRemainingCapacity",
+            &[off, ONE_G],
+            0_u32
+        ),
+        Err(3)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetGpuInstanceById", &[off, 1], 0_u64),
+        Err(3)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetMaxMigDeviceCount", &[off], 9_u32),
+        Ok(0)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetMaxMigDeviceCount", &[gpu], 9_u32),
+        Ok(7)
+    );
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[2], 0_u64),
+        Err(2)
+    );
+    assert_eq!(nvml.call("nvmlDeviceGetCount_v2", &[0]), 2);
+    assert_eq!(
+        nvml.call("nvmlDeviceCreateGpuInstance", &[gpu, ONE_G, 0]),
+        2
+    );
+    assert_eq!(sim.gpu_instances(0).len(), 2);
+}
+
+#[test]
+fn lists_ignore_the_count_that_comes_in() {
+    let sim = Sim::new("--gpu A100-40GB");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    for _ in 0..3 {
+        nvml.create_gi(gpu, ONE_G).unwrap();
+    }
+    for left_over in [0, 1, 99] {
+        let (mut all, mut count) = ([0_u64; 7], left_over);
+        let args = [gpu, ONE_G, all.as_mut_ptr() as u64, &raw mut count as u64];
+        assert_eq!(nvml.call("nvmlDeviceGetGpuInstances", &args), 0);
+        assert_eq!(count, 3);
+        let ids: Vec<u32> = all[..3]
+            .iter()
+            .map(|gi| nvml.gi_info(*gi).unwrap().id)
+            .collect();
+        assert_eq!(ids, [11, 12, 13]);
+    }
+}
+
+#[test]
+fn profile_information_by_index_and_version() {
+    let sim = Sim::new("--gpu A100-80GB");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    let call = "nvmlDeviceGetGpuInstanceProfileInfoV";
+    let ask = |index, version| {
+        // SAFETY: all-zero is a value of the struct, which is numbers only.
+        let empty: GpuInstanceProfileInfo_v2 = unsafe { std::mem::zeroed() };
+        nvml.ask(
+            call,
+            &[gpu, index],
+            GpuInstanceProfileInfo_v2 { version, ..empty },
+        )
+    };
+    let v2 = version::<GpuInstanceProfileInfo_v2>(2);
+    let info = ask(9, v2).unwrap();
+    assert_eq!((info.id, text(&info.name).as_str()), (15, "MIG 1g.20gb"));
+    assert_eq!((info.instance_count, info.memory_size_mb), (4, 19968));
+    assert_eq!(ask(10, v2).unwrap_err(), 3);
+    assert_eq!(ask(17, v2).unwrap_err(), 3);
+    assert_eq!(ask(18, v2).unwrap_err(), 2);
+    assert_eq!(ask(0, 0).unwrap_err(), 25);
+}
+
+#[test]
+fn mig_devices_are_ordered_and_compact() {
+    let sim = Sim::new("--gpu A100-80GB");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    let high = nvml.create_gi_at(gpu, ONE_G, span(6, 1)).unwrap();
+    let low = nvml.create_gi_at(gpu, THREE_G, span(0, 4)).unwrap();
+    nvml.create_ci(high, 0).unwrap();
+    let first = nvml.create_ci(low, 0).unwrap();
+    nvml.create_ci(low, 1).unwrap();
+    let names = || -> Vec<String> {
+        let devices = (0..7).map_while(|i| nvml.mig_device(gpu, i).ok());
+        let name = |mig| nvml.ask_text("nvmlDeviceGetName", &[mig]).unwrap();
+        devices
+            .map(name)
+            .map(|n| n.split_once("MIG ").unwrap().1.to_string())
+            .collect()
+    };
+    assert_eq!(names(), ["1c.3g.40gb", "2c.3g.40gb", "1g.10gb"]);
+    let last = nvml.mig_device(gpu, 2).unwrap();
+    assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[first]), 0);
+    assert_eq!(names(), ["2c.3g.40gb", "1g.10gb"]);
+    assert_eq!(nvml.ask("nvmlDeviceGetIndex", &[last], 0_u32), Ok(1));
+    // The lowest id that is free.
+    let again = nvml.create_ci(low, 0).unwrap();
+    assert_eq!(nvml.ci_info(again).unwrap().id, 0);
+}
+
+#[test]
+fn mig_mode_by_architecture() {
+    let sim = Sim::new("--gpu A100-80GB --gpu H100 --mig off");
+    let nvml = sim.init();
+    let mode = |gpu| {
+        let (mut current, mut pending) = (9_u32, 9_u32);
+        let args = [gpu, &raw mut current as u64, &raw mut pending as u64];
+        assert_eq!(nvml.call("nvmlDeviceGetMigMode", &args), 0);
+        (current, pending)
+    };
+    let set = |gpu, mode| nvml.ask("nvmlDeviceSetMigMode", &[gpu, mode], 99_u32);
+    let (ampere, hopper) = (nvml.gpu(0), nvml.gpu(1));
+    assert_eq!(set(ampere, 1), Ok(16));
+    assert_eq!(mode(ampere), (0, 1));
+    sim.run("reset", "--gpu 0");
+    assert_eq!(mode(ampere), (1, 1));
+    assert_eq!(set(hopper, 1), Ok(0));
+    assert_eq!(mode(hopper), (1, 1));
+    assert_eq!(set(hopper, 2), Err(2));
+    nvml.create_gi(hopper, ONE_G).unwrap();
+    assert_eq!(set(hopper, 0), Ok(19));
+    assert_eq!(mode(hopper), (1, 1));
+    // The other forms that are seen in the field.
+    sim.run(
+        "fault",
+        "--call nvmlDeviceSetMigMode --nth 1 --returns IN_USE",
+    );
+    assert_eq!(set(ampere, 0), Err(19));
+    sim.run("fault", "--clear");
+    sim.run("fault", "--call nvmlDeviceSetMigMode --status IN_USE");
+    assert_eq!(set(ampere, 0), Ok(19));
+    assert_eq!(mode(ampere), (1, 1));
+}
+
+#[test]
+fn a_boot_forgets_instances_and_from_hopper_on_the_mode() {
+    let sim = Sim::new("--gpu A100-80GB --gpu H100 --gpu B200");
+    for gpu in 0..3 {
+        sim.run("create", &format!("--gpu {gpu} --profile 19"));
+    }
+    let before = (
+        sim.show(),
+        sim.read("proc/devices"),
+        sim.read("proc/sys/kernel/random/boot_id"),
+    );
+    sim.run("reboot", "");
+    let after = sim.show();
+    for (gpu, mode) in ["on", "off", "off"].into_iter().enumerate() {
+        assert_eq!(after["gpus"][gpu]["mig"], mode);
+        assert_eq!(after["gpus"][gpu]["gpuInstances"], serde_json::json!([]));
+        assert_eq!(after["gpus"][gpu]["uuid"], before.0["gpus"][gpu]["uuid"]);
+    }
+    let major = |devices: &str| -> String {
+        devices
+            .lines()
+            .find(|l| l.ends_with(" nvidia-caps"))
+            .unwrap()
+            .to_string()
+    };
+    assert_ne!(major(&before.1), major(&sim.read("proc/devices")));
+    let boot_id = sim.read("proc/sys/kernel/random/boot_id");
+    assert_ne!(before.2, boot_id);
+    assert_eq!(after["bootId"], boot_id.trim());
+}
+
+#[test]
+fn a_lost_gpu_answers_nothing_else() {
+    let sim = Sim::new("--gpu A100-80GB --count 2");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(1);
+    sim.run("lose", "--gpu 1");
+    assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Ok(2));
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[1], 0_u64),
+        Err(15)
+    );
+    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[gpu]), Err(15));
+    assert_eq!(nvml.create_gi(gpu, ONE_G), Err(15));
+    assert!(nvml.create_gi(nvml.gpu(0), ONE_G).is_ok());
+    sim.run("restore", "--gpu 1");
+    assert!(nvml.create_gi(gpu, ONE_G).is_ok());
+}
+
+#[test]
+fn what_clients_ask_on_the_way() {
+    let sim = Sim::new("--gpu H100");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    assert_eq!(
+        nvml.ask_text("nvmlSystemGetDriverVersion", &[]).unwrap(),
+        "580.95.05"
+    );
+    assert_eq!(
+        nvml.ask_text("nvmlSystemGetNVMLVersion", &[]).unwrap(),
+        "13.580.95.05"
+    );
+    let mut short = [0_u8; 3];
+    let args = [gpu, short.as_mut_ptr() as u64, 3];
+    assert_eq!(nvml.call("nvmlDeviceGetName", &args), 7);
+    let bus = CString::new("00000000:07:00.0").unwrap();
+    let found = nvml.ask(
+        "nvmlDeviceGetHandleByPciBusId_v2",
+        &[bus.as_ptr() as u64],
+        0_u64,
+    );
+    assert_eq!(found, Ok(gpu));
+    let empty = Memory_v2 {
+        version: 0,
+        total: 0,
+        reserved: 0,
+        free: 0,
+        used: 0,
+    };
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetMemoryInfo_v2", &[gpu], empty)
+            .unwrap_err(),
+        25
+    );
+    let asked = Memory_v2 {
+        version: version::<Memory_v2>(2),
+        ..empty
+    };
+    let memory = nvml
+        .ask("nvmlDeviceGetMemoryInfo_v2", &[gpu], asked)
+        .unwrap();
+    assert_eq!(memory.total, 81559 << 20);
+    let field = FieldValue {
+        field_id: 1,
+        scope_id: 0,
+        timestamp: 0,
+        latency_usec: 0,
+        value_type: 0,
+        nvml_return: 0,
+        value: 0,
+    };
+    let mut fields = [field; 2];
+    let args = [gpu, 2, fields.as_mut_ptr() as u64];
+    assert_eq!(nvml.call("nvmlDeviceGetFieldValues", &args), 0);
+    assert_eq!(fields.map(|f| f.nvml_return), [3, 3]);
+    assert_eq!(nvml.ask("nvmlDeviceGetPowerUsage", &[gpu], 0_u32), Err(3));
+    let set = nvml.ask("nvmlEventSetCreate", &[], 0_u64).unwrap();
+    assert_eq!(nvml.call("nvmlDeviceRegisterEvents", &[gpu, 8, set]), 0);
+    let mut event = [0_u8; size_of::<EventData>()];
+    assert_eq!(
+        nvml.call("nvmlEventSetWait_v2", &[set, event.as_mut_ptr() as u64, 1]),
+        10
+    );
+    assert_eq!(nvml.call("nvmlEventSetFree", &[set]), 0);
+}
+
+#[test]
+fn every_code_has_its_words() {
+    let sim = Sim::new("--gpu A30");
+    let nvml = sim.load();
+    for (code, words) in [
+        (0, "Success"),
+        (2, "Invalid Argument"),
+        (3, "Not Supported"),
+        (4, "Insufficient Permissions"),
+        (6, "Not Found"),
+        (7, "Insufficient Size"),
+        (19, "In use by another client"),
+        (23, "Insufficient Resources"),
+        (25, "Argument version mismatch"),
+        (27, "System is not in ready state"),
+        (999, "Unknown Error"),
+        (12345, "Unknown Error"),
+    ] {
+        assert_eq!(nvml.error_string(code), words);
+    }
+}

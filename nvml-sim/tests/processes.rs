@@ -1,0 +1,368 @@
+//! Several real processes on one machine: their order, their deaths, what they hold.
+//!
+//! A client process is this very test program, run again for one test with a script in its
+//! environment: `GPU VERB ARGUMENTS` a line.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{NVML_SIM, Nvml, Sim};
+
+const SCRIPT: &str = "NVML_SIM_TEST_SCRIPT";
+const LIBRARY: &str = "NVML_SIM_TEST_LIBRARY";
+
+/// What another user's client finds, whose machine's directory that user may enter.
+fn as_another_user(sim: &Sim, script: &str) -> Vec<String> {
+    // A user cannot run a test program that lies in a directory of root's, so it goes where the
+    // machine is.
+    let program = sim.dir().join("client");
+    if !program.exists() {
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    }
+    let child = client_command(&program, sim, script)
+        .current_dir("/")
+        .uid(65534)
+        .spawn()
+        .unwrap();
+    finish(child)
+}
+
+/// Runs the script of a client process; nothing when there is none.
+#[test]
+fn client_process() {
+    let (Ok(script), Ok(library)) = (std::env::var(SCRIPT), std::env::var(LIBRARY)) else {
+        return;
+    };
+    let nvml = Nvml::load(library.as_ref());
+    assert_eq!(nvml.call("nvmlInit_v2", &[]), 0);
+    for line in script.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let gpu = nvml.gpu(words[0].parse().unwrap());
+        match words[1] {
+            "create" => println!("client: {:?}", create(&nvml, gpu).map(|_| ())),
+            "churn" => (0..words[2].parse().unwrap()).for_each(|_| churn(&nvml, gpu)),
+            "list" => println!("client: {:?}", list(&nvml, gpu)),
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(nvml.call("nvmlShutdown", &[]), 0);
+}
+
+fn create(nvml: &Nvml, gpu: u64) -> Result<(u64, u64), u32> {
+    let gi = nvml.create_gi(gpu, 19)?;
+    Ok((gi, nvml.create_ci(gi, 0)?))
+}
+
+/// How many instances of two slices there are.
+fn list(nvml: &Nvml, gpu: u64) -> Result<u32, u32> {
+    let mut all = [0_u64; 3];
+    nvml.ask(
+        "nvmlDeviceGetGpuInstances",
+        &[gpu, 14, all.as_mut_ptr() as u64],
+        0,
+    )
+}
+
+/// Makes an instance and destroys it, or finds no room.
+fn churn(nvml: &Nvml, gpu: u64) {
+    match create(nvml, gpu) {
+        Ok((gi, ci)) => {
+            assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 0);
+            assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 0);
+        }
+        Err(code) => assert_eq!(code, 23),
+    }
+}
+
+fn client_command(program: &Path, sim: &Sim, script: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["--exact", "client_process", "--nocapture"])
+        .env(SCRIPT, script)
+        .env(LIBRARY, sim.dir().join("lib/libnvidia-ml.so.1"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn client(sim: &Sim, script: &str) -> Child {
+    let program = std::env::current_exe().unwrap();
+    client_command(&program, sim, script).spawn().unwrap()
+}
+
+/// Waits for a client and gives the lines it printed.
+fn finish(child: Child) -> Vec<String> {
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter_map(|l| l.split_once("client: "))
+        .map(|(_, l)| l.to_string())
+        .collect()
+}
+
+/// Waits until the rules have seen so many calls.
+fn await_seen(sim: &Sim, calls: u64) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while nvml_sim::fault::list(sim.dir()).unwrap()[0].seen < calls {
+        assert!(Instant::now() < deadline, "the call never came");
+        std::thread::yield_now();
+    }
+}
+
+/// The capability files are those of the machine's instances, and none else.
+fn assert_settled(sim: &Sim) {
+    let show = sim.show();
+    let mut wanted = Vec::new();
+    for gpu in show["gpus"].as_array().unwrap() {
+        for gi in gpu["gpuInstances"].as_array().unwrap() {
+            let path = format!("gpu{}/mig/gi{}", gpu["minor"], gi["id"]);
+            for ci in gi["computeInstances"].as_array().unwrap() {
+                wanted.push(format!("{path}/ci{}/access", ci["id"]));
+            }
+            wanted.push(format!("{path}/access"));
+        }
+    }
+    let root = sim.dir().join("proc/driver/nvidia/capabilities");
+    let find = Command::new("find")
+        .arg(&root)
+        .args(["-path", "*gpu*", "-name", "access"])
+        .output();
+    let text = String::from_utf8(find.unwrap().stdout).unwrap();
+    let prefix = format!("{}/", root.display());
+    let mut found: Vec<String> = text.lines().map(|l| l.replace(&prefix, "")).collect();
+    wanted.sort();
+    found.sort();
+    assert_eq!(found, wanted);
+    let nodes = std::fs::read_dir(sim.dir().join("dev/nvidia-caps"))
+        .unwrap()
+        .count();
+    assert_eq!(nodes, wanted.len() + 2);
+}
+
+#[test]
+fn many_processes_share_a_machine() {
+    let sim = Sim::new("--gpu A100-80GB --gpu A100-40GB");
+    let clients: Vec<Child> = (0..8)
+        .map(|i| client(&sim, &format!("{} churn 25", i % 2)))
+        .collect();
+    clients.into_iter().for_each(|c| drop(finish(c)));
+    assert_eq!(
+        (sim.gpu_instances(0), sim.gpu_instances(1)),
+        (vec![], vec![])
+    );
+    assert_settled(&sim);
+}
+
+#[test]
+fn no_two_processes_get_the_same() {
+    let sim = Sim::new("--gpu A100-80GB");
+    let clients: Vec<Child> = (0..10).map(|_| client(&sim, "0 create")).collect();
+    let ends: Vec<String> = clients.into_iter().flat_map(finish).collect();
+    assert_eq!(ends.iter().filter(|e| *e == "Ok(())").count(), 7);
+    assert_eq!(ends.iter().filter(|e| *e == "Err(23)").count(), 3);
+    let mut ids = sim.gpu_instances(0);
+    ids.sort();
+    assert_eq!(ids, [7, 8, 9, 10, 11, 12, 13]);
+    assert_settled(&sim);
+}
+
+/// Kills a client at every call of a life, before, during and after it. Whatever is left, the
+/// machine is whole and another client goes on with it.
+#[test]
+fn a_death_at_any_call_leaves_the_machine_whole() {
+    let sim = Sim::new("--gpu A100-40GB");
+    sim.run("trace", "on");
+    finish(client(&sim, "0 churn 1"));
+    let calls = sim.run("trace", "show").lines().count();
+    sim.run("trace", "off");
+    assert_eq!(calls, 7, "{}", sim.read("trace.log"));
+    for moment in ["before", "during", "after"] {
+        for nth in 1..=calls {
+            let at = format!("{moment} {nth}");
+            sim.run("fault", &format!("--call * --nth {nth} --kill {moment}"));
+            let dead = client(&sim, "0 churn 1").wait_with_output().unwrap();
+            assert_eq!(dead.status.signal(), Some(libc::SIGKILL), "{at}");
+            sim.run("fault", "--clear");
+            finish(client(&sim, "0 churn 1"));
+            assert_settled(&sim);
+            // The third call makes the GPU instance, the sixth destroys it.
+            let (made, gone) = match moment {
+                "before" => (nth > 3, nth > 6),
+                _ => (nth >= 3, nth >= 6),
+            };
+            let left = sim.gpu_instances(0);
+            assert_eq!(left.len(), usize::from(made && !gone), "{at}");
+            left.iter()
+                .for_each(|gi| drop(sim.run("destroy", &format!("--gpu 0 --gi {gi}"))));
+        }
+    }
+}
+
+#[test]
+fn times_overlap_on_different_gpus_only() {
+    let sim = Sim::new("--gpu A100-40GB --count 2");
+    let name = "nvmlDeviceCreateGpuInstance";
+    sim.run("fault", &format!("--call {name} --nth 1 --takes 600s"));
+    let mut slow = client(&sim, "0 create");
+    await_seen(&sim, 1);
+    // The first is in its ten minutes; one on the other GPU does not wait for it.
+    assert_eq!(finish(client(&sim, "1 create")), ["Ok(())"]);
+    assert!(slow.try_wait().unwrap().is_none());
+    // Reading does not wait either.
+    assert_eq!(
+        sim.init()
+            .ask_text("nvmlSystemGetDriverVersion", &[])
+            .unwrap(),
+        "580.95.05"
+    );
+    // One on the same GPU does, until the first is gone, which then has made nothing.
+    let waiting = client(&sim, "0 create");
+    await_seen(&sim, 3);
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    assert_eq!(finish(waiting), ["Ok(())"]);
+    assert_eq!(sim.gpu_instances(0).len(), 1);
+}
+
+#[test]
+fn times_on_one_gpu_add_up() {
+    let sim = Sim::new("--gpu A100-40GB");
+    sim.run("fault", "--call nvmlDeviceCreateGpuInstance --takes 150ms");
+    let started = Instant::now();
+    let clients = [(); 3].map(|()| client(&sim, "0 create"));
+    clients
+        .into_iter()
+        .for_each(|c| assert_eq!(finish(c), ["Ok(())"]));
+    assert!(started.elapsed() >= Duration::from_millis(450));
+}
+
+#[test]
+fn faults_count_over_all_processes() {
+    let sim = Sim::new("--gpu A100-40GB");
+    let name = "nvmlDeviceCreateGpuInstance";
+    sim.run(
+        "fault",
+        &format!("--call {name} --from 2 --to 3 --returns INSUFFICIENT_RESOURCES"),
+    );
+    let ends: Vec<String> = (0..4)
+        .flat_map(|_| finish(client(&sim, "0 create")))
+        .collect();
+    assert_eq!(ends, ["Ok(())", "Err(23)", "Err(23)", "Ok(())"]);
+    sim.run("fault", "--clear");
+    sim.run(
+        "fault",
+        &format!("--call {name} --nth 1 --returns 999 --after"),
+    );
+    assert_eq!(finish(client(&sim, "0 create")), ["Err(999)"]);
+    assert_eq!(sim.gpu_instances(0).len(), 3);
+    assert!(sim.run("fault", "--list").contains("\"seen\":1"));
+}
+
+/// A process that holds something, once it does.
+fn hold(sim: &Sim, args: &str) -> Child {
+    let mut child = Command::new(NVML_SIM)
+        .arg("hold")
+        .arg(sim.dir())
+        .args(args.split_whitespace())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.starts_with("holding GPU"), "{line:?}");
+    child
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_a_process_holds_is_in_use_until_it_dies() {
+    let sim = Sim::new("--gpu A100-80GB");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    let (gi, ci) = create(&nvml, gpu).unwrap();
+    let holder = hold(&sim, "--gpu 0 --gi 13 --ci 0");
+    assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 19);
+    assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 19);
+
+    // It can be found, in the lists of NVML and in /proc.
+    let mig = nvml.mig_device(gpu, 0).unwrap();
+    for device in [gpu, mig] {
+        let (mut infos, mut count) = ([0_u64; 3], 1_u32);
+        let args = [device, &raw mut count as u64, infos.as_mut_ptr() as u64];
+        assert_eq!(
+            nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", &args),
+            0
+        );
+        assert_eq!((count, infos[0] as u32, infos[2]), (1, holder.id(), 13));
+        count = 0;
+        assert_eq!(
+            nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", &args),
+            7
+        );
+        assert_eq!(count, 1);
+    }
+    let file = "proc/driver/nvidia/capabilities/gpu0/mig/gi13/ci0/access";
+    let file = sim.dir().join(file).canonicalize().unwrap();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", holder.id())).unwrap();
+    let mut links = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    assert!(links.any(|link| link == file));
+
+    end(holder);
+    assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 0);
+    let holder = hold(&sim, "--gpu 0 --gi 13");
+    assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 19);
+    end(holder);
+    assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 0);
+    assert!(!sim.try_run("hold", "--gpu 0 --gi 13").status.success());
+}
+
+#[test]
+fn who_holds_the_whole_gpu_keeps_the_first_instance_out() {
+    let sim = Sim::new("--gpu A100-80GB --gpu H100");
+    let nvml = sim.init();
+    let holder = hold(&sim, "--gpu 1");
+    assert_eq!(nvml.create_gi(nvml.gpu(1), 19), Err(19));
+    assert!(nvml.create_gi(nvml.gpu(0), 19).is_ok());
+    assert_eq!(
+        nvml.ask("nvmlDeviceSetMigMode", &[nvml.gpu(1), 0], 0_u32),
+        Ok(19)
+    );
+    assert!(!sim.try_run("reset", "--gpu 1").status.success());
+    end(holder);
+    assert!(nvml.create_gi(nvml.gpu(1), 19).is_ok());
+}
+
+#[test]
+fn who_is_not_root_may_look_only() {
+    let sim = Sim::new("--gpu A100-80GB");
+    sim.run("create", "--gpu 0 --profile 2g.20gb");
+    sim.run("fault", "--call nvmlShutdown --takes 1ms");
+    assert_eq!(
+        as_another_user(&sim, "0 list\n0 create"),
+        ["Ok(1)", "Err(4)"]
+    );
+    assert_eq!(sim.gpu_instances(0).len(), 1);
+    // Without the monitor capability not even that.
+    let monitor = sim
+        .dir()
+        .join("proc/driver/nvidia/capabilities/mig/monitor");
+    std::fs::set_permissions(monitor, std::fs::Permissions::from_mode(0o400)).unwrap();
+    assert_eq!(as_another_user(&sim, "0 list"), ["Err(4)"]);
+}
