@@ -285,17 +285,23 @@ fn remove_directories(parent: &Path, wanted: &dyn Fn(&Path) -> bool) -> io::Resu
     Ok(())
 }
 
-fn settle_nodes(dir: &Path, gpu_minor: u32, minors: &BTreeSet<u32>) -> io::Result<()> {
+fn settle_nodes(dir: &Path, gpu_minor: u32, wanted: &BTreeSet<u32>) -> io::Result<()> {
     let caps = dir.join("dev/nvidia-caps");
     let first = capability_minor(gpu_minor, 0, None);
-    let path = |minor: u32| caps.join(format!("nvidia-cap{minor}"));
-    for minor in first..first + MINORS_PER_GPU {
-        let path = path(minor);
-        match (path.symlink_metadata().is_ok(), minors.contains(&minor)) {
-            (false, true) => node(&path, READ_ALL, major(dir, "nvidia-caps")?, minor)?,
-            (true, false) => fs::remove_file(&path)?,
-            _ => {}
-        }
+    let mut there = BTreeSet::new();
+    for entry in fs::read_dir(&caps)? {
+        let name = entry?.file_name();
+        let minor = name
+            .to_str()
+            .and_then(|n| n.strip_prefix("nvidia-cap")?.parse().ok());
+        there.extend(minor.filter(|m| (first..first + MINORS_PER_GPU).contains(m)));
+    }
+    let path = |minor: &u32| caps.join(format!("nvidia-cap{minor}"));
+    for minor in wanted.difference(&there) {
+        node(&path(minor), READ_ALL, major(dir, "nvidia-caps")?, *minor)?;
+    }
+    for minor in there.difference(wanted) {
+        fs::remove_file(path(minor))?;
     }
     Ok(())
 }
