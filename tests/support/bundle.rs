@@ -1,0 +1,112 @@
+//! Bundles: a root filesystem of busybox, and config.json as `runc spec` writes it.
+
+use super::process::said;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Bundle {
+    pub path: PathBuf,
+}
+
+impl Bundle {
+    /// Its container runs the script and has a cgroup of its own name.
+    pub fn new(path: &Path, script: &str) -> Bundle {
+        rootfs(&path.join("rootfs"));
+        said(Command::new("runc").args(["spec", "-b"]).arg(path)).ok();
+        let bundle = Bundle {
+            path: path.to_owned(),
+        };
+        bundle.edit(|config| {
+            config["process"]["terminal"] = json!(false);
+            config["process"]["args"] = json!(["/bin/sh", "-c", script]);
+            config["linux"]["cgroupsPath"] = json!(format!("/runmig-e2e-{}", super::unique()));
+        });
+        bundle
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.path.join("config.json")
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        fs::read(self.file()).expect("config.json")
+    }
+
+    pub fn config(&self) -> Value {
+        serde_json::from_slice(&self.bytes()).expect("JSON")
+    }
+
+    pub fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let mut config = self.config();
+        change(&mut config);
+        fs::write(self.file(), serde_json::to_vec(&config).unwrap()).unwrap();
+    }
+
+    pub fn annotate(&self, key: &str, value: &str) {
+        self.edit(|config| config["annotations"][key] = json!(value));
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    /// The names in it: nothing of ours stays behind.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&self.path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// A root filesystem that has a shell.
+pub fn rootfs(path: &Path) {
+    const APPLETS: [&str; 16] = [
+        "cat", "echo", "env", "false", "find", "id", "kill", "ls", "mkdir", "readlink", "sh",
+        "sleep", "sort", "test", "true", "tty",
+    ];
+    for dir in ["bin", "dev", "proc", "sys", "tmp", "etc"] {
+        fs::create_dir_all(path.join(dir)).unwrap();
+    }
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"]
+        .iter()
+        .find(|path| Path::new(path).exists())
+        .expect("busybox is not there: apt-get install busybox-static");
+    fs::copy(busybox, path.join("bin/busybox")).unwrap();
+    for applet in APPLETS {
+        symlink("busybox", path.join("bin").join(applet)).unwrap();
+    }
+}
+
+/// A script that prints what `nodes` and `visible` read.
+pub const SHOW: &str =
+    "find /dev -name 'nvidia*' -type c -exec ls -l '{}' ';'; echo VISIBLE=$NVIDIA_VISIBLE_DEVICES";
+
+/// The NVIDIA nodes that a container saw, by path below `/dev`.
+pub fn nodes(stdout: &str) -> BTreeMap<String, (u32, u32)> {
+    let mut nodes = BTreeMap::new();
+    for line in stdout.lines().filter(|line| line.starts_with('c')) {
+        let words: Vec<&str> = line.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+        let number = |at: usize| {
+            words[at]
+                .parse::<u32>()
+                .unwrap_or_else(|_| panic!("{line}"))
+        };
+        let path = words.last().unwrap().strip_prefix("/dev/").unwrap();
+        nodes.insert(path.to_owned(), (number(4), number(5)));
+    }
+    nodes
+}
+
+/// NVIDIA_VISIBLE_DEVICES as a container saw it.
+pub fn visible(stdout: &str) -> Option<&str> {
+    stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("VISIBLE="))
+}

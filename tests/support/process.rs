@@ -1,0 +1,181 @@
+//! Processes with an end: what they say goes to files, since a container that outlives its `create`
+//! keeps the pipe, and none may run for ever.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How a process ended, and what it said.
+#[derive(Debug)]
+pub struct Said {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    command: String,
+    /// What is written to it later, by a container that goes on.
+    out: File,
+}
+
+impl Said {
+    #[track_caller]
+    pub fn ok(self) -> Said {
+        self.exits(0)
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Said {
+        assert!(
+            self.status.code() == Some(code),
+            "{}\nended with {}, not {code}\n-- stdout\n{}\n-- stderr\n{}",
+            self.command,
+            self.status,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// The one line on standard error of a call that failed.
+    #[track_caller]
+    pub fn refused(self) -> String {
+        let said = self.exits(1);
+        let lines: Vec<&str> = said.stderr.lines().collect();
+        assert!(
+            lines.len() == 1,
+            "{}\nsaid not one line: {:?}",
+            said.command,
+            lines
+        );
+        assert!(said.stdout.is_empty(), "standard output: {}", said.stdout);
+        lines[0].to_owned()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| {
+            panic!("{}\nsaid no JSON: {e}\n{}", self.command, self.stdout);
+        })
+    }
+
+    /// Standard output as it is now; of a `create`, it is the container's too.
+    pub fn stdout_now(&self) -> String {
+        text(&self.out)
+    }
+}
+
+/// A process that runs; killed when dropped.
+pub struct Going {
+    child: Child,
+    out: File,
+    err: File,
+    command: String,
+}
+
+/// Starts it, with nothing on standard input unless the command says what.
+pub fn going(command: &mut Command) -> Going {
+    let file = || tempfile::tempfile().expect("a temporary file");
+    let (out, err) = (file(), file());
+    let shown = format!("{command:?}");
+    let child = command
+        .stdout(out.try_clone().unwrap())
+        .stderr(err.try_clone().unwrap())
+        .spawn()
+        .unwrap_or_else(|e| panic!("start {shown}: {e}"));
+    Going {
+        child,
+        out,
+        err,
+        command: shown,
+    }
+}
+
+/// Runs it to its end.
+#[track_caller]
+pub fn said(command: &mut Command) -> Said {
+    going(command.stdin(Stdio::null())).end()
+}
+
+impl Going {
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Until standard output holds the text.
+    #[track_caller]
+    pub fn until(&mut self, words: &str) {
+        let end = Instant::now() + LIMIT;
+        while !text(&self.out).contains(words) {
+            let over = self.child.try_wait().unwrap();
+            assert!(
+                over.is_none() && Instant::now() < end,
+                "{}\nnever said {words:?} ({over:?}):\n{}\n{}",
+                self.command,
+                text(&self.out),
+                text(&self.err)
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.pid());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    #[track_caller]
+    pub fn end(mut self) -> Said {
+        let end = Instant::now() + LIMIT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                Instant::now() < end,
+                "{}\nstill runs after {LIMIT:?}\n{}\n{}",
+                self.command,
+                text(&self.out),
+                text(&self.err)
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Said {
+            status,
+            stdout: text(&self.out),
+            stderr: text(&self.err),
+            command: self.command.clone(),
+            out: self.out.try_clone().unwrap(),
+        }
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The descriptor is shared with the writer, and so is its place: read from a copy of our own.
+fn text(file: &File) -> String {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut bytes = Vec::new();
+    let mut own = File::open(path).expect("open the output again");
+    own.seek(SeekFrom::Start(0)).unwrap();
+    own.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Asks again until it is so.
+#[track_caller]
+pub fn until(what: &str, mut it_is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !it_is_so() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,76 @@
+//! The low-level runtimes, and what they need here.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Low {
+    /// The distribution's.
+    Runc,
+    Crun,
+    /// A newer one, built by `scripts/setup` where there is Go.
+    NewRunc,
+}
+
+impl Low {
+    pub fn name(self) -> &'static str {
+        match self {
+            Low::Runc | Low::NewRunc => "runc",
+            Low::Crun => "crun",
+        }
+    }
+
+    /// Where it is on this machine.
+    pub fn find(self) -> Option<PathBuf> {
+        let found = match self {
+            Low::NewRunc => {
+                let cache = match std::env::var_os("RUNMIG_CACHE") {
+                    Some(cache) => PathBuf::from(cache),
+                    None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
+                };
+                Some(cache.join("engines/bin/runc")).filter(|path| path.exists())
+            }
+            _ => on_path(self.name()),
+        };
+        if found.is_none() {
+            super::skip(&format!("{self:?} is not there; run scripts/setup"));
+        }
+        found
+    }
+
+    /// The path to configure. crun refuses a machine that has cgroup v1 with v2 beside it (what
+    /// systemd calls hybrid), so there it gets a mount namespace in which v2 is not.
+    pub fn configure(self, found: &Path, dir: &Path) -> PathBuf {
+        const V2_BESIDE: &str = "/sys/fs/cgroup/unified";
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        if self != Low::Crun || !mounts.contains(&format!(" {V2_BESIDE} ")) {
+            return found.to_owned();
+        }
+        fs::create_dir_all(dir).unwrap();
+        let front = dir.join(self.name());
+        script(
+            &front,
+            &format!(
+                "exec unshare -m /bin/sh -c 'umount {V2_BESIDE}; exec {} \"$@\"' {} \"$@\"",
+                found.display(),
+                self.name()
+            ),
+        );
+        front
+    }
+}
+
+/// An executable shell script; hooks and podman's calls have no PATH.
+pub fn script(path: &Path, body: &str) {
+    let path_variable = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+    fs::write(path, format!("#!/bin/sh\n{path_variable}\n{body}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"]
+        .iter()
+        .map(|dir| Path::new(dir).join(name))
+        .find(|path| path.exists())
+}
