@@ -10,6 +10,7 @@ pub mod diff;
 pub mod machine;
 pub mod podman;
 pub mod process;
+pub mod refusal;
 pub mod runtimes;
 pub mod setup;
 
