@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+pub mod vectors;
+
 /// Valid up to the limit's name, which runtimes look at after they have made the state directory.
 const CONFIG: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},"mounts":[],
 "process":{"args":["/none"],"cwd":"/","user":{"uid":0,"gid":0},
@@ -155,4 +157,14 @@ impl World {
         }
         all
     }
+}
+
+/// A runtime that is not there is a hole in the test, not a pass.
+pub fn skipped(name: &str) {
+    eprintln!("SKIPPED: no {name} here");
+    let must = ["CI", "RUNMIG_REQUIRE_ALL"];
+    assert!(
+        must.iter().all(|v| std::env::var_os(v).is_none()),
+        "{name} is required here"
+    );
 }
