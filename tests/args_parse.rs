@@ -225,6 +225,7 @@ fn everything_that_is_said_is_kept() {
         log_format: Some(LogFormat::Json),
         debug: true,
         systemd_cgroup: true,
+        no_cgroup: false,
         verb: run(true, true),
     };
     assert_eq!(call, want);
