@@ -79,7 +79,7 @@ fn not_root() {
     refused_in(
         &setup,
         &bundle,
-        "a slice can only be made by root on the host, and this is a user (or root of a user namespace); hint: run the engine as root",
+        "a slice can only be made by root on the host, not by a user or the root of a user namespace; hint: run the engine as root",
         |call| {
             let mut inside = Command::new("unshare");
             inside.args(["--user", "--map-root-user"]);
@@ -145,13 +145,13 @@ fn the_configuration() {
     refused(
         &setup,
         &bundle,
-        "poststop hook {dir}/bin/runmig-hook: {dir}/bin/runmig-hook: others than root can write to it (mode 0777); hint: chmod go-w it",
+        "{dir}/bin/runmig-hook: others than root can write to it (mode 0777); hint: chmod go-w it",
     );
     fs::remove_file(setup.program("runmig-hook")).unwrap();
     refused(
         &setup,
         &bundle,
-        "poststop hook {dir}/bin/runmig-hook: no such file or directory; hint: install runmig-hook beside runmig",
+        "{dir}/bin/runmig-hook: no such file or directory; hint: install runmig-hook beside runmig",
     );
     fs::remove_file(setup.config()).unwrap();
     refused(
@@ -214,7 +214,7 @@ fn the_state_directory() {
         refused(
             &setup,
             &bundle,
-            "open state directory {state}: {state}: others than root can write to it (mode 0777); hint: chmod go-w it",
+            "open state directory {state}: others than root can write to it (mode 0777); hint: chmod go-w it",
         );
     }
     fs::remove_dir(setup.state()).unwrap();

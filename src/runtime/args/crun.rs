@@ -123,12 +123,28 @@ fn options_of(command: Command) -> Options {
 
 pub(super) fn parse(args: &[OsString]) -> Result<Call> {
     let mut given = Given::default();
-    let at = match read([ARGP, GLOBAL, &[]], &mut given, args) {
-        Read::Done(at) => at,
-        Read::Answer => return Ok(given.call(Verb::Other)),
-        Read::Unknown(at) => return lost(&args[at], "unknown option", &args[at + 1..]),
-        Read::Wrong(at, _) => return lost(&args[at], "cannot read", &args[at + 1..]),
-    };
+    let mut at = 0;
+    loop {
+        match read([ARGP, GLOBAL, &[]], &mut given, &args[at..]) {
+            Read::Done(n) => {
+                at += n;
+                break;
+            }
+            Read::Answer => return Ok(given.call(Verb::Other)),
+            Read::Unknown(n) => {
+                at += n;
+                // one argument whatever it is, and of a newer crun
+                if !has_value(&args[at]) {
+                    return lost(&args[at], "unknown option", &args[at + 1..]);
+                }
+                at += 1;
+            }
+            Read::Wrong(n, _) => {
+                at += n;
+                return lost(&args[at], "cannot read", &args[at + 1..]);
+            }
+        }
+    }
     given.log = given.log.and_then(log_file);
     let Some(word) = args.get(at) else {
         return Ok(given.call(Verb::Other));
@@ -199,6 +215,11 @@ fn read<'a>(known: Options, given: &mut Given<'a>, args: &'a [OsString]) -> Read
         }
     }
     Read::Done(at)
+}
+
+fn has_value(arg: &OsStr) -> bool {
+    let bytes = arg.as_bytes();
+    bytes.starts_with(b"--") && bytes.contains(&b'=')
 }
 
 /// How many arguments it took, or why it cannot be read; `None`: not known.
