@@ -11,6 +11,7 @@ pub mod gate;
 pub mod machine;
 pub mod podman;
 pub mod process;
+pub mod refusal;
 pub mod runtimes;
 pub mod setup;
 

@@ -1,8 +1,8 @@
-//! A create, from the annotation to the running low-level runtime.
+//! A create that gets a slice, from the request to the running low-level runtime.
 
-use super::args::{Create, Family, Restore};
+use super::ask::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, args};
+use super::{Front, beside, key, report};
 use crate::config::DriverFiles as Choice;
 use crate::error::{Context, Error, Result};
 use crate::gpu::nodes::{self, Nodes};
@@ -10,65 +10,42 @@ use crate::lease::{Leases, Patience, Returned};
 use crate::request::{self, Request};
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, DriverFiles, Grant, HookCommand, Host, cdi};
-use crate::store::{Holder, Key, Lease};
+use crate::store::{Holder, Lease};
 use crate::trust;
 use std::path::{Path, PathBuf};
 
 /// Engines wait for a delete, so for our hook: long enough for a driver that takes its time.
 const HOOK_TIMEOUT_S: u32 = 30;
-/// Where the node's CDI specifications are, the later ones winning.
-const CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
-/// Whether the low-level runtime ends when the container is there, or with it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stays {
-    Until,
-    While,
-}
-
-pub fn create(front: &Front<'_>, create: &Create, stays: Stays) -> Result<i32> {
-    let bundle_path = bundle_path(create.bundle.as_deref())?;
-    let bundle = Bundle::open(&bundle_path)?;
-    let seen = spec::peek(&bundle.read()?)?;
-    let ours = seen.annotations.keys().any(|key| request::is_ours(key));
-    if !ours && !seen.marked {
+pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
+    let Some(request) = &asking.request else {
+        put_back(front, &asking.bundle)?;
+        drop(asking);
         return Err(front.runtime.exec(front.args));
+    };
+    // Before any library is opened: what it opens is not the container's. The bundle is ours.
+    let inherited = Inherited::now(&[&asking.bundle])?;
+    if !trust::is_host_root() {
+        return Err(Error::new(
+            "a slice can only be made by root on the host, not by a user or the root of a user \
+             namespace",
+        )
+        .hint("run the engine as root"));
     }
-    let annotations: Vec<(String, String)> = seen.annotations.into_iter().collect();
-    match request::parse(&annotations)? {
-        Some(asked) => {
-            Slicing::new(front, create, &bundle_path, bundle)?.run(&asked, &annotations, stays)
-        }
-        None if seen.marked => {
-            // An earlier create of ours put a slice into this bundle, and now it asks for none.
-            put_back(front, &bundle)?;
-            drop(bundle);
-            Err(front.runtime.exec(front.args))
-        }
-        None => Err(front.runtime.exec(front.args)),
+    asking.bundle.lock()?;
+    let leases = Leases::open(front.config)?;
+    crate::log::start(front.config);
+    let root = &front.config.driver.root;
+    let nodes = Nodes::read(root)
+        .context(|| format!("read the driver's device numbers below {}", root.display()))?;
+    Slicing {
+        front,
+        asking: &asking,
+        inherited,
+        leases,
+        nodes,
     }
-}
-
-/// A process that is restored expects the device it was saved with: what it asks for cannot be given.
-pub fn restore(front: &Front<'_>, restore: &Restore) -> Result<i32> {
-    let bundle = Bundle::open(&bundle_path(restore.bundle.as_deref())?)?;
-    let seen = spec::peek(&bundle.read()?)?;
-    let annotations: Vec<(String, String)> = seen.annotations.into_iter().collect();
-    if seen.marked || request::parse(&annotations)?.is_some() {
-        return Err(Error::new(format!(
-            "container {} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU it \
-             was saved on",
-            restore.id
-        ))
-        .hint("create it anew"));
-    }
-    drop(bundle);
-    Err(front.runtime.exec(front.args))
-}
-
-fn bundle_path(given: Option<&Path>) -> Result<PathBuf> {
-    let path = given.unwrap_or(Path::new("."));
-    std::fs::canonicalize(path).context(|| format!("find bundle {}", path.display()))
+    .run(request)
 }
 
 /// The original back into a bundle whose container asks for nothing any more.
@@ -82,59 +59,26 @@ fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
 
 struct Slicing<'a> {
     front: &'a Front<'a>,
-    create: &'a Create,
-    bundle_path: &'a Path,
-    bundle: Bundle,
+    asking: &'a Asking<'a>,
     inherited: Inherited,
     leases: Leases<'a>,
     nodes: Nodes,
 }
 
-impl<'a> Slicing<'a> {
-    fn new(
-        front: &'a Front<'a>,
-        create: &'a Create,
-        bundle_path: &'a Path,
-        bundle: Bundle,
-    ) -> Result<Self> {
-        // Before the library is opened: what it opens is not the container's. The bundle is ours.
-        let inherited = Inherited::now(&[&bundle])?;
-        if !trust::is_host_root() {
-            return Err(Error::new("a slice can only be made by root on the host, and this is a user (or root of a user namespace)")
-                .hint("run the engine as root"));
-        }
-        bundle.lock()?;
-        let leases = Leases::open(front.config)?;
-        crate::log::start(front.config);
-        let nodes = Nodes::read(&front.config.driver.root).context(|| {
-            format!(
-                "read the driver's device numbers below {}",
-                front.config.driver.root.display()
-            )
-        })?;
-        Ok(Slicing {
-            front,
-            create,
-            bundle_path,
-            bundle,
-            inherited,
-            leases,
-            nodes,
-        })
-    }
-
-    fn run(self, asked: &Request, annotations: &[(String, String)], stays: Stays) -> Result<i32> {
-        let original = self.bundle.original(self.nodes.numbers())?.bytes;
+impl Slicing<'_> {
+    fn run(self, asked: &Request) -> Result<i32> {
+        let stays = self.asking.stays;
+        let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
         let driver = self.driver_files()?;
-        let hook = self.hook_path()?;
-        let cgroups = spec::cgroup_names(&original, &self.create.id)?;
-        let holder = self.holder(request::identity(annotations)?)?;
+        let hook = beside::program(spec::HOOK_NAME)?;
+        let holder = self.holder(request::identity(&self.asking.annotations)?)?;
+        let cgroups = spec::cgroup_names(&original, &holder.key.id)?;
 
         let lease = self.leases.acquire(holder, asked, cgroups)?;
         let made = self
             .edit(&lease, &original, &driver, hook)
             .and_then(|edited| {
-                self.bundle.install(&lease.id, &original, &edited)?;
+                self.asking.bundle.install(&lease.id, &original, &edited)?;
                 self.hand_over(&lease, stays)
             });
         match made {
@@ -153,9 +97,7 @@ impl<'a> Slicing<'a> {
                     Err(e) if stays == Stays::While && ended.succeeded() => {
                         tracing::warn!(lease = lease.id, "{}", e.line());
                     }
-                    Err(e) => {
-                        super::report::error(&e, super::report::Log::of(self.front.call).as_ref())
-                    }
+                    Err(e) => report::error(&e, report::Log::of(self.front.call).as_ref()),
                 }
                 Ok(ended.imitate())
             }
@@ -231,7 +173,7 @@ impl<'a> Slicing<'a> {
         spec::edit(
             original,
             &grant,
-            &Host::new(self.bundle_path, &self.front.config.driver.root),
+            &Host::new(&self.asking.bundle_path, &self.front.config.driver.root),
         )
     }
 
@@ -244,7 +186,7 @@ impl<'a> Slicing<'a> {
             .unwrap_or_default()
             .to_string_lossy();
         let is_nvidia = name.starts_with("nvidia-container-runtime");
-        let found = || cdi::read(&CDI_DIRS.map(Path::new));
+        let found = || cdi::read(&cdi::DIRS.map(Path::new));
         match self.front.config.driver_files {
             Choice::None | Choice::NvidiaRuntime => Ok(DriverFiles::default()),
             Choice::Auto if is_nvidia => Ok(DriverFiles::default()),
@@ -252,54 +194,23 @@ impl<'a> Slicing<'a> {
             Choice::Cdi => found()?.ok_or_else(|| {
                 Error::new(format!(
                     "no CDI specification of nvidia.com/gpu in {}",
-                    CDI_DIRS.join(" or ")
+                    cdi::DIRS.join(" or ")
                 ))
                 .hint("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
             }),
         }
     }
 
-    /// Beside us, wherever that is.
-    fn hook_path(&self) -> Result<PathBuf> {
-        let us = std::fs::read_link("/proc/self/exe").context(|| "find this program")?;
-        let hook = us.with_file_name(spec::HOOK_NAME);
-        trust::program(&hook).map_err(|e| {
-            Error::new(format!("poststop hook {}", hook.display()))
-                .hint("install runmig-hook beside runmig")
-                .caused_by(e)
-        })
-    }
-
     fn holder(&self, who: request::Identity) -> Result<Holder> {
         Ok(Holder {
-            key: key(self.front, &self.create.id)?,
-            bundle: self.bundle_path.to_owned(),
+            key: key::of(self.front, self.asking.id)?,
+            bundle: self.asking.bundle_path.clone(),
             namespace: who.namespace,
             pod: who.pod,
             pod_uid: who.pod_uid,
             container_name: who.container_name,
         })
     }
-}
-
-/// The root as the low-level runtime would resolve it.
-pub fn key(front: &Front<'_>, id: &str) -> Result<Key> {
-    let family = Family::of(front.runtime.path());
-    let root = match &front.call.root {
-        Some(root) => root.clone(),
-        None => {
-            let environment = |name: &str| std::env::var_os(name);
-            args::default_root(family, &environment, !trust::is_host_root())
-        }
-    };
-    let absolute = std::path::absolute(&root).context(|| format!("resolve {}", root.display()))?;
-    // It may not be there yet, and must be called the same before and after.
-    let root = crate::paths::resolve(&absolute);
-    Ok(Key {
-        runtime: front.runtime.path().to_owned(),
-        root,
-        id: id.to_owned(),
-    })
 }
 
 fn utf8(path: &Path) -> Result<String> {
