@@ -6,7 +6,7 @@ use super::{Front, beside, key, report};
 use crate::config::DriverFiles as Choice;
 use crate::error::{Context, Error, Result};
 use crate::gpu::nodes::{self, Nodes};
-use crate::lease::{Leases, Patience};
+use crate::lease::{Leases, Patience, Returned};
 use crate::request::{self, Request};
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, DriverFiles, Grant, HookCommand, Host, cdi};
@@ -92,7 +92,7 @@ impl Slicing<'_> {
             }
             Ok(ended) => {
                 // It failed and said why, or a foreground run is over and its hook may have run.
-                match self.leases.release(&lease.id, Patience::default()) {
+                match self.over(&lease) {
                     Ok(()) => {}
                     Err(e) if stays == Stays::While && ended.succeeded() => {
                         tracing::warn!(lease = lease.id, "{}", e.line());
@@ -101,8 +101,17 @@ impl Slicing<'_> {
                 }
                 Ok(ended.imitate())
             }
-            Err(e) => Err(e.and(self.leases.release(&lease.id, Patience::default()).err())),
+            Err(e) => Err(e.and(self.over(&lease).err())),
         }
+    }
+
+    /// The low-level runtime may have been killed and its container live on: then it keeps its slice.
+    fn over(&self, lease: &Lease) -> Result<()> {
+        let patience = Patience::default();
+        if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
+            tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
+        }
+        Ok(())
     }
 
     fn hand_over(&self, lease: &Lease, stays: Stays) -> Result<spawn::Ended> {
