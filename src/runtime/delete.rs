@@ -5,7 +5,7 @@ use super::args::Delete;
 use super::create::key;
 use super::spawn::{self, Inherited, Meanwhile};
 use crate::error::Result;
-use crate::lease::{Leases, Patience};
+use crate::lease::Leases;
 use crate::store::Store;
 
 pub fn delete(front: &Front<'_>, delete: &Delete) -> Result<i32> {
@@ -22,7 +22,7 @@ pub fn delete(front: &Front<'_>, delete: &Delete) -> Result<i32> {
     // Whatever the low-level runtime said, the engine hears that; a container that lives on (a plain
     // delete of a running one) keeps its slice.
     let returned = Leases::existing(config)
-        .and_then(|leases| leases.map_or(Ok(()), |l| l.release_if_dead(&key, Patience::default())));
+        .and_then(|leases| leases.map_or(Ok(()), |l| l.release_if_dead(&key, ended.succeeded())));
     if let Err(e) = returned {
         tracing::warn!(container = key.id, "{}", e.line());
     }
