@@ -121,9 +121,16 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         }
     }
     for d in &damaged {
+        let kept = d.claim.as_ref().map_or(String::new(), |c| {
+            format!(
+                "; {} on GPU {} stays taken for lease {}, until its container is deleted or migctl \
+                 release {} is run",
+                c.placement, c.gpu_uuid, c.lease, c.lease
+            )
+        });
         eprintln!(
-            "migctl: lease {} cannot be read: {}",
-            d.file.display(),
+            "migctl: lease {} cannot be read: {}{kept}",
+            crate::error::printable(&d.file.display().to_string()),
             d.why.line()
         );
     }
