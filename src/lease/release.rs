@@ -28,6 +28,9 @@ impl Patience {
 /// Between tries to give back what cannot be destroyed: 2 s, doubled each time, up to this.
 const MAX_GAP: Duration = Duration::from_secs(300);
 
+/// How many of a slice's holders are written down: for people, in a record of a bounded size.
+const MAX_HOLDERS: usize = 32;
+
 impl Leases<'_> {
     /// Ends a lease, whatever state it is in. One that is gone already is fine.
     pub fn release(&self, id: &str, patience: Patience) -> Result<()> {
@@ -133,6 +136,7 @@ impl Leases<'_> {
         let holders = process::holders_of(&files, &devices);
         holders
             .into_iter()
+            .take(MAX_HOLDERS)
             .map(|(pid, name)| format!("{pid} {name}"))
             .collect()
     }

@@ -11,8 +11,10 @@ use crate::store::Store;
 pub fn delete(front: &Front<'_>, delete: &Delete) -> Result<i32> {
     let key = key(front, &delete.id)?;
     let config = front.config;
+    // A state directory that cannot be trusted has no leases of ours, and is no reason to keep a
+    // container from being deleted.
     let has_lease = Store::existing(&config.state_dir, config.lock_timeout)
-        .is_some_and(|store| store.has(&key));
+        .is_ok_and(|store| store.is_some_and(|store| store.has(&key)));
     if !has_lease {
         return Err(front.runtime.exec(front.args));
     }
