@@ -54,9 +54,14 @@ pub fn check_path(canonical: &Path) -> Result<()> {
         }
         let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
         let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-        if !sticky {
-            check_metadata(&meta).map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
+        if sticky {
+            continue;
         }
+        // The caller names the path itself; a folder on the way is for us to name.
+        check_metadata(&meta).map_err(|e| match at == canonical {
+            true => e,
+            false => Error::new(at.display().to_string()).caused_by(e),
+        })?;
     }
     Ok(())
 }

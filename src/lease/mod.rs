@@ -10,9 +10,9 @@ mod gc;
 mod ready;
 mod release;
 
-pub use alive::{container_lives, sign_of_life};
+pub use alive::{container_lives, is_made_by_others, sign_of_life};
 pub use gc::{Finding, Outcome};
-pub use release::Patience;
+pub use release::{Patience, Returned};
 
 use crate::config::Config;
 use crate::error::Result;

@@ -31,6 +31,15 @@ const MAX_GAP: Duration = Duration::from_secs(300);
 /// How many of a slice's holders are written down: for people, in a record of a bounded size.
 const MAX_HOLDERS: usize = 32;
 
+/// What became of a lease that was to be given back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// It is gone, now or before.
+    Yes,
+    /// Nothing was done, and why.
+    No(String),
+}
+
 impl Leases<'_> {
     /// Ends a lease, whatever state it is in. One that is gone already is fine.
     pub fn release(&self, id: &str, patience: Patience) -> Result<()> {
@@ -71,14 +80,33 @@ impl Leases<'_> {
         }
     }
 
+    /// Ends a lease whose creator is dead, unless something speaks against it. That is asked of the
+    /// record as it is now: one that was read while the creator lived may not name the low-level
+    /// runtime yet that goes on without it. From here on nobody writes such a thing.
+    pub fn release_unless(
+        &self,
+        id: &str,
+        patience: Patience,
+        against: impl FnOnce(&Lease) -> Option<String>,
+    ) -> Result<Returned> {
+        if let Some(why) = self.store.get(id)?.as_ref().and_then(against) {
+            return Ok(Returned::No(why));
+        }
+        self.release(id, patience).map(|()| Returned::Yes)
+    }
+
     /// After a delete: gives back what the container has, if it is gone.
     pub fn release_if_dead(&self, key: &Key, patience: Patience) -> Result<()> {
         let mut failed: Option<Error> = None;
         for lease in self.of(key)? {
-            if lease.state != State::Releasing && dies_not(&lease) {
+            if lease.state != State::Releasing && dies_not(|| alive::sign_of_life(&lease)) {
                 continue;
             }
-            if let Err(e) = self.release(&lease.id, patience) {
+            let against = |now: &Lease| match now.state {
+                State::Releasing => None,
+                _ => alive::sign_of_life(now),
+            };
+            if let Err(e) = self.release_unless(&lease.id, patience, against) {
                 failed = Some(match failed {
                     Some(first) => first.and(Some(e)),
                     None => e,
@@ -86,6 +114,15 @@ impl Leases<'_> {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// By its creator, whose low-level runtime failed, was killed or is done: gives back what it has,
+    /// unless it lives on without them.
+    pub fn release_if_over(&self, id: &str, patience: Patience) -> Result<Returned> {
+        if let Some(lease) = self.store.get(id)? {
+            dies_not(|| alive::outlives_its_front(&lease));
+        }
+        self.release_unless(id, patience, alive::outlives_its_front)
     }
 
     fn destroy(&self, lease: &Lease, patience: Patience) -> Result<()> {
@@ -173,10 +210,10 @@ impl Leases<'_> {
 }
 
 /// A container that was just killed takes a moment to be gone.
-fn dies_not(lease: &Lease) -> bool {
+fn dies_not(sign_of_life: impl Fn() -> Option<String>) -> bool {
     let mut gap = Duration::from_millis(1);
     while gap < Duration::from_millis(200) {
-        if alive::sign_of_life(lease).is_none() {
+        if sign_of_life().is_none() {
             return false;
         }
         std::thread::sleep(gap);

@@ -58,6 +58,19 @@ pub enum Restored {
     Gone,
 }
 
+/// Another file than a bundle's config.json, for a look: crun's `--config` names one.
+pub fn read_config(file: &Path) -> Result<Vec<u8>> {
+    let missing = || Error::new(format!("no {}", file.display()));
+    let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
+    let dir = Bundle::open(dir.unwrap_or(Path::new(".")))?;
+    let name = file
+        .file_name()
+        .and_then(|n| n.to_str())
+        .ok_or_else(missing)?;
+    let found = dir.read_file(name, LIMIT, OFlag::empty())?;
+    found.map(|(bytes, _)| bytes).ok_or_else(missing)
+}
+
 impl AsFd for Bundle {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.dir.as_fd()

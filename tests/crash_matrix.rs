@@ -1,0 +1,234 @@
+//! Killed anywhere: every system call with an effect, and every call to the driver, of everything
+//! that makes or gives back a slice. The points are found by running the operation, so one that is
+//! added later is tried without anyone listing it.
+
+mod faults_support;
+mod support;
+
+use faults_support::World;
+use faults_support::strace::{self, Call, Point, settled};
+use nvml_sim::fault::{Moment, Outcome};
+use std::io::Write;
+use support::said;
+
+/// What is killed.
+struct Operation {
+    name: &'static str,
+    /// What the world is like before it; gives the command.
+    begin: fn(&World) -> Call,
+}
+
+const ID: &str = "victim";
+
+const OPERATIONS: [Operation; 8] = [
+    Operation {
+        name: "create",
+        begin: |world| world.create_command(ID).into(),
+    },
+    Operation {
+        name: "create-again",
+        begin: |world| {
+            // The bundle is still edited, and the lease of a container that is no more is there.
+            abandoned(world);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "create-that-fails",
+        begin: |world| {
+            world.behave("create-fails-early");
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "run",
+        begin: |world| {
+            world.behave("run-ends\nno-hooks");
+            world.make_command("run", ID).into()
+        },
+    },
+    Operation {
+        name: "poststop",
+        begin: |world| {
+            let lease = abandoned(world);
+            world.hook(ID, &lease)
+        },
+    },
+    Operation {
+        name: "delete",
+        begin: |world| {
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "gc",
+        begin: |world| {
+            abandoned(world);
+            world.migctl(&["gc"]).into()
+        },
+    },
+    Operation {
+        name: "release",
+        begin: |world| {
+            abandoned(world);
+            world.migctl(&["release", ID]).into()
+        },
+    },
+];
+
+/// A container that has gone without anybody giving its slice back. Gives its lease.
+fn abandoned(world: &World) -> String {
+    world.create(ID);
+    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", ID])).ok();
+    world.behave("");
+    lease
+}
+
+/// After the kill: first what may never be otherwise, then that somebody puts everything right.
+fn judge(world: &World, at: &str, number: usize) {
+    let complain = |what: String| panic!("killed at {at}: {what}");
+    world.behave("");
+    world.no_faults();
+    if world.living_init(ID).is_some() {
+        // The low-level runtime went on: the container keeps its slice, whoever collects.
+        world.gc().ok();
+        let lease = world.lease_of(ID);
+        let uuid = world.uuid_in_bundle(ID);
+        if uuid.is_none() || lease["migUUID"].as_str() != uuid.as_deref() {
+            complain(format!("a living container without its slice: {lease}"));
+        }
+        world
+            .nothing_lost_nothing_given_twice()
+            .unwrap_or_else(complain);
+        world.delete(ID);
+    }
+    // Every third time nobody collects: then it is for the next create to do.
+    if !number.is_multiple_of(3) {
+        world.gc().ok();
+        world.as_if_nothing_had_been().unwrap_or_else(complain);
+    } else {
+        world.all_slots_can_be_filled();
+        // What left room enough waits for the next to come.
+        world.gc().ok();
+        world.as_if_nothing_had_been().unwrap_or_else(complain);
+    }
+}
+
+fn every_system_call(operation: &Operation) {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let log = world.path("strace.log");
+    let run = |act: &mut dyn FnMut(&Call)| {
+        let call = (operation.begin)(&world);
+        act(&call);
+    };
+    // Once before, so that what is made at first use only is there; the first use has its own points.
+    let mut points: Vec<Point> = Vec::new();
+    for _ in 0..2 {
+        run(&mut |call| {
+            let status_matters = operation.name != "create-that-fails";
+            for point in strace::points(call, &log, status_matters) {
+                if !points.contains(&point) {
+                    points.push(point);
+                }
+            }
+        });
+        judge(&world, "no point", 0);
+    }
+    let mut missed = 0;
+    for (number, point) in points.iter().enumerate() {
+        let mut reached = false;
+        run(&mut |call| reached = strace::killed_at(call, &log, point));
+        missed += usize::from(!reached);
+        let at = format!(
+            "{} {} (the {}th): {}",
+            operation.name, point.call, point.nth, point.shown
+        );
+        judge(&world, &at, number);
+    }
+    world.all_slots_can_be_filled();
+    report(operation, "system calls", points.len(), missed);
+    assert!(points.len() > 10, "hardly a point was found: {points:?}");
+    // A timing may hide a few; more would mean that the points are no longer those of the operation.
+    assert!(
+        missed * 10 <= points.len(),
+        "{missed} points were not reached"
+    );
+}
+
+fn every_driver_call(operation: &Operation) {
+    let world = World::small();
+    let mut calls = Vec::new();
+    let call = (operation.begin)(&world);
+    calls.extend(world.driver_calls(|| drop(settled(&call))));
+    judge(&world, "no call", 0);
+    let (mut tried, mut missed) = (0, 0);
+    let mut seen = std::collections::HashMap::new();
+    for name in &calls {
+        let nth = seen.entry(name.as_str()).or_insert(0);
+        *nth += 1;
+        let changes = name.contains("Create") || name.contains("Destroy");
+        let moments = if changes {
+            [Moment::Before, Moment::During, Moment::After].as_slice()
+        } else {
+            &[Moment::Before]
+        };
+        for &moment in moments {
+            let call = (operation.begin)(&world);
+            world.fault(name, *nth, Some(*nth), Outcome::Kill(moment));
+            let said = settled(&call);
+            tried += 1;
+            missed += usize::from(said.status.code().is_some());
+            let at = format!("{} {moment:?} {name} (the {nth}th)", operation.name);
+            judge(&world, &at, tried);
+        }
+    }
+    report(operation, "driver calls", tried, missed);
+    assert!(tried > 10, "hardly a call was found: {calls:?}");
+    assert_eq!(missed, 0, "some calls were not reached");
+}
+
+/// Past the harness, which keeps what a passing test prints.
+fn report(operation: &Operation, what: &str, tried: usize, missed: usize) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "crash matrix: {}: killed at {tried} {what}, {missed} of them not reached",
+        operation.name
+    );
+}
+
+fn named(name: &str) -> &'static Operation {
+    OPERATIONS.iter().find(|o| o.name == name).unwrap()
+}
+
+macro_rules! matrix {
+    ($($test:ident: $name:literal;)*) => {
+        mod system_calls {
+            $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
+        }
+        mod driver_calls {
+            $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
+        }
+        #[test]
+        fn every_operation_has_its_matrix() {
+            assert_eq!(OPERATIONS.len(), [$($name),*].len());
+        }
+    };
+}
+
+matrix! {
+    create: "create";
+    create_again: "create-again";
+    create_that_fails: "create-that-fails";
+    run: "run";
+    poststop: "poststop";
+    delete: "delete";
+    gc: "gc";
+    release: "release";
+}

@@ -1,0 +1,108 @@
+//! What holds whatever happened.
+
+use super::World;
+use super::machine::Instance;
+use crate::support::said;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+impl World {
+    /// No instance without a lease, no instance with two, no lease that claims what is not there.
+    pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
+        let (leases, instances) = (self.leases(), self.instances());
+        let complain = |what: String| {
+            Err(format!(
+                "{what}\nleases: {leases:#?}\ninstances: {instances:#?}"
+            ))
+        };
+        for instance in &instances {
+            let owners: Vec<&Value> = leases.iter().filter(|l| claims(l, instance)).collect();
+            if owners.len() != 1 {
+                return complain(format!("{} leases claim {instance:?}", owners.len()));
+            }
+        }
+        for lease in &leases {
+            let ready = lease["state"] == "ready";
+            if ready && !instances.iter().any(|i| claims(lease, i)) {
+                return complain(format!("nothing there for {}", lease["container"]));
+            }
+            let id = lease["container"].as_str().unwrap_or_default();
+            if let Some(uuid) = self.uuid_in_bundle(id)
+                && lease["migUUID"].as_str() != Some(&uuid)
+            {
+                return complain(format!("{id} was given {uuid}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine and the ledger are empty, and every bundle is what the engine wrote.
+    pub fn as_if_nothing_had_been(&self) -> Result<(), String> {
+        let instances = self.instances();
+        if !instances.is_empty() {
+            return Err(format!("left behind: {instances:#?}"));
+        }
+        let records = names(&self.state().join("leases"));
+        if records.iter().any(|name| !name.starts_with(".new-")) {
+            return Err(format!("left in the ledger: {records:?}"));
+        }
+        for id in names(&self.path("bundles")) {
+            let dir = self.path("bundles").join(&id);
+            if fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok() {
+                return Err(format!("config.json of {id} is not the original"));
+            }
+            let mut files = names(&dir);
+            // What a killed writer left over is taken away by the next create of the bundle.
+            files.retain(|f| !f.starts_with(".config.json.runmig-"));
+            if files != ["config.json", "original", "rootfs"] {
+                return Err(format!("left in the bundle of {id}: {files:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// As many containers as there are slots, each with an instance of its own; then none again.
+    #[track_caller]
+    pub fn all_slots_can_be_filled(&self) {
+        let before = self.instances().len();
+        let ids: Vec<String> = (0..self.slots).map(|n| format!("fill-{n}")).collect();
+        for id in &ids {
+            self.create(id);
+        }
+        self.nothing_lost_nothing_given_twice().unwrap();
+        let mut places: Vec<_> = self.instances();
+        places.sort_by_key(|i| (i.gpu, i.start));
+        places.dedup_by_key(|i| (i.gpu, i.start));
+        assert_eq!(places.len(), self.slots as usize, "of {before} before");
+        for id in &ids {
+            self.delete(id);
+        }
+    }
+
+    /// The MIG device that a bundle's config.json names now.
+    pub fn uuid_in_bundle(&self, id: &str) -> Option<String> {
+        let file = self.path("bundles").join(id).join("config.json");
+        let config: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        let env = config["process"]["env"].as_array()?;
+        env.iter()
+            .find_map(|v| v.as_str()?.strip_prefix("NVIDIA_VISIBLE_DEVICES=MIG-"))
+            .map(|rest| format!("MIG-{rest}"))
+    }
+}
+
+pub fn claims(lease: &Value, instance: &Instance) -> bool {
+    lease["gpuUUID"] == instance.gpu_uuid.as_str()
+        && lease["migPlacement"]["start"] == instance.start
+        && lease["migPlacement"]["size"] == instance.size
+        && (lease["gpuInstanceID"].is_null() || lease["gpuInstanceID"] == instance.gi)
+}
+
+pub fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

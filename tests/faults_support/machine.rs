@@ -1,0 +1,192 @@
+//! The simulated machine, looked at and changed from here: what an administrator or the hardware does.
+
+use super::World;
+use nvml_sim::engine::{Machine as Engine, Mode, Model, NewGpu, Placement, Target};
+use nvml_sim::fault::{self, Moment, Outcome, Rule};
+use nvml_sim::holders::Files;
+use nvml_sim::state::{self, Store};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A GPU instance as the driver has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub gpu: u32,
+    pub gpu_uuid: String,
+    pub gi: u32,
+    pub profile_id: u32,
+    pub start: u32,
+    pub size: u32,
+    /// No two that were ever made have the same.
+    pub generation: u64,
+    /// Of its compute instances.
+    pub uuids: Vec<String>,
+}
+
+pub fn new(dir: &Path, model: &str, gpus: u32) {
+    let model = Model::find(model).unwrap_or_else(|| panic!("no model {model}"));
+    let new = || NewGpu {
+        model,
+        floor_swept: false,
+        mode: Mode::On,
+    };
+    let gpus: Vec<NewGpu> = (0..gpus).map(|_| new()).collect();
+    let machine = Engine::new(&dir.to_string_lossy(), &gpus);
+    fs::create_dir_all(dir.join("lib")).unwrap();
+    fs::copy(library(), dir.join("lib/libnvidia-ml.so.1")).unwrap();
+    state::create(dir, &machine).unwrap();
+}
+
+/// The one that cargo built for this test, whichever way it was asked to.
+fn library() -> std::path::PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
+    ["deps/libnvml_sim.so", "libnvml_sim.so"]
+        .iter()
+        .map(|place| beside.join(place))
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .map(|(_, path)| path)
+        .expect("the simulated driver is built: cargo build -p nvml-sim")
+}
+
+impl World {
+    pub fn engine(&self) -> Arc<Engine> {
+        Store::open(&self.machine()).unwrap().load().unwrap()
+    }
+
+    pub fn instances(&self) -> Vec<Instance> {
+        let engine = self.engine();
+        let mut all = Vec::new();
+        for (index, gpu) in engine.gpus.iter().enumerate() {
+            for gi in &gpu.gpu_instances {
+                let of_it = |d: &nvml_sim::engine::MigDevice<'_>| d.gi.id == gi.id;
+                let devices = gpu.mig_devices();
+                all.push(Instance {
+                    gpu: index as u32,
+                    gpu_uuid: gpu.uuid.clone(),
+                    gi: gi.id,
+                    profile_id: gi.profile_id,
+                    start: gi.placement.start,
+                    size: gi.placement.size,
+                    generation: gi.generation,
+                    uuids: devices
+                        .iter()
+                        .filter(|d| of_it(d))
+                        .map(|d| d.uuid())
+                        .collect(),
+                });
+            }
+        }
+        all
+    }
+
+    #[track_caller]
+    pub fn the_instance(&self) -> Instance {
+        let mut all = self.instances();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// What an administrator does with nvidia-smi.
+    #[track_caller]
+    pub fn change<T>(&self, change: impl FnOnce(&mut Engine, &Files<'_>) -> T) -> T {
+        let store = Store::open(&self.machine()).unwrap();
+        let mut locked = store.lock().unwrap();
+        let before = locked.machine.clone();
+        let files = Files {
+            dir: store.dir(),
+            machine: &before,
+        };
+        let answer = change(&mut locked.machine, &files);
+        locked.commit(None, false).unwrap();
+        answer
+    }
+
+    /// Makes an instance at a place, with or without the compute instance that fills it.
+    #[track_caller]
+    pub fn admin_creates(&self, gpu: u32, profile: &str, start: u32, with_ci: bool) -> u32 {
+        self.change(|machine, holds| {
+            let model = machine.gpu(gpu).unwrap().model();
+            let profile = model.profiles.iter().find(|p| p.name == profile).unwrap();
+            let size = profile.memory_slices;
+            let at = Some(Placement { start, size });
+            let gi = machine
+                .create_gpu_instance(gpu, profile.id, at, holds)
+                .unwrap();
+            if with_ci {
+                machine
+                    .create_compute_instance(gpu, gi.id, profile.full_ci, None)
+                    .unwrap();
+            }
+            gi.id
+        })
+    }
+
+    #[track_caller]
+    pub fn admin_destroys(&self, gpu: u32, gi: u32) {
+        self.change(|machine, holds| {
+            let instance = machine.gpu(gpu).unwrap().gpu_instance(gi).unwrap();
+            let cis: Vec<u32> = instance.compute_instances.iter().map(|c| c.id).collect();
+            for ci in cis {
+                machine
+                    .destroy_compute_instance(gpu, gi, ci, holds)
+                    .unwrap();
+            }
+            machine.destroy_gpu_instance(gpu, gi, holds).unwrap();
+        });
+    }
+
+    pub fn lose(&self, gpu: usize, lost: bool) {
+        self.change(|machine, _| machine.gpus[gpu].lost = lost);
+    }
+
+    pub fn reboot(&self) {
+        self.change(|machine, _| {
+            machine.reboot();
+            for gpu in &mut machine.gpus {
+                (gpu.mode, gpu.pending) = (Mode::On, Mode::On);
+            }
+        });
+    }
+
+    /// The driver's answer to the calls `from` to `to` of a function.
+    pub fn fault(&self, call: &str, from: u64, to: Option<u64>, outcome: Outcome) {
+        let rule = Rule {
+            call: call.to_owned(),
+            from,
+            to,
+            takes_ms: 0,
+            outcome: Some(outcome),
+            seen: 0,
+        };
+        fault::add(&self.machine(), rule).unwrap();
+    }
+
+    pub fn takes(&self, call: &str, takes_ms: u64) {
+        let rule = Rule {
+            call: call.to_owned(),
+            from: 1,
+            to: None,
+            takes_ms,
+            outcome: None,
+            seen: 0,
+        };
+        fault::add(&self.machine(), rule).unwrap();
+    }
+
+    pub fn no_faults(&self) {
+        fault::clear(&self.machine()).unwrap();
+    }
+
+    /// The driver calls that a command makes, in their order.
+    pub fn driver_calls(&self, during: impl FnOnce()) -> Vec<String> {
+        nvml_sim::trace::on(&self.machine()).unwrap();
+        during();
+        nvml_sim::trace::off(&self.machine()).unwrap();
+        let log = nvml_sim::trace::read(&self.machine()).unwrap();
+        log.lines()
+            .filter_map(|line| Some(line.split(' ').nth(1)?.to_owned()))
+            .collect()
+    }
+}

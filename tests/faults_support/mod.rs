@@ -1,0 +1,281 @@
+//! A simulated machine, runmig on it, and a low-level runtime without containers, for tests that
+//! break things. Everything lies in memory where it can: these tests sync thousands of files.
+//!
+//! ```text
+//! DIR/bin/            runmig, runmig-hook, migctl, and the stub under the name of runc
+//! DIR/machine/        the simulated driver
+//! DIR/state/          the ledger
+//! DIR/root/           what is given as --root: a folder a container, `behaviour`
+//! DIR/bundles/ID/
+//! ```
+
+#![allow(dead_code, unused_imports)] // each test program uses its part
+
+pub mod check;
+pub mod machine;
+pub mod strace;
+
+use crate::support::{self, Going, Said, going, said};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+pub struct World {
+    dir: TempDir,
+    pub profile: &'static str,
+    pub slots: u32,
+}
+
+/// An A30: four memory slices and the fewest profiles, so the quickest to read.
+pub const SMALL: (&str, &str, u32) = ("A30-24GB", "1g.6gb", 4);
+/// Eight of them make the node of which the issue speaks.
+pub const BIG: (&str, &str, u32) = ("A100-80GB", "1g.10gb", 7);
+
+impl World {
+    pub fn small() -> World {
+        World::of(SMALL, 1)
+    }
+
+    pub fn of((model, profile, slots): (&str, &'static str, u32), gpus: u32) -> World {
+        let dir = tempfile::Builder::new()
+            .prefix("runmig-faults-")
+            .tempdir_in(home())
+            .expect("a temporary folder");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let world = World {
+            dir,
+            profile,
+            slots: slots * gpus,
+        };
+        for name in ["root", "bundles"] {
+            fs::create_dir(world.path(name)).unwrap();
+        }
+        machine::new(&world.machine(), model, gpus);
+        world.configure("");
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn machine(&self) -> PathBuf {
+        self.path("machine")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    pub fn configure(&self, more: &str) {
+        let text = format!(
+            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
+             [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+            bin().join("runc").display(),
+            self.state().display(),
+            self.machine().join("lib/libnvidia-ml.so.1").display(),
+            self.machine().display()
+        );
+        fs::write(self.path("config.toml"), text).unwrap();
+    }
+
+    /// How the low-level runtime misbehaves from now on, a word a line.
+    pub fn behave(&self, words: &str) {
+        fs::write(self.root().join("behaviour"), words).unwrap();
+    }
+
+    /// One of our programs, with this world's configuration.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(bin().join(name));
+        command
+            .env_clear()
+            .env("RUNMIG_CONFIG", self.path("config.toml"))
+            .env("STUB_RUNTIME_TEST_PID", std::process::id().to_string())
+            .current_dir(self.dir.path());
+        command
+    }
+
+    fn with_root(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = self.program(program);
+        command.arg("--root").arg(self.root()).args(arguments);
+        command
+    }
+
+    pub fn runmig(&self, arguments: &[&str]) -> Command {
+        self.with_root("runmig", arguments)
+    }
+
+    /// The low-level runtime, behind runmig's back.
+    pub fn bare(&self, arguments: &[&str]) -> Command {
+        self.with_root("runc", arguments)
+    }
+
+    pub fn migctl(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program("migctl");
+        command.args(arguments);
+        command
+    }
+
+    pub fn create_command(&self, id: &str) -> Command {
+        self.make_command("create", id)
+    }
+
+    /// `create` or `run`, of a container that asks for the smallest slice.
+    pub fn make_command(&self, verb: &str, id: &str) -> Command {
+        self.bundle(id);
+        let mut command = self.runmig(&[verb, "--bundle"]);
+        command.arg(self.path("bundles").join(id)).arg(id);
+        command
+    }
+
+    #[track_caller]
+    pub fn create(&self, id: &str) -> Said {
+        said(&mut self.create_command(id)).ok()
+    }
+
+    #[track_caller]
+    pub fn delete(&self, id: &str) -> Said {
+        said(&mut self.runmig(&["delete", "--force", id])).ok()
+    }
+
+    #[track_caller]
+    pub fn gc(&self) -> Said {
+        said(&mut self.migctl(&["gc"]))
+    }
+
+    /// The hook as the low-level runtime calls it, for the lease of a container.
+    pub fn hook(&self, id: &str, lease: &str) -> strace::Call {
+        let state = serde_json::json!({
+            "ociVersion": "1.0.2", "id": id, "status": "stopped", "bundle": self.path("bundles").join(id)
+        });
+        let file = self.path(&format!("state-of-{id}.json"));
+        fs::write(&file, state.to_string()).unwrap();
+        let mut command = self.program("runmig-hook");
+        command.args(["--lease", lease, "--config"]);
+        command.arg(self.path("config.toml"));
+        strace::Call {
+            command,
+            stdin: Some(file),
+        }
+    }
+
+    /// A bundle whose container asks for the smallest slice; left as it is where it is there.
+    pub fn bundle(&self, id: &str) -> PathBuf {
+        self.bundle_asking(id, self.profile)
+    }
+
+    pub fn bundle_asking(&self, id: &str, slice: &str) -> PathBuf {
+        let dir = self.path("bundles").join(id);
+        if !dir.exists() {
+            fs::create_dir_all(dir.join("rootfs")).unwrap();
+            fs::write(dir.join("config.json"), config(slice)).unwrap();
+            fs::write(dir.join("original"), config(slice)).unwrap();
+        }
+        dir
+    }
+
+    #[track_caller]
+    pub fn leases(&self) -> Vec<Value> {
+        let list = said(&mut self.migctl(&["list", "-o", "json"])).json();
+        list["items"].as_array().expect("items").clone()
+    }
+
+    #[track_caller]
+    pub fn lease_of(&self, id: &str) -> Value {
+        let mut leases = self.leases();
+        leases.retain(|l| l["container"] == id);
+        assert_eq!(leases.len(), 1, "leases of {id}: {leases:?}");
+        leases.remove(0)
+    }
+
+    /// The init of a container that the low-level runtime has on record and that lives.
+    pub fn living_init(&self, id: &str) -> Option<i32> {
+        let text = fs::read(self.root().join(id).join("state.json")).ok()?;
+        let state: Value = serde_json::from_slice(&text).ok()?;
+        let pid = i32::try_from(state["init_process_pid"].as_i64()?).ok()?;
+        let now = runmig::process::of(pid)?;
+        (Some(now.start_time) == state["init_process_start"].as_u64()).then_some(pid)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Those who wait in vain for a pipe, and the containers.
+        for entry in fs::read_dir(self.root()).into_iter().flatten().flatten() {
+            if let Some(pid) = self.living_init(&entry.file_name().to_string_lossy()) {
+                let pid = nix::unistd::Pid::from_raw(pid);
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Spaces, an unknown field and a number that a double cannot hold: what a rewrite would lose.
+fn config(slice: &str) -> String {
+    format!(
+        r#"{{"ociVersion": "1.0.2",  "unknown": 12345678901234567890.5,
+  "process": {{"args": ["sh"], "cwd": "/", "env": ["PATH=/bin"]}}, "root": {{"path": "rootfs"}},
+  "annotations": {{"runmig.dev/slice": "{slice}"}},
+  "linux": {{"resources": {{"devices": [{{"allow": false, "access": "rwm"}}]}}}}}}
+"#
+    )
+}
+
+/// In memory, if there is such a place.
+fn home() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Our programs and the stub, once for all worlds of this process; not from where they were built:
+/// there others than root may be able to write.
+fn bin() -> &'static Path {
+    static BIN: OnceLock<TempDir> = OnceLock::new();
+    let dir = BIN.get_or_init(|| {
+        let dir = tempfile::Builder::new()
+            .prefix("runmig-bin-")
+            .tempdir_in(std::env::temp_dir())
+            .unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let install = |from: &Path, name: &str| {
+            let to = dir.path().join(name);
+            fs::hard_link(from, &to)
+                .or_else(|_| fs::copy(from, &to).map(drop))
+                .unwrap_or_else(|e| panic!("install {}: {e}", from.display()));
+        };
+        install(Path::new(env!("CARGO_BIN_EXE_runmig")), "runmig");
+        install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
+        install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
+        install(&stub(), "runc");
+        dir
+    });
+    dir.path()
+}
+
+/// Cargo builds it with the workspace, but not for this package's tests alone.
+fn stub() -> PathBuf {
+    let stub = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("stub-runtime");
+    if !stub.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "stub-runtime"]);
+        assert!(build.status().unwrap().success(), "cannot build the stub");
+    }
+    stub
+}
+
+/// Static places are never dropped, so the programs go at the end of the process.
+pub fn remove_programs() {
+    let _ = fs::remove_dir_all(bin());
+}

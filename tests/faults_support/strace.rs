@@ -1,0 +1,226 @@
+//! Every system call of ours that can have an effect, found by strace, and a process that is killed
+//! right before one of them. After one is before the next: what lies between two of them leaves no
+//! trace outside of the process.
+
+use crate::support::{self, Said, going};
+use std::fs;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What only looks, or changes only the process itself. A call that is not here is a point: one that
+/// nobody thought of is found all the same.
+const HARMLESS: &[&str] = &[
+    "access",
+    "arch_prctl",
+    "brk",
+    "clock_nanosleep",
+    "close",
+    "dup",
+    "dup2",
+    "dup3",
+    "epoll_create1",
+    "exit",
+    "exit_group",
+    "faccessat",
+    "faccessat2",
+    "fcntl",
+    "fstat",
+    "fstatfs",
+    "futex",
+    "getcwd",
+    "getdents64",
+    "getegid",
+    "geteuid",
+    "getgid",
+    "getpid",
+    "getppid",
+    "getrandom",
+    "getrusage",
+    "gettid",
+    "getuid",
+    "inotify_add_watch",
+    "inotify_init1",
+    "ioctl",
+    "lseek",
+    "lstat",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "mremap",
+    "munmap",
+    "newfstatat",
+    "poll",
+    "ppoll",
+    "pread64",
+    "prlimit64",
+    "read",
+    "readlink",
+    "readlinkat",
+    "readv",
+    "restart_syscall",
+    "rseq",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "sched_getaffinity",
+    "sched_yield",
+    "set_robust_list",
+    "set_tid_address",
+    "sigaltstack",
+    "signalfd4",
+    "stat",
+    "statfs",
+    "statx",
+    "sysinfo",
+    "umask",
+    "uname",
+    "wait4",
+    "waitid",
+];
+
+/// The Kth call of a name that a process makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    pub call: String,
+    pub nth: usize,
+    /// With its arguments, as strace shows them.
+    pub shown: String,
+}
+
+/// A command that can be run again, which `Command` forgets to say how.
+pub struct Call {
+    pub command: Command,
+    pub stdin: Option<PathBuf>,
+}
+
+impl From<Command> for Call {
+    fn from(command: Command) -> Call {
+        Call {
+            command,
+            stdin: None,
+        }
+    }
+}
+
+/// Whether strace is there and may trace.
+pub fn is_there() -> bool {
+    let mut strace = Command::new("strace");
+    let tried = strace.args(["-o", "/dev/null", "true"]).output();
+    let works = tried.is_ok_and(|out| out.status.success());
+    if !works {
+        support::skip("strace is not there, or may not trace");
+    }
+    works
+}
+
+/// Runs a command to its end and gives the points it passed.
+pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
+    let traced = under_strace(call, log, &[format!("trace=!{}", HARMLESS.join(","))]);
+    let out = settled(&traced);
+    assert_eq!(out.status.success(), succeeds, "{out:?}");
+    let text = fs::read_to_string(log).unwrap();
+    let mut seen = std::collections::HashMap::new();
+    let mut points = Vec::new();
+    for line in text.lines() {
+        let Some((call, arguments)) = line.split_once('(') else {
+            continue;
+        };
+        let nth = seen.entry(call.to_owned()).or_insert(0);
+        *nth += 1;
+        // The first is strace's own, of our program.
+        let looks = matches!(call, "open" | "openat")
+            && !["O_CREAT", "O_TRUNC", "O_WRONLY", "O_RDWR"]
+                .iter()
+                .any(|flag| arguments.contains(flag));
+        if (call, *nth) != ("execve", 1) && !looks {
+            points.push(Point {
+                call: call.to_owned(),
+                nth: *nth,
+                shown: line.to_owned(),
+            });
+        }
+    }
+    points
+}
+
+/// Runs a command that is killed at a point, and everything that it started to its end. Whether the
+/// point was reached.
+pub fn killed_at(call: &Call, log: &Path, point: &Point) -> bool {
+    let traced = under_strace(
+        call,
+        log,
+        &[
+            format!("trace={}", point.call),
+            format!("inject={}:signal=SIGKILL:when={}", point.call, point.nth),
+        ],
+    );
+    settled(&traced);
+    fs::read_to_string(log)
+        .unwrap()
+        .contains("+++ killed by SIGKILL")
+}
+
+fn under_strace(call: &Call, log: &Path, expressions: &[String]) -> Call {
+    let mut traced = Command::new("strace");
+    traced.arg("-o").arg(log);
+    for expression in expressions {
+        traced.args(["-e", expression]);
+    }
+    let command = &call.command;
+    traced.arg(command.get_program()).args(command.get_args());
+    traced.env_clear();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            traced.env(name, value);
+        }
+    }
+    traced.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    if let Some(dir) = command.get_current_dir() {
+        traced.current_dir(dir);
+    }
+    Call {
+        command: traced,
+        stdin: call.stdin.clone(),
+    }
+}
+
+/// Runs a command until it and all that came of it, but for the containers, are gone: they share a
+/// pipe, and nobody is left when it ends.
+pub fn settled(call: &Call) -> Said {
+    let mut command = Command::new(call.command.get_program());
+    command.args(call.command.get_args()).env_clear();
+    for (name, value) in call.command.get_envs() {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    if let Some(dir) = call.command.get_current_dir() {
+        command.current_dir(dir);
+    }
+    command.stdin(match &call.stdin {
+        Some(file) => fs::File::open(file).unwrap().into(),
+        None => Stdio::null(),
+    });
+    let (mut read, write) = std::io::pipe().unwrap();
+    let write = OwnedFd::from(write);
+    let fd = write.as_raw_fd();
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::fcntl(fd, libc::F_SETFD, 0) == 0 {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        });
+    }
+    let going = going(&mut command);
+    drop(write);
+    let said = going.end();
+    let mut rest = Vec::new();
+    read.read_to_end(&mut rest).unwrap();
+    said
+}
