@@ -77,6 +77,12 @@ fn run(args: &[OsString]) -> Result<()> {
     }
 }
 
+/// All that is read of what others hand us, without acting on it.
+pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Option<String>, String)> {
+    let arguments = parse(args)?;
+    Ok((arguments.lease, read_state(input)?.id))
+}
+
 fn parse(args: &[OsString]) -> Result<Arguments> {
     let mut parsed = Arguments::default();
     let mut rest = args.iter();

@@ -36,7 +36,7 @@ impl<'a> Leases<'a> {
 
     /// For those who only look or give back: none where there is no ledger.
     pub fn existing(config: &'a Config) -> Result<Option<Self>> {
-        Store::existing(&config.state_dir, config.lock_timeout)
+        Store::existing(&config.state_dir, config.lock_timeout)?
             .map(|store| Leases::with(config, store))
             .transpose()
     }

@@ -36,6 +36,9 @@ impl Patience {
 /// Between tries to give back what cannot be destroyed: 2 s, doubled each time, up to this.
 const MAX_GAP: Duration = Duration::from_secs(300);
 
+/// How many of a slice's holders are written down: for people, in a record of a bounded size.
+const MAX_HOLDERS: usize = 32;
+
 /// What became of a lease that was to be given back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Returned {
@@ -215,6 +218,7 @@ impl Leases<'_> {
         let holders = process::holders_of(&files, &devices);
         holders
             .into_iter()
+            .take(MAX_HOLDERS)
             .map(|(pid, name)| format!("{pid} {name}"))
             .collect()
     }

@@ -10,7 +10,10 @@ use std::ffi::OsStr;
 /// One look whether the container has a lease.
 pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     let config = front.config;
-    let Some(store) = Store::existing(&config.state_dir, config.lock_timeout) else {
+    // A state directory that cannot be trusted has no leases of ours, and is no reason to keep a
+    // container from being deleted.
+    let existing = Store::existing(&config.state_dir, config.lock_timeout);
+    let Some(store) = existing.ok().flatten() else {
         return Ok(None);
     };
     if id.to_str().is_none() {
