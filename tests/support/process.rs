@@ -195,6 +195,7 @@ pub fn lives(pid: i32) -> bool {
 #[track_caller]
 pub fn kill(pid: i32) {
     use nix::sys::signal::{Signal, kill};
+    assert!(pid > 1, "not a process: {pid}");
     let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
     until("it is dead", || !lives(pid));
 }
