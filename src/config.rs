@@ -13,6 +13,8 @@ use std::time::Duration;
 
 pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
+/// No engine waits longer.
+const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -147,8 +149,13 @@ fn is_absent(file: &Path) -> bool {
 
 fn duration<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
-    humantime::parse_duration(&text)
-        .map_err(|e| serde::de::Error::custom(format!("\"{text}\" is no duration: {e}")))
+    let wrong = |why: String| serde::de::Error::custom(format!("\"{text}\" is no duration: {why}"));
+    let duration = humantime::parse_duration(&text).map_err(|e| wrong(e.to_string()))?;
+    if duration > MAX_DURATION {
+        let most = humantime::format_duration(MAX_DURATION);
+        return Err(wrong(format!("more than {most}")));
+    }
+    Ok(duration)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     };
     let wait = match get(&ours, WAIT)? {
         None => None,
-        Some(text) => Some(humantime::parse_duration(text).map_err(|e| {
+        Some(text) => Some(duration(text).map_err(|e| {
             Error::new(format!(
                 "annotation {WAIT}: \"{}\" is no duration: {e}",
                 printable(text)
@@ -95,13 +95,27 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         .map(|slice| Request { slice, wait }))
 }
 
+/// Nobody waits longer than this: engines give up before, and a create that waits keeps its bundle.
+pub const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wait = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    if wait > MAX_WAIT {
+        return Err(format!(
+            "more than {}",
+            humantime::format_duration(MAX_WAIT)
+        ));
+    }
+    Ok(wait)
+}
+
 /// Whether a key is one of ours at all: the cheap question that every create is asked.
 pub fn is_ours(key: &str) -> bool {
     key.starts_with(DOMAIN) || key.starts_with(SLICE_OF)
 }
 
 fn named(key: &str, e: Error) -> Error {
-    Error::new(format!("annotation {}", printable(key))).caused_by(e)
+    Error::new(format!("annotation {}", printable(&shorten(key)))).caused_by(e)
 }
 
 fn check(key: &str, value: &str) -> Result<()> {
@@ -138,7 +152,7 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
     if let Some(other) = values.find(|v| *v != first) {
         return Err(Error::new(format!(
             "annotation {} contradicts itself: \"{}\" and \"{}\"",
-            printable(key),
+            printable(&shorten(key)),
             printable(first),
             printable(other)
         )));
@@ -154,7 +168,7 @@ fn applicable<'a>(
     if let (Some((key, _)), None) = (per_container, name) {
         return Err(Error::new(format!(
             "annotation {} is for a container by name, but the engine gave this one no name",
-            printable(key)
+            printable(&shorten(key))
         ))
         .hint(format!("use {SLICE}")));
     }
@@ -388,6 +402,10 @@ mod tests {
         assert!(refused(&names).contains("contradict each other"));
         let huge = "x".repeat(10 << 20);
         assert!(refused(&[(SLICE, &huge)]).len() < 200);
+        let long_key = format!("slice.runmig.dev/{huge}");
+        assert!(refused(&[(&long_key, "1g.10gb")]).len() < 300);
+        let years = refused(&[(SLICE, "1g.10gb"), (WAIT, "300000000000years")]);
+        assert!(years.contains("is no duration: more than 1day"), "{years}");
         let escape = refused(&[(SLICE, "\x1b[2J\0")]);
         assert!(!escape.contains('\x1b') && escape.contains("\\u{1b}[2J\\u{0}"));
     }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
@@ -187,18 +187,18 @@ fn the_pid_file_is_written_where_we_say() {
             );
             let line = line.replace('@', top.to_str().unwrap());
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let status = real(program, family).args(&words).current_dir(top).status();
-            assert!(status.unwrap().success(), "{program} {line}");
             let call = parse(family, &words).unwrap();
             let Verb::Create(create) = &call.verb else {
                 panic!("{call:?}");
             };
             let file = call
                 .stands_in(family, top)
-                .join(create.pid_file.as_ref().unwrap());
+                .join(create.pid_file.as_deref().unwrap());
+            let status = real(program, family).args(&words).current_dir(top).status();
             let pid = fs::read_to_string(&file);
             let delete = ["--root", root.to_str().unwrap(), "delete", "--force", &id];
             real(program, family).args(delete).status().unwrap();
+            assert!(status.unwrap().success(), "{program} {line}");
             let pid = pid.unwrap_or_else(|e| panic!("{program} {line}: {}: {e}", file.display()));
             assert!(pid.trim().parse::<u32>().is_ok(), "{pid}");
         }
@@ -212,13 +212,18 @@ const RUNS: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},
 "linux":{"namespaces":[{"type":"mount"},{"type":"pid"}]}}"#;
 
 /// crun makes no containers where both versions of cgroups are mounted: it is not shown the second.
+/// The container has the runtime's standard streams, and whoever reads ours would wait for it.
 fn real(program: &str, family: Family) -> Command {
     let hybrid = Path::new("/sys/fs/cgroup/unified").exists();
-    if family != Family::Crun || !hybrid {
-        return Command::new(program);
-    }
-    let hide = r#"umount /sys/fs/cgroup/unified && exec "$0" "$@""#;
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", hide, program]);
+    let mut command = if family == Family::Crun && hybrid {
+        let hide = r#"umount /sys/fs/cgroup/unified && exec "$0" "$@""#;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", hide, program]);
+        command
+    } else {
+        Command::new(program)
+    };
+    let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
     command
 }

@@ -97,7 +97,12 @@ impl Slicing<'_> {
                     Err(e) if stays == Stays::While && ended.succeeded() => {
                         tracing::warn!(lease = lease.id, "{}", e.line());
                     }
-                    Err(e) => report::error(&e, report::Log::of(self.front.call).as_ref()),
+                    // Not into the engine's log: the last error there is what its user is shown, and
+                    // that has to be why the low-level runtime failed.
+                    Err(e) => {
+                        tracing::warn!(lease = lease.id, "{}", e.line());
+                        report::error(&e, None);
+                    }
                 }
                 Ok(ended.imitate())
             }

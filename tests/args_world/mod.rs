@@ -53,7 +53,7 @@ impl World {
             inotify,
             watched: HashMap::new(),
             words: words
-                .filter(|w| !w.is_empty() && !w.contains('@'))
+                .filter(|w| !w.is_empty() && !w.contains('@') && *w != "cfg")
                 .map(str::as_bytes)
                 .collect(),
         };
@@ -62,6 +62,7 @@ impl World {
         for bundle in bundles.chain([top.clone()]).collect::<Vec<_>>() {
             fs::create_dir_all(bundle.join("rootfs")).unwrap();
             fs::write(bundle.join("config.json"), CONFIG).unwrap();
+            fs::write(bundle.join("cfg"), CONFIG).unwrap();
             world.add(&bundle);
             // roots, for crun has gone into the bundle before it looks at them
             for root in ["one", "two"].map(|w| bundle.join(w)) {

@@ -71,7 +71,7 @@ const CRUN_GLOBAL: Pieces = &[
     &["--r=one"],
     &["--log", "l1"],
     &["--log=file:@/l2"],
-    &["--log", "create"],
+    &["--log", "run"],
     &["--log-format", "json"],
     &["--log-f=text"],
     &["--debug"],
@@ -146,6 +146,7 @@ pub fn of(family: Family) -> impl Strategy<Value = Vec<String>> {
         &["create"],
         &["create"],
         &["run"],
+        &["run"],
         &["restore"],
     ];
     let odd = prop::collection::vec((piece(noise), any::<Index>()), 1..=2);
@@ -155,8 +156,8 @@ pub fn of(family: Family) -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec(piece(local), 0..=3),
         piece(ids),
         // the id's place: most often the last
-        prop_oneof![3 => Just(3), 1 => Just(0)],
-        prop_oneof![2 => Just(vec![]), 3 => odd],
+        prop_oneof![5 => Just(3), 1 => Just(0)],
+        prop_oneof![1 => Just(vec![]), 1 => odd],
     )
         .prop_map(|(mut all, command, mut local, id, at, odd)| {
             local.insert(at.min(local.len()), id);
