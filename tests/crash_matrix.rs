@@ -101,7 +101,9 @@ fn judge(world: &World, at: &str, number: usize) {
         if uuid.is_none() || lease["migUUID"].as_str() != uuid.as_deref() {
             complain(format!("a living container without its slice: {lease}"));
         }
-        world.nothing_lost_nothing_given_twice().unwrap_or_else(complain);
+        world
+            .nothing_lost_nothing_given_twice()
+            .unwrap_or_else(complain);
         world.delete(ID);
     }
     // Every third time nobody collects: then it is for the next create to do.
@@ -144,14 +146,20 @@ fn every_system_call(operation: &Operation) {
         let mut reached = false;
         run(&mut |call| reached = strace::killed_at(call, &log, point));
         missed += usize::from(!reached);
-        let at = format!("{} {} (the {}th): {}", operation.name, point.call, point.nth, point.shown);
+        let at = format!(
+            "{} {} (the {}th): {}",
+            operation.name, point.call, point.nth, point.shown
+        );
         judge(&world, &at, number);
     }
     world.all_slots_can_be_filled();
     report(operation, "system calls", points.len(), missed);
     assert!(points.len() > 10, "hardly a point was found: {points:?}");
     // A timing may hide a few; more would mean that the points are no longer those of the operation.
-    assert!(missed * 10 <= points.len(), "{missed} points were not reached");
+    assert!(
+        missed * 10 <= points.len(),
+        "{missed} points were not reached"
+    );
 }
 
 fn every_driver_call(operation: &Operation) {

@@ -129,7 +129,9 @@ impl World {
             let instance = machine.gpu(gpu).unwrap().gpu_instance(gi).unwrap();
             let cis: Vec<u32> = instance.compute_instances.iter().map(|c| c.id).collect();
             for ci in cis {
-                machine.destroy_compute_instance(gpu, gi, ci, holds).unwrap();
+                machine
+                    .destroy_compute_instance(gpu, gi, ci, holds)
+                    .unwrap();
             }
             machine.destroy_gpu_instance(gpu, gi, holds).unwrap();
         });
