@@ -9,7 +9,7 @@ use crate::log;
 use crate::store::{Lease, State};
 use serde::Deserialize;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A state is a few hundred bytes, and the annotations of the container.
@@ -41,11 +41,14 @@ pub fn main() {
     }
     if let Err(e) = run(&args) {
         tracing::error!("poststop: {}", e.line());
-        eprintln!("runmig-hook: {}", e.line());
+        // A broken standard error is no reason to fail.
+        let _ = writeln!(std::io::stderr(), "runmig-hook: {}", e.line());
     }
 }
 
 fn run(args: &[OsString]) -> Result<()> {
+    // First, whatever is wrong: who writes the state is not to meet a broken pipe.
+    let state = read_state(std::io::stdin().lock());
     let arguments = parse(args)?;
     let config = match &arguments.config {
         Some(file) => Config::read(file)?,
@@ -55,7 +58,7 @@ fn run(args: &[OsString]) -> Result<()> {
         return Ok(());
     };
     log::start(&config);
-    let state = read_state(std::io::stdin().lock())?;
+    let state = state?;
     let found = match (find(&leases, &arguments, &state), &arguments.lease) {
         // It may be damaged: its name still says what there is to give back.
         (Err(e), Some(lease)) if leases.store().get(lease).is_err() => {

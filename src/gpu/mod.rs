@@ -1,4 +1,4 @@
-//! The driver, in the ten words that a slice needs. NVML stands behind them (`nvml.rs`, all
+//! The driver, in the ten words that a slice needs. NVML stands behind them (`nvml/`, all
 //! unsafe code of it there); `nodes` reads the device numbers from `/proc`.
 
 pub mod nodes;

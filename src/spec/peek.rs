@@ -4,9 +4,11 @@
 use super::document::{not_json, text};
 use super::hooks::is_ours;
 use crate::error::Result;
-use serde::Deserialize;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// In every annotation key of ours, and in the name of our hook.
 const WORD: &str = "runmig";
@@ -29,7 +31,7 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
     let seen: Config = serde_json::from_str(text).map_err(not_json)?;
     let poststop = seen.hooks.and_then(|hooks| hooks.poststop);
     Ok(Peek {
-        annotations: seen.annotations.unwrap_or_default(),
+        annotations: seen.annotations.unwrap_or_default().0,
         marked: poststop.unwrap_or_default().iter().any(|hook| {
             let args = hook.args.as_deref().unwrap_or_default();
             is_ours(args.iter().map(AsRef::as_ref))
@@ -39,9 +41,47 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
 
 #[derive(Deserialize)]
 struct Config<'a> {
-    annotations: Option<BTreeMap<String, String>>,
+    annotations: Option<Annotations>,
     #[serde(borrow)]
     hooks: Option<Hooks<'a>>,
+}
+
+/// A key may stand there twice only if it says the same twice: low-level runtimes and we would each
+/// take the one they like.
+#[derive(Default)]
+struct Annotations(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(AnnotationsVisitor)
+    }
+}
+
+struct AnnotationsVisitor;
+
+impl<'de> Visitor<'de> for AnnotationsVisitor {
+    type Value = Annotations;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(
+        self,
+        mut map: A,
+    ) -> std::result::Result<Annotations, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, String>()? {
+            let before = all.insert(key.clone(), value.clone());
+            if before.is_some_and(|before| before != value) {
+                let key: String = key.chars().take(80).collect();
+                return Err(de::Error::custom(format_args!(
+                    "annotation {key} contradicts itself"
+                )));
+            }
+        }
+        Ok(Annotations(all))
+    }
 }
 
 #[derive(Deserialize)]
@@ -86,6 +126,20 @@ mod tests {
             "config.json is not what the OCI specification says: invalid type: integer `1`, expected a string at line 1 column 36"
         );
         assert!(peek(br#"{"a":"runmig"} x"#).is_err());
+    }
+
+    #[test]
+    fn an_annotation_that_contradicts_itself_is_refused() {
+        let twice =
+            br#"{"annotations":{"runmig.dev/slice":"1g.10gb","runmig.dev/slice":"7g.80gb"}}"#;
+        let line = peek(twice).unwrap_err().line();
+        assert!(
+            line.contains("annotation runmig.dev/slice contradicts itself"),
+            "{line}"
+        );
+        let same =
+            br#"{"annotations":{"runmig.dev/slice":"1g.10gb","runmig.dev/slice":"1g.10gb"}}"#;
+        assert_eq!(peek(same).unwrap().annotations.len(), 1);
     }
 
     #[test]

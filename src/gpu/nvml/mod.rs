@@ -1,12 +1,14 @@
 //! NVML. nvml-wrapper opens the library, counts GPUs and reads what it wraps; GPU and compute
 //! instances have no safe wrappers there, so those calls are made here on its symbols.
 
+mod codes;
 mod session;
 
 use super::{Driver, DriverError, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
 use crate::model::{GpuInstance, MigMode, Placement, Profile, Snapshot};
+use codes::failed;
 use nvml_wrapper_sys::bindings as sys;
-use session::{MAX_INSTANCES, call, check, counts, failed, gone, raw, text};
+use session::{MAX_INSTANCES, call, check, counts, gone, raw, text};
 pub use session::{Session, open};
 use std::ffi::{c_char, c_uint};
 
