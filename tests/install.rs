@@ -65,7 +65,7 @@ impl Place {
 
 fn installed(prefix: &str) -> Vec<(String, u32)> {
     let mut files = vec![("etc/runmig/config.toml".to_owned(), 0o644)];
-    for program in ["migctl", "runmig", "runmig-hook"] {
+    for program in ["migctl", "runmig", "runmig-hook", "runmig-slice"] {
         files.push((format!("{prefix}/bin/{program}"), 0o755));
     }
     for example in [
