@@ -44,7 +44,8 @@ fn pass_through(work: &Path, rounds: usize) {
     bundle::write(&config, &format!("runtime = \"{}\"\n", nothing.display()));
     let runmig = Path::new(env!("CARGO_BIN_EXE_runmig"));
     let own = |program: &Path| Call::new(program, &["state", "x"]).env("RUNMIG_CONFIG", &config);
-    let calls = [
+    let linked_statically = std::env::var_os("BENCH_STATIC").map(PathBuf::from);
+    let mut calls = vec![
         ("/bin/true", Call::new(Path::new("/bin/true"), &[])),
         ("a static runtime that does nothing", own(&nothing)),
         ("the same behind runmig", own(runmig)),
@@ -57,6 +58,10 @@ fn pass_through(work: &Path, rounds: usize) {
             Call::new(&bundle::on_path("runc"), &["--version"]),
         ),
     ];
+    if let Some(front) = &linked_statically {
+        let name = "the same, runmig linked statically as scripts/install does";
+        calls.insert(3, (name, own(front)));
+    }
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); calls.len()];
     for round in 0..rounds + 10 {
         for ((_, call), costs) in calls.iter().zip(&mut costs) {

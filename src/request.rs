@@ -109,7 +109,7 @@ pub fn is_ours(key: &str) -> bool {
 }
 
 fn named(key: &str, e: Error) -> Error {
-    Error::new(format!("annotation {}", printable(key))).caused_by(e)
+    Error::new(format!("annotation {}", printable(&shorten(key)))).caused_by(e)
 }
 
 fn check(key: &str, value: &str) -> Result<()> {
@@ -146,7 +146,7 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
     if let Some(other) = values.find(|v| *v != first) {
         return Err(Error::new(format!(
             "annotation {} contradicts itself: \"{}\" and \"{}\"",
-            printable(key),
+            printable(&shorten(key)),
             printable(first),
             printable(other)
         )));
@@ -162,7 +162,7 @@ fn applicable<'a>(
     if let (Some((key, _)), None) = (per_container, name) {
         return Err(Error::new(format!(
             "annotation {} is for a container by name, but the engine gave this one no name",
-            printable(key)
+            printable(&shorten(key))
         ))
         .hint(format!("use {SLICE}")));
     }
@@ -399,6 +399,10 @@ mod tests {
         assert!(refused(&names).contains("contradict each other"));
         let huge = "x".repeat(10 << 20);
         assert!(refused(&[(SLICE, &huge)]).len() < 200);
+        let long_key = format!("slice.runmig.dev/{huge}");
+        assert!(refused(&[(&long_key, "1g.10gb")]).len() < 300);
+        let years = refused(&[(SLICE, "1g.10gb"), (WAIT, "300000000000years")]);
+        assert!(years.contains("is more than a day"), "{years}");
         let escape = refused(&[(SLICE, "\x1b[2J\0")]);
         assert!(!escape.contains('\x1b') && escape.contains("\\u{1b}[2J\\u{0}"));
     }

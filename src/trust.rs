@@ -43,8 +43,8 @@ pub fn program(path: &Path) -> Result<PathBuf> {
     Ok(canonical)
 }
 
-/// The canonical path and all its parents. A folder with the sticky bit (`/tmp`) lets nobody
-/// replace what is another's, so it is no danger to what lies in it.
+/// The canonical path and all its parents. In a folder with the sticky bit (`/tmp`) nobody can
+/// replace what is another's, so that others write to one on the way is no danger.
 pub fn check_path(canonical: &Path) -> Result<()> {
     let mut at = PathBuf::new();
     for part in canonical.components() {
@@ -53,15 +53,13 @@ pub fn check_path(canonical: &Path) -> Result<()> {
             continue;
         }
         let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
-        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-        if sticky {
-            continue;
+        if at == canonical {
+            return check_metadata(&meta);
         }
-        // The caller names the path itself; a folder on the way is for us to name.
-        check_metadata(&meta).map_err(|e| match at == canonical {
-            true => e,
-            false => Error::new(at.display().to_string()).caused_by(e),
-        })?;
+        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+        check_owner(&meta)
+            .and_then(|()| if sticky { Ok(()) } else { check_mode(&meta) })
+            .map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
     }
     Ok(())
 }
@@ -85,21 +83,34 @@ pub fn room_for(path: &Path) -> Result<()> {
 }
 
 pub fn check_metadata(meta: &Metadata) -> Result<()> {
+    check_owner(meta)?;
+    check_mode(meta)
+}
+
+fn check_owner(meta: &Metadata) -> Result<()> {
     let me = nix::unistd::geteuid().as_raw();
-    if meta.uid() != 0 && meta.uid() != me {
-        return Err(
-            Error::new(format!("belongs to user {}, not to root", meta.uid()))
-                .hint("chown it to root"),
-        );
+    if meta.uid() == 0 || meta.uid() == me || is_unmapped_root(meta.uid()) {
+        return Ok(());
     }
-    if meta.mode() & 0o022 != 0 {
-        return Err(Error::new(format!(
-            "others than root can write to it (mode {:04o})",
-            meta.mode() & 0o7777
-        ))
-        .hint("chmod go-w it"));
+    Err(Error::new(format!("belongs to user {}, not to root", meta.uid())).hint("chown it to root"))
+}
+
+/// In a user namespace that does not map it, the host's root shows as the overflow id, like all who
+/// are not mapped. Nothing is done with the host's rights there, so that is no door.
+fn is_unmapped_root(uid: u32) -> bool {
+    let overflow = || std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    !is_host_root() && overflow().is_some_and(|id| id.trim() == uid.to_string())
+}
+
+fn check_mode(meta: &Metadata) -> Result<()> {
+    if meta.mode() & 0o022 == 0 {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::new(format!(
+        "others than root can write to it (mode {:04o})",
+        meta.mode() & 0o7777
+    ))
+    .hint("chmod go-w it"))
 }
 
 /// Whether we are root on the host, not the root of a user namespace: there the effective id says 0

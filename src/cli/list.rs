@@ -121,8 +121,15 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         }
     }
     for d in &damaged {
+        let kept = d.claim.as_ref().map_or(String::new(), |c| {
+            format!(
+                "; {} on GPU {} stays taken for lease {}, until its container is deleted or migctl \
+                 release {} is run",
+                c.placement, c.gpu_uuid, c.lease, c.lease
+            )
+        });
         eprintln!(
-            "migctl: lease {} cannot be read: {}",
+            "migctl: lease {} cannot be read: {}{kept}",
             printable(&d.file.to_string_lossy()),
             d.why.line()
         );

@@ -6,12 +6,13 @@
 
 mod acquire;
 mod alive;
+mod damaged;
 mod gc;
 mod ready;
 mod release;
 
 pub use alive::{container_lives, is_made_by_others, sign_of_life};
-pub use gc::{Finding, Outcome};
+pub use gc::{Collection, Finding, Outcome};
 pub use release::{Patience, Returned};
 
 use crate::config::Config;

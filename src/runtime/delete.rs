@@ -3,7 +3,7 @@
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, key};
 use crate::error::Result;
-use crate::lease::{Leases, Patience};
+use crate::lease::Leases;
 use crate::store::{Key, Store};
 use std::ffi::OsStr;
 
@@ -30,7 +30,7 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     let ended = spawn::spawn(front.runtime, front.args, &inherited)?.run(|| Meanwhile::Done)?;
     // A container that lives on (a plain delete of a running one) keeps its slice.
     let returned = Leases::existing(front.config)
-        .and_then(|leases| leases.map_or(Ok(()), |l| l.release_if_dead(&key, Patience::default())));
+        .and_then(|leases| leases.map_or(Ok(()), |l| l.release_if_dead(&key, ended.succeeded())));
     if let Err(e) = returned {
         tracing::warn!(container = key.id, "{}", e.line());
     }

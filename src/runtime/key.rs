@@ -16,14 +16,21 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
         ))
     })?;
     let family = Family::of(front.runtime.path());
-    let cwd = std::env::current_dir().context(|| "find the working directory")?;
+    let cwd = || std::env::current_dir().context(|| "find the working directory");
     let root = match &front.call.root {
-        Some(root) => front.call.stands_in(family, &cwd).join(root),
+        // An engine may call from a folder that is gone.
+        Some(root) if root.is_absolute() => root.clone(),
+        Some(root) => front.call.stands_in(family, &cwd()?).join(root),
         None => {
             let euid = nix::unistd::geteuid().as_raw();
             let environment = |name: &str| std::env::var_os(name);
             let in_user_namespace = !crate::trust::is_host_root();
-            cwd.join(family.default_root(&environment, euid, in_user_namespace))
+            let root = family.default_root(&environment, euid, in_user_namespace);
+            if root.is_absolute() {
+                root
+            } else {
+                cwd()?.join(root)
+            }
         }
     };
     // It may not be there yet, and must be called the same before and after.

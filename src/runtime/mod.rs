@@ -41,7 +41,16 @@ struct Slicer {
 pub fn front() -> i32 {
     enter(&Slicer {
         create: |front, _| beside::exec(front),
-        delete: |front, _| beside::exec(front),
+        // A container must be deletable whatever became of our installation; its slice then comes
+        // back by the hook or a collection.
+        delete: |front, _| {
+            let e = match beside::exec(front) {
+                Ok(status) => return Ok(status),
+                Err(e) => e,
+            };
+            report::error(&e, None);
+            Err(front.runtime.exec(front.args))
+        },
     })
 }
 

@@ -98,7 +98,12 @@ impl Slicing<'_> {
                     Err(e) if stays == Stays::While && ended.succeeded() => {
                         tracing::warn!(lease = lease.id, "{}", e.line());
                     }
-                    Err(e) => report::error(&e, report::Log::of(self.front.call).as_ref()),
+                    // Not into the engine's log: the last error there is what its user is shown, and
+                    // that has to be why the low-level runtime failed.
+                    Err(e) => {
+                        tracing::warn!(lease = lease.id, "{}", e.line());
+                        report::error(&e, None);
+                    }
                 }
                 Ok(ended.imitate())
             }
@@ -111,8 +116,10 @@ impl Slicing<'_> {
         let patience = Patience::default();
         if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
             tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
+            return Ok(());
         }
-        Ok(())
+        // The hook may have given the slice back, and leaves the bundle to us, who have its lock.
+        self.asking.bundle.restore(&lease.id).map(drop)
     }
 
     fn hand_over(&self, lease: &Lease, stays: Stays) -> Result<spawn::Ended> {

@@ -98,12 +98,23 @@ impl Bundle {
     /// Held until the low-level runtime has read config.json: two containers of one bundle would
     /// else start with the same slice. Held until the bundle is dropped, or its process ends.
     pub fn lock(&self) -> Result<()> {
-        self.dir.try_lock_exclusive().map_err(|e| {
-            let what = format!("lock bundle {}", self.path.display());
-            Error::new(what)
-                .hint("another create of this bundle is at work; let it end, or use another bundle")
-                .caused_by(e)
-        })
+        if self.try_lock()? {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "bundle {} is in use by another create",
+            self.path.display()
+        ))
+        .hint("let it end, or use another bundle"))
+    }
+
+    /// Whether it could be had.
+    pub fn try_lock(&self) -> Result<bool> {
+        match self.dir.try_lock_exclusive() {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e).context(|| format!("lock bundle {}", self.path.display())),
+        }
     }
 
     /// What the engine wrote, whatever an earlier create of ours made of it.

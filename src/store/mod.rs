@@ -4,17 +4,19 @@
 //! /run/runmig/                root only
 //!   ledger.lock               held while leases are read to decide or written; names its holder
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
-//!   leases/<key>.<lease>      one lease, replaced atomically (record.rs)
+//!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
 //!   runmig.log                what was done, for people
 //! ```
 //!
 //! `<key>` is a hash of the container's key, so that a `delete` finds out with one look that a
 //! container has no lease. A lock is a value: what must not happen without it takes it as argument.
 
+mod claim;
 mod durable;
 mod lock;
 mod record;
 
+pub use claim::Claim;
 pub use lock::Lock;
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
 pub(crate) use record::{decode, encode, frame};
@@ -32,12 +34,14 @@ pub struct Store {
     lock_timeout: Duration,
 }
 
-/// A record that could not be read. Nothing is destroyed on its account, and nothing given out
-/// that it may speak of.
+/// A record that could not be read. What its name still says holds: that place is not given out, and
+/// only somebody who knows that its container is gone gives it back.
 #[derive(Debug)]
 pub struct Damaged {
     pub file: PathBuf,
     pub why: Error,
+    /// None where not even the name is one of ours.
+    pub claim: Option<Claim>,
 }
 
 /// The right to write leases, and to decide by them.
@@ -71,9 +75,11 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
-        if !store.leases().is_dir() {
-            return Ok(None);
-        }
+        match std::fs::symlink_metadata(store.leases()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            // Not being allowed to look is not the same as there being nothing.
+            looked => looked.context(|| format!("open state directory {}", dir.display()))?,
+        };
         store.check()?;
         Ok(Some(store))
     }
@@ -135,10 +141,14 @@ impl Store {
     pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
         let (mut leases, mut damaged) = (Vec::new(), Vec::new());
         for file in self.files()? {
-            match record::read(&file) {
+            match read(&file) {
                 Ok(Some(lease)) => leases.push(lease),
                 Ok(None) => {}
-                Err(why) => damaged.push(Damaged { file, why }),
+                Err(why) => damaged.push(Damaged {
+                    claim: Claim::parse(&name(&file)),
+                    file,
+                    why,
+                }),
             }
         }
         leases.sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
@@ -146,10 +156,9 @@ impl Store {
     }
 
     pub fn get(&self, id: &str) -> Result<Option<Lease>> {
-        let suffix = format!(".{id}");
         for file in self.files()? {
-            if name(&file).ends_with(&suffix) {
-                return record::read(&file);
+            if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {
+                return read(&file).context(|| format!("read the lease {}", file.display()));
             }
         }
         Ok(None)
@@ -206,15 +215,29 @@ impl Ledger<'_> {
         durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
     }
 
+    pub fn remove_damaged(&self, damaged: &Damaged) -> Result<()> {
+        let file = &damaged.file;
+        durable::remove(file).context(|| format!("remove the lease {}", file.display()))
+    }
+
     /// Takes away what a writer left that was killed while it wrote.
     pub fn sweep(&self) {
         durable::sweep(&self.store.leases());
     }
 
     fn file(&self, lease: &Lease) -> PathBuf {
-        self.store
-            .leases()
-            .join(format!("{}{}", lease.holder.key.prefix(), lease.id))
+        self.store.leases().join(Claim::of(lease).name())
+    }
+}
+
+/// A record under a name that is not its own is no record: one lease would be two.
+fn read(file: &Path) -> Result<Option<Lease>> {
+    let lease = record::read(file)?;
+    match &lease {
+        Some(lease) if Claim::of(lease).name() != name(file) => {
+            Err(Error::new("its name is not that of the lease in it"))
+        }
+        _ => Ok(lease),
     }
 }
 

@@ -167,6 +167,10 @@ pub struct Slice {
     pub compute_instance: Option<u32>,
     #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
     pub mig_uuid: Option<String>,
+    /// Its compute instance is destroyed, and the GPU instance is next: whatever holds a compute
+    /// instance there now is somebody else's, who came after us.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emptied: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

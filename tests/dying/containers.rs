@@ -55,7 +55,11 @@ fn init_s_main_thread_has_ended(setup: &Setup) {
         .arg(&source);
     said(&mut cc).ok();
     let id = unique();
-    let init = started(setup, &bundle, &id);
+    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    // Low-level runtimes say 0 later on.
+    let init = init(setup, &id);
+    setup.runmig(&["start", &id]).ok();
+    until("it is up", || created.stdout_now().contains("up"));
     until("its first thread has ended", || !lives(init));
     keeps_its_slice(setup, &id);
     // Low-level runtimes hold it for stopped, too, and do not kill it.

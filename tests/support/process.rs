@@ -195,6 +195,7 @@ pub fn lives(pid: i32) -> bool {
 #[track_caller]
 pub fn kill(pid: i32) {
     use nix::sys::signal::{Signal, kill};
+    assert!(pid > 1, "not a process: {pid}");
     let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
     until("it is dead", || !lives(pid));
 }
@@ -205,6 +206,25 @@ pub fn children(pid: i32) -> Vec<i32> {
         after_name(&stat).split(' ').nth(1)?.parse().ok()
     };
     everybody().filter(|p| parent(p) == Some(pid)).collect()
+}
+
+/// Its children and theirs.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut all = Vec::new();
+    for child in children(pid) {
+        all.push(child);
+        all.extend(descendants(child));
+    }
+    all
+}
+
+/// The processes with this in one of their arguments.
+pub fn with_argument(text: &str) -> Vec<i32> {
+    let has = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+    };
+    everybody().filter(|p| has(p) && lives(*p)).collect()
 }
 
 /// The processes that have a cgroup with this in its path.
