@@ -69,6 +69,7 @@ impl Slicing<'_> {
     fn run(self, asked: &Request) -> Result<i32> {
         let stays = self.asking.stays;
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
+        spec::check_dev(&original)?;
         let driver = self.driver_files()?;
         let hook = beside::program(spec::HOOK_NAME)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;

@@ -26,6 +26,7 @@ pub use cgroups::cgroup_names;
 pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};
 pub use hooks::{HOOK_NAME, HookCommand};
 pub use host::{Host, HostView, Source};
+pub use mounts::check_dev;
 pub use peek::{Peek, peek};
 
 use crate::error::{Error, Result};

@@ -44,6 +44,24 @@ pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a container that has the image's own /dev. Every engine mounts one; without, nodes are
+/// made where the image's links lead, and with crun 1.8 `/dev -> /` leads onto the host.
+pub fn check_dev(bytes: &[u8]) -> Result<()> {
+    let document = Document::parse(bytes)?;
+    let mounts = get(&document.root, "mounts").and_then(Value::as_array);
+    let on_dev = |mount: &Value| {
+        let destination = mount.get("destination").and_then(Value::as_str);
+        destination.is_some_and(|to| clean(to) == Path::new("/dev"))
+    };
+    if mounts.is_some_and(|mounts| mounts.iter().any(on_dev)) {
+        return Ok(());
+    }
+    Err(Error::new(
+        "config.json mounts nothing at /dev, so device nodes would be made in the image",
+    )
+    .hint("mount a tmpfs at /dev, as runc spec and every engine do"))
+}
+
 pub fn seal(
     document: &mut Document,
     nodes: &[DeviceNode],

@@ -224,6 +224,7 @@ fn config(slice: &str) -> String {
         r#"{{"ociVersion": "1.0.2",  "unknown": 12345678901234567890.5,
   "process": {{"args": ["sh"], "cwd": "/", "env": ["PATH=/bin"]}}, "root": {{"path": "rootfs"}},
   "annotations": {{"runmig.dev/slice": "{slice}"}},
+  "mounts": [{{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}}],
   "linux": {{"resources": {{"devices": [{{"allow": false, "access": "rwm"}}]}}}}}}
 "#
     )

@@ -1,0 +1,124 @@
+//! The same from podman's command line.
+
+use crate::inside::{Shared, asking, none_opens, script};
+use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::{Low, Podman, Setup};
+
+const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
+
+#[track_caller]
+fn on_each(test: impl Fn(&Setup, &Podman)) {
+    for low in [Low::Runc, Low::Crun] {
+        let Some(setup) = Setup::of(low) else {
+            continue;
+        };
+        let Some(podman) = Podman::new(&setup) else {
+            continue;
+        };
+        test(&setup, &podman);
+    }
+}
+
+/// An image whose ENV asks for every GPU: it gets its slice, or nothing where nobody else asks.
+#[test]
+fn an_image_with_environment() {
+    on_each(|setup, podman| {
+        let tar = setup.path("image.tar");
+        let mut make = std::process::Command::new("tar");
+        make.args(["-C", &podman.rootfs(), "-cf"])
+            .arg(&tar)
+            .arg(".");
+        crate::support::said(&mut make).ok();
+        let mut import = vec!["import".to_owned()];
+        for env in [
+            "NVIDIA_VISIBLE_DEVICES=all",
+            "NVIDIA_MIG_CONFIG_DEVICES=all",
+            "NVIDIA_DRIVER_CAPABILITIES=all",
+            "LD_PRELOAD=/evil.so",
+        ] {
+            import.push(format!("--change=ENV {env}"));
+        }
+        import.extend([tar.display().to_string(), "localhost/evil:1".into()]);
+        let import: Vec<&str> = import.iter().map(String::as_str).collect();
+        podman.podman(&import).ok();
+
+        let run = |options: &[&str]| {
+            let mut all = vec!["run", "--rm"];
+            all.extend(Podman::OPTIONS);
+            all.extend(options);
+            let show = format!("{SHOW}; env | /bin/busybox grep NVIDIA");
+            all.extend(["localhost/evil:1", "/bin/sh", "-c", &show]);
+            podman.podman(&all).ok().stdout
+        };
+        let out = run(&[ASK]);
+        assert!(visible(&out).unwrap().starts_with("MIG-"), "{out}");
+        assert_eq!(nodes(&out).len(), 7, "{out}");
+        assert!(!out.contains("MIG_CONFIG"), "{out}");
+        let out = run(&[]);
+        assert_eq!(nodes(&out).len(), 0, "who does not ask gets nothing: {out}");
+        setup.nothing_is_left();
+    });
+}
+
+/// `--device`, `-v` and capabilities, as a user of podman has them.
+#[test]
+fn devices_and_volumes() {
+    on_each(|setup, podman| {
+        let shared = Shared::new(setup);
+        let mut options = vec![ASK.to_owned(), "--rm".into(), "--cap-add=MKNOD".into()];
+        let mut paths = Vec::new();
+        for (at, (path, _)) in shared.nodes_on_host(&setup.path("host")).iter().enumerate() {
+            options.push(format!("--device={}:/dev/d{at}", path.display()));
+            options.push(format!("--volume={}:/tmp/v{at}", path.display()));
+            paths.extend([format!("/dev/d{at}"), format!("/tmp/v{at}")]);
+        }
+        options.push(format!(
+            "--volume={}:/tmp/folder",
+            setup.path("host").display()
+        ));
+        options.push(format!("--device-cgroup-rule=c {}:* rwm", shared.granted.0));
+        paths.push("/tmp/folder/innocent0".into());
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        // The functions that try are in a bundle's script.
+        let bundle = asking(setup, &script(&shared, &paths));
+        let script = bundle.config()["process"]["args"][2]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let out = podman.run("run", &options, &script).ok().stdout;
+        none_opens(&shared, &out, &paths);
+    });
+}
+
+#[test]
+fn what_is_refused() {
+    on_each(|setup, podman| {
+        for (options, words) in [
+            (
+                &["--privileged"][..],
+                "NVIDIA devices that are not in its slice",
+            ),
+            (
+                &["--device-cgroup-rule=c *:* rwm"],
+                "NVIDIA devices that are not in its slice",
+            ),
+            (
+                &["--volume=/dev:/innocent"],
+                "gives the container the devices of the host",
+            ),
+            // podman itself, for a runtime that is not called crun; else it would be us
+            (&["--cgroups=disabled"], "ocgroups"),
+        ] {
+            let mut all = vec!["--rm", ASK];
+            all.extend(options);
+            let said = podman.run("run", &all, "echo it runs");
+            assert!(!said.status.success() && said.stdout.is_empty(), "{said:?}");
+            assert!(
+                said.stderr.to_lowercase().contains(&words.to_lowercase()),
+                "{}",
+                said.stderr
+            );
+            setup.nothing_is_left();
+        }
+    });
+}
