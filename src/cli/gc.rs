@@ -22,7 +22,9 @@ struct Item<'a> {
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let findings = match Leases::existing(config)? {
         Some(leases) => {
-            crate::log::start(config);
+            if !dry_run {
+                crate::log::start(config);
+            }
             leases.gc(dry_run)?
         }
         None => Vec::new(),
