@@ -13,8 +13,6 @@ use std::time::Duration;
 
 pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
-/// No engine waits longer.
-const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -149,13 +147,7 @@ fn is_absent(file: &Path) -> bool {
 
 fn duration<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
-    let wrong = |why: String| serde::de::Error::custom(format!("\"{text}\" is no duration: {why}"));
-    let duration = humantime::parse_duration(&text).map_err(|e| wrong(e.to_string()))?;
-    if duration > MAX_DURATION {
-        let most = humantime::format_duration(MAX_DURATION);
-        return Err(wrong(format!("more than {most}")));
-    }
-    Ok(duration)
+    crate::request::duration(&text).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
@@ -186,6 +178,7 @@ mod tests {
         let line = |text: &str| Config::parse(text).unwrap_err().line();
         assert!(line("\nstatedir = \"/x\"").contains("line 2: unknown field `statedir`"));
         assert!(line("wait = \"soon\"").contains("\"soon\" is no duration"));
+        assert!(line("wait = \"500000000000years\"").contains("is more than a day"));
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
     }

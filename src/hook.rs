@@ -56,7 +56,15 @@ fn run(args: &[OsString]) -> Result<()> {
     };
     log::start(&config);
     let state = read_state(std::io::stdin().lock())?;
-    match find(&leases, &arguments, &state)? {
+    let found = match (find(&leases, &arguments, &state), &arguments.lease) {
+        // It may be damaged: its name still says what there is to give back.
+        (Err(e), Some(lease)) if leases.store().get(lease).is_err() => {
+            tracing::warn!(lease, "{}", e.line());
+            return leases.release_damaged_of(lease, &state.bundle);
+        }
+        (found, _) => found?,
+    };
+    match found {
         Some(lease) => {
             let life = |lease: &Lease| life(lease, arguments.lease.is_some());
             match leases.release_unless(&lease.id, Patience::default(), life)? {
@@ -67,6 +75,12 @@ fn run(args: &[OsString]) -> Result<()> {
         // A second run, or after somebody else gave it back.
         None => Ok(()),
     }
+}
+
+/// All that is read of what others hand us, without acting on it.
+pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Option<String>, String)> {
+    let arguments = parse(args)?;
+    Ok((arguments.lease, read_state(input)?.id))
 }
 
 fn parse(args: &[OsString]) -> Result<Arguments> {

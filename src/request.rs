@@ -11,6 +11,9 @@ pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
 const KEYS: [&str; 2] = [SLICE, WAIT];
 
+/// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
+pub const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A profile list or an amount is a few words; what is longer is no request.
 const MAX_VALUE: usize = 256;
 
@@ -82,12 +85,8 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     };
     let wait = match get(&ours, WAIT)? {
         None => None,
-        Some(text) => Some(duration(text).map_err(|e| {
-            Error::new(format!(
-                "annotation {WAIT}: \"{}\" is no duration: {e}",
-                printable(text)
-            ))
-            .hint("write it as 30s or 2m")
+        Some(text) => Some(duration(text).map_err(|why| {
+            Error::new(format!("annotation {WAIT}: {why}")).hint("write it as 30s or 2m")
         })?),
     };
     Ok(slice(value)
@@ -95,18 +94,13 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         .map(|slice| Request { slice, wait }))
 }
 
-/// Nobody waits longer than this: engines give up before, and a create that waits keeps its bundle.
-pub const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let wait = humantime::parse_duration(text).map_err(|e| e.to_string())?;
-    if wait > MAX_WAIT {
-        return Err(format!(
-            "more than {}",
-            humantime::format_duration(MAX_WAIT)
-        ));
+/// A time to wait, here and in the configuration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time > MAX_WAIT => Err(format!("\"{}\" is more than a day", printable(text))),
+        Ok(time) => Ok(time),
+        Err(e) => Err(format!("\"{}\" is no duration: {e}", printable(text))),
     }
-    Ok(wait)
 }
 
 /// Whether a key is one of ours at all: the cheap question that every create is asked.
@@ -393,6 +387,9 @@ mod tests {
         assert!(refused(&[("slice.runmig.dev/web", "1g.10gb")]).contains("gave this one no name"));
         assert!(refused(&[(WAIT, "30s")]).contains("without runmig.dev/slice"));
         assert!(refused(&[(SLICE, "1g.10gb"), (WAIT, "soon")]).contains("\"soon\" is no duration"));
+        // Added to the clock it would overflow.
+        let endless = [(SLICE, "1g.10gb"), (WAIT, "500000000000years")];
+        assert!(refused(&endless).contains("is more than a day"));
         assert!(refused(&[(SLICE, "1g.10gb"), (SLICE, "2g.20gb")]).contains("contradicts itself"));
         let names = [
             (SLICE, "1g.10gb"),
@@ -405,7 +402,7 @@ mod tests {
         let long_key = format!("slice.runmig.dev/{huge}");
         assert!(refused(&[(&long_key, "1g.10gb")]).len() < 300);
         let years = refused(&[(SLICE, "1g.10gb"), (WAIT, "300000000000years")]);
-        assert!(years.contains("is no duration: more than 1day"), "{years}");
+        assert!(years.contains("is more than a day"), "{years}");
         let escape = refused(&[(SLICE, "\x1b[2J\0")]);
         assert!(!escape.contains('\x1b') && escape.contains("\\u{1b}[2J\\u{0}"));
     }

@@ -1,19 +1,25 @@
 //! What root may rely on: files that nobody else can change, read with a bound.
 
 use crate::error::{Error, Result};
-use std::fs::{File, Metadata};
+use std::fs::{Metadata, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The text of a file that only root (or whoever we are) can write to.
 pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
-    let opened = File::open(file).map_err(plain)?;
+    // A pipe must not hold us up, nor a terminal become ours.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(file)
+        .map_err(plain)?;
     let meta = opened.metadata().map_err(plain)?;
     if !meta.is_file() {
         return Err(Error::new("not a regular file"));
     }
     check_metadata(&meta)?;
+    check_path(&std::fs::canonicalize(file).map_err(plain)?)?;
     let mut text = String::new();
     opened
         .take(max + 1)
@@ -56,6 +62,24 @@ pub fn check_path(canonical: &Path) -> Result<()> {
             .map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
     }
     Ok(())
+}
+
+/// A folder that we keep our own things in: here the sticky bit helps nothing, since whoever is
+/// first makes what we look for.
+pub fn folder(path: &Path) -> Result<()> {
+    check_path(&std::fs::canonicalize(path).map_err(plain)?)?;
+    let meta = std::fs::metadata(path).map_err(plain)?;
+    if !meta.is_dir() {
+        return Err(Error::new("not a folder"));
+    }
+    check_metadata(&meta)
+}
+
+/// Where a folder is to be made: what is there of its path belongs to root alone.
+pub fn room_for(path: &Path) -> Result<()> {
+    let resolved = crate::paths::resolve(path);
+    let there = |at: &&Path| std::fs::symlink_metadata(at).is_ok();
+    check_path(resolved.ancestors().find(there).unwrap_or(Path::new("/")))
 }
 
 pub fn check_metadata(meta: &Metadata) -> Result<()> {

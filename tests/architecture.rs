@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// From the top. A module may import those of the rows below its own, and none of its own row.
 const ORDER: &[&[&str]] = &[
-    &["bins"],
+    &["bins", "fuzzing"],
     &["runtime", "hook", "cli"],
     &["lease"],
     &["log"],

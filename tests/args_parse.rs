@@ -84,6 +84,8 @@ fn as_runc_reads_it() {
         create -h c                         > other
         --version create c                  > other
         --help create c                     > other
+        --help create --help=false c        > other
+        --version create c d                > other
         help create c                       > other
         exec c create c                     > other
         exec create run                     > other
@@ -120,6 +122,7 @@ fn as_runc_reads_it() {
         create one two                      > refused
         create ''                           > refused
         create c -b -                       > refused
+        create -b - c                       > refused
         create -d c                         > refused
         ",
     );

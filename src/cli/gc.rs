@@ -3,7 +3,8 @@
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::Result;
-use crate::lease::{Finding, Leases, Outcome};
+use crate::lease::{Collection, Finding, Leases, Outcome};
+use crate::store::Damaged;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -20,16 +21,17 @@ struct Item<'a> {
 }
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
-    let findings = match Leases::existing(config)? {
+    let found = match Leases::existing(config)? {
         Some(leases) => {
             if !dry_run {
                 crate::log::start(config);
             }
             leases.gc(dry_run)?
         }
-        None => Vec::new(),
+        None => Collection::default(),
     };
-    let items: Vec<Item<'_>> = findings.iter().map(item).collect();
+    let damaged = found.damaged.iter().map(|(d, o)| damaged(d, o));
+    let items: Vec<Item<'_>> = found.leases.iter().map(item).chain(damaged).collect();
     match format {
         Format::Json => output::json("CollectionList", &items),
         Format::Table => {
@@ -40,12 +42,30 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     Ok(i32::from(items.iter().any(|i| i.outcome == "failed")))
 }
 
-fn item(finding: &Finding) -> Item<'_> {
-    let (outcome, why) = match &finding.outcome {
+fn words(outcome: &Outcome) -> (&'static str, String) {
+    match outcome {
         Outcome::Kept(why) => ("kept", why.clone()),
         Outcome::Released(why) => ("released", why.clone()),
         Outcome::Failed(e) => ("failed", e.line()),
-    };
+    }
+}
+
+/// Of what the record's name still says.
+fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> Item<'a> {
+    let (outcome, why) = words(outcome);
+    let claim = damaged.claim.as_ref();
+    Item {
+        id: claim.map_or("", |c| &c.lease),
+        container: "?",
+        profile: "?",
+        gpu_uuid: claim.map_or("", |c| &c.gpu_uuid),
+        outcome,
+        why,
+    }
+}
+
+fn item(finding: &Finding) -> Item<'_> {
+    let (outcome, why) = words(&finding.outcome);
     Item {
         id: &finding.lease.id,
         container: &finding.lease.holder.key.id,

@@ -2,7 +2,7 @@
 
 use super::output::{self, Format};
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Result, printable};
 use crate::lease::Leases;
 use crate::model::Placement;
 use crate::store::Lease;
@@ -108,22 +108,29 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                 if let Some(attempt) = &lease.attempt {
                     let held = match attempt.held_by.as_slice() {
                         [] => String::new(),
-                        some => format!(", held by {}", some.join(", ")),
+                        some => format!(", held by {}", printable(&some.join(", "))),
                     };
                     eprintln!(
                         "migctl: {} could not be given back{held}, {} tries so far: {}",
-                        crate::error::printable(&lease.holder.key.id),
+                        printable(&lease.holder.key.id),
                         attempt.count,
-                        attempt.error
+                        printable(&attempt.error)
                     );
                 }
             }
         }
     }
     for d in &damaged {
+        let kept = d.claim.as_ref().map_or(String::new(), |c| {
+            format!(
+                "; {} on GPU {} stays taken for lease {}, until its container is deleted or migctl \
+                 release {} is run",
+                c.placement, c.gpu_uuid, c.lease, c.lease
+            )
+        });
         eprintln!(
-            "migctl: lease {} cannot be read: {}",
-            d.file.display(),
+            "migctl: lease {} cannot be read: {}{kept}",
+            printable(&d.file.to_string_lossy()),
             d.why.line()
         );
     }

@@ -5,6 +5,7 @@ use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::lease::{Leases, Patience, sign_of_life};
+use crate::store::Damaged;
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || {
@@ -26,7 +27,18 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         })
         .collect();
     let lease = match found.as_slice() {
-        [] => return Err(unknown()),
+        [] => {
+            let damaged = leases.damaged()?;
+            let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == id);
+            let damaged = damaged.iter().find(is_it).ok_or_else(unknown)?;
+            // Who names a lease that cannot be read has seen why it was kept.
+            leases.release_damaged(damaged)?;
+            match format {
+                Format::Json => output::json::<Item<'_>>("LeaseList", &[]),
+                Format::Table => output::line("gave back what the damaged lease had"),
+            }
+            return Ok(0);
+        }
         [one] => one,
         many => {
             let ids: Vec<&str> = many.iter().map(|l| l.id.as_str()).collect();

@@ -15,13 +15,11 @@ pub trait Driver {
     /// How many more of a profile the driver says it would make now.
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32>;
 
-    /// The instances of one GPU; empty where its MIG mode is off.
-    fn instances(&self, gpu: &str) -> Result<Vec<GpuInstance>>;
+    /// The instances of one profile on a GPU; none where its MIG mode is off. What is not in it is
+    /// gone: an answer that leaves doubt is an error.
+    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>>;
 
-    /// One instance; none when it is gone (or MIG is off, which comes to the same).
-    fn instance(&self, gpu: &str, gpu_instance: u32) -> Result<Option<GpuInstance>>;
-
-    /// Gives the GPU instance id.
+    /// Gives the GPU instance id. `INSUFFICIENT_RESOURCES` means that nothing was made.
     fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
 
     /// Makes the compute instance that fills the GPU instance; gives its id.
@@ -73,6 +71,21 @@ impl DriverError {
         match self.reason {
             Reason::Code(code) => Some(code),
             Reason::Library(_) => None,
+        }
+    }
+
+    /// A code that did not come from the call that makes, so that nobody reads it as that one's
+    /// answer.
+    pub fn about_what_was_made(self) -> DriverError {
+        DriverError {
+            reason: match self.reason {
+                Reason::Code(code) => Reason::Library(format!(
+                    "made, but not readable: {} (NVML {code})",
+                    words(code)
+                )),
+                library => library,
+            },
+            ..self
         }
     }
 

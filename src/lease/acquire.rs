@@ -1,13 +1,13 @@
 //! From a request to a slice that exists.
 
 use super::{Leases, Patience, alive, now};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
 use crate::model::Snapshot;
 use crate::placement::{self, NoRoom, Reserved};
 use crate::process;
 use crate::request::Request;
-use crate::store::{Holder, Lease, Slice, State};
+use crate::store::{Claim, Holder, Lease, Slice, State};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -25,8 +25,11 @@ impl Leases<'_> {
         let mut refused = Vec::new();
         let mut collected = false;
         loop {
-            // Watched from before we look, so that nothing given back in between is missed.
-            let watch = Watch::on(self)?;
+            // Watched from before we look, so that nothing given back in between is missed; by those
+            // only who wait at all, since a user has few watches.
+            let watch = (Instant::now() < end)
+                .then(|| Watch::on(self))
+                .transpose()?;
             let no = match self.reserve(&holder, asked, &cgroups, &refused)? {
                 Ok((driver, lease)) => match self.make(&driver, lease) {
                     Ok(lease) => return Ok(lease),
@@ -45,14 +48,14 @@ impl Leases<'_> {
             }
             if !collected {
                 collected = true;
-                if self.collect(false)?.iter().any(super::Finding::gave_room) {
+                if self.collect(false)?.gave_room() {
                     continue;
                 }
             }
-            if Instant::now() >= end {
-                return Err(no.into());
+            match watch {
+                Some(watch) if Instant::now() < end => watch.wait(end)?,
+                _ => return Err(no.into()),
             }
-            watch.wait(end)?;
             collected = false;
             refused.clear();
         }
@@ -71,7 +74,7 @@ impl Leases<'_> {
                 ))
                 .hint("delete it first, or use another id"));
             }
-            match self.release(&lease.id, Patience::default()) {
+            match self.release(&lease.id, Patience::with(&lease)) {
                 Ok(()) => {}
                 // Its slice stays on record and is tried again; the new container takes another.
                 Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
@@ -88,9 +91,10 @@ impl Leases<'_> {
         cgroups: &[String],
         refused: &[Reserved],
     ) -> Result<std::result::Result<(impl Driver + use<>, Lease), NoRoom>> {
+        // Opened first: the driver takes its time to start, and others can use the ledger meanwhile.
+        let driver = self.driver()?;
         let ledger = self.store.lock(&format!("create of {}", holder.key.id))?;
         ledger.sweep();
-        let driver = self.driver()?;
         let snapshot = driver.snapshot()?;
         let mut reserved = self.reserved(&snapshot)?;
         reserved.extend_from_slice(refused);
@@ -115,6 +119,7 @@ impl Leases<'_> {
                 gpu_instance: None,
                 compute_instance: None,
                 mig_uuid: None,
+                emptied: false,
             },
             creator: process::current(),
             runtime_process: None,
@@ -135,21 +140,22 @@ impl Leases<'_> {
         Ok(Ok((driver, lease)))
     }
 
-    /// What the ledger has promised. A record that cannot be read may speak of any place, so it
-    /// costs no room: the driver's own list covers whatever exists.
+    /// What the ledger has promised, by the names of its records where they cannot be read.
     fn reserved(&self, snapshot: &Snapshot) -> Result<Vec<Reserved>> {
         let (leases, damaged) = self.store.list()?;
-        for d in damaged {
-            tracing::warn!("{} cannot be read: {}", d.file.display(), d.why.line());
+        for d in &damaged {
+            let file = printable(&d.file.to_string_lossy());
+            tracing::warn!("{file} cannot be read: {}", d.why.line());
         }
         let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
-        Ok(leases
-            .into_iter()
-            .filter(|l| l.boot_id == self.boot_id && known(&l.slice.gpu_uuid))
-            .map(|l| Reserved {
-                gpu: l.slice.gpu_uuid,
-                profile_id: l.slice.profile_id,
-                placement: l.slice.placement,
+        let claims = leases.iter().map(Claim::of);
+        Ok(claims
+            .chain(damaged.into_iter().filter_map(|d| d.claim))
+            .filter(|c| c.boot_id == self.boot_id && known(&c.gpu_uuid))
+            .map(|c| Reserved {
+                gpu: c.gpu_uuid,
+                profile_id: c.profile_id,
+                placement: c.placement,
             })
             .collect())
     }
@@ -203,15 +209,28 @@ impl Leases<'_> {
                 Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
                 _ => other(e),
             })?;
-        self.record(lease, |l| l.slice.gpu_instance = Some(gi))?;
+        // What cannot be put on record (a full disk, a record that somebody took away) goes at once:
+        // nobody else could know that it is ours.
+        let unrecorded = |error: Error, ci: Option<u32>| {
+            let undone = ci
+                .map_or(Ok(()), |ci| {
+                    driver.destroy_compute_instance(&slice.gpu_uuid, gi, ci)
+                })
+                .and_then(|()| driver.destroy_gpu_instance(&slice.gpu_uuid, gi));
+            Trouble::Other(error.and(undone.err().map(Error::from)))
+        };
+        self.record(lease, |l| l.slice.gpu_instance = Some(gi))
+            .map_err(|e| unrecorded(e, None))?;
         let ci = driver
             .create_compute_instance(&slice.gpu_uuid, gi)
             .map_err(other)?;
         let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci).map_err(other)?;
-        let lease = self.record(lease, |l| {
-            l.slice.compute_instance = Some(ci);
-            l.slice.mig_uuid = Some(uuid);
-        })?;
+        let lease = self
+            .record(lease, |l| {
+                l.slice.compute_instance = Some(ci);
+                l.slice.mig_uuid = Some(uuid);
+            })
+            .map_err(|e| unrecorded(e, Some(ci)))?;
         tracing::info!(
             lease = lease.id,
             "made: {}",

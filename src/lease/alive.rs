@@ -6,6 +6,7 @@ use crate::process;
 use crate::store::{Key, Lease, State};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The first sign of life found, in words; none when the container is gone.
@@ -88,7 +89,11 @@ pub fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
 fn read_json(file: &Path) -> Result<Option<serde_json::Value>, String> {
     const MAX: u64 = 16 << 20;
     let mut bytes = Vec::new();
-    match File::open(file) {
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(file);
+    match opened {
         Ok(opened) => opened
             .take(MAX)
             .read_to_end(&mut bytes)

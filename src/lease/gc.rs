@@ -3,7 +3,8 @@
 use super::release::is_due;
 use super::{Leases, Patience, Returned, alive};
 use crate::error::{Error, Result};
-use crate::store::{Lease, State};
+use crate::store::{Damaged, Lease, State};
+use std::time::Instant;
 
 /// What `gc` thinks of one lease.
 #[derive(Debug)]
@@ -22,33 +23,50 @@ pub enum Outcome {
     Failed(Error),
 }
 
-impl Finding {
+/// What `gc` found in the whole ledger.
+#[derive(Debug, Default)]
+pub struct Collection {
+    pub leases: Vec<Finding>,
+    pub damaged: Vec<(Damaged, Outcome)>,
+}
+
+impl Collection {
+    /// Whether another look for room is worth it.
     pub(super) fn gave_room(&self) -> bool {
+        let gave = |outcome: &Outcome| matches!(outcome, Outcome::Released(_));
+        self.leases.iter().any(Finding::gave_room) || self.damaged.iter().any(|(_, o)| gave(o))
+    }
+}
+
+impl Finding {
+    fn gave_room(&self) -> bool {
         matches!(self.outcome, Outcome::Released(_))
     }
 }
 
 impl Leases<'_> {
     /// By hand or from a timer: everything that is due, with patience.
-    pub fn gc(&self, dry_run: bool) -> Result<Vec<Finding>> {
+    pub fn gc(&self, dry_run: bool) -> Result<Collection> {
         self.look_through(dry_run, true, Patience::default())
     }
 
     /// At need, inside a create: one try each, and nothing that failed a moment ago.
-    pub(super) fn collect(&self, dry_run: bool) -> Result<Vec<Finding>> {
+    pub(super) fn collect(&self, dry_run: bool) -> Result<Collection> {
         self.look_through(dry_run, false, Patience::NONE)
     }
 
-    fn look_through(&self, dry_run: bool, all: bool, patience: Patience) -> Result<Vec<Finding>> {
+    fn look_through(&self, dry_run: bool, all: bool, patience: Patience) -> Result<Collection> {
         let (leases, _) = self.store.list()?;
+        // Shared by all: a machine full of slices in use is looked through no slower than one.
+        let end = Instant::now() + patience.0;
         let mut findings = Vec::new();
         for lease in leases {
             let outcome = match self.why_collect(&lease, all) {
                 Err(kept) => Outcome::Kept(kept),
                 Ok(why) if dry_run => Outcome::Released(why),
-                Ok(why) => match self
-                    .release_unless(&lease.id, patience, |now| self.why_collect(now, all).err())
-                {
+                Ok(why) => match self.release_unless(&lease.id, left(&lease, end), |now| {
+                    self.why_collect(now, all).err()
+                }) {
                     Ok(Returned::Yes) => Outcome::Released(why),
                     Ok(Returned::No(kept)) => Outcome::Kept(kept),
                     Err(e) => Outcome::Failed(e),
@@ -56,7 +74,10 @@ impl Leases<'_> {
             };
             findings.push(Finding { lease, outcome });
         }
-        Ok(findings)
+        Ok(Collection {
+            leases: findings,
+            damaged: self.look_through_damaged(dry_run)?,
+        })
     }
 
     /// Why a lease may go; else why it stays.
@@ -79,4 +100,9 @@ impl Leases<'_> {
             None => Ok("its container is gone".to_owned()),
         }
     }
+}
+
+fn left(lease: &Lease, end: Instant) -> Patience {
+    let left = end.saturating_duration_since(Instant::now());
+    Patience(left.min(Patience::with(lease).0))
 }

@@ -23,10 +23,21 @@ impl Default for Patience {
 impl Patience {
     /// One try: for those who have other things to do.
     pub const NONE: Patience = Patience(Duration::ZERO);
+
+    /// An instance that was in use before is not waited for again.
+    pub fn with(lease: &Lease) -> Patience {
+        match lease.attempt {
+            Some(_) => Patience::NONE,
+            None => Patience::default(),
+        }
+    }
 }
 
 /// Between tries to give back what cannot be destroyed: 2 s, doubled each time, up to this.
 const MAX_GAP: Duration = Duration::from_secs(300);
+
+/// How many of a slice's holders are written down: for people, in a record of a bounded size.
+const MAX_HOLDERS: usize = 32;
 
 /// What became of a lease that was to be given back.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,61 +51,78 @@ pub enum Returned {
 impl Leases<'_> {
     /// Ends a lease, whatever state it is in. One that is gone already is fine.
     pub fn release(&self, id: &str, patience: Patience) -> Result<()> {
-        let marked = self
-            .store
-            .lock("release")?
-            .update(id, |l| l.state = State::Releasing)?;
-        let Some(lease) = marked else { return Ok(()) };
-        // The bundle is put right whether or not the driver lets go: they do not depend on each
-        // other, and every failure is told.
-        let restored = restore(&lease).err();
-        let destroyed = self.destroy(&lease, patience);
-        let ledger = self.store.lock("release")?;
-        match destroyed {
-            Ok(()) => {
-                ledger.remove(&lease)?;
-                tracing::info!(
-                    lease = lease.id,
-                    container = lease.holder.key.id,
-                    "{} at {} on GPU {} is given back",
-                    lease.slice.profile,
-                    lease.slice.placement,
-                    lease.slice.gpu_index
-                );
-                match restored {
-                    Some(e) => Err(e),
-                    None => Ok(()),
-                }
-            }
-            Err(e) => {
-                let held_by = self.holders(&lease);
-                ledger.update(id, |l| {
-                    l.attempt = Some(next_attempt(l.attempt.as_ref(), &e, held_by));
-                })?;
-                tracing::warn!(lease = lease.id, "{}", e.line());
-                Err(e.and(restored))
-            }
-        }
+        self.release_unless(id, patience, |_| None).map(drop)
     }
 
-    /// Ends a lease whose creator is dead, unless something speaks against it. That is asked of the
-    /// record as it is now: one that was read while the creator lived may not name the low-level
-    /// runtime yet that goes on without it. From here on nobody writes such a thing.
+    /// Ends a lease unless something speaks against it. That is asked of the record as it is now,
+    /// under the ledger's lock: one that was read while the creator lived may not name the low-level
+    /// runtime yet that goes on without it. Once it is marked, nobody writes such a thing.
     pub fn release_unless(
         &self,
         id: &str,
         patience: Patience,
         against: impl FnOnce(&Lease) -> Option<String>,
     ) -> Result<Returned> {
-        if let Some(why) = self.store.get(id)?.as_ref().and_then(against) {
+        let ledger = self.store.lock("release")?;
+        let Some(mut lease) = self.store.get(id)? else {
+            return Ok(Returned::Yes);
+        };
+        if let Some(why) = against(&lease) {
             return Ok(Returned::No(why));
         }
-        self.release(id, patience).map(|()| Returned::Yes)
+        lease.state = State::Releasing;
+        // What cannot be written (a full disk) keeps no slice back: its container is as gone without
+        // the mark, and the next one starts from the beginning.
+        if let Err(e) = ledger.put(&lease) {
+            tracing::warn!(lease = id, "{}", e.line());
+        }
+        drop(ledger);
+        self.finish(&lease, patience).map(|()| Returned::Yes)
     }
 
-    /// After a delete: gives back what the container has, if it is gone.
-    pub fn release_if_dead(&self, key: &Key, patience: Patience) -> Result<()> {
+    fn finish(&self, lease: &Lease, patience: Patience) -> Result<()> {
+        // The bundle is put right whether or not the driver lets go: they do not depend on each
+        // other, and every failure is told.
+        let restored = restore(lease).err();
+        if let Err(e) = self.destroy(lease, patience) {
+            let held_by = self.holders(lease);
+            let e = e.and(restored);
+            let noted = self.mark(&lease.id, |l| {
+                l.attempt = Some(next_attempt(l.attempt.as_ref(), &e, held_by));
+            });
+            tracing::warn!(lease = lease.id, "{}", e.line());
+            return Err(e.and(noted.err()));
+        }
+        self.store.lock("release")?.remove(lease)?;
+        tracing::info!(
+            lease = lease.id,
+            container = lease.holder.key.id,
+            "{} at {} on GPU {} is given back",
+            lease.slice.profile,
+            lease.slice.placement,
+            lease.slice.gpu_index
+        );
+        restored.map_or(Ok(()), Err)
+    }
+
+    /// Writes down how far a release has come. What cannot be written (a full disk) keeps no slice
+    /// back: its container is as gone without the mark, and the next one starts from the beginning.
+    fn mark(&self, id: &str, change: impl FnOnce(&mut Lease)) -> Result<Option<Lease>> {
+        let ledger = self.store.lock("release")?;
+        ledger.update(id, change).or_else(|e| {
+            let lease = self.store.get(id)?;
+            tracing::warn!(lease = id, "{}", e.line());
+            Ok(lease)
+        })
+    }
+
+    /// After a delete: gives back what the container has, if it is gone. `deleted` says that the
+    /// low-level runtime has it no more.
+    pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
         let mut failed: Option<Error> = None;
+        if deleted {
+            failed = self.release_damaged_with(key).err();
+        }
         for lease in self.of(key)? {
             if lease.state != State::Releasing && dies_not(|| alive::sign_of_life(&lease)) {
                 continue;
@@ -103,7 +131,7 @@ impl Leases<'_> {
                 State::Releasing => None,
                 _ => alive::sign_of_life(now),
             };
-            if let Err(e) = self.release_unless(&lease.id, patience, against) {
+            if let Err(e) = self.release_unless(&lease.id, Patience::with(&lease), against) {
                 failed = Some(match failed {
                     Some(first) => first.and(Some(e)),
                     None => e,
@@ -126,24 +154,11 @@ impl Leases<'_> {
         if lease.boot_id != self.boot_id {
             return Ok(());
         }
-        let gpu = &lease.slice.gpu_uuid;
-        let _lock = self
-            .store
-            .lock_gpu(gpu, &format!("release of {}", lease.holder.key.id))?;
-        // Somebody else may have been at it while we waited for the GPU, and struck it off.
-        let Some(lease) = self.store.get(&lease.id)? else {
-            return Ok(());
-        };
-        let driver = self.driver()?;
-        let Some(instance) = self.find(&driver, &lease)? else {
-            return Ok(());
-        };
-
         let end = Instant::now() + patience.0;
         let mut gap = Duration::from_millis(10);
         loop {
-            match try_destroy(&driver, &lease, &instance) {
-                Ok(()) => break,
+            match self.try_destroy(lease)? {
+                Ok(()) => return Ok(()),
                 Err(e) if e.is_in_use() && Instant::now() + gap < end => {
                     std::thread::sleep(gap);
                     gap = (gap * 2).min(Duration::from_millis(500));
@@ -151,13 +166,46 @@ impl Leases<'_> {
                 Err(e) => return Err(e.into()),
             }
         }
-        match driver.instance(gpu, instance.id)? {
-            Some(still) if still.placement == instance.placement => Err(Error::new(format!(
-                "GPU instance {} on GPU {gpu} is still there after the driver destroyed it",
-                instance.id
-            ))),
-            _ => Ok(()),
+    }
+
+    /// The GPU is locked for one try: nobody else is to wait for whoever holds this instance.
+    fn try_destroy(&self, lease: &Lease) -> Result<std::result::Result<(), DriverError>> {
+        let gpu = &lease.slice.gpu_uuid;
+        let _lock = self
+            .store
+            .lock_gpu(gpu, &format!("release of {}", lease.holder.key.id))?;
+        // Somebody else may have been at it while we waited for the GPU, and struck it off.
+        let Some(lease) = self.store.get(&lease.id)? else {
+            return Ok(Ok(()));
+        };
+        let driver = self.driver()?;
+        let Some(instance) = self.find(&driver, &lease)? else {
+            return Ok(Ok(()));
+        };
+        if let Some(ci) = compute_instance(&lease, &instance) {
+            if let Err(e) = driver.destroy_compute_instance(gpu, instance.id, ci) {
+                return Ok(Err(e));
+            }
+            let left = self.find(&driver, &lease)?;
+            if left.is_some_and(|i| compute_instance(&lease, &i).is_some()) {
+                return Err(still_there(
+                    &format!("compute instance {ci} of the"),
+                    &lease,
+                ));
+            }
+            self.mark(&lease.id, |l| l.slice.emptied = true)?;
         }
+        if let Err(e) = driver.destroy_gpu_instance(gpu, instance.id) {
+            return Ok(Err(e));
+        }
+        let left = driver.instances_of(gpu, instance.profile_id)?;
+        if left
+            .iter()
+            .any(|i| (i.id, i.placement) == (instance.id, instance.placement))
+        {
+            return Err(still_there("the", &lease));
+        }
+        Ok(Ok(()))
     }
 
     /// The processes that have the instance's capabilities open, for the operator.
@@ -170,31 +218,29 @@ impl Leases<'_> {
         let holders = process::holders_of(&files, &devices);
         holders
             .into_iter()
+            .take(MAX_HOLDERS)
             .map(|(pid, name)| format!("{pid} {name}"))
             .collect()
     }
 
-    /// The instance of a lease: what was recorded, if it is still what we made. GI ids and MIG UUIDs
-    /// come again, so profile and placement must be right as well.
+    /// The instance of a lease, if it is still what we made. GPU instance ids and MIG UUIDs come
+    /// again, so profile and placement must be right as well; and where nothing of ours can hold a
+    /// compute instance, one that does is somebody else's.
     fn find(&self, driver: &impl Driver, lease: &Lease) -> Result<Option<GpuInstance>> {
         let slice = &lease.slice;
-        let same =
-            |i: &GpuInstance| i.profile_id == slice.profile_id && i.placement == slice.placement;
+        let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
+        let there = listed.into_iter().find(|i| i.placement == slice.placement);
         let Some(id) = slice.gpu_instance else {
             // Killed between the intent and the record of the instance: it lies where it was to lie.
-            let there = driver.instances(&slice.gpu_uuid)?.into_iter().find(same);
-            let (leases, _) = self.store.list()?;
-            return Ok(there.filter(|i| {
-                !leases.iter().any(|other| {
-                    other.id != lease.id
-                        && other.slice.gpu_uuid == slice.gpu_uuid
-                        && other.slice.gpu_instance == Some(i.id)
-                })
-            }));
+            // A compute instance is only made in one that is on record.
+            return Ok(there.filter(|i| i.compute_instances.is_empty()));
         };
-        let Some(there) = driver.instance(&slice.gpu_uuid, id)?.filter(same) else {
+        let Some(there) = there.filter(|i| i.id == id) else {
             return Ok(None);
         };
+        if slice.emptied && !there.compute_instances.is_empty() {
+            return Ok(None);
+        }
         if let (Some(ci), Some(uuid)) = (slice.compute_instance, &slice.mig_uuid)
             && there.compute_instances.iter().any(|c| c.id == ci)
             && driver.mig_uuid(&slice.gpu_uuid, id, ci)? != *uuid
@@ -218,26 +264,25 @@ fn dies_not(sign_of_life: impl Fn() -> Option<String>) -> bool {
     true
 }
 
-/// Our compute instance, then the GPU instance. Compute instances that somebody else made in it stay,
-/// and the driver refuses the rest.
-fn try_destroy(
-    driver: &impl Driver,
-    lease: &Lease,
-    instance: &GpuInstance,
-) -> std::result::Result<(), DriverError> {
-    let gpu = &lease.slice.gpu_uuid;
-    let ours = match (
+/// Ours, if it is there. Compute instances that somebody else made beside it stay, and the driver
+/// refuses to destroy what they lie in.
+fn compute_instance(lease: &Lease, instance: &GpuInstance) -> Option<u32> {
+    match (
         lease.slice.compute_instance,
         instance.compute_instances.as_slice(),
     ) {
-        (Some(id), _) => Some(id),
+        (Some(id), there) => there.iter().any(|c| c.id == id).then_some(id),
+        // Killed between making it and putting it on record.
         (None, [only]) => Some(only.id),
         (None, _) => None,
-    };
-    if let Some(ci) = ours {
-        driver.destroy_compute_instance(gpu, instance.id, ci)?;
     }
-    driver.destroy_gpu_instance(gpu, instance.id)
+}
+
+fn still_there(what: &str, lease: &Lease) -> Error {
+    let (at, gpu) = (lease.slice.placement, &lease.slice.gpu_uuid);
+    Error::new(format!(
+        "{what} GPU instance at {at} on GPU {gpu} is still there after the driver destroyed it"
+    ))
 }
 
 fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Attempt {
@@ -251,14 +296,18 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
     }
 }
 
-/// Engines take the bundle away before or after us: one that is gone needs nothing.
+/// Engines take the bundle away before or after us: one that is gone needs nothing. Where a create of
+/// the same bundle is at work, it makes its own of what it finds there.
 fn restore(lease: &Lease) -> Result<()> {
     if !lease.holder.bundle.exists() {
         return Ok(());
     }
-    Bundle::open(&lease.holder.bundle)?
-        .restore(&lease.id)
-        .map(drop)
+    let bundle = Bundle::open(&lease.holder.bundle)?;
+    // The lock is our own where we are that create.
+    if lease.creator != process::current() && !bundle.try_lock()? {
+        return Ok(());
+    }
+    bundle.restore(&lease.id).map(drop)
 }
 
 /// Whether a lease that could not be released is to be tried again by itself now.

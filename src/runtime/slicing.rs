@@ -115,8 +115,10 @@ impl Slicing<'_> {
         let patience = Patience::default();
         if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
             tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
+            return Ok(());
         }
-        Ok(())
+        // The hook may have given the slice back, and leaves the bundle to us, who have its lock.
+        self.asking.bundle.restore(&lease.id).map(drop)
     }
 
     fn hand_over(&self, lease: &Lease, stays: Stays) -> Result<spawn::Ended> {

@@ -4,7 +4,7 @@ use crate::error::{Context, Error, Result};
 use crate::process;
 use fs2::FileExt;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,46 +18,73 @@ pub struct Lock {
 impl Lock {
     pub fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
         let end = Instant::now() + timeout;
-        let mut gap = Duration::from_micros(200);
         loop {
-            let mut file = open(path)?;
-            match file.try_lock_exclusive() {
-                Ok(()) if is_still(&file, path) => {
+            let file = open(path)?;
+            let locked = match file.try_lock_exclusive() {
+                Ok(()) => Some(Ok(file)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    wait(file, end.saturating_duration_since(Instant::now()))
+                }
+                Err(e) => Some(Err(e)),
+            };
+            let what = || format!("lock {}", path.display());
+            match locked.transpose().context(what)? {
+                Some(mut file) if is_still(&file, path) => {
                     sign(&mut file, why);
                     return Ok(Lock { _file: file });
                 }
                 // Somebody took the file away while we waited for it: lock the one there now.
-                Ok(()) => continue,
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e).context(|| format!("lock {}", path.display())),
+                Some(_) if Instant::now() < end => {}
+                _ => {
+                    return Err(Error::new(format!(
+                        "{} is held by {}, waited {}",
+                        path.display(),
+                        signature(&mut open(path)?),
+                        humantime::format_duration(timeout)
+                    ))
+                    .hint("lock_timeout in the configuration is how long to wait"));
+                }
             }
-            let now = Instant::now();
-            if now >= end {
-                return Err(Error::new(format!(
-                    "{} is held by {}, waited {}",
-                    path.display(),
-                    signature(&mut file),
-                    humantime::format_duration(timeout)
-                ))
-                .hint("lock_timeout in the configuration is how long to wait"));
-            }
-            // flock has no time-out of its own; the gaps grow so that many waiters cost little.
-            std::thread::sleep(gap.min(end - now));
-            gap = (gap * 2).min(Duration::from_millis(20));
         }
     }
 }
 
+/// The kernel lets waiters in in their order, which no polling does, but its wait has no end: so a
+/// thread waits, and is left alone when it is time. Should it still get the lock, nobody takes that
+/// from it, and it is let go at once. On success the thread has ended: who forks later has one.
+fn wait(file: File, time: Duration) -> Option<std::io::Result<File>> {
+    let (done, lock) = std::sync::mpsc::channel();
+    let waiter = std::thread::Builder::new()
+        .stack_size(64 * 1024)
+        .spawn(move || {
+            let locked = file.lock_exclusive().map(|()| file);
+            let _ = done.send(locked);
+        });
+    let waiter = match waiter {
+        Ok(waiter) => waiter,
+        Err(e) => return Some(Err(e)),
+    };
+    let locked = lock.recv_timeout(time).ok()?;
+    let _ = waiter.join();
+    Some(locked)
+}
+
 fn open(path: &Path) -> Result<File> {
-    OpenOptions::new()
+    let what = || format!("open {}", path.display());
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .context(|| format!("open {}", path.display()))
+        .context(what)?;
+    if !file.metadata().context(what)?.is_file() {
+        return Err(Error::new(format!("{} is no regular file", path.display()))
+            .hint("nothing of ours is anything else; remove it"));
+    }
+    Ok(file)
 }
 
 fn is_still(file: &File, path: &Path) -> bool {

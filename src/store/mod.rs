@@ -4,19 +4,22 @@
 //! /run/runmig/                root only
 //!   ledger.lock               held while leases are read to decide or written; names its holder
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
-//!   leases/<key>.<lease>      one lease, replaced atomically (record.rs)
+//!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
 //!   runmig.log                what was done, for people
 //! ```
 //!
 //! `<key>` is a hash of the container's key, so that a `delete` finds out with one look that a
 //! container has no lease. A lock is a value: what must not happen without it takes it as argument.
 
+mod claim;
 mod durable;
 mod lock;
 mod record;
 
+pub use claim::Claim;
 pub use lock::Lock;
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
+pub(crate) use record::{decode, encode, frame};
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
@@ -31,12 +34,14 @@ pub struct Store {
     lock_timeout: Duration,
 }
 
-/// A record that could not be read. Nothing is destroyed on its account, and nothing given out
-/// that it may speak of.
+/// A record that could not be read. What its name still says holds: that place is not given out, and
+/// only somebody who knows that its container is gone gives it back.
 #[derive(Debug)]
 pub struct Damaged {
     pub file: PathBuf,
     pub why: Error,
+    /// None where not even the name is one of ours.
+    pub claim: Option<Claim>,
 }
 
 /// The right to write leases, and to decide by them.
@@ -53,23 +58,44 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
+        // Before anything is made: through somebody's link it would be made wherever they like.
+        trust::room_for(dir).context(what)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(store.leases())
             .context(what)?;
-        let canonical = std::fs::canonicalize(dir).context(what)?;
-        trust::check_path(&canonical).context(what)?;
+        store.check()?;
         Ok(store)
     }
 
-    /// For those who only look: none where there is no ledger, hence no lease.
-    pub fn existing(dir: &Path, lock_timeout: Duration) -> Option<Store> {
+    /// For those who only look or give back: none where there is no ledger, hence no lease.
+    pub fn existing(dir: &Path, lock_timeout: Duration) -> Result<Option<Store>> {
         let store = Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
-        store.leases().is_dir().then_some(store)
+        match std::fs::symlink_metadata(store.leases()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            // Not being allowed to look is not the same as there being nothing.
+            looked => looked.context(|| format!("open state directory {}", dir.display()))?,
+        };
+        store.check()?;
+        Ok(Some(store))
+    }
+
+    /// Whoever could write a lease could have any instance destroyed, or keep one for ever.
+    fn check(&self) -> Result<()> {
+        trust::folder(&self.dir)
+            .context(|| format!("open state directory {}", self.dir.display()))?;
+        let leases = self.leases();
+        let what = || format!("open {}", leases.display());
+        let meta = std::fs::symlink_metadata(&leases).context(what)?;
+        if !meta.is_dir() {
+            return Err(Error::new(format!("{} is no folder", leases.display()))
+                .hint("nothing of ours replaces it; see what did, and remove it"));
+        }
+        trust::check_metadata(&meta).context(what)
     }
 
     pub fn dir(&self) -> &Path {
@@ -115,10 +141,14 @@ impl Store {
     pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
         let (mut leases, mut damaged) = (Vec::new(), Vec::new());
         for file in self.files()? {
-            match record::read(&file) {
+            match read(&file) {
                 Ok(Some(lease)) => leases.push(lease),
                 Ok(None) => {}
-                Err(why) => damaged.push(Damaged { file, why }),
+                Err(why) => damaged.push(Damaged {
+                    claim: Claim::parse(&name(&file)),
+                    file,
+                    why,
+                }),
             }
         }
         leases.sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
@@ -126,10 +156,9 @@ impl Store {
     }
 
     pub fn get(&self, id: &str) -> Result<Option<Lease>> {
-        let suffix = format!(".{id}");
         for file in self.files()? {
-            if name(&file).ends_with(&suffix) {
-                return record::read(&file);
+            if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {
+                return read(&file).context(|| format!("read the lease {}", file.display()));
             }
         }
         Ok(None)
@@ -159,13 +188,16 @@ impl Ledger<'_> {
     /// On disk when this returns.
     pub fn put(&self, lease: &Lease) -> Result<()> {
         let file = self.file(lease);
-        durable::replace(&file, &record::encode(lease)).context(|| {
+        let what = || {
             format!(
                 "write the lease of container {} into {}",
                 lease.holder.key.id,
                 self.store.dir.display()
             )
-        })
+        };
+        let bytes = record::encode(lease);
+        record::check_size(lease, bytes.len()).context(what)?;
+        durable::replace(&file, &bytes).context(what)
     }
 
     /// Changes a lease that is still there; gives what it is now, none when it has gone meanwhile.
@@ -183,15 +215,29 @@ impl Ledger<'_> {
         durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
     }
 
+    pub fn remove_damaged(&self, damaged: &Damaged) -> Result<()> {
+        let file = &damaged.file;
+        durable::remove(file).context(|| format!("remove the lease {}", file.display()))
+    }
+
     /// Takes away what a writer left that was killed while it wrote.
     pub fn sweep(&self) {
         durable::sweep(&self.store.leases());
     }
 
     fn file(&self, lease: &Lease) -> PathBuf {
-        self.store
-            .leases()
-            .join(format!("{}{}", lease.holder.key.prefix(), lease.id))
+        self.store.leases().join(Claim::of(lease).name())
+    }
+}
+
+/// A record under a name that is not its own is no record: one lease would be two.
+fn read(file: &Path) -> Result<Option<Lease>> {
+    let lease = record::read(file)?;
+    match &lease {
+        Some(lease) if Claim::of(lease).name() != name(file) => {
+            Err(Error::new("its name is not that of the lease in it"))
+        }
+        _ => Ok(lease),
     }
 }
 

@@ -31,6 +31,7 @@ fn lease(id: &str) -> Lease {
             gpu_instance: Some(10),
             compute_instance: None,
             mig_uuid: None,
+            emptied: false,
         },
         creator: Process {
             pid: 1,

@@ -3,12 +3,11 @@
 
 mod session;
 
-use super::{Driver, DriverError, NOT_SUPPORTED, Reason, Result};
+use super::{Driver, DriverError, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
 use crate::model::{GpuInstance, MigMode, Placement, Profile, Snapshot};
-use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings as sys;
+use session::{MAX_INSTANCES, call, check, counts, failed, gone, raw, text};
 pub use session::{Session, open};
-use session::{call, check, counts, failed, gone, raw, text};
 use std::ffi::{c_char, c_uint};
 
 impl Driver for Session {
@@ -58,23 +57,38 @@ impl Driver for Session {
         Ok(count)
     }
 
-    fn instances(&self, gpu: &str) -> Result<Vec<GpuInstance>> {
+    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>> {
         let device = self.device(gpu)?;
-        match device.mig_mode() {
-            Ok(mode) if mode.current == 1 => {}
-            Ok(_) | Err(NvmlError::NotSupported) => return Ok(Vec::new()),
-            Err(e) => return Err(failed(format!("read the MIG mode of GPU {gpu}"), e)),
+        let what = || format!("list GPU instances of profile {profile} on GPU {gpu}");
+        for _ in 0..3 {
+            // The driver writes as many as the profile allows, whatever count comes in.
+            let mut handles = vec![std::ptr::null_mut(); MAX_INSTANCES as usize];
+            let mut count = MAX_INSTANCES;
+            let listed = call!(
+                self,
+                what,
+                nvmlDeviceGetGpuInstances(raw(&device), profile, handles.as_mut_ptr(), &mut count)
+            );
+            if let Err(e) = listed {
+                // That is how it says that MIG is off, and then that it is has to be true.
+                let off = e.code() == Some(NOT_SUPPORTED)
+                    && device.mig_mode().is_ok_and(|mode| mode.current == 0);
+                return if off { Ok(Vec::new()) } else { Err(e) };
+            }
+            handles.truncate(count as usize);
+            let found: Vec<_> = handles
+                .into_iter()
+                .map(|handle| self.describe(gpu, handle))
+                .collect::<Result<_>>()?;
+            // Where one went while we looked, we look again.
+            if let Some(found) = found.into_iter().collect() {
+                return Ok(found);
+            }
         }
-        let profiles = self.profiles(&device, gpu)?;
-        self.list(&device, gpu, &counts(&profiles))
-    }
-
-    fn instance(&self, gpu: &str, gpu_instance: u32) -> Result<Option<GpuInstance>> {
-        let device = self.device(gpu)?;
-        match self.gpu_instance(&device, gpu, gpu_instance)? {
-            Some(handle) => self.describe(gpu, handle),
-            None => Ok(None),
-        }
+        Err(DriverError {
+            what: what(),
+            reason: Reason::Library(format!("they keep going away (NVML {NOT_FOUND})")),
+        })
     }
 
     fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32> {
@@ -92,7 +106,12 @@ impl Driver for Session {
         )?;
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
-        call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info))?;
+        if let Err(e) = call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info)) {
+            // It is there, and nobody knows its id: gone at once, while we have its handle. If that
+            // fails too, it is found by its place.
+            let _ = call!(self, what, nvmlGpuInstanceDestroy(handle));
+            return Err(e.about_what_was_made());
+        }
         Ok(info.id)
     }
 

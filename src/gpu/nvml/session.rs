@@ -11,7 +11,7 @@ use std::path::Path;
 /// Profile enums end where the driver says INVALID_ARGUMENT; no driver has as many as this.
 const MAX_PROFILES: u32 = 64;
 /// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
-const MAX_INSTANCES: u32 = 256;
+pub(super) const MAX_INSTANCES: u32 = 256;
 /// GPU instance profile information, version 2: size 152.
 const GI_PROFILE_V2: u32 = 0x0200_0098;
 
@@ -359,6 +359,7 @@ pub(super) fn text(chars: &[c_char]) -> String {
 
 /// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected
 /// variant).
+#[allow(deprecated)] // a code that NVML may still give
 pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
     use NvmlError as E;
     let code = match &e {
@@ -366,6 +367,7 @@ pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
         E::InvalidArg => 2,
         E::NotSupported => 3,
         E::NoPermission => 4,
+        E::AlreadyInitialized => 5,
         E::NotFound => 6,
         E::InsufficientSize(_) => 7,
         E::InsufficientPower => 8,
@@ -382,6 +384,7 @@ pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
         E::InUse => 19,
         E::InsufficientMemory => 20,
         E::NoData => 21,
+        E::VgpuEccNotSupported => 22,
         E::UnexpectedVariant(code) => *code,
         E::Unknown => 999,
         _ => {

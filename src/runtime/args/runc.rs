@@ -313,8 +313,9 @@ fn reorder(command: Command, order: Order, args: &[OsString]) -> Vec<&OsStr> {
             front.push(arg);
             value_may_follow = !bytes.contains(&b'=');
         } else {
+            // 1.22.1 forgets here that a value may follow, 1.22.2 does not: where that matters
+            // 1.22.9 differs from 1.22.2 as well, and the call is refused
             rest.push(arg);
-            value_may_follow &= order != Order::V1_22_1;
         }
     }
     front.append(&mut rest);

@@ -1,0 +1,132 @@
+//! Records that cannot be read. Whether such a container lives cannot be found out, so nobody
+//! collects its slice; but who knows that it is gone (its own hook, its own delete, the operator)
+//! gives it back by what the record's name says.
+
+use super::{Leases, Outcome};
+use crate::error::{Error, Result};
+use crate::gpu::Driver;
+use crate::model::GpuInstance;
+use crate::spec::bundle::Bundle;
+use crate::store::{Claim, Damaged, Key};
+use std::path::Path;
+
+impl Leases<'_> {
+    pub fn damaged(&self) -> Result<Vec<Damaged>> {
+        Ok(self.store.list()?.1)
+    }
+
+    /// What a hook does for its lease when that cannot be read.
+    pub fn release_damaged_of(&self, lease: &str, bundle: &Path) -> Result<()> {
+        let all = self.damaged()?;
+        let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == lease);
+        let Some(damaged) = all.iter().find(is_it) else {
+            return Ok(());
+        };
+        let restored = Bundle::open(bundle)
+            .and_then(|bundle| bundle.restore(lease))
+            .err();
+        let given_back = self.release_damaged(damaged);
+        match (given_back, restored) {
+            (Err(e), restored) => Err(e.and(restored)),
+            (Ok(()), restored) => restored.map_or(Ok(()), Err),
+        }
+    }
+
+    /// What a delete does, once the low-level runtime has no such container any more.
+    pub(super) fn release_damaged_with(&self, key: &Key) -> Result<()> {
+        for damaged in self.damaged()? {
+            let claim = damaged.claim.as_ref();
+            if claim.is_some_and(|c| key.prefix().strip_suffix('.') == Some(&c.key)) {
+                self.release_damaged(&damaged)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For who knows that its container is gone.
+    pub fn release_damaged(&self, damaged: &Damaged) -> Result<()> {
+        let claim = claim(damaged)?;
+        if claim.boot_id == self.boot_id {
+            let gpu = &claim.gpu_uuid;
+            let _lock = self.store.lock_gpu(gpu, "release of a damaged lease")?;
+            let driver = self.driver()?;
+            if let Some(instance) = self.claimed(&driver, claim)? {
+                for ci in &instance.compute_instances {
+                    driver.destroy_compute_instance(gpu, instance.id, ci.id)?;
+                }
+                driver.destroy_gpu_instance(gpu, instance.id)?;
+            }
+        }
+        let ledger = self.store.lock("release of a damaged lease")?;
+        ledger.remove_damaged(damaged)?;
+        tracing::info!(
+            lease = claim.lease,
+            "given back by the name of its damaged record"
+        );
+        Ok(())
+    }
+
+    /// Strikes off what has no slice, by the driver's word; the rest is told.
+    pub(super) fn look_through_damaged(&self, dry_run: bool) -> Result<Vec<(Damaged, Outcome)>> {
+        let mut findings = Vec::new();
+        for damaged in self.damaged()? {
+            let outcome = match self.has_nothing(&damaged) {
+                Ok(Ok(why)) if dry_run => Outcome::Released(why),
+                Ok(Ok(why)) => {
+                    let ledger = self.store.lock("gc of a damaged lease")?;
+                    match ledger.remove_damaged(&damaged) {
+                        Ok(()) => Outcome::Released(why),
+                        Err(e) => Outcome::Failed(e),
+                    }
+                }
+                Ok(Err(kept)) => Outcome::Kept(kept),
+                Err(e) => Outcome::Failed(e),
+            };
+            findings.push((damaged, outcome));
+        }
+        Ok(findings)
+    }
+
+    /// Why a damaged record may be struck off; else why it stays.
+    fn has_nothing(&self, damaged: &Damaged) -> Result<std::result::Result<String, String>> {
+        let claim = claim(damaged)?;
+        if claim.boot_id != self.boot_id {
+            return Ok(Ok("its record is damaged, and its boot is over".to_owned()));
+        }
+        // Should its creator still be at work, it finds its record gone and undoes what it made.
+        let _lock = self
+            .store
+            .lock_gpu(&claim.gpu_uuid, "gc of a damaged lease")?;
+        if self.claimed(&self.driver()?, claim)?.is_none() {
+            return Ok(Ok(
+                "its record is damaged, and there is no slice at its place".to_owned(),
+            ));
+        }
+        Ok(Err(format!(
+            "its record is damaged ({}), so whether its container lives is not known: when it is gone, \
+             migctl release {}",
+            damaged.why.line(),
+            claim.lease
+        )))
+    }
+
+    /// The slice at the claimed place, if it looks as ours do and nobody else's lease has it.
+    fn claimed(&self, driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
+        let (leases, _) = self.store.list()?;
+        let elsewhere = leases.iter().map(Claim::of);
+        if { elsewhere }.any(|c| c.gpu_uuid == claim.gpu_uuid && c.placement == claim.placement) {
+            return Ok(None);
+        }
+        let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
+        Ok(there
+            .into_iter()
+            .find(|i| i.placement == claim.placement && i.compute_instances.len() <= 1))
+    }
+}
+
+fn claim(damaged: &Damaged) -> Result<&Claim> {
+    damaged.claim.as_ref().ok_or_else(|| {
+        Error::new(format!("{} is no lease of ours", damaged.file.display()))
+            .hint("remove the file; nothing depends on it")
+    })
+}

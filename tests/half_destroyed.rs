@@ -1,0 +1,171 @@
+//! Slices that cannot be destroyed, or only by half: tried again, then quarantined, and in nobody's
+//! way.
+
+mod faults_support;
+mod support;
+
+use faults_support::World;
+use faults_support::strace::settled;
+use nvml_sim::engine::Target;
+use nvml_sim::holders::{self, Hold};
+use nvml_sim::state::Store;
+use std::time::SystemTime;
+use support::process::until;
+use support::{going, said};
+
+const ID: &str = "victim";
+
+/// A container that is gone and whose hook did not run. Gives its lease.
+fn abandoned(world: &World) -> String {
+    world.create(ID);
+    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", ID])).ok();
+    world.behave("");
+    lease
+}
+
+/// This process holds an instance, as one that runs CUDA would, until the value is dropped.
+fn hold(world: &World, gi: u32, ci: Option<u32>) -> Hold {
+    let gi = Some(gi);
+    let store = Store::open(&world.machine()).unwrap();
+    holders::hold(&store, Target { gpu: 0, gi, ci }).unwrap()
+}
+
+/// How often the driver has refused to destroy something.
+fn refusals(world: &World) -> usize {
+    let log = nvml_sim::trace::read(&world.machine()).unwrap();
+    let refused = |line: &&str| line.contains("Destroy") && line.ends_with(" 19");
+    log.lines().filter(refused).count()
+}
+
+fn trace(world: &World) {
+    nvml_sim::trace::on(&world.machine()).unwrap();
+}
+
+#[test]
+fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
+    let world = World::small();
+    let lease = abandoned(&world);
+    let gi = world.the_instance().gi;
+    let held = hold(&world, gi, None);
+    assert!(settled(&world.hook(ID, &lease)).status.success());
+
+    let half = world.the_instance();
+    assert!(half.uuids.is_empty(), "{half:?}");
+    world.nothing_lost_nothing_given_twice().unwrap();
+    let lease = world.lease_of(ID);
+    assert_eq!(lease["state"], "quarantined", "{lease}");
+    let holder = lease["heldBy"][0].as_str().unwrap();
+    let pid = holder.split(' ').next().unwrap();
+    assert_eq!(pid, std::process::id().to_string(), "{lease}");
+    let table = said(&mut world.migctl(&["list"])).ok();
+    assert!(table.stdout.contains("quarantined"), "{}", table.stdout);
+    assert!(table.stderr.contains(holder), "{}", table.stderr);
+
+    // It counts as taken.
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    let refused = said(&mut world.create_command("one-too-many")).refused();
+    assert!(refused.contains("no room"), "{refused}");
+
+    drop(held);
+    world.gc().ok();
+    world.create("one-too-many");
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn in_use_for_a_while() {
+    let world = World::small();
+    let lease = abandoned(&world);
+    let held = hold(&world, world.the_instance().gi, Some(0));
+    trace(&world);
+    let hook = world.hook(ID, &lease);
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| settled(&hook));
+        until("a refusal", || refusals(&world) > 1);
+        drop(held);
+        ended.join().unwrap();
+    });
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn in_use_for_ever_is_tried_with_growing_gaps() {
+    let world = World::small();
+    abandoned(&world);
+    let held = hold(&world, world.the_instance().gi, Some(0));
+    let mut last = 0;
+    for attempt in 1..=4 {
+        world.gc().exits(1);
+        let lease = world.lease_of(ID);
+        assert_eq!(lease["attempts"], attempt, "{lease}");
+        let next = humantime::parse_rfc3339(lease["nextAttempt"].as_str().unwrap()).unwrap();
+        let gap = next.duration_since(SystemTime::now()).unwrap_or_default();
+        assert!(gap.as_secs() >= last, "{attempt}: {gap:?} after {last} s");
+        assert!(gap.as_secs() < 1 << attempt, "{attempt}: {gap:?}");
+        last = (1 << attempt) - 1;
+        // What follows the first, the records' whole seconds and a slow machine take from it.
+        last = last.saturating_sub(2);
+    }
+    // It is not due, so a create that finds no room does not try it.
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    let calls = world.driver_calls(|| {
+        said(&mut world.create_command("one-too-many")).refused();
+    });
+    assert!(!calls.iter().any(|c| c.contains("Destroy")), "{calls:?}");
+    // By hand it is tried at once.
+    drop(held);
+    said(&mut world.migctl(&["release", ID])).ok();
+    world.create("one-too-many");
+}
+
+#[test]
+fn a_create_finds_what_is_due() {
+    let world = World::small();
+    let lease = abandoned(&world);
+    let held = hold(&world, world.the_instance().gi, Some(0));
+    settled(&world.hook(ID, &lease));
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    drop(held);
+    until("the next attempt is due", || {
+        let next = world.lease_of(ID)["nextAttempt"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        humantime::parse_rfc3339(&next).unwrap() <= SystemTime::now()
+    });
+    world.create("one-more");
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn nobody_waits_for_what_is_in_use() {
+    let world = World::small();
+    let lease = abandoned(&world);
+    let gi = world.the_instance().gi;
+    let held = hold(&world, gi, Some(0));
+    trace(&world);
+    let hook = world.hook(ID, &lease);
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| settled(&hook));
+        until("a refusal", || refusals(&world) > 0);
+        let mut create = going(&mut world.create_command("other"));
+        let _ = &mut create;
+        create.end().ok();
+        let before = refusals(&world);
+        ended.join().unwrap();
+        // The hook went on trying after the create on the same GPU was done.
+        assert!(refusals(&world) > before, "the create waited for the hook");
+    });
+    drop(held);
+    // The successor of the same name gets another slice.
+    world.create(ID);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
