@@ -5,6 +5,7 @@
 mod support;
 
 mod collecting;
+mod containerd;
 mod containers;
 mod creates;
 mod hooks;
