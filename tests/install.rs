@@ -76,6 +76,9 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     ] {
         files.push((format!("{prefix}/share/runmig/{example}"), 0o644));
     }
+    for unit in ["runmig-gc.service", "runmig-gc.timer"] {
+        files.push((format!("{prefix}/lib/systemd/system/{unit}"), 0o644));
+    }
     files.sort();
     files
 }
@@ -111,6 +114,12 @@ fn another_prefix() {
         assert!(text.contains("\"/opt/runmig/bin/runmig"), "{text}");
         assert!(!text.contains("/usr/local"), "{text}");
     }
+    let unit = place.at("opt/runmig/lib/systemd/system/runmig-gc.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    assert!(
+        unit.contains("\nExecStart=/opt/runmig/bin/migctl gc\n"),
+        "{unit}"
+    );
     place.ok(&["--prefix=/opt/runmig", "--uninstall"]);
     assert_eq!(place.files(), []);
 }

@@ -23,7 +23,9 @@ struct Item<'a> {
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let found = match Leases::existing(config)? {
         Some(leases) => {
-            crate::log::start(config);
+            if !dry_run {
+                crate::log::start(config);
+            }
             leases.gc(dry_run)?
         }
         None => Collection::default(),

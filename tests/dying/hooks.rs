@@ -3,9 +3,10 @@
 use crate::on_every_runtime;
 use crate::support::process::{in_cgroup, kill, until};
 use crate::support::runtimes::script;
-use crate::support::{Bundle, Low, Setup, unique};
+use crate::support::{Bundle, Low, Setup, said, unique};
 use crate::victim::{SLEEPS, init, keeps_its_slice, the_next_create_has_room};
 use serde_json::{Value, json};
+use std::process::Command;
 
 on_every_runtime! {
     a_create_that_fails_early,
@@ -128,7 +129,7 @@ fn ours_is_run_twice(setup: &Setup) {
         .runmig(&["create", "-b", other.as_str(), &theirs])
         .ok();
     assert_eq!(setup.machine.the_instance().uuid, uuid, "it comes again");
-    crate::support::said(&mut std::process::Command::new(&file)).ok();
+    said(&mut Command::new(&file)).ok();
     keeps_its_slice(setup, &theirs);
     setup.runmig(&["delete", "--force", &theirs]).ok();
     setup.nothing_is_left();

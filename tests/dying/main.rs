@@ -4,11 +4,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod collecting;
+mod containerd;
 mod containers;
 mod creates;
 mod hooks;
 mod ids;
-//mod podman;
+mod podman;
 mod victim;
 
 /// Makes a test of every function, for every low-level runtime there is.

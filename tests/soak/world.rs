@@ -138,7 +138,10 @@ impl<'a> World<'a> {
         }
         for lease in self.soak.setup.leases() {
             let theirs = |i: &&Instance| lease["migUUID"] == i.uuid.as_str();
-            if self.void.contains(lease["id"].as_str().unwrap()) {
+            // What is on its way out may be gone already, and its UUID have come again.
+            let is_live = lease["state"] == "ready" || lease["state"] == "creating";
+            let is_void = self.void.contains(lease["id"].as_str().unwrap());
+            if !is_live || is_void {
                 continue;
             }
             if let Some(one) = self.admins.iter().find(theirs) {

@@ -76,6 +76,11 @@ impl<'a> Podman<'a> {
         "--ulimit=nproc=1024:1024",
     ];
 
+    /// What podman calls; no other podman's.
+    pub fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
     pub fn rootfs(&self) -> String {
         self.dir.path().join("rootfs").display().to_string()
     }

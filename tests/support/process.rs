@@ -201,11 +201,12 @@ pub fn kill(pid: i32) {
 }
 
 pub fn children(pid: i32) -> Vec<i32> {
-    let parent = |child: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-        after_name(&stat).split(' ').nth(1)?.parse().ok()
-    };
-    everybody().filter(|p| parent(p) == Some(pid)).collect()
+    everybody().filter(|p| parent(*p) == Some(pid)).collect()
+}
+
+pub fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    after_name(&stat).split(' ').nth(1)?.parse().ok()
 }
 
 /// Its children and theirs.

@@ -1,0 +1,46 @@
+//! The units that are shipped, as systemd reads them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const UNITS: [&str; 2] = ["runmig-gc.service", "runmig-gc.timer"];
+
+fn skip(why: &str) {
+    let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    assert!(
+        !required("CI") && !required("RUNMIG_REQUIRE_ALL"),
+        "cannot run here, and all is to run: {why}"
+    );
+    eprintln!("SKIPPED: {why}");
+}
+
+/// Unknown keys are only told, so nothing may be.
+#[test]
+fn systemd_has_nothing_to_say_against_them() {
+    if !Path::new("/usr/bin/systemd-analyze").exists() {
+        return skip("systemd-analyze is not there: apt-get install systemd");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let migctl = dir.path().join("migctl");
+    fs::write(&migctl, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&migctl, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]);
+    for unit in UNITS {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("systemd")
+            .join(unit);
+        let text = fs::read_to_string(file).unwrap();
+        // Whether the program is there is asked as well.
+        let here = text.replace("/usr/local/bin/migctl", migctl.to_str().unwrap());
+        let unit = dir.path().join(unit);
+        fs::write(&unit, here).unwrap();
+        verify.arg(unit);
+    }
+    let output = verify.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
