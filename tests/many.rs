@@ -32,10 +32,9 @@ fn two_hundred_creates_on_fifty_six_slots() {
             refused.push(said.refused());
         }
     }
-    assert!(
-        refused.iter().all(|line| line.contains("no room")),
-        "{refused:#?}"
-    );
+    let mut unclear = refused.clone();
+    unclear.retain(|line| !line.contains("no room"));
+    assert!(unclear.is_empty(), "made {made}: {unclear:#?}");
     assert_eq!((made, refused.len()), (56, 144));
     assert_eq!(world.instances().len(), 56);
     world.nothing_lost_nothing_given_twice().unwrap();

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Held until it is dropped.
 #[derive(Debug)]
@@ -17,14 +17,11 @@ pub struct Lock {
 
 impl Lock {
     pub fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
-        let end = Instant::now() + timeout;
         loop {
             let file = open(path)?;
             let locked = match file.try_lock_exclusive() {
                 Ok(()) => Some(Ok(file)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    wait(file, end.saturating_duration_since(Instant::now()))
-                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => wait(file, path, timeout)?,
                 Err(e) => Some(Err(e)),
             };
             let what = || format!("lock {}", path.display());
@@ -34,12 +31,12 @@ impl Lock {
                     return Ok(Lock { _file: file });
                 }
                 // Somebody took the file away while we waited for it: lock the one there now.
-                Some(_) if Instant::now() < end => {}
-                _ => {
+                Some(_) => {}
+                None => {
                     return Err(Error::new(format!(
                         "{} is held by {}, waited {}",
                         path.display(),
-                        signature(&mut open(path)?),
+                        named(&signature(path)?),
                         humantime::format_duration(timeout)
                     ))
                     .hint("lock_timeout in the configuration is how long to wait"));
@@ -49,24 +46,33 @@ impl Lock {
     }
 }
 
+/// None when one holder has had it for that long: a queue that moves on is waited for, whatever its
+/// length.
+///
 /// The kernel lets waiters in in their order, which no polling does, but its wait has no end: so a
 /// thread waits, and is left alone when it is time. Should it still get the lock, nobody takes that
 /// from it, and it is let go at once. On success the thread has ended: who forks later has one.
-fn wait(file: File, time: Duration) -> Option<std::io::Result<File>> {
+fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Result<File>>> {
     let (done, lock) = std::sync::mpsc::channel();
+    let mut holder = signature(path)?;
     let waiter = std::thread::Builder::new()
         .stack_size(64 * 1024)
         .spawn(move || {
             let locked = file.lock_exclusive().map(|()| file);
             let _ = done.send(locked);
-        });
-    let waiter = match waiter {
-        Ok(waiter) => waiter,
-        Err(e) => return Some(Err(e)),
-    };
-    let locked = lock.recv_timeout(time).ok()?;
-    let _ = waiter.join();
-    Some(locked)
+        })
+        .context(|| format!("wait for {}", path.display()))?;
+    loop {
+        if let Ok(locked) = lock.recv_timeout(timeout) {
+            let _ = waiter.join();
+            return Ok(Some(locked));
+        }
+        let now = signature(path)?;
+        if now == holder {
+            return Ok(None);
+        }
+        holder = now;
+    }
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -101,15 +107,19 @@ fn sign(file: &mut File, why: &str) {
     let _ = write!(file, "process {} ({why})", std::process::id());
 }
 
-fn signature(file: &mut File) -> String {
+/// What the holder wrote.
+fn signature(path: &Path) -> Result<String> {
     let mut text = String::new();
-    let _ = file.rewind();
-    let _ = file.take(200).read_to_string(&mut text);
-    let pid = text.split_whitespace().nth(1).and_then(|p| p.parse().ok());
-    match pid.and_then(process::of) {
+    let _ = open(path)?.take(200).read_to_string(&mut text);
+    Ok(text)
+}
+
+fn named(signature: &str) -> String {
+    let pid = signature.split_whitespace().nth(1);
+    match pid.and_then(|p| p.parse().ok()).and_then(process::of) {
         Some(process) => format!(
             "{} [{}]",
-            crate::error::printable(&text),
+            crate::error::printable(signature),
             process::name(process.pid)
         ),
         None => "a process that cannot be named".to_owned(),

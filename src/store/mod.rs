@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! /run/runmig/                root only
-//!   ledger.lock               held while leases are read to decide or written; names its holder
+//!   plan.lock                 held while the driver is looked at and a place is chosen: one at a time
+//!   ledger.lock               held while a lease is written, never longer; names its holder
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
 //!   runmig.log                what was done, for people
@@ -44,7 +45,7 @@ pub struct Damaged {
     pub claim: Option<Claim>,
 }
 
-/// The right to write leases, and to decide by them.
+/// The right to write leases.
 pub struct Ledger<'a> {
     store: &'a Store,
     _lock: Lock,
@@ -114,6 +115,13 @@ impl Store {
             store: self,
             _lock: lock,
         })
+    }
+
+    /// The right to choose a place. Apart from the ledger's: who is making a slice, and keeps a GPU
+    /// waiting, writes down how far it is without queueing behind those who still look for a place.
+    pub fn lock_plan(&self, why: &str) -> Result<Lock> {
+        let file = self.dir.join("plan.lock");
+        Lock::take(&file, self.lock_timeout, why).context(|| "lock the choice of a place")
     }
 
     pub fn lock_gpu(&self, uuid: &str, why: &str) -> Result<Lock> {

@@ -21,11 +21,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tempfile::TempDir;
 
 pub struct World {
     dir: TempDir,
+    bin: Arc<TempDir>,
     pub profile: &'static str,
     pub slots: u32,
 }
@@ -48,6 +49,7 @@ impl World {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let world = World {
             dir,
+            bin: bin(),
             profile,
             slots: slots * gpus,
         };
@@ -79,7 +81,7 @@ impl World {
         let text = format!(
             "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
              [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
-            bin().join("runc").display(),
+            self.bin.path().join("runc").display(),
             self.state().display(),
             self.machine().join("lib/libnvidia-ml.so.1").display(),
             self.machine().display()
@@ -94,7 +96,7 @@ impl World {
 
     /// One of our programs, with this world's configuration.
     pub fn program(&self, name: &str) -> Command {
-        let mut command = Command::new(bin().join(name));
+        let mut command = Command::new(self.bin.path().join(name));
         command
             .env_clear()
             .env("RUNMIG_CONFIG", self.path("config.toml"))
@@ -240,33 +242,36 @@ fn home() -> PathBuf {
     }
 }
 
-/// Our programs and the stub, once for all worlds of this process; not from where they were built:
+/// Our programs and the stub, once for all worlds there are at a time; not from where they were built:
 /// there others than root may be able to write.
-fn bin() -> &'static Path {
-    static BIN: OnceLock<TempDir> = OnceLock::new();
-    let dir = BIN.get_or_init(|| {
-        let dir = tempfile::Builder::new()
-            .prefix("runmig-bin-")
-            .tempdir_in(std::env::temp_dir())
-            .unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let install = |from: &Path, name: &str| {
-            let to = dir.path().join(name);
-            fs::hard_link(from, &to)
-                .or_else(|_| fs::copy(from, &to).map(drop))
-                .unwrap_or_else(|e| panic!("install {}: {e}", from.display()));
-        };
-        install(Path::new(env!("CARGO_BIN_EXE_runmig")), "runmig");
-        install(
-            Path::new(env!("CARGO_BIN_EXE_runmig-slice")),
-            "runmig-slice",
-        );
-        install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
-        install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
-        install(&stub(), "runc");
-        dir
-    });
-    dir.path()
+fn bin() -> Arc<TempDir> {
+    static BIN: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut known = BIN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bin) = known.upgrade() {
+        return bin;
+    }
+    let dir = tempfile::Builder::new()
+        .prefix("runmig-bin-")
+        .tempdir_in(std::env::temp_dir())
+        .unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let install = |from: &Path, name: &str| {
+        let to = dir.path().join(name);
+        fs::hard_link(from, &to)
+            .or_else(|_| fs::copy(from, &to).map(drop))
+            .unwrap_or_else(|e| panic!("install {}: {e}", from.display()));
+    };
+    install(Path::new(env!("CARGO_BIN_EXE_runmig")), "runmig");
+    install(
+        Path::new(env!("CARGO_BIN_EXE_runmig-slice")),
+        "runmig-slice",
+    );
+    install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
+    install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
+    install(&stub(), "runc");
+    let bin = Arc::new(dir);
+    *known = Arc::downgrade(&bin);
+    bin
 }
 
 /// Cargo builds it with the workspace, but not for this package's tests alone.
@@ -278,9 +283,4 @@ fn stub() -> PathBuf {
         assert!(build.status().unwrap().success(), "cannot build the stub");
     }
     stub
-}
-
-/// Static places are never dropped, so the programs go at the end of the process.
-pub fn remove_programs() {
-    let _ = fs::remove_dir_all(bin());
 }

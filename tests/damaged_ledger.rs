@@ -1,0 +1,299 @@
+//! A ledger that is damaged, or that cannot be written: never a wrong destroy, never a place given
+//! twice, and what is left of a record is enough to give its slice back.
+
+mod faults_support;
+mod support;
+
+use faults_support::World;
+use faults_support::check::names;
+use faults_support::strace::settled;
+use runmig::config::Config;
+use runmig::lease::{Leases, Outcome};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::said;
+
+const ID: &str = "victim";
+
+fn record(world: &World) -> PathBuf {
+    let dir = world.state().join("leases");
+    let names = names(&dir);
+    assert_eq!(names.len(), 1, "{names:?}");
+    dir.join(&names[0])
+}
+
+fn config(world: &World) -> Config {
+    Config::read(&world.path("config.toml")).unwrap()
+}
+
+/// A container with its slice; its lease, and the file that holds it.
+fn running(world: &World) -> (String, PathBuf) {
+    world.create(ID);
+    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    (lease, record(world))
+}
+
+/// Whoever collects leaves the instance of a record that cannot be read alone, and says so.
+fn is_kept(world: &World, leases: &Leases<'_>, what: &str) {
+    let found = leases.gc(false).unwrap();
+    let outcomes: Vec<&Outcome> = found.damaged.iter().map(|(_, o)| o).collect();
+    assert!(
+        matches!(outcomes.as_slice(), [Outcome::Kept(why)] if why.contains("migctl release")),
+        "{what}: {outcomes:?}"
+    );
+    assert_eq!(world.instances().len(), 1, "{what}");
+}
+
+#[test]
+fn truncated_at_every_byte() {
+    let world = World::small();
+    let (_, file) = running(&world);
+    let config = config(&world);
+    let leases = Leases::open(&config).unwrap();
+    let whole = fs::read(&file).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&file, &whole[..length]).unwrap();
+        is_kept(&world, &leases, &format!("{length} bytes"));
+        // Its place is not given to anyone else, not even when the driver does not show it.
+        if length % 200 == 0 {
+            for n in 1..world.slots {
+                world.create(&format!("other-{n}"));
+            }
+            said(&mut world.create_command("one-too-many")).refused();
+            for n in 1..world.slots {
+                world.delete(&format!("other-{n}"));
+            }
+        }
+    }
+    let _ = writeln!(
+        std::io::stderr(),
+        "damaged ledger: a record was truncated at {} bytes",
+        whole.len()
+    );
+    fs::write(&file, &whole).unwrap();
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Ways to damage a record, whatever is in it.
+fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let text = String::from_utf8(whole.to_vec()).unwrap();
+    let mut flipped = whole.to_vec();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    vec![
+        ("empty", Vec::new()),
+        ("zeros", vec![0; whole.len()]),
+        (
+            "garbage",
+            (0..whole.len()).map(|n| (n * 7919 % 251) as u8).collect(),
+        ),
+        ("one bit", flipped),
+        (
+            "newer",
+            text.replacen("runmig.dev/v1", "runmig.dev/v2", 1)
+                .into_bytes(),
+        ),
+        (
+            "older",
+            text.replacen("runmig.dev/v1", "runmig.dev/v0", 1)
+                .into_bytes(),
+        ),
+        ("huge", vec![b' '; 1 << 20]),
+    ]
+}
+
+#[test]
+fn its_own_hook_gives_it_back() {
+    each_damage(|world, lease, what| {
+        world.behave("no-hooks");
+        said(&mut world.bare(&["delete", "--force", ID])).ok();
+        world.behave("");
+        assert!(settled(&world.hook(ID, lease)).status.success());
+        // With the original config.json, since the hook knows the bundle.
+        world
+            .as_if_nothing_had_been()
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+    });
+}
+
+#[test]
+fn its_own_delete_gives_it_back() {
+    each_damage(|world, _, what| {
+        world.behave("no-hooks");
+        world.delete(ID);
+        world.behave("");
+        assert_eq!(world.instances(), [], "{what}");
+        assert_eq!(names(&world.state().join("leases")), [""; 0], "{what}");
+    });
+}
+
+#[test]
+fn the_operator_gives_it_back() {
+    each_damage(|world, lease, what| {
+        let list = said(&mut world.migctl(&["list"]));
+        assert_eq!(list.status.code(), Some(1));
+        assert!(list.stderr.contains(lease), "{what}: {}", list.stderr);
+        world.behave("no-hooks");
+        said(&mut world.bare(&["delete", "--force", ID])).ok();
+        world.behave("");
+        said(&mut world.migctl(&["release", lease])).ok();
+        assert_eq!(world.instances(), [], "{what}");
+    });
+}
+
+fn each_damage(give_back: impl Fn(&World, &str, &str)) {
+    let world = World::small();
+    let config = config(&world);
+    let leases = Leases::open(&config).unwrap();
+    let (_, file) = running(&world);
+    let ways = damages(&fs::read(&file).unwrap()).len();
+    world.delete(ID);
+    for way in 0..ways {
+        let (lease, file) = running(&world);
+        let (what, bytes) = damages(&fs::read(&file).unwrap()).swap_remove(way);
+        fs::write(&file, bytes).unwrap();
+        is_kept(&world, &leases, what);
+        give_back(&world, &lease, what);
+        // Another's edit of the bundle may be there still: the next create starts from the original.
+        world.create(ID);
+        world.delete(ID);
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+#[test]
+fn a_record_under_another_name_is_none() {
+    let world = World::small();
+    let (lease, file) = running(&world);
+    let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+    let copy = file.with_file_name(name.replace(&lease, &"0".repeat(32)));
+    fs::copy(&file, &copy).unwrap();
+    // It claims the same place and has nothing of its own there.
+    world.gc().ok();
+    assert!(!copy.exists());
+    assert_eq!(world.instances().len(), 1);
+    // What is not ours at all is said, and left alone.
+    fs::write(file.with_file_name("notes.txt"), "?").unwrap();
+    let list = said(&mut world.migctl(&["list"]));
+    assert!(list.stderr.contains("notes.txt"), "{}", list.stderr);
+    world.delete(ID);
+    assert_eq!(world.instances(), []);
+}
+
+#[test]
+fn a_damaged_record_of_an_earlier_boot_goes() {
+    let world = World::small();
+    let (_, file) = running(&world);
+    fs::write(&file, "").unwrap();
+    world.reboot();
+    world.admin_creates(0, world.profile, 0, true);
+    let theirs = world.instances();
+    world.gc().ok();
+    assert!(!file.exists());
+    assert_eq!(world.instances(), theirs);
+}
+
+/// A small file system in memory for the state directory; unmounted when dropped.
+struct Small<'a>(&'a Path);
+
+impl Small<'_> {
+    fn mount(at: &Path) -> Option<Small<'_>> {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs"]);
+        if !mount.arg(at).output().is_ok_and(|o| o.status.success()) {
+            support::skip("no file system may be mounted here");
+            return None;
+        }
+        Some(Small(at))
+    }
+
+    fn remount(&self, how: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,{how}")]).arg(self.0);
+        assert!(mount.status().unwrap().success());
+    }
+
+    /// Leaves so many pages free.
+    fn fill(&self, free: usize) -> PathBuf {
+        let file = self.0.join("ballast");
+        let mut out = fs::File::create(&file).unwrap();
+        let mut pages = 0;
+        while out.write_all(&[1; 4096]).is_ok() {
+            pages += 1;
+        }
+        out.set_len(4096 * (pages - free.min(pages)) as u64)
+            .unwrap();
+        file
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).output();
+    }
+}
+
+#[test]
+fn the_disk_is_full_at_every_write() {
+    let world = World::small();
+    let state = world.state();
+    let Some(disk) = Small::mount(&state) else {
+        return;
+    };
+    let (mut made, mut refused) = (0, 0);
+    for free in 0..12 {
+        // While it is made: all that was begun is undone, or all of it is there.
+        world.create("warm-up");
+        world.delete("warm-up");
+        let ballast = disk.fill(free);
+        let create = said(&mut world.create_command(ID));
+        if create.status.success() {
+            made += 1;
+            assert!(world.living_init(ID).is_some());
+        } else {
+            refused += 1;
+            let line = create.refused();
+            assert!(line.contains("No space left on device"), "{free}: {line}");
+        }
+        world.nothing_lost_nothing_given_twice().unwrap();
+        fs::remove_file(&ballast).unwrap();
+        if world.living_init(ID).is_some() {
+            world.delete(ID);
+        }
+        world.gc().ok();
+        world.as_if_nothing_had_been().unwrap();
+        // While it is given back: a full disk keeps no slice.
+        world.create(ID);
+        let ballast = disk.fill(free);
+        world.delete(ID);
+        assert_eq!(world.instances(), [], "{free} pages free");
+        fs::remove_file(&ballast).unwrap();
+        world.gc().ok();
+        world.as_if_nothing_had_been().unwrap();
+    }
+    assert!(made > 0 && refused > 1, "{made} made, {refused} refused");
+}
+
+#[test]
+fn a_state_directory_that_is_read_only() {
+    let world = World::small();
+    let state = world.state();
+    let Some(disk) = Small::mount(&state) else {
+        return;
+    };
+    world.create(ID);
+    disk.remount("ro");
+    let line = said(&mut world.create_command("other")).refused();
+    assert!(line.contains("Read-only file system"), "{line}");
+    // The container goes, its slice stays on record.
+    world.delete(ID);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    assert_eq!(world.instances().len(), 1);
+    disk.remount("rw");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}

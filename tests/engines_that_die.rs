@@ -1,0 +1,127 @@
+//! Engines that are killed, hooks that never run, run twice or come late: a container that runs keeps
+//! its slice, and one that does not gives it back.
+
+mod faults_support;
+mod support;
+
+use faults_support::World;
+use faults_support::strace::settled;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+use support::process::until;
+use support::{going, said};
+
+const ID: &str = "victim";
+
+/// Waits until the low-level runtime reads from the pipe, and gives the end to write into.
+fn reader_of(fifo: &std::path::Path) -> fs::File {
+    let mut end = None;
+    until("the low-level runtime waits", || {
+        let mut options = fs::OpenOptions::new();
+        // Without a reader that fails.
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        end = options.open(fifo).ok();
+        end.is_some()
+    });
+    end.unwrap()
+}
+
+fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
+    let world = World::small();
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("{word} {}", fifo.display()));
+    let create = going(world.create_command(ID).stdin(Stdio::null()));
+    let mut pipe = reader_of(&fifo);
+    create.signal(Signal::SIGKILL);
+    create.end();
+    let ours = world.the_instance();
+    // It will go on: whoever collects leaves it alone.
+    world.gc().ok();
+    assert_eq!(world.the_instance(), ours);
+    world.behave("");
+    pipe.write_all(b"g").unwrap();
+    until("the container runs", || world.living_init(ID).is_some());
+    world.gc().ok();
+    assert_eq!(world.the_instance(), ours);
+    assert_eq!(world.uuid_in_bundle(ID), ours.uuids.first().cloned());
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn before_there_is_an_init() {
+    killed_while_the_low_level_runtime_is_at_work("create-waits");
+}
+
+#[test]
+fn after_there_is_an_init() {
+    killed_while_the_low_level_runtime_is_at_work("create-waits-late");
+}
+
+#[test]
+fn a_late_hook_leaves_the_successor_alone() {
+    let world = World::small();
+    world.create(ID);
+    let old = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    world.behave("no-hooks");
+    world.delete(ID);
+    world.create(ID);
+    let successor = world.the_instance();
+    assert!(settled(&world.hook(ID, &old)).status.success());
+    assert_eq!(world.the_instance(), successor);
+    // Nor does its own hook, while it runs.
+    let new = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    assert!(settled(&world.hook(ID, &new)).status.success());
+    assert_eq!(world.the_instance(), successor);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn a_hook_that_runs_twice_and_a_delete_that_comes_twice() {
+    let world = World::small();
+    world.create(ID);
+    world.behave("hooks-twice");
+    world.delete(ID);
+    world.delete(ID);
+    said(&mut world.runmig(&["delete", ID])).exits(1);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn a_delete_that_fails_takes_nothing() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    said(&mut world.runmig(&["delete", ID])).exits(1);
+    world.behave("delete-fails");
+    said(&mut world.runmig(&["delete", "--force", ID])).exits(1);
+    assert_eq!(world.the_instance(), ours);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn a_create_that_fails_early_or_late() {
+    let world = World::small();
+    for word in [
+        "create-fails-early",
+        "create-fails-late",
+        "create-fails-late\nno-hooks",
+    ] {
+        world.behave(word);
+        said(&mut world.create_command(ID)).exits(1);
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+#[test]
+fn init_is_killed_and_nobody_calls_delete() {
+    let world = World::small();
+    world.create(ID);
+    said(&mut world.bare(&["kill", ID, "KILL"])).ok();
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
