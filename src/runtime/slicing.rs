@@ -69,7 +69,6 @@ impl Slicing<'_> {
     fn run(self, asked: &Request) -> Result<i32> {
         let stays = self.asking.stays;
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
-        spec::check_dev(&original)?;
         let driver = self.driver_files()?;
         let hook = beside::program(spec::HOOK_NAME)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
@@ -178,11 +177,13 @@ impl Slicing<'_> {
             driver,
             numbers: self.nodes.numbers(),
         };
-        spec::edit(
+        let edited = spec::edit(
             original,
             &grant,
             &Host::new(&self.asking.bundle_path, &self.front.config.driver.root),
-        )
+        )?;
+        spec::check_dev(&edited)?;
+        Ok(edited)
     }
 
     fn driver_files(&self) -> Result<DriverFiles> {

@@ -210,7 +210,7 @@ impl Bundle {
             return Ok(None);
         };
         // It becomes config.json again, whose hooks run as root: ours alone.
-        let ours = stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o077 == 0;
+        let ours = stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o022 == 0;
         Ok(ours.then(|| Sidecar::parse(bytes)).flatten())
     }
 
