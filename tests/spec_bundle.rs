@@ -268,7 +268,7 @@ fn one_create_at_a_time_has_a_bundle() {
     first.lock().unwrap();
     let line = place.bundle().lock().unwrap_err().line();
     assert!(
-        line.contains("hint: another create of this bundle is at work"),
+        line.contains("is in use by another create"),
         "{line}"
     );
     drop(first);
