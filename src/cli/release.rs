@@ -4,7 +4,7 @@ use super::list::Item;
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::lease::{Leases, Patience, sign_of_life};
+use crate::lease::{Leases, Patience, Returned, sign_of_life};
 use crate::store::Damaged;
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
@@ -50,14 +50,14 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     };
-    if let Some(life) = sign_of_life(lease) {
+    let returned = leases.release_unless(&lease.id, Patience::default(), sign_of_life)?;
+    if let Returned::No(life) = returned {
         return Err(Error::new(format!(
             "container {} lives: {life}",
             crate::error::printable(&lease.holder.key.id)
         ))
         .hint("stop the container: its slice comes back by itself"));
     }
-    leases.release(&lease.id, Patience::default())?;
     match format {
         Format::Json => output::json("LeaseList", &[Item::from(lease)]),
         Format::Table => output::line(&format!(

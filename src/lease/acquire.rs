@@ -1,6 +1,6 @@
 //! From a request to a slice that exists.
 
-use super::{Leases, Patience, alive, now};
+use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
 use crate::model::Snapshot;
@@ -63,18 +63,19 @@ impl Leases<'_> {
     /// An earlier lease of the same container: rolled back, unless the container lives.
     fn clear_the_way(&self, holder: &Holder) -> Result<()> {
         for lease in self.of(&holder.key)? {
-            if lease.boot_id == self.boot_id
-                && lease.state != State::Releasing
-                && let Some(life) = alive::sign_of_life(&lease)
-            {
-                return Err(Error::new(format!(
-                    "container {} exists already and holds slice {} of GPU {} ({life})",
-                    holder.key.id, lease.slice.profile, lease.slice.gpu_index
-                ))
-                .hint("delete it first, or use another id"));
-            }
-            match self.release(&lease.id, Patience::with(&lease)) {
-                Ok(()) => {}
+            let against = |now: &Lease| {
+                let is_over = now.boot_id != self.boot_id || now.state == State::Releasing;
+                (!is_over).then(|| alive::sign_of_life(now)).flatten()
+            };
+            match self.release_unless(&lease.id, Patience::with(&lease), against) {
+                Ok(Returned::Yes) => {}
+                Ok(Returned::No(life)) => {
+                    return Err(Error::new(format!(
+                        "container {} exists already and holds slice {} of GPU {} ({life})",
+                        holder.key.id, lease.slice.profile, lease.slice.gpu_index
+                    ))
+                    .hint("delete it first, or use another id"));
+                }
                 // Its slice stays on record and is tried again; the new container takes another.
                 Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
             }
