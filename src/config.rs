@@ -147,8 +147,7 @@ fn is_absent(file: &Path) -> bool {
 
 fn duration<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
-    humantime::parse_duration(&text)
-        .map_err(|e| serde::de::Error::custom(format!("\"{text}\" is no duration: {e}")))
+    crate::request::duration(&text).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
@@ -179,6 +178,7 @@ mod tests {
         let line = |text: &str| Config::parse(text).unwrap_err().line();
         assert!(line("\nstatedir = \"/x\"").contains("line 2: unknown field `statedir`"));
         assert!(line("wait = \"soon\"").contains("\"soon\" is no duration"));
+        assert!(line("wait = \"500000000000years\"").contains("is more than a day"));
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
     }

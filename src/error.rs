@@ -2,6 +2,7 @@
 //! where there is one, the way out. `Display` never holds the source; `line` prints the chain once,
 //! at the edge.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -45,12 +46,12 @@ impl Error {
 
     /// The whole chain and the hint nearest to the cause, in one line: engines show one.
     pub fn line(&self) -> String {
-        let mut line = self.0.what.clone();
+        let mut line = short(&self.0.what).into_owned();
         let mut hint = self.0.hint.as_deref();
         let mut next = StdError::source(self);
         while let Some(e) = next {
             line.push_str(": ");
-            line.push_str(&e.to_string());
+            line.push_str(&short(&e.to_string()));
             if let Some(ours) = e.downcast_ref::<Error>() {
                 hint = ours.0.hint.as_deref().or(hint);
             }
@@ -68,20 +69,37 @@ impl Error {
     }
 }
 
+/// What a part of a line may be long: a megabyte that somebody put into a key is not shown to
+/// everyone who reads the engine's log.
+const MAX_PART: usize = 1024;
+
+fn short(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_PART {
+        return text.into();
+    }
+    let end = (0..=MAX_PART).rev().find(|at| text.is_char_boundary(*at));
+    let end = end.unwrap_or_default();
+    format!("{}… ({} bytes)", &text[..end], text.len()).into()
+}
+
 /// Text that others wrote, made safe for a terminal and for one line: control characters (and the
 /// invisible ones that turn text around) become their escapes.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-        if hidden {
+        if is_hidden(c) {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+/// What a terminal obeys or does not show.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 impl fmt::Display for Error {
@@ -128,6 +146,14 @@ mod tests {
         let outer = Error::new("read a").hint("make a").caused_by(inner);
         assert_eq!(outer.line(), "read a: open b: gone; hint: make b");
         assert_eq!(outer.to_string(), "read a");
+    }
+
+    #[test]
+    fn a_line_can_be_read() {
+        let long = "ä".repeat(10 << 20);
+        let line = Error::new(&long).caused_by(Error::new(&long)).line();
+        assert!(line.len() < 2200, "{}", line.len());
+        assert!(line.ends_with("ä… (20971520 bytes)"), "{line}");
     }
 
     #[test]

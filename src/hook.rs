@@ -4,7 +4,7 @@
 
 use crate::config::Config;
 use crate::error::{Context, Error, Result};
-use crate::lease::{Leases, Patience};
+use crate::lease::{self, Leases, Patience, Returned};
 use crate::log;
 use crate::store::{Lease, State};
 use serde::Deserialize;
@@ -65,10 +65,22 @@ fn run(args: &[OsString]) -> Result<()> {
         (found, _) => found?,
     };
     match found {
-        Some(lease) => leases.release(&lease.id, Patience::default()),
+        Some(lease) => {
+            let life = |lease: &Lease| life(lease, arguments.lease.is_some());
+            match leases.release_unless(&lease.id, Patience::default(), life)? {
+                Returned::Yes => Ok(()),
+                Returned::No(life) => Err(Error::new(format!("the container still runs: {life}"))),
+            }
+        }
         // A second run, or after somebody else gave it back.
         None => Ok(()),
     }
+}
+
+/// All that is read of what others hand us, without acting on it.
+pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Option<String>, String)> {
+    let arguments = parse(args)?;
+    Ok((arguments.lease, read_state(input)?.id))
 }
 
 fn parse(args: &[OsString]) -> Result<Arguments> {
@@ -123,7 +135,7 @@ fn find(leases: &Leases<'_>, arguments: &Arguments, state: &OciState) -> Result<
                 state.id, other.holder.key.id
             )));
         }
-        return stopped(lease);
+        return Ok(lease);
     }
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
     let (all, _) = leases.store().list()?;
@@ -134,7 +146,7 @@ fn find(leases: &Leases<'_>, arguments: &Arguments, state: &OciState) -> Result<
             state.id
         ))
         .hint("migctl gc gives back those whose container is gone")),
-        (one, _) => stopped(one),
+        (one, _) => Ok(one),
     }
 }
 
@@ -142,12 +154,16 @@ fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
     lease.state != State::Releasing && lease.holder.key.id == id && lease.holder.bundle == bundle
 }
 
-/// A hook that comes late, after the id was created again, must not take the successor's slice.
-fn stopped(lease: Option<Lease>) -> Result<Option<Lease>> {
-    match lease.as_ref().and_then(crate::lease::container_lives) {
-        None => Ok(lease),
-        Some(life) => Err(Error::new(format!("the container still runs: {life}"))),
-    }
+/// A hook that comes late, after the id was created again, must not take the successor's slice. One
+/// that was not told its lease may come while the successor has no process yet that would show.
+fn life(lease: &Lease, is_told: bool) -> Option<String> {
+    lease::container_lives(lease).or_else(|| {
+        if is_told {
+            None
+        } else {
+            lease::is_made_by_others(lease)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 pub mod cli;
 pub mod config;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gpu;
 pub mod hook;
 pub mod lease;

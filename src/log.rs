@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -18,9 +18,12 @@ pub fn start(config: &Config) {
         .append(true)
         .create(true)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(&file);
-    if let Ok(opened) = opened {
+    if let Ok(opened) = opened
+        // One name: a second one could be somebody's own file, linked to here.
+        && opened.metadata().is_ok_and(|m| m.is_file() && m.nlink() == 1)
+    {
         let _ = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_target(false)

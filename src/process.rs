@@ -13,19 +13,70 @@ pub fn current() -> Process {
 /// The process that has this number now; a zombie counts as none.
 pub fn of(pid: i32) -> Option<Process> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (state, start_time) = parse_stat(&stat)?;
-    (!matches!(state, 'Z' | 'X' | 'x')).then_some(Process { pid, start_time })
+    let stat = parse_stat(&stat)?;
+    (!stat.is_over() || has_live_thread(pid)).then_some(Process {
+        pid,
+        start_time: stat.start_time,
+    })
+}
+
+/// A process whose first thread has ended looks like a zombie, and runs as long as another does.
+fn has_live_thread(pid: i32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        std::fs::read_to_string(thread.path().join("stat"))
+            .is_ok_and(|stat| parse_stat(&stat).is_some_and(|stat| !stat.is_over()))
+    })
+}
+
+/// Whether it started us, or started what started us.
+pub fn is_ancestor(process: &Process) -> bool {
+    let mut pid = std::process::id() as i32;
+    // The first of all has none above it; those outside of a pid namespace show as 0.
+    while pid > 1 {
+        let Some(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .ok()
+            .and_then(|stat| parse_stat(&stat))
+        else {
+            return false;
+        };
+        if (Process {
+            pid,
+            start_time: stat.start_time,
+        }) == *process
+        {
+            return true;
+        }
+        pid = stat.parent;
+    }
+    false
 }
 
 pub fn is_alive(process: &Process) -> bool {
     of(process.pid).is_some_and(|now| now.start_time == process.start_time)
 }
 
-/// State and field 22. The name in parentheses may hold anything, parentheses and spaces too.
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    parent: i32,
+    start_time: u64,
+}
+
+impl Stat {
+    fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+/// Fields 3, 4 and 22. The name in parentheses may hold anything, parentheses and spaces too.
+fn parse_stat(stat: &str) -> Option<Stat> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+    Some(Stat {
+        state: fields.next()?.chars().next()?,
+        parent: fields.next()?.parse().ok()?,
+        start_time: fields.nth(17)?.parse().ok()?,
+    })
 }
 
 /// The cgroup paths of a process, each once.
@@ -136,7 +187,12 @@ mod tests {
     #[test]
     fn a_name_may_hold_anything() {
         let stat = "7 (a) R) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 6 7";
-        assert_eq!(parse_stat(stat), Some(('S', 12345)));
+        let expected = Stat {
+            state: 'S',
+            parent: 1,
+            start_time: 12345,
+        };
+        assert_eq!(parse_stat(stat), Some(expected));
         assert_eq!(parse_stat("7 (x"), None);
     }
 
@@ -144,6 +200,7 @@ mod tests {
     fn we_live_and_a_later_process_of_our_number_is_another() {
         let us = current();
         assert!(is_alive(&us));
+        assert!(is_ancestor(&us));
         assert!(!is_alive(&Process {
             start_time: us.start_time + 1,
             ..us
@@ -156,7 +213,7 @@ mod tests {
         let pid = child.id() as i32;
         // It has ended when the kernel says so, and is not yet waited for.
         while std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .is_ok_and(|s| parse_stat(&s).is_some_and(|(state, _)| state != 'Z'))
+            .is_ok_and(|s| parse_stat(&s).is_some_and(|stat| !stat.is_over()))
         {
             std::thread::yield_now();
         }

@@ -11,6 +11,9 @@ pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
 const KEYS: [&str; 2] = [SLICE, WAIT];
 
+/// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
+pub const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A profile list or an amount is a few words; what is longer is no request.
 const MAX_VALUE: usize = 256;
 
@@ -82,17 +85,22 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     };
     let wait = match get(&ours, WAIT)? {
         None => None,
-        Some(text) => Some(humantime::parse_duration(text).map_err(|e| {
-            Error::new(format!(
-                "annotation {WAIT}: \"{}\" is no duration: {e}",
-                printable(text)
-            ))
-            .hint("write it as 30s or 2m")
+        Some(text) => Some(duration(text).map_err(|why| {
+            Error::new(format!("annotation {WAIT}: {why}")).hint("write it as 30s or 2m")
         })?),
     };
     Ok(slice(value)
         .map_err(|e| named(&key, e))?
         .map(|slice| Request { slice, wait }))
+}
+
+/// A time to wait, here and in the configuration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time > MAX_WAIT => Err(format!("\"{}\" is more than a day", printable(text))),
+        Ok(time) => Ok(time),
+        Err(e) => Err(format!("\"{}\" is no duration: {e}", printable(text))),
+    }
 }
 
 /// Whether a key is one of ours at all: the cheap question that every create is asked.
@@ -101,7 +109,7 @@ pub fn is_ours(key: &str) -> bool {
 }
 
 fn named(key: &str, e: Error) -> Error {
-    Error::new(format!("annotation {}", printable(key))).caused_by(e)
+    Error::new(format!("annotation {}", printable(&shorten(key)))).caused_by(e)
 }
 
 fn check(key: &str, value: &str) -> Result<()> {
@@ -138,7 +146,7 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
     if let Some(other) = values.find(|v| *v != first) {
         return Err(Error::new(format!(
             "annotation {} contradicts itself: \"{}\" and \"{}\"",
-            printable(key),
+            printable(&shorten(key)),
             printable(first),
             printable(other)
         )));
@@ -154,7 +162,7 @@ fn applicable<'a>(
     if let (Some((key, _)), None) = (per_container, name) {
         return Err(Error::new(format!(
             "annotation {} is for a container by name, but the engine gave this one no name",
-            printable(key)
+            printable(&shorten(key))
         ))
         .hint(format!("use {SLICE}")));
     }
@@ -379,6 +387,9 @@ mod tests {
         assert!(refused(&[("slice.runmig.dev/web", "1g.10gb")]).contains("gave this one no name"));
         assert!(refused(&[(WAIT, "30s")]).contains("without runmig.dev/slice"));
         assert!(refused(&[(SLICE, "1g.10gb"), (WAIT, "soon")]).contains("\"soon\" is no duration"));
+        // Added to the clock it would overflow.
+        let endless = [(SLICE, "1g.10gb"), (WAIT, "500000000000years")];
+        assert!(refused(&endless).contains("is more than a day"));
         assert!(refused(&[(SLICE, "1g.10gb"), (SLICE, "2g.20gb")]).contains("contradicts itself"));
         let names = [
             (SLICE, "1g.10gb"),
@@ -388,6 +399,10 @@ mod tests {
         assert!(refused(&names).contains("contradict each other"));
         let huge = "x".repeat(10 << 20);
         assert!(refused(&[(SLICE, &huge)]).len() < 200);
+        let long_key = format!("slice.runmig.dev/{huge}");
+        assert!(refused(&[(&long_key, "1g.10gb")]).len() < 300);
+        let years = refused(&[(SLICE, "1g.10gb"), (WAIT, "300000000000years")]);
+        assert!(years.contains("is more than a day"), "{years}");
         let escape = refused(&[(SLICE, "\x1b[2J\0")]);
         assert!(!escape.contains('\x1b') && escape.contains("\\u{1b}[2J\\u{0}"));
     }

@@ -1,19 +1,25 @@
 //! What root may rely on: files that nobody else can change, read with a bound.
 
 use crate::error::{Error, Result};
-use std::fs::{File, Metadata};
+use std::fs::{Metadata, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The text of a file that only root (or whoever we are) can write to.
 pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
-    let opened = File::open(file).map_err(plain)?;
+    // A pipe must not hold us up, nor a terminal become ours.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(file)
+        .map_err(plain)?;
     let meta = opened.metadata().map_err(plain)?;
     if !meta.is_file() {
         return Err(Error::new("not a regular file"));
     }
     check_metadata(&meta)?;
+    check_path(&std::fs::canonicalize(file).map_err(plain)?)?;
     let mut text = String::new();
     opened
         .take(max + 1)
@@ -37,8 +43,8 @@ pub fn program(path: &Path) -> Result<PathBuf> {
     Ok(canonical)
 }
 
-/// The canonical path and all its parents. A folder with the sticky bit (`/tmp`) lets nobody
-/// replace what is another's, so it is no danger to what lies in it.
+/// The canonical path and all its parents. In a folder with the sticky bit (`/tmp`) nobody can
+/// replace what is another's, so that others write to one on the way is no danger.
 pub fn check_path(canonical: &Path) -> Result<()> {
     let mut at = PathBuf::new();
     for part in canonical.components() {
@@ -47,30 +53,64 @@ pub fn check_path(canonical: &Path) -> Result<()> {
             continue;
         }
         let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
-        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-        if !sticky {
-            check_metadata(&meta).map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
+        if at == canonical {
+            return check_metadata(&meta);
         }
+        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+        check_owner(&meta)
+            .and_then(|()| if sticky { Ok(()) } else { check_mode(&meta) })
+            .map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
     }
     Ok(())
 }
 
+/// A folder that we keep our own things in: here the sticky bit helps nothing, since whoever is
+/// first makes what we look for.
+pub fn folder(path: &Path) -> Result<()> {
+    check_path(&std::fs::canonicalize(path).map_err(plain)?)?;
+    let meta = std::fs::metadata(path).map_err(plain)?;
+    if !meta.is_dir() {
+        return Err(Error::new("not a folder"));
+    }
+    check_metadata(&meta)
+}
+
+/// Where a folder is to be made: what is there of its path belongs to root alone.
+pub fn room_for(path: &Path) -> Result<()> {
+    let resolved = crate::paths::resolve(path);
+    let there = |at: &&Path| std::fs::symlink_metadata(at).is_ok();
+    check_path(resolved.ancestors().find(there).unwrap_or(Path::new("/")))
+}
+
 pub fn check_metadata(meta: &Metadata) -> Result<()> {
+    check_owner(meta)?;
+    check_mode(meta)
+}
+
+fn check_owner(meta: &Metadata) -> Result<()> {
     let me = nix::unistd::geteuid().as_raw();
-    if meta.uid() != 0 && meta.uid() != me {
-        return Err(
-            Error::new(format!("belongs to user {}, not to root", meta.uid()))
-                .hint("chown it to root"),
-        );
+    if meta.uid() == 0 || meta.uid() == me || is_unmapped_root(meta.uid()) {
+        return Ok(());
     }
-    if meta.mode() & 0o022 != 0 {
-        return Err(Error::new(format!(
-            "others than root can write to it (mode {:04o})",
-            meta.mode() & 0o7777
-        ))
-        .hint("chmod go-w it"));
+    Err(Error::new(format!("belongs to user {}, not to root", meta.uid())).hint("chown it to root"))
+}
+
+/// In a user namespace that does not map it, the host's root shows as the overflow id, like all who
+/// are not mapped. Nothing is done with the host's rights there, so that is no door.
+fn is_unmapped_root(uid: u32) -> bool {
+    let overflow = || std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    !is_host_root() && overflow().is_some_and(|id| id.trim() == uid.to_string())
+}
+
+fn check_mode(meta: &Metadata) -> Result<()> {
+    if meta.mode() & 0o022 == 0 {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::new(format!(
+        "others than root can write to it (mode {:04o})",
+        meta.mode() & 0o7777
+    ))
+    .hint("chmod go-w it"))
 }
 
 /// Whether we are root on the host, not the root of a user namespace: there the effective id says 0

@@ -6,5 +6,5 @@
 
 #[unsafe(no_mangle)]
 pub extern "C" fn main() -> i32 {
-    runmig::runtime::main()
+    runmig::runtime::front()
 }

@@ -2,7 +2,7 @@
 
 use super::output::{self, Format};
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Result, printable};
 use crate::lease::Leases;
 use crate::model::Placement;
 use crate::store::Lease;
@@ -108,13 +108,13 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                 if let Some(attempt) = &lease.attempt {
                     let held = match attempt.held_by.as_slice() {
                         [] => String::new(),
-                        some => format!(", held by {}", some.join(", ")),
+                        some => format!(", held by {}", printable(&some.join(", "))),
                     };
                     eprintln!(
                         "migctl: {} could not be given back{held}, {} tries so far: {}",
-                        crate::error::printable(&lease.holder.key.id),
+                        printable(&lease.holder.key.id),
                         attempt.count,
-                        attempt.error
+                        printable(&attempt.error)
                     );
                 }
             }
@@ -130,7 +130,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         });
         eprintln!(
             "migctl: lease {} cannot be read: {}{kept}",
-            crate::error::printable(&d.file.display().to_string()),
+            printable(&d.file.to_string_lossy()),
             d.why.line()
         );
     }

@@ -1,6 +1,6 @@
 //! Tables for people, one object in Kubernetes' form for programs.
 
-use crate::error::printable;
+use crate::error::{is_hidden, printable};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
@@ -29,7 +29,24 @@ pub fn json<T: Serialize>(kind: &'static str, items: &[T]) {
         items,
     };
     let text = serde_json::to_string_pretty(&list).expect("only strings are keys");
-    line(&text);
+    line(&inert(&text));
+}
+
+/// JSON escapes the first 32 control characters only; a terminal obeys more (U+009B begins what ESC
+/// and a bracket begin), and shows some text backwards. Of these none stands outside a string.
+fn inert(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && is_hidden(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// Columns as wide as what stands in them. Cells hold what others wrote, so nothing of a terminal's
@@ -64,4 +81,17 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
 /// A reader that has gone (`migctl list | head -1`) is no error.
 pub fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_the_same_and_nothing_to_a_terminal() {
+        let said = "\u{9b}2J \u{1b}[2J \u{202e}gpj \u{7f} é\n";
+        let text = inert(&serde_json::to_string_pretty(&[said]).unwrap());
+        assert!(!text.chars().any(|c| c != '\n' && is_hidden(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&text).unwrap(), [said]);
+    }
 }

@@ -1,7 +1,7 @@
 //! From a request to a slice that exists.
 
 use super::{Leases, Patience, alive, now};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
 use crate::model::Snapshot;
 use crate::placement::{self, NoRoom, Reserved};
@@ -91,9 +91,10 @@ impl Leases<'_> {
         cgroups: &[String],
         refused: &[Reserved],
     ) -> Result<std::result::Result<(impl Driver + use<>, Lease), NoRoom>> {
+        // Opened first: the driver takes its time to start, and others can choose meanwhile.
+        let driver = self.driver()?;
         let why = format!("create of {}", holder.key.id);
         let _plan = self.store.lock_plan(&why)?;
-        let driver = self.driver()?;
         let snapshot = driver.snapshot()?;
         let mut reserved = self.reserved(&snapshot)?;
         reserved.extend_from_slice(refused);
@@ -145,7 +146,8 @@ impl Leases<'_> {
     fn reserved(&self, snapshot: &Snapshot) -> Result<Vec<Reserved>> {
         let (leases, damaged) = self.store.list()?;
         for d in &damaged {
-            tracing::warn!("{} cannot be read: {}", d.file.display(), d.why.line());
+            let file = printable(&d.file.to_string_lossy());
+            tracing::warn!("{file} cannot be read: {}", d.why.line());
         }
         let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
         let claims = leases.iter().map(Claim::of);

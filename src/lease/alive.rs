@@ -6,6 +6,7 @@ use crate::process;
 use crate::store::{Key, Lease, State};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The first sign of life found, in words; none when the container is gone.
@@ -13,6 +14,11 @@ pub fn sign_of_life(lease: &Lease) -> Option<String> {
     if process::is_alive(&lease.creator) {
         return Some(format!("process {} is making it", lease.creator.pid));
     }
+    outlives_its_front(lease)
+}
+
+/// The same but for its creator, who asks.
+pub fn outlives_its_front(lease: &Lease) -> Option<String> {
     if let Some(runtime) = lease.runtime_process.filter(process::is_alive) {
         return Some(format!(
             "its low-level runtime, process {}, is at work",
@@ -20,6 +26,16 @@ pub fn sign_of_life(lease: &Lease) -> Option<String> {
         ));
     }
     container_lives(lease)
+}
+
+/// Whether others than those who called us are making it.
+pub fn is_made_by_others(lease: &Lease) -> Option<String> {
+    let mut makers = std::iter::once(lease.creator).chain(lease.runtime_process);
+    if lease.state != State::Creating || makers.clone().any(|m| process::is_ancestor(&m)) {
+        return None;
+    }
+    let maker = makers.find(process::is_alive)?;
+    Some(format!("process {} is making it", maker.pid))
 }
 
 /// The same for the container alone: at a poststop hook its low-level runtime lives, and waits for us.
@@ -73,7 +89,11 @@ pub fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
 fn read_json(file: &Path) -> Result<Option<serde_json::Value>, String> {
     const MAX: u64 = 16 << 20;
     let mut bytes = Vec::new();
-    match File::open(file) {
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(file);
+    match opened {
         Ok(opened) => opened
             .take(MAX)
             .read_to_end(&mut bytes)

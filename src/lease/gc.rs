@@ -1,7 +1,7 @@
 //! Collecting what nobody gave back.
 
 use super::release::is_due;
-use super::{Leases, Patience, alive};
+use super::{Leases, Patience, Returned, alive};
 use crate::error::{Error, Result};
 use crate::store::{Damaged, Lease, State};
 use std::time::Instant;
@@ -64,8 +64,11 @@ impl Leases<'_> {
             let outcome = match self.why_collect(&lease, all) {
                 Err(kept) => Outcome::Kept(kept),
                 Ok(why) if dry_run => Outcome::Released(why),
-                Ok(why) => match self.release(&lease.id, left(&lease, end)) {
-                    Ok(()) => Outcome::Released(why),
+                Ok(why) => match self.release_unless(&lease.id, left(&lease, end), |now| {
+                    self.why_collect(now, all).err()
+                }) {
+                    Ok(Returned::Yes) => Outcome::Released(why),
+                    Ok(Returned::No(kept)) => Outcome::Kept(kept),
                     Err(e) => Outcome::Failed(e),
                 },
             };

@@ -11,9 +11,9 @@ mod gc;
 mod ready;
 mod release;
 
-pub use alive::{container_lives, sign_of_life};
+pub use alive::{container_lives, is_made_by_others, sign_of_life};
 pub use gc::{Collection, Finding, Outcome};
-pub use release::Patience;
+pub use release::{Patience, Returned};
 
 use crate::config::Config;
 use crate::error::Result;
@@ -36,7 +36,7 @@ impl<'a> Leases<'a> {
 
     /// For those who only look or give back: none where there is no ledger.
     pub fn existing(config: &'a Config) -> Result<Option<Self>> {
-        Store::existing(&config.state_dir, config.lock_timeout)
+        Store::existing(&config.state_dir, config.lock_timeout)?
             .map(|store| Leases::with(config, store))
             .transpose()
     }

@@ -36,25 +36,64 @@ impl Patience {
 /// Between tries to give back what cannot be destroyed: 2 s, doubled each time, up to this.
 const MAX_GAP: Duration = Duration::from_secs(300);
 
+/// How many of a slice's holders are written down: for people, in a record of a bounded size.
+const MAX_HOLDERS: usize = 32;
+
+/// What became of a lease that was to be given back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// It is gone, now or before.
+    Yes,
+    /// Nothing was done, and why.
+    No(String),
+}
+
 impl Leases<'_> {
     /// Ends a lease, whatever state it is in. One that is gone already is fine.
     pub fn release(&self, id: &str, patience: Patience) -> Result<()> {
-        let Some(lease) = self.mark(id, |l| l.state = State::Releasing)? else {
-            return Ok(());
+        self.release_unless(id, patience, |_| None).map(drop)
+    }
+
+    /// Ends a lease unless something speaks against it. That is asked of the record as it is now,
+    /// under the ledger's lock: one that was read while the creator lived may not name the low-level
+    /// runtime yet that goes on without it. Once it is marked, nobody writes such a thing.
+    pub fn release_unless(
+        &self,
+        id: &str,
+        patience: Patience,
+        against: impl FnOnce(&Lease) -> Option<String>,
+    ) -> Result<Returned> {
+        let ledger = self.store.lock("release")?;
+        let Some(mut lease) = self.store.get(id)? else {
+            return Ok(Returned::Yes);
         };
+        if let Some(why) = against(&lease) {
+            return Ok(Returned::No(why));
+        }
+        lease.state = State::Releasing;
+        // What cannot be written (a full disk) keeps no slice back: its container is as gone without
+        // the mark, and the next one starts from the beginning.
+        if let Err(e) = ledger.put(&lease) {
+            tracing::warn!(lease = id, "{}", e.line());
+        }
+        drop(ledger);
+        self.finish(&lease, patience).map(|()| Returned::Yes)
+    }
+
+    fn finish(&self, lease: &Lease, patience: Patience) -> Result<()> {
         // The bundle is put right whether or not the driver lets go: they do not depend on each
         // other, and every failure is told.
-        let restored = restore(&lease).err();
-        if let Err(e) = self.destroy(&lease, patience) {
-            let held_by = self.holders(&lease);
+        let restored = restore(lease).err();
+        if let Err(e) = self.destroy(lease, patience) {
+            let held_by = self.holders(lease);
             let e = e.and(restored);
-            let noted = self.mark(id, |l| {
+            let noted = self.mark(&lease.id, |l| {
                 l.attempt = Some(next_attempt(l.attempt.as_ref(), &e, held_by));
             });
             tracing::warn!(lease = lease.id, "{}", e.line());
             return Err(e.and(noted.err()));
         }
-        self.store.lock("release")?.remove(&lease)?;
+        self.store.lock("release")?.remove(lease)?;
         tracing::info!(
             lease = lease.id,
             container = lease.holder.key.id,
@@ -85,10 +124,14 @@ impl Leases<'_> {
             failed = self.release_damaged_with(key).err();
         }
         for lease in self.of(key)? {
-            if lease.state != State::Releasing && dies_not(&lease) {
+            if lease.state != State::Releasing && dies_not(|| alive::sign_of_life(&lease)) {
                 continue;
             }
-            if let Err(e) = self.release(&lease.id, Patience::with(&lease)) {
+            let against = |now: &Lease| match now.state {
+                State::Releasing => None,
+                _ => alive::sign_of_life(now),
+            };
+            if let Err(e) = self.release_unless(&lease.id, Patience::with(&lease), against) {
                 failed = Some(match failed {
                     Some(first) => first.and(Some(e)),
                     None => e,
@@ -96,6 +139,15 @@ impl Leases<'_> {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// By its creator, whose low-level runtime failed, was killed or is done: gives back what it has,
+    /// unless it lives on without them.
+    pub fn release_if_over(&self, id: &str, patience: Patience) -> Result<Returned> {
+        if let Some(lease) = self.store.get(id)? {
+            dies_not(|| alive::outlives_its_front(&lease));
+        }
+        self.release_unless(id, patience, alive::outlives_its_front)
     }
 
     fn destroy(&self, lease: &Lease, patience: Patience) -> Result<()> {
@@ -166,6 +218,7 @@ impl Leases<'_> {
         let holders = process::holders_of(&files, &devices);
         holders
             .into_iter()
+            .take(MAX_HOLDERS)
             .map(|(pid, name)| format!("{pid} {name}"))
             .collect()
     }
@@ -199,10 +252,10 @@ impl Leases<'_> {
 }
 
 /// A container that was just killed takes a moment to be gone.
-fn dies_not(lease: &Lease) -> bool {
+fn dies_not(sign_of_life: impl Fn() -> Option<String>) -> bool {
     let mut gap = Duration::from_millis(1);
     while gap < Duration::from_millis(200) {
-        if alive::sign_of_life(lease).is_none() {
+        if sign_of_life().is_none() {
             return false;
         }
         std::thread::sleep(gap);
@@ -243,14 +296,18 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
     }
 }
 
-/// Engines take the bundle away before or after us: one that is gone needs nothing.
+/// Engines take the bundle away before or after us: one that is gone needs nothing. Where a create of
+/// the same bundle is at work, it makes its own of what it finds there.
 fn restore(lease: &Lease) -> Result<()> {
     if !lease.holder.bundle.exists() {
         return Ok(());
     }
-    Bundle::open(&lease.holder.bundle)?
-        .restore(&lease.id)
-        .map(drop)
+    let bundle = Bundle::open(&lease.holder.bundle)?;
+    // The lock is our own where we are that create.
+    if lease.creator != process::current() && !bundle.try_lock()? {
+        return Ok(());
+    }
+    bundle.restore(&lease.id).map(drop)
 }
 
 /// Whether a lease that could not be released is to be tried again by itself now.

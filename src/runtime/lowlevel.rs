@@ -74,14 +74,17 @@ impl LowLevel {
 
     /// For `execv`: what the kernel takes, made beforehand.
     pub fn command(&self, args: &[OsString]) -> Result<(CString, Vec<CString>)> {
-        let c = |text: &OsStr| CString::new(text.as_bytes()).context(|| "an argument holds a NUL");
-        let path = c(self.canonical.as_os_str())?;
+        let path = c_string(self.canonical.as_os_str())?;
         let mut argv = vec![path.clone()];
         for arg in args {
-            argv.push(c(arg)?);
+            argv.push(c_string(arg)?);
         }
         Ok((path, argv))
     }
+}
+
+pub fn c_string(text: &OsStr) -> Result<CString> {
+    CString::new(text.as_bytes()).context(|| "an argument holds a NUL")
 }
 
 /// A low-level runtime that is this program would call itself for ever.

@@ -1,36 +1,77 @@
-//! The front: called as an engine calls runc, it makes a slice where one is asked for and is out of
-//! the way everywhere else.
+//! The front: called as an engine calls runc, it is out of the way of everything that asks for no
+//! slice, and of that at the price of an exec.
+//!
+//! Two programs stand on it. `runmig` looks whether a call has to do with a slice, and can be linked
+//! statically, since it opens no library. What has, it hands to `runmig-slice` beside it, with the
+//! same arguments; that one makes up its own mind and does the work.
 
 pub mod args;
-mod create;
+mod ask;
+mod beside;
 mod delete;
 mod image;
+mod key;
 mod lowlevel;
 mod report;
+mod slicing;
 mod spawn;
 
 use crate::config::Config;
 use crate::error::Result;
 use args::{Call, Family, Verb};
 use lowlevel::LowLevel;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// What a call needs to know.
 struct Front<'a> {
+    name: Option<&'a OsStr>,
+    args: &'a [OsString],
     config: &'a Config,
     runtime: &'a LowLevel,
     call: &'a Call,
-    args: &'a [OsString],
+}
+
+/// What is done with a call that has to do with a slice.
+struct Slicer {
+    create: fn(&Front<'_>, ask::Asking<'_>) -> Result<i32>,
+    delete: fn(&Front<'_>, crate::store::Key) -> Result<i32>,
+}
+
+/// `runmig`
+pub fn front() -> i32 {
+    enter(&Slicer {
+        create: |front, _| beside::exec(front),
+        // A container must be deletable whatever became of our installation; its slice then comes
+        // back by the hook or a collection.
+        delete: |front, _| {
+            let e = match beside::exec(front) {
+                Ok(status) => return Ok(status),
+                Err(e) => e,
+            };
+            report::error(&e, None);
+            Err(front.runtime.exec(front.args))
+        },
+    })
+}
+
+/// `runmig-slice`
+pub fn slice() -> i32 {
+    enter(&Slicer {
+        create: slicing::create,
+        delete: delete::give_back,
+    })
 }
 
 /// Returns the exit status, unless the low-level runtime has taken our place.
-pub fn main() -> i32 {
+fn enter(slicer: &Slicer) -> i32 {
     spawn::fill_standard_descriptors();
     let mut argv = std::env::args_os();
     let name = argv.next();
     let args: Vec<OsString> = argv.collect();
-    let mut log = None;
-    match run(name.as_deref(), &args, &mut log) {
+    // Where an error goes is known only when the arguments are, and those only when the low-level
+    // runtime is.
+    let mut log = report::Log::guess(&args);
+    match dispatch(slicer, name.as_deref(), &args, &mut log) {
         Ok(status) => status,
         Err(e) => {
             report::error(&e, log.as_ref());
@@ -39,29 +80,33 @@ pub fn main() -> i32 {
     }
 }
 
-fn run(
-    name: Option<&std::ffi::OsStr>,
+fn dispatch(
+    slicer: &Slicer,
+    name: Option<&OsStr>,
     args: &[OsString],
     log: &mut Option<report::Log>,
 ) -> Result<i32> {
-    // Where the error goes is known only when the arguments are; a family parses its own.
-    *log = report::Log::guess(args);
     let config = Config::for_program(name)?;
     let runtime = LowLevel::find(&config)?;
     let call = args::parse(Family::of(runtime.path()), args)?;
     *log = report::Log::of(&call);
     let front = Front {
+        name,
+        args,
         config: &config,
         runtime: &runtime,
         call: &call,
-        args,
     };
-    match &call.verb {
-        Verb::Create(c) => create::create(&front, c, create::Stays::Until),
-        Verb::Run(c) if c.detach => create::create(&front, &c.common, create::Stays::Until),
-        Verb::Run(c) => create::create(&front, &c.common, create::Stays::While),
-        Verb::Restore(c) => create::restore(&front, c),
-        Verb::Delete(d) => delete::delete(&front, d),
-        Verb::Other => Err(runtime.exec(args)),
+    let asks = match &call.verb {
+        Verb::Create(_) | Verb::Run(_) | Verb::Restore { .. } => ask::look(&front)?,
+        Verb::Delete { id, .. } => match delete::lease_of(&front, id)? {
+            Some(key) => return (slicer.delete)(&front, key),
+            None => None,
+        },
+        Verb::Features | Verb::Other => None,
+    };
+    match asks {
+        Some(asking) => (slicer.create)(&front, asking),
+        None => Err(runtime.exec(args)),
     }
 }

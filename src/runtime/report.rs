@@ -21,20 +21,34 @@ impl Log {
         call.log.clone().map(|file| Log { file, json })
     }
 
-    /// Before the arguments are understood: good enough to put an error where it is looked for.
+    /// Before the arguments are understood: good enough to put an error where it is looked for. Only
+    /// what stands before the command counts: what follows may be a program's own.
     pub fn guess(args: &[OsString]) -> Option<Log> {
-        let value = |option: &str| {
-            let with = format!("{option}=");
-            args.iter().enumerate().find_map(|(i, arg)| {
-                if arg == option {
-                    return args.get(i + 1).cloned();
-                }
-                let value = arg.as_bytes().strip_prefix(with.as_bytes())?;
-                Some(std::ffi::OsStr::from_bytes(value).to_owned())
-            })
-        };
-        let json = value("--log-format").is_some_and(|format| format == "json");
-        value("--log").map(|file| Log {
+        let (mut file, mut json) = (None, false);
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            let (name, value) = match arg.as_bytes() {
+                [b'-', b'-', ..] => match arg.as_bytes().iter().position(|b| *b == b'=') {
+                    Some(at) => (&arg.as_bytes()[..at], Some(&arg.as_bytes()[at + 1..])),
+                    None => (arg.as_bytes(), None),
+                },
+                _ => break,
+            };
+            // Of those without a value only the ones that engines write are known here.
+            if matches!(name, b"--debug" | b"--systemd-cgroup") {
+                continue;
+            }
+            let value = match value {
+                Some(value) => std::ffi::OsStr::from_bytes(value).to_owned(),
+                None => rest.next()?.clone(),
+            };
+            match name {
+                b"--log" => file = Some(value),
+                b"--log-format" => json = value == "json",
+                _ => {}
+            }
+        }
+        file.map(|file| Log {
             file: file.into(),
             json,
         })
@@ -60,9 +74,31 @@ impl Log {
 
 pub fn error(e: &Error, log: Option<&Log>) {
     let line = format!("runmig: {}", e.line());
-    // Nobody is left to tell when neither can be written to.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // Nobody is left to tell when neither can be written to. The log first: a broken pipe as standard
+    // error may be our end.
     if let Some(log) = log {
         let _ = log.write(&line);
+    }
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guess(line: &str) -> Option<(PathBuf, bool)> {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        Log::guess(&args).map(|log| (log.file, log.json))
+    }
+
+    #[test]
+    fn the_log_is_guessed_from_the_global_options_only() {
+        assert_eq!(
+            guess("--root /r --log /l --log-format json create x"),
+            Some(("/l".into(), true))
+        );
+        assert_eq!(guess("--debug --log=/l --foo"), None, "a value is missing");
+        assert_eq!(guess("--log=/l state x"), Some(("/l".into(), false)));
+        assert_eq!(guess("exec c prog --log /etc/passwd"), None);
     }
 }

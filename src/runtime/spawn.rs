@@ -10,7 +10,6 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::{ForkResult, Pid};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -83,7 +82,8 @@ fn open_descriptors() -> Result<Vec<i32>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Exited(i32),
-    Killed(Signal),
+    /// By the signal of this number; real-time ones have no name.
+    Killed(i32),
 }
 
 impl Ended {
@@ -96,13 +96,16 @@ impl Ended {
         match self {
             Ended::Exited(status) => status,
             Ended::Killed(signal) => {
-                // SAFETY: the default disposition runs no code of ours.
-                let _ = unsafe { signal::signal(signal, signal::SigHandler::SigDfl) };
-                let mut one = SigSet::empty();
-                one.add(signal);
-                let _ = one.thread_unblock();
-                let _ = signal::raise(signal);
-                128 + signal as i32
+                // SAFETY: the default disposition runs no code of ours, and the set lives here.
+                unsafe {
+                    libc::signal(signal, libc::SIG_DFL);
+                    let mut one = std::mem::zeroed();
+                    libc::sigemptyset(&mut one);
+                    libc::sigaddset(&mut one, signal);
+                    libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
+                    libc::raise(signal);
+                }
+                128 + signal
             }
         }
     }
@@ -115,18 +118,14 @@ pub struct Waiting {
     signals: SignalFd,
 }
 
-/// Signals that are not passed on: those about ourselves, and job control, which the terminal gives
-/// to the whole process group.
-const OWN: [Signal; 10] = [
+/// Signals that are about ourselves and are not passed on.
+const OWN: [Signal; 7] = [
     Signal::SIGCHLD,
     Signal::SIGSEGV,
     Signal::SIGBUS,
     Signal::SIGFPE,
     Signal::SIGILL,
     Signal::SIGTRAP,
-    Signal::SIGTSTP,
-    Signal::SIGTTIN,
-    Signal::SIGTTOU,
     Signal::SIGURG,
 ];
 
@@ -201,12 +200,11 @@ impl Waiting {
             while let Ok(Some(info)) = self.signals.read_signal() {
                 // What a terminal sends, it sends to the child as well: the same process group.
                 let from_terminal = info.ssi_code == libc::SI_KERNEL;
-                let signal = Signal::try_from(info.ssi_signo as i32);
-                if let Ok(signal) = signal
-                    && signal != Signal::SIGCHLD
-                    && !from_terminal
-                {
-                    let _ = signal::kill(self.pid, signal);
+                let signal = info.ssi_signo as i32;
+                if signal != libc::SIGCHLD && !from_terminal {
+                    // SAFETY: no memory is involved; the child is not waited for yet, so the number
+                    // is still its.
+                    unsafe { libc::kill(self.pid.as_raw(), signal) };
                 }
             }
             if let Some(now) = gap {
@@ -225,11 +223,18 @@ pub enum Meanwhile {
     Done,
 }
 
+/// By hand, since nix has no word for a death by a real-time signal.
 fn ended(pid: Pid) -> Result<Option<Ended>> {
-    match nix::sys::wait::waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::Exited(_, status)) => Ok(Some(Ended::Exited(status))),
-        Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(Ended::Killed(signal))),
-        Ok(_) | Err(Errno::EINTR) => Ok(None),
-        Err(e) => Err(Error::new("wait for the low-level runtime").caused_by(e)),
+    let mut status = 0;
+    // SAFETY: the status is a live local.
+    match unsafe { libc::waitpid(pid.as_raw(), &mut status, libc::WNOHANG) } {
+        0 => Ok(None),
+        -1 => match Errno::last() {
+            Errno::EINTR => Ok(None),
+            e => Err(Error::new("wait for the low-level runtime").caused_by(e)),
+        },
+        _ if libc::WIFEXITED(status) => Ok(Some(Ended::Exited(libc::WEXITSTATUS(status)))),
+        _ if libc::WIFSIGNALED(status) => Ok(Some(Ended::Killed(libc::WTERMSIG(status)))),
+        _ => Ok(None),
     }
 }

@@ -21,7 +21,7 @@ use fs2::FileExt;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, geteuid, unlinkat};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -58,6 +58,19 @@ pub enum Restored {
     Gone,
 }
 
+/// Another file than a bundle's config.json, for a look: crun's `--config` names one.
+pub fn read_config(file: &Path) -> Result<Vec<u8>> {
+    let missing = || Error::new(format!("no {}", file.display()));
+    let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
+    let dir = Bundle::open(dir.unwrap_or(Path::new(".")))?;
+    let name = file
+        .file_name()
+        .and_then(|n| n.to_str())
+        .ok_or_else(missing)?;
+    let found = dir.read_file(name, LIMIT, OFlag::empty())?;
+    found.map(|(bytes, _)| bytes).ok_or_else(missing)
+}
+
 impl AsFd for Bundle {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.dir.as_fd()
@@ -85,12 +98,23 @@ impl Bundle {
     /// Held until the low-level runtime has read config.json: two containers of one bundle would
     /// else start with the same slice. Held until the bundle is dropped, or its process ends.
     pub fn lock(&self) -> Result<()> {
-        self.dir.try_lock_exclusive().map_err(|e| {
-            let what = format!("lock bundle {}", self.path.display());
-            Error::new(what)
-                .hint("another create of this bundle is at work; let it end, or use another bundle")
-                .caused_by(e)
-        })
+        if self.try_lock()? {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "bundle {} is in use by another create",
+            self.path.display()
+        ))
+        .hint("let it end, or use another bundle"))
+    }
+
+    /// Whether it could be had.
+    pub fn try_lock(&self) -> Result<bool> {
+        match self.dir.try_lock_exclusive() {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e).context(|| format!("lock bundle {}", self.path.display())),
+        }
     }
 
     /// What the engine wrote, whatever an earlier create of ours made of it.
@@ -178,14 +202,16 @@ impl Bundle {
             .ok_or_else(|| self.missing())
     }
 
-    /// A damaged one, or a newer version's, says nothing that could be relied on: as good as none,
+    /// Another user's, a damaged one, or a newer version's, says nothing that could be relied on: as good as none,
     /// and an edit without a sidecar is stripped.
     fn sidecar(&self) -> Result<Option<Sidecar>> {
         let limit = LIMIT + Sidecar::HEADER_LIMIT;
-        let Some((bytes, _)) = self.read_file(SIDECAR, limit, OFlag::O_NOFOLLOW)? else {
+        let Some((bytes, stat)) = self.read_file(SIDECAR, limit, OFlag::O_NOFOLLOW)? else {
             return Ok(None);
         };
-        Ok(Sidecar::parse(bytes))
+        // It becomes config.json again, whose hooks run as root: ours alone.
+        let ours = stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o077 == 0;
+        Ok(ours.then(|| Sidecar::parse(bytes)).flatten())
     }
 
     fn read_file(
@@ -196,7 +222,8 @@ impl Bundle {
     ) -> Result<Option<(Vec<u8>, FileStat)>> {
         let what = || format!("read {}", self.name(file));
         // Without O_NONBLOCK a pipe would hold us up before we see that it is one.
-        let flags = flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let flags =
+            flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let fd = match openat(&self.dir, file, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::ENOENT) => return Ok(None),

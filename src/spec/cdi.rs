@@ -37,7 +37,7 @@ pub fn read(dirs: &[&Path]) -> Result<Option<DriverFiles>> {
     for dir in dirs.iter().rev() {
         let mut found: Option<(PathBuf, ContainerEdits)> = None;
         for path in files(dir)? {
-            let spec = match parse(&path) {
+            let spec = match read_file(&path) {
                 Ok(spec) => spec,
                 Err(e) => {
                     unreadable.get_or_insert(e);
@@ -97,7 +97,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn parse(path: &Path) -> Result<Specification> {
+fn read_file(path: &Path) -> Result<Specification> {
     let what = || format!("read CDI specification {}", path.display());
     let mut options = File::options();
     options.read(true);
@@ -116,12 +116,29 @@ fn parse(path: &Path) -> Result<Specification> {
             path.display()
         )));
     }
-    // JSON is YAML, but its own parser is stricter.
-    if path.extension().is_some_and(|e| e == "json") {
-        serde_json::from_str(&text).context(what)
+    specification(&text, path.extension().is_some_and(|e| e == "json")).context(what)
+}
+
+/// JSON is YAML, but its own parser is stricter.
+fn specification(
+    text: &str,
+    json: bool,
+) -> Result<Specification, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(if json {
+        serde_json::from_str(text)?
     } else {
-        serde_yaml_ng::from_str(&text).context(what)
+        serde_yaml_ng::from_str(text)?
+    })
+}
+
+/// One specification alone; None where it is not NVIDIA's.
+pub(crate) fn parse(text: &str, json: bool) -> Result<Option<DriverFiles>> {
+    let spec = specification(text, json).context(|| "read it")?;
+    if spec.kind != KIND {
+        return Ok(None);
     }
+    let edits = spec.container_edits.unwrap_or_default();
+    edits.into_driver_files().map(Some)
 }
 
 /// Its hooks run as root.

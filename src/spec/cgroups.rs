@@ -27,6 +27,8 @@ fn names(path: &str, id: &str) -> Vec<String> {
     }
     match path.rsplit('/').find(|part| !part.is_empty()) {
         Some(last) => vec![last.to_owned()],
+        // With an empty name every process there is would be the container's.
+        None if id.is_empty() => Vec::new(),
         None => vec![
             id.to_owned(),
             format!("crun-{id}.scope"),
@@ -48,6 +50,7 @@ mod tests {
         );
         assert_eq!(names("system.slice::abc", "x"), ["abc.scope"]);
         assert_eq!(names("", "x"), ["x", "crun-x.scope", "runc-x.scope"]);
+        assert_eq!(names("", ""), [""; 0]);
         assert_eq!(names("/", "x"), ["x", "crun-x.scope", "runc-x.scope"]);
     }
 }

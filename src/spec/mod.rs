@@ -32,6 +32,11 @@ use crate::error::{Error, Result};
 use document::Document;
 use serde_json::{Map, Value};
 
+/// What a sidecar has kept, if it is one.
+pub(crate) fn sidecar_original(bytes: Vec<u8>) -> Option<Vec<u8>> {
+    sidecar::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
+}
+
 fn process(document: &mut Document) -> Result<&mut Map<String, Value>> {
     section(document, "process")
 }

@@ -76,15 +76,21 @@ fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Re
 }
 
 fn open(path: &Path) -> Result<File> {
-    OpenOptions::new()
+    let what = || format!("open {}", path.display());
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .context(|| format!("open {}", path.display()))
+        .context(what)?;
+    if !file.metadata().context(what)?.is_file() {
+        return Err(Error::new(format!("{} is no regular file", path.display()))
+            .hint("nothing of ours is anything else; remove it"));
+    }
+    Ok(file)
 }
 
 fn is_still(file: &File, path: &Path) -> bool {

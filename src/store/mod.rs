@@ -20,6 +20,7 @@ mod record;
 pub use claim::Claim;
 pub use lock::Lock;
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
+pub(crate) use record::{decode, encode, frame};
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
@@ -58,23 +59,44 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
+        // Before anything is made: through somebody's link it would be made wherever they like.
+        trust::room_for(dir).context(what)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(store.leases())
             .context(what)?;
-        let canonical = std::fs::canonicalize(dir).context(what)?;
-        trust::check_path(&canonical).context(what)?;
+        store.check()?;
         Ok(store)
     }
 
-    /// For those who only look: none where there is no ledger, hence no lease.
-    pub fn existing(dir: &Path, lock_timeout: Duration) -> Option<Store> {
+    /// For those who only look or give back: none where there is no ledger, hence no lease.
+    pub fn existing(dir: &Path, lock_timeout: Duration) -> Result<Option<Store>> {
         let store = Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
-        store.leases().is_dir().then_some(store)
+        match std::fs::symlink_metadata(store.leases()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            // Not being allowed to look is not the same as there being nothing.
+            looked => looked.context(|| format!("open state directory {}", dir.display()))?,
+        };
+        store.check()?;
+        Ok(Some(store))
+    }
+
+    /// Whoever could write a lease could have any instance destroyed, or keep one for ever.
+    fn check(&self) -> Result<()> {
+        trust::folder(&self.dir)
+            .context(|| format!("open state directory {}", self.dir.display()))?;
+        let leases = self.leases();
+        let what = || format!("open {}", leases.display());
+        let meta = std::fs::symlink_metadata(&leases).context(what)?;
+        if !meta.is_dir() {
+            return Err(Error::new(format!("{} is no folder", leases.display()))
+                .hint("nothing of ours replaces it; see what did, and remove it"));
+        }
+        trust::check_metadata(&meta).context(what)
     }
 
     pub fn dir(&self) -> &Path {
@@ -174,13 +196,16 @@ impl Ledger<'_> {
     /// On disk when this returns.
     pub fn put(&self, lease: &Lease) -> Result<()> {
         let file = self.file(lease);
-        durable::replace(&file, &record::encode(lease)).context(|| {
+        let what = || {
             format!(
                 "write the lease of container {} into {}",
                 lease.holder.key.id,
                 self.store.dir.display()
             )
-        })
+        };
+        let bytes = record::encode(lease);
+        record::check_size(lease, bytes.len()).context(what)?;
+        durable::replace(&file, &bytes).context(what)
     }
 
     /// Changes a lease that is still there; gives what it is now, none when it has gone meanwhile.

@@ -18,6 +18,25 @@ const KIND: &str = "Lease";
 /// A lease is about 2 KiB; paths and pod names could make it a few times that.
 const MAX_SIZE: u64 = 256 * 1024;
 
+/// What a lease may be when its slice is about to be made: the rest is room for what is learned
+/// later, since a record that could not be read back would lose its slice.
+const MAX_SIZE_AT_FIRST: u64 = MAX_SIZE / 4;
+
+/// Before it is written.
+pub fn check_size(lease: &Lease, size: usize) -> Result<()> {
+    let most = match lease.state {
+        State::Creating => MAX_SIZE_AT_FIRST,
+        State::Ready | State::Releasing => MAX_SIZE,
+    };
+    if size as u64 <= most {
+        return Ok(());
+    }
+    Err(
+        Error::new(format!("it would be {size} bytes, more than {most}"))
+            .hint("give the container a shorter id, root, bundle and cgroup path"),
+    )
+}
+
 /// Ties a slice to a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -176,14 +195,18 @@ struct Header {
 }
 
 pub fn encode(lease: &Lease) -> Vec<u8> {
-    let body = serde_json::to_string(lease).expect("a lease has only strings as keys");
+    frame(&serde_json::to_vec(lease).expect("a lease has only strings as keys"))
+}
+
+/// The body with its header.
+pub fn frame(body: &[u8]) -> Vec<u8> {
     let header = Header {
         api_version: VERSION.to_owned(),
         kind: KIND.to_owned(),
-        sha256: Some(hex(&Sha256::digest(body.as_bytes()))),
+        sha256: Some(hex(&Sha256::digest(body))),
     };
     let header = serde_json::to_string(&header).expect("a header has only strings as keys");
-    format!("{header}\n{body}\n").into_bytes()
+    [header.as_bytes(), b"\n", body, b"\n"].concat()
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Lease> {
@@ -211,7 +234,7 @@ pub fn decode(bytes: &[u8]) -> Result<Lease> {
 pub fn read(file: &Path) -> Result<Option<Lease>> {
     let opened = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(file);
     let opened = match opened {
         Ok(opened) => opened,

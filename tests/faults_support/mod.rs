@@ -2,7 +2,7 @@
 //! break things. Everything lies in memory where it can: these tests sync thousands of files.
 //!
 //! ```text
-//! DIR/bin/            runmig, runmig-hook, migctl, and the stub under the name of runc
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl, and the stub under the name of runc
 //! DIR/machine/        the simulated driver
 //! DIR/state/          the ledger
 //! DIR/root/           what is given as --root: a folder a container, `behaviour`
@@ -261,6 +261,10 @@ fn bin() -> Arc<TempDir> {
             .unwrap_or_else(|e| panic!("install {}: {e}", from.display()));
     };
     install(Path::new(env!("CARGO_BIN_EXE_runmig")), "runmig");
+    install(
+        Path::new(env!("CARGO_BIN_EXE_runmig-slice")),
+        "runmig-slice",
+    );
     install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
     install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
     install(&stub(), "runc");

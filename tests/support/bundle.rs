@@ -50,6 +50,13 @@ impl Bundle {
         self.edit(|config| config["annotations"][key] = json!(value));
     }
 
+    /// The name of its cgroup, which no other has.
+    pub fn cgroup(&self) -> String {
+        let config = self.config();
+        let path = config["linux"]["cgroupsPath"].as_str().unwrap();
+        path.trim_start_matches('/').to_owned()
+    }
+
     pub fn as_str(&self) -> &str {
         self.path.to_str().unwrap()
     }

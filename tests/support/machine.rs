@@ -63,10 +63,19 @@ impl Machine {
         command
     }
 
+    fn show(&self) -> Value {
+        serde_json::from_str(&self.sim("show", &["--json"])).expect("JSON")
+    }
+
+    pub fn gpu_uuid(&self, index: usize) -> String {
+        let shown = self.show();
+        shown["gpus"][index]["uuid"].as_str().unwrap().to_owned()
+    }
+
     /// What the driver has, compute instance by compute instance. A GPU instance without one, which
     /// nothing of ours may leave behind, stands here with an empty UUID.
     pub fn instances(&self) -> Vec<Instance> {
-        let shown: Value = serde_json::from_str(&self.sim("show", &["--json"])).expect("JSON");
+        let shown = self.show();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let number = |value: &Value| value.as_u64().expect("a number");
         let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();

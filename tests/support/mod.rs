@@ -7,13 +7,16 @@
 pub mod bundle;
 pub mod cases;
 pub mod diff;
+pub mod gate;
 pub mod machine;
 pub mod podman;
 pub mod process;
+pub mod refusal;
 pub mod runtimes;
 pub mod setup;
 
 pub use bundle::Bundle;
+pub use gate::Gate;
 pub use machine::{Instance, Machine};
 pub use podman::Podman;
 pub use process::{Going, Said, going, said};

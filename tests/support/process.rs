@@ -124,6 +124,11 @@ impl Going {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
+    /// With SIGKILL, and waited for.
+    pub fn kill(self) {
+        drop(self);
+    }
+
     #[track_caller]
     pub fn end(mut self) -> Said {
         let end = Instant::now() + LIMIT;
@@ -178,4 +183,64 @@ pub fn until(what: &str, mut it_is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Whether there is such a process; one that has ended and was not waited for is none.
+pub fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !after_name(&stat).starts_with(['Z', 'X']))
+}
+
+/// SIGKILL, and gone when this returns.
+#[track_caller]
+pub fn kill(pid: i32) {
+    use nix::sys::signal::{Signal, kill};
+    assert!(pid > 1, "not a process: {pid}");
+    let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
+    until("it is dead", || !lives(pid));
+}
+
+pub fn children(pid: i32) -> Vec<i32> {
+    let parent = |child: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        after_name(&stat).split(' ').nth(1)?.parse().ok()
+    };
+    everybody().filter(|p| parent(p) == Some(pid)).collect()
+}
+
+/// Its children and theirs.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut all = Vec::new();
+    for child in children(pid) {
+        all.push(child);
+        all.extend(descendants(child));
+    }
+    all
+}
+
+/// The processes with this in one of their arguments.
+pub fn with_argument(text: &str) -> Vec<i32> {
+    let has = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+    };
+    everybody().filter(|p| has(p) && lives(*p)).collect()
+}
+
+/// The processes that have a cgroup with this in its path.
+pub fn in_cgroup(name: &str) -> Vec<i32> {
+    let inside = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|c| c.contains(name))
+    };
+    everybody().filter(|p| inside(p) && lives(*p)).collect()
+}
+
+fn everybody() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// State, parent and the rest of a line in `/proc/PID/stat`.
+fn after_name(stat: &str) -> &str {
+    stat.rsplit(") ").next().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! runmig as it is installed, with a configuration, a state directory and a driver of its own.
 //!
 //! ```text
-//! DIR/bin/            runmig, runmig-hook, migctl
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl
 //! DIR/config.toml
 //! DIR/state/          the ledger; made by runmig
 //! DIR/roots/NAME/     what is given as --root
@@ -57,6 +57,7 @@ impl Setup {
         }
         for built in [
             env!("CARGO_BIN_EXE_runmig"),
+            env!("CARGO_BIN_EXE_runmig-slice"),
             env!("CARGO_BIN_EXE_runmig-hook"),
             env!("CARGO_BIN_EXE_migctl"),
         ] {

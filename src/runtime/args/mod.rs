@@ -1,112 +1,196 @@
-//! Only the forms that engines use; the low-level runtimes' own grammars come next.
-use crate::error::{Error, Result};
-use std::ffi::OsString;
+//! What the low-level runtime will make of its arguments: is this a create, of what, from where?
+//! It is read as the runtime itself reads it, for a bundle missed here is a container without its
+//! slice. So each family has its own reader, and three answers: a create (or run, restore,
+//! delete), surely something else (`Verb::Other`: the runtime's own help or error is the answer),
+//! or, where a container may come up and it cannot be told how, an error.
+
+mod crun;
+mod given;
+mod runc;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+
+use crate::error::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
+    /// Go's flags, as runc has them. nvidia-container-runtime hands its own on to runc.
     Runc,
+    /// GNU argp.
     Crun,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Paths are as they were given; relative ones start at `Call::stands_in`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub root: Option<PathBuf>,
+    /// The file errors are to be logged to. crun's `syslog:` and `journald:` are not files.
+    pub log: Option<PathBuf>,
+    pub log_format: Option<LogFormat>,
+    pub debug: bool,
+    pub systemd_cgroup: bool,
+    /// crun's `--cgroup-manager=disabled`: no rule about devices is enforced.
+    pub no_cgroup: bool,
+    pub verb: Verb,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Create(Create),
+    Run(Run),
+    Restore {
+        id: OsString,
+        bundle: Option<PathBuf>,
+    },
+    Delete {
+        id: OsString,
+        force: bool,
+    },
+    Features,
+    /// Nothing that makes or deletes a container.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Create {
+    pub id: OsString,
+    /// Relative to the caller's working directory; absent: that directory.
+    pub bundle: Option<PathBuf>,
+    /// crun's `--config`, relative to the caller's working directory, not to the bundle; absent:
+    /// `config.json` in the bundle.
+    pub config: Option<PathBuf>,
+    pub pid_file: Option<PathBuf>,
+    pub preserve_fds: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub create: Create,
+    pub detach: bool,
+    pub keep: bool,
+}
+
+/// Reads the arguments that follow the program's name.
+pub fn parse(family: Family, args: &[OsString]) -> Result<Call> {
+    match family {
+        Family::Runc => runc::parse(args),
+        Family::Crun => crun::parse(args),
+    }
+}
+
 impl Family {
-    pub fn of(p: &Path) -> Family {
-        if p.to_string_lossy().contains("crun") {
+    /// By the base name of the file itself: a `runc` may be a link to crun.
+    pub fn of(path: &Path) -> Family {
+        let real = path.canonicalize();
+        let path = real.as_deref().unwrap_or(path);
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        if name == b"crun" || name == b"krun" || name.starts_with(b"crun-") {
             Family::Crun
         } else {
             Family::Runc
         }
     }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogFormat {
-    Text,
-    Json,
-}
-pub struct Call {
-    pub root: Option<PathBuf>,
-    pub log: Option<PathBuf>,
-    pub log_format: Option<LogFormat>,
-    pub verb: Verb,
-}
-pub enum Verb {
-    Create(Create),
-    Run(Run),
-    Restore(Restore),
-    Delete(Delete),
-    Other,
-}
-pub struct Create {
-    pub id: String,
-    pub bundle: Option<PathBuf>,
-}
-pub struct Run {
-    pub common: Create,
-    pub detach: bool,
-}
-pub struct Restore {
-    pub id: String,
-    pub bundle: Option<PathBuf>,
-}
-pub struct Delete {
-    pub id: String,
-    pub force: bool,
-}
-pub fn default_root(f: Family, _: &dyn Fn(&str) -> Option<OsString>, _: bool) -> PathBuf {
-    if f == Family::Crun {
-        "/run/crun".into()
-    } else {
-        "/run/runc".into()
+
+    /// Where the state of containers is when no `--root` says. runc honours `XDG_RUNTIME_DIR` only
+    /// where it is not the host's root, crun wherever it is set.
+    pub fn default_root(
+        self,
+        env: &dyn Fn(&str) -> Option<OsString>,
+        euid: u32,
+        in_user_namespace: bool,
+    ) -> PathBuf {
+        let (name, honoured) = match self {
+            Family::Crun => ("crun", true),
+            Family::Runc if euid != 0 => ("runc", true),
+            Family::Runc => {
+                let root = env("USER").is_some_and(|u| u == "root");
+                ("runc", in_user_namespace && !root)
+            }
+        };
+        let runtime_dir = env("XDG_RUNTIME_DIR").filter(|d| honoured && !d.is_empty());
+        Path::new(runtime_dir.as_deref().unwrap_or(OsStr::new("/run"))).join(name)
     }
 }
-pub fn parse(_f: Family, args: &[OsString]) -> Result<Call> {
-    let mut call = Call {
-        root: None,
-        log: None,
-        log_format: None,
-        verb: Verb::Other,
-    };
-    let mut it = args.iter().map(|a| a.to_string_lossy().into_owned());
-    let mut verb = None;
-    let mut id = None;
-    let mut bundle = None;
-    let mut detach = false;
-    let mut force = false;
-    while let Some(a) = it.next() {
-        let (k, v) = match a.split_once('=') {
-            Some((k, v)) => (k.to_owned(), Some(v.to_owned())),
-            None => (a.clone(), None),
+
+impl Call {
+    /// The directory that relative `root`, `log` and `pid_file` start at: crun has gone into the
+    /// bundle when it comes to look at them, runc resolves them before.
+    pub fn stands_in(&self, family: Family, cwd: &Path) -> PathBuf {
+        let bundle = match &self.verb {
+            Verb::Create(create) | Verb::Run(Run { create, .. }) => &create.bundle,
+            Verb::Restore { bundle, .. } => bundle,
+            Verb::Delete { .. } | Verb::Features | Verb::Other => &None,
         };
-        match k.as_str() {
-            "--root" => call.root = v.or_else(|| it.next()).map(Into::into),
-            "--log" => call.log = v.or_else(|| it.next()).map(Into::into),
-            "--log-format" => {
-                call.log_format = Some(if v.or_else(|| it.next()).as_deref() == Some("json") {
-                    LogFormat::Json
-                } else {
-                    LogFormat::Text
-                })
-            }
-            "--bundle" | "-b" => bundle = v.or_else(|| it.next()).map(PathBuf::from),
-            "--pid-file" | "--console-socket" | "--preserve-fds" => {
-                let _ = v.or_else(|| it.next());
-            }
-            "--detach" | "-d" => detach = true,
-            "--force" | "-f" => force = true,
-            _ if a.starts_with('-') => {}
-            _ if verb.is_none() => verb = Some(a),
-            _ if id.is_none() => id = Some(a),
-            _ => {}
+        match (family, bundle) {
+            (Family::Crun, Some(bundle)) => cwd.join(bundle),
+            _ => cwd.to_owned(),
         }
     }
-    let id2 = || id.clone().ok_or_else(|| Error::new("no id"));
-    call.verb = match verb.as_deref() {
-        Some("create") => Verb::Create(Create { id: id2()?, bundle }),
-        Some("run") => Verb::Run(Run {
-            common: Create { id: id2()?, bundle },
-            detach,
-        }),
-        Some("restore") => Verb::Restore(Restore { id: id2()?, bundle }),
-        Some("delete") => Verb::Delete(Delete { id: id2()?, force }),
-        _ => Verb::Other,
-    };
-    Ok(call)
+
+    fn other() -> Call {
+        Call {
+            root: None,
+            log: None,
+            log_format: None,
+            debug: false,
+            systemd_cgroup: false,
+            no_cgroup: false,
+            verb: Verb::Other,
+        }
+    }
+}
+
+/// The commands behind which a container may come up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Command {
+    Create,
+    Run,
+    Restore,
+    Delete,
+}
+
+impl Command {
+    /// Both families take a command's name in full only.
+    fn of(word: &OsStr) -> Option<Command> {
+        match word.as_bytes() {
+            b"create" => Some(Command::Create),
+            b"run" => Some(Command::Run),
+            b"restore" => Some(Command::Restore),
+            b"delete" => Some(Command::Delete),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Command::Create => "create",
+            Command::Run => "run",
+            Command::Restore => "restore",
+            Command::Delete => "delete",
+        }
+    }
+
+    fn makes_a_container(self) -> bool {
+        self != Command::Delete
+    }
+}
+
+/// The global options could not be followed, so the command could be any word of the rest.
+fn lost(at: &OsStr, why: &str, rest: &[OsString]) -> Result<Call> {
+    let may_create = |word: &OsString| Command::of(word).is_some_and(Command::makes_a_container);
+    if !rest.iter().any(may_create) {
+        return Ok(Call::other());
+    }
+    Err(
+        Error::new(format!("{why} {} before the command", at.display()))
+            .hint("write it as --option=value, or call the low-level runtime directly"),
+    )
 }

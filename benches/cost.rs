@@ -1,0 +1,235 @@
+//! What runmig costs: `scripts/bench` runs it and says what it needs.
+//!
+//! Each thing that is measured is run in turn, round after round, so that what else the machine
+//! does falls on all alike; medians are printed, and nothing is asserted. Processes are forked by a
+//! small parent and waited for with their own resource usage, which includes that of the children
+//! they waited for: a low-level runtime and the hook it runs.
+
+#[path = "cost/bundle.rs"]
+mod bundle;
+#[path = "cost/measure.rs"]
+mod measure;
+#[path = "cost/table.rs"]
+mod table;
+
+use measure::{Call, Cost, median};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is compared: a name, and how the low-level runtime is called in it.
+struct Runtime {
+    name: &'static str,
+    program: PathBuf,
+    slice: bool,
+}
+
+fn main() {
+    let number = |name: &str, default: usize| match std::env::var(name) {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) => default,
+    };
+    let work = tempfile::Builder::new()
+        .prefix("runmig-bench-")
+        .tempdir()
+        .expect("a temporary folder");
+    pass_through(work.path(), number("BENCH_CALLS", 1000));
+    lifecycle(work.path(), number("BENCH_LIVES", 40));
+}
+
+fn pass_through(work: &Path, rounds: usize) {
+    // As little as a low-level runtime can be.
+    let nothing = work.join("runc");
+    bundle::compile(&nothing, "int main(void) { return 0; }");
+    let config = work.join("pass.toml");
+    bundle::write(&config, &format!("runtime = \"{}\"\n", nothing.display()));
+    let runmig = Path::new(env!("CARGO_BIN_EXE_runmig"));
+    let own = |program: &Path| Call::new(program, &["state", "x"]).env("RUNMIG_CONFIG", &config);
+    let linked_statically = std::env::var_os("BENCH_STATIC").map(PathBuf::from);
+    let mut calls = vec![
+        ("/bin/true", Call::new(Path::new("/bin/true"), &[])),
+        ("a static runtime that does nothing", own(&nothing)),
+        ("the same behind runmig", own(runmig)),
+        (
+            "runmig --version, runc behind it",
+            runc_version(work, runmig),
+        ),
+        (
+            "runc --version",
+            Call::new(&bundle::on_path("runc"), &["--version"]),
+        ),
+    ];
+    if let Some(front) = &linked_statically {
+        let name = "the same, runmig linked statically as scripts/install does";
+        calls.insert(3, (name, own(front)));
+    }
+    let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); calls.len()];
+    for round in 0..rounds + 10 {
+        for ((_, call), costs) in calls.iter().zip(&mut costs) {
+            let cost = call.run();
+            // The first rounds fill caches.
+            if round >= 10 {
+                costs.push(cost);
+            }
+        }
+    }
+    let base = median(&costs[0], |c| c.wall);
+    let rows = calls.iter().zip(&costs).map(|((name, _), costs)| {
+        let wall = median(costs, |c| c.wall);
+        vec![
+            (*name).to_owned(),
+            format!("{:.3}", wall * 1e3),
+            format!("{:.2}", wall / base),
+            format!("{:.3}", median(costs, |c| c.cpu) * 1e3),
+            format!("{:.2}", median(costs, |c| c.peak) / f64::from(1 << 20)),
+        ]
+    });
+    println!("A call that does not ask, medians of {rounds}");
+    table::print(
+        &["", "wall ms", "/bin/true = 1", "CPU ms", "peak MiB"],
+        &rows.collect::<Vec<_>>(),
+    );
+    let added = median(&costs[2], |c| c.wall) - median(&costs[1], |c| c.wall);
+    println!(
+        "runmig adds {:.3} ms where /bin/true takes {:.3} ms: {:.2} of it\n",
+        added * 1e3,
+        base * 1e3,
+        added / base
+    );
+}
+
+fn runc_version(work: &Path, runmig: &Path) -> Call {
+    let config = work.join("runc.toml");
+    let runc = bundle::on_path("runc");
+    bundle::write(&config, &format!("runtime = \"{}\"\n", runc.display()));
+    Call::new(runmig, &["--version"]).env("RUNMIG_CONFIG", &config)
+}
+
+/// create, start and delete, one container after the other.
+fn lifecycle(work: &Path, rounds: usize) {
+    let machine = work.join("machine");
+    let sim = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
+    assert!(
+        sim.exists(),
+        "build the simulated driver: cargo build --release -p nvml-sim"
+    );
+    let mut new = Command::new(&sim);
+    new.arg("new").arg(&machine).args(["--gpu", "A100-80GB"]);
+    assert!(new.output().expect("nvml-sim").status.success());
+    let config = work.join("life.toml");
+    let runc = bundle::on_path("runc");
+    bundle::write(
+        &config,
+        &format!(
+            "runtime = \"{}\"\nstate_dir = \"{}\"\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+            runc.display(),
+            work.join("state").display(),
+            machine.join("lib/libnvidia-ml.so.1").display(),
+            machine.display()
+        ),
+    );
+    let runmig = PathBuf::from(env!("CARGO_BIN_EXE_runmig"));
+    let mut runtimes = vec![
+        Runtime {
+            name: "runc",
+            program: runc,
+            slice: false,
+        },
+        Runtime {
+            name: "runmig, not asked",
+            program: runmig.clone(),
+            slice: false,
+        },
+        Runtime {
+            name: "runmig, 1g.10gb",
+            program: runmig,
+            slice: true,
+        },
+    ];
+    if let Some(nvidia) = bundle::find("nvidia-container-runtime") {
+        let name = "nvidia-container-runtime";
+        runtimes.push(Runtime {
+            name,
+            program: nvidia,
+            slice: false,
+        });
+    }
+
+    let bundles: Vec<PathBuf> = runtimes
+        .iter()
+        .enumerate()
+        .map(|(n, runtime)| bundle::make(&work.join(format!("bundle{n}")), runtime.slice))
+        .collect();
+    // A life is three calls; the last cell of each is the whole.
+    let mut costs = vec![[const { Vec::new() }; 4]; runtimes.len()];
+    let mut driver = Vec::new();
+    for round in 0..rounds + 2 {
+        for ((runtime, bundle), costs) in runtimes.iter().zip(&bundles).zip(&mut costs) {
+            let life = live(work, &config, runtime, bundle);
+            if round >= 2 {
+                let whole = life.iter().fold(Cost::default(), |sum, cost| sum + *cost);
+                for (costs, cost) in costs.iter_mut().zip(life.into_iter().chain([whole])) {
+                    costs.push(cost);
+                }
+            }
+        }
+        driver.push(instance(&sim, &machine));
+    }
+
+    println!("A container's life, medians of {rounds}, wall ms (CPU ms)");
+    let cell = |costs: &Vec<Cost>| {
+        let (wall, cpu) = (median(costs, |c| c.wall), median(costs, |c| c.cpu));
+        format!("{:.2} ({:.2})", wall * 1e3, cpu * 1e3)
+    };
+    let rows = runtimes.iter().zip(&costs).map(|(runtime, costs)| {
+        let mut row = vec![runtime.name.to_owned()];
+        row.extend(costs.iter().map(cell));
+        row
+    });
+    table::print(
+        &["", "create", "start", "delete", "all"],
+        &rows.collect::<Vec<_>>(),
+    );
+    let added = |value: fn(&Cost) -> f64| {
+        let of = |runtime: usize| median(&costs[runtime][3], value);
+        (of(2) - of(0)) * 1e3
+    };
+    println!(
+        "a slice adds {:.2} ms of wall and {:.2} ms of CPU to runc's\n\
+         of these the simulated driver takes, for an instance made and destroyed and two processes \
+         started, {:.2} ms of wall and {:.2} ms of CPU",
+        added(|c| c.wall),
+        added(|c| c.cpu),
+        median(&driver, |c| c.wall) * 1e3,
+        median(&driver, |c| c.cpu) * 1e3
+    );
+}
+
+fn live(work: &Path, config: &Path, runtime: &Runtime, bundle: &Path) -> [Cost; 3] {
+    let (root, id) = (work.join("root"), format!("bench-{}", std::process::id()));
+    let (root, bundle) = (root.to_str().unwrap(), bundle.to_str().unwrap());
+    let call = |arguments: &[&str]| {
+        let all = [&["--root", root], arguments].concat();
+        let call = Call::new(&runtime.program, &all).env("RUNMIG_CONFIG", config);
+        let cost = call.run();
+        assert_eq!(cost.status, 0, "{} {all:?}", runtime.name);
+        cost
+    };
+    [
+        call(&["create", "--bundle", bundle, &id]),
+        call(&["start", &id]),
+        call(&["delete", "--force", &id]),
+    ]
+}
+
+/// What of a slice is the simulated driver's work, near enough: the same instance by its own tool.
+fn instance(sim: &Path, machine: &Path) -> Cost {
+    let machine = machine.to_str().unwrap();
+    let make = ["create", machine, "--gpu", "0", "--profile", "1g.10gb"];
+    // The place is the same each time, and with it the number: the only one there is.
+    let made = Call::new(sim, &make).run();
+    let shown = Command::new(sim).args(["show", machine, "--json"]).output();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.unwrap().stdout).unwrap();
+    let gi = shown["gpus"][0]["gpuInstances"][0]["id"].to_string();
+    let destroy = ["destroy", machine, "--gpu", "0", "--gi", &gi];
+    made + Call::new(sim, &destroy).run()
+}

@@ -1,0 +1,321 @@
+//! crun: GNU argp over getopt_long, told to stop at the first argument that is no option: once for
+//! the global options, once for the command's. Long options may be cut short while they are
+//! unambiguous, one-letter options may be written together and with their value.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use super::given::{Given, Key, refused};
+use super::{Call, Command, Verb, lost};
+use crate::error::Result;
+
+struct Opt {
+    long: &'static str,
+    short: u8,
+    key: Key,
+    takes: Takes,
+    /// Not in every crun: another one's abbreviation goes before this one's.
+    newer: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Value,
+    /// Only as `--option=value`.
+    Maybe,
+}
+use Takes::{Maybe, Nothing, Value};
+
+const fn opt(long: &'static str, short: u8, key: Key, takes: Takes) -> Opt {
+    let newer = false;
+    Opt {
+        long,
+        short,
+        key,
+        takes,
+        newer,
+    }
+}
+
+const fn newer(long: &'static str, key: Key, takes: Takes) -> Opt {
+    let newer = true;
+    Opt {
+        long,
+        short: 0,
+        key,
+        takes,
+        newer,
+    }
+}
+
+/// argp's own, on every level.
+const ARGP: &[Opt] = &[
+    opt("help", b'?', Key::Help, Nothing),
+    opt("usage", 0, Key::Help, Nothing),
+    opt("program-name", 0, Key::Skip, Value),
+    opt("HANG", 0, Key::Skip, Maybe),
+];
+
+const GLOBAL: &[Opt] = &[
+    opt("root", 0, Key::Root, Value),
+    opt("log", 0, Key::Log, Value),
+    opt("log-format", 0, Key::LogFormat, Value),
+    opt("systemd-cgroup", 0, Key::SystemdCgroup, Nothing),
+    opt("cgroup-manager", 0, Key::CgroupManager, Value),
+    opt("debug", 0, Key::Debug, Nothing),
+    opt("version", b'v', Key::Version, Nothing),
+    opt("version", b'V', Key::Version, Nothing),
+    newer("log-level", Key::LogLevel, Value),
+    // as old as --root, and once the same: what abbreviates both is --root
+    newer("rootless", Key::Rootless, Value),
+];
+
+const CREATE: &[Opt] = &[
+    opt("bundle", b'b', Key::Bundle, Value),
+    opt("config", b'f', Key::Config, Value),
+    opt("console-socket", 0, Key::Skip, Value),
+    opt("preserve-fds", 0, Key::PreserveFds, Value),
+    opt("no-pivot", 0, Key::Skip, Nothing),
+    opt("pid-file", 0, Key::PidFile, Value),
+    opt("no-subreaper", 0, Key::Skip, Nothing),
+    opt("no-new-keyring", 0, Key::Skip, Nothing),
+];
+
+const RUN: &[Opt] = &[
+    opt("detach", b'd', Key::Detach, Nothing),
+    newer("keep", Key::Keep, Nothing),
+];
+
+const RESTORE: &[Opt] = &[
+    opt("bundle", b'b', Key::Bundle, Value),
+    opt("image-path", 0, Key::Skip, Value),
+    opt("work-path", 0, Key::Skip, Value),
+    opt("tcp-established", 0, Key::Skip, Nothing),
+    opt("ext-unix-sk", 0, Key::Skip, Nothing),
+    opt("shell-job", 0, Key::Skip, Nothing),
+    opt("detach", b'd', Key::Detach, Nothing),
+    opt("pid-file", 0, Key::Skip, Value),
+    opt("console-socket", 0, Key::Skip, Value),
+    opt("file-locks", 0, Key::Skip, Nothing),
+    opt("manage-cgroups-mode", 0, Key::Skip, Value),
+    newer("tcp-close", Key::Skip, Nothing),
+    newer("network-lock", Key::Skip, Value),
+    newer("lsm-profile", Key::Skip, Value),
+    newer("lsm-mount-context", Key::Skip, Value),
+];
+
+const DELETE: &[Opt] = &[
+    opt("force", b'f', Key::Force, Nothing),
+    opt("regex", b'r', Key::Regex, Nothing),
+];
+
+type Options = [&'static [Opt]; 3];
+
+fn options_of(command: Command) -> Options {
+    match command {
+        Command::Create => [ARGP, CREATE, &[]],
+        Command::Run => [ARGP, CREATE, RUN],
+        Command::Restore => [ARGP, RESTORE, &[]],
+        Command::Delete => [ARGP, DELETE, &[]],
+    }
+}
+
+pub(super) fn parse(args: &[OsString]) -> Result<Call> {
+    let mut given = Given::default();
+    let mut at = 0;
+    loop {
+        match read([ARGP, GLOBAL, &[]], &mut given, &args[at..]) {
+            Read::Done(n) => {
+                at += n;
+                break;
+            }
+            Read::Answer => return Ok(given.call(Verb::Other)),
+            Read::Unknown(n) => {
+                at += n;
+                // one argument whatever it is, and of a newer crun
+                if !has_value(&args[at]) {
+                    return lost(&args[at], "unknown option", &args[at + 1..]);
+                }
+                at += 1;
+            }
+            Read::Wrong(n, _) => {
+                at += n;
+                return lost(&args[at], "cannot read", &args[at + 1..]);
+            }
+        }
+    }
+    given.log = given.log.and_then(log_file);
+    let Some(word) = args.get(at) else {
+        return Ok(given.call(Verb::Other));
+    };
+    match Command::of(word) {
+        Some(command) => parse_command(command, given, &args[at + 1..]),
+        None if word == "features" => Ok(given.call(Verb::Features)),
+        None => Ok(given.call(Verb::Other)),
+    }
+}
+
+fn parse_command<'a>(command: Command, mut given: Given<'a>, args: &'a [OsString]) -> Result<Call> {
+    if args.is_empty() {
+        return Ok(given.call(Verb::Other));
+    }
+    let why = match read(options_of(command), &mut given, args) {
+        Read::Answer => return Ok(given.call(Verb::Other)),
+        Read::Done(at) => match &args[at..] {
+            // restore may have one more, which it leaves alone
+            [id] if !given.bundle.is_some_and(OsStr::is_empty) => {
+                return given.command(command, id, strtol);
+            }
+            [id, _] if command == Command::Restore => {
+                return given.command(command, id, strtol);
+            }
+            [_] => "--bundle is empty".to_owned(),
+            ids => format!(
+                "{} arguments where crun wants the container's id",
+                ids.len()
+            ),
+        },
+        Read::Unknown(at) => format!("unknown option {}", args[at].display()),
+        Read::Wrong(at, why) => format!("{}: {why}", args[at].display()),
+    };
+    match command {
+        // crun will refuse it as well
+        Command::Delete => Ok(given.call(Verb::Other)),
+        _ => Err(refused(command, &why)),
+    }
+}
+
+enum Read {
+    /// The first argument that is no option.
+    Done(usize),
+    /// Help or version: said at once, whatever follows.
+    Answer,
+    Unknown(usize),
+    Wrong(usize, &'static str),
+}
+
+fn read<'a>(known: Options, given: &mut Given<'a>, args: &'a [OsString]) -> Read {
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        let next = args.get(at + 1).map(OsString::as_os_str);
+        let took = match arg.as_bytes() {
+            b"--" => return Read::Done(at + 1),
+            [b'-', b'-', long @ ..] => read_long(known, given, long, next),
+            [b'-', short @ ..] if !short.is_empty() => read_short(known, given, short, next),
+            _ => return Read::Done(at),
+        };
+        match took {
+            Ok(took) => at += took,
+            Err(None) => return Read::Unknown(at),
+            Err(Some(why)) => return Read::Wrong(at, why),
+        }
+        if given.help || given.version {
+            return Read::Answer;
+        }
+    }
+    Read::Done(at)
+}
+
+fn has_value(arg: &OsStr) -> bool {
+    let bytes = arg.as_bytes();
+    bytes.starts_with(b"--") && bytes.contains(&b'=')
+}
+
+/// How many arguments it took, or why it cannot be read; `None`: not known.
+type Took = Result<usize, Option<&'static str>>;
+
+fn read_long<'a>(
+    known: Options,
+    given: &mut Given<'a>,
+    arg: &'a [u8],
+    next: Option<&'a OsStr>,
+) -> Took {
+    let end = arg.iter().position(|&c| c == b'=');
+    let name = &arg[..end.unwrap_or(arg.len())];
+    let value = end.map(|end| OsStr::from_bytes(&arg[end + 1..]));
+    let opt = find_long(known, name)?;
+    match (opt.takes, value, next) {
+        (Nothing, Some(_), _) => return Err(Some("it takes no value")),
+        (Nothing | Maybe, ..) => given.switch(opt.key, true),
+        (Value, Some(value), _) => given.value(opt.key, value),
+        (Value, None, Some(next)) => {
+            given.value(opt.key, next);
+            return Ok(2);
+        }
+        (Value, None, None) => return Err(Some("its value is missing")),
+    }
+    Ok(1)
+}
+
+fn find_long(known: Options, name: &[u8]) -> Result<&'static Opt, Option<&'static str>> {
+    let all = || known.into_iter().flatten();
+    if let Some(exact) = all().find(|o| o.long.as_bytes() == name) {
+        return Ok(exact);
+    }
+    for newer in [false, true] {
+        let mut found = all().filter(|o| o.newer == newer && o.long.as_bytes().starts_with(name));
+        let Some(first) = found.next() else {
+            continue;
+        };
+        // --version is there twice, for its two letters
+        return match found.all(|o| o.long == first.long) {
+            true => Ok(first),
+            false => Err(Some("it abbreviates several options")),
+        };
+    }
+    Err(None)
+}
+
+/// Letters written together, the last of which may have a value.
+fn read_short<'a>(
+    known: Options,
+    given: &mut Given<'a>,
+    letters: &'a [u8],
+    next: Option<&'a OsStr>,
+) -> Took {
+    for (i, letter) in letters.iter().enumerate() {
+        let mut all = known.into_iter().flatten();
+        let opt = all.find(|o| o.short == *letter).ok_or(None)?;
+        if opt.takes != Value {
+            given.switch(opt.key, true);
+            // argp acts on each letter as it comes
+            if given.help || given.version {
+                return Ok(1);
+            }
+            continue;
+        }
+        let rest = &letters[i + 1..];
+        if !rest.is_empty() {
+            given.value(opt.key, OsStr::from_bytes(rest));
+            return Ok(1);
+        }
+        given.value(opt.key, next.ok_or(Some("its value is missing"))?);
+        return Ok(2);
+    }
+    Ok(1)
+}
+
+/// `PATH` or `file:PATH`; with another word before a colon it is no file.
+fn log_file(log: &OsStr) -> Option<&OsStr> {
+    let bytes = log.as_bytes();
+    match bytes.strip_prefix(b"file:") {
+        Some(path) => Some(OsStr::from_bytes(path)),
+        None => (!bytes.contains(&b':')).then_some(log),
+    }
+}
+
+/// strtol: what follows the digits is no concern of crun 1.8's.
+fn strtol(value: &OsStr) -> Option<i64> {
+    let text = value.as_bytes().trim_ascii_start();
+    let (negative, text) = match text {
+        [b'-', text @ ..] => (true, text),
+        [b'+', text @ ..] => (false, text),
+        _ => (false, text),
+    };
+    let digits = text.iter().take_while(|c| c.is_ascii_digit());
+    let n = digits.fold(0i64, |n, c| {
+        n.saturating_mul(10).saturating_add((c - b'0').into())
+    });
+    Some(if negative { -n } else { n })
+}

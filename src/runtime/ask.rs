@@ -1,0 +1,93 @@
+//! Does this container ask? A look at its annotations, and nothing more for one that does not.
+
+use super::Front;
+use super::args::{Create, Run, Verb};
+use crate::error::{Context, Error, Result};
+use crate::request::{self, Request};
+use crate::spec;
+use crate::spec::bundle::Bundle;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// A create that has to do with a slice.
+pub struct Asking<'a> {
+    pub id: &'a OsStr,
+    pub stays: Stays,
+    /// None: an earlier create of ours left its edit in the bundle, and now it asks for nothing.
+    pub request: Option<Request>,
+    pub annotations: Vec<(String, String)>,
+    /// Canonical.
+    pub bundle_path: PathBuf,
+    pub bundle: Bundle,
+}
+
+/// Whether the low-level runtime ends when the container is there, or with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stays {
+    Until,
+    While,
+}
+
+pub fn look<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
+    let (id, bundle, config, stays) = match &front.call.verb {
+        Verb::Create(c) => (&c.id, &c.bundle, other_config(c), Stays::Until),
+        Verb::Run(Run {
+            create: c, detach, ..
+        }) => {
+            let stays = if *detach { Stays::Until } else { Stays::While };
+            (&c.id, &c.bundle, other_config(c), stays)
+        }
+        Verb::Restore { id, bundle } => (id, bundle, None, Stays::Until),
+        Verb::Delete { .. } | Verb::Features | Verb::Other => return Ok(None),
+    };
+    let given = bundle.as_deref().unwrap_or(Path::new("."));
+    let bundle = Bundle::open(given)?;
+    let seen = match config {
+        None => spec::peek(&bundle.read()?)?,
+        Some(file) => spec::peek(&spec::bundle::read_config(file)?)?,
+    };
+    if !seen.marked && !seen.annotations.keys().any(|key| request::is_ours(key)) {
+        return Ok(None);
+    }
+    let annotations: Vec<(String, String)> = seen.annotations.into_iter().collect();
+    let request = request::parse(&annotations)?;
+    if request.is_none() && !seen.marked {
+        return Ok(None);
+    }
+    if let Verb::Restore { .. } = front.call.verb {
+        return Err(Error::new(format!(
+            "container {} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU \
+             it was saved on",
+            id.display()
+        ))
+        .hint("create it anew"));
+    }
+    if let Some(file) = config {
+        return Err(Error::new(format!(
+            "{} asks for a GPU slice, which is put into the config.json of a bundle only",
+            file.display()
+        ))
+        .hint("call it config.json, without --config"));
+    }
+    if front.call.no_cgroup {
+        return Err(Error::new(
+            "a container without cgroups could open every GPU: nothing enforces its device rules",
+        )
+        .hint("take --cgroup-manager=disabled (podman: --cgroups=disabled) away"));
+    }
+    let bundle_path =
+        std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
+    Ok(Some(Asking {
+        id,
+        stays,
+        request,
+        annotations,
+        bundle_path,
+        bundle,
+    }))
+}
+
+/// crun's `--config`, where it is another file than the bundle's.
+fn other_config(create: &Create) -> Option<&Path> {
+    create.config.as_deref()
+}

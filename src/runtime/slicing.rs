@@ -1,0 +1,227 @@
+//! A create that gets a slice, from the request to the running low-level runtime.
+
+use super::ask::{Asking, Stays};
+use super::spawn::{self, Inherited, Meanwhile};
+use super::{Front, beside, key, report};
+use crate::config::DriverFiles as Choice;
+use crate::error::{Context, Error, Result};
+use crate::gpu::nodes::{self, Nodes};
+use crate::lease::{Leases, Patience, Returned};
+use crate::request::{self, Request};
+use crate::spec::bundle::Bundle;
+use crate::spec::{self, DriverFiles, Grant, HookCommand, Host, cdi};
+use crate::store::{Holder, Lease};
+use crate::trust;
+use std::path::{Path, PathBuf};
+
+/// Engines wait for a delete, so for our hook: long enough for a driver that takes its time.
+const HOOK_TIMEOUT_S: u32 = 30;
+
+pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
+    let Some(request) = &asking.request else {
+        put_back(front, &asking.bundle)?;
+        drop(asking);
+        return Err(front.runtime.exec(front.args));
+    };
+    // Before any library is opened: what it opens is not the container's. The bundle is ours.
+    let inherited = Inherited::now(&[&asking.bundle])?;
+    if !trust::is_host_root() {
+        return Err(Error::new(
+            "a slice can only be made by root on the host, not by a user or the root of a user \
+             namespace",
+        )
+        .hint("run the engine as root"));
+    }
+    asking.bundle.lock()?;
+    let leases = Leases::open(front.config)?;
+    crate::log::start(front.config);
+    let root = &front.config.driver.root;
+    let nodes = Nodes::read(root)
+        .context(|| format!("read the driver's device numbers below {}", root.display()))?;
+    Slicing {
+        front,
+        asking: &asking,
+        inherited,
+        leases,
+        nodes,
+    }
+    .run(request)
+}
+
+/// The original back into a bundle whose container asks for nothing any more.
+fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
+    let numbers = Nodes::read(&front.config.driver.root)
+        .map(|nodes| nodes.numbers().clone())
+        .unwrap_or_default();
+    bundle.lock()?;
+    bundle.put_back(&numbers)
+}
+
+struct Slicing<'a> {
+    front: &'a Front<'a>,
+    asking: &'a Asking<'a>,
+    inherited: Inherited,
+    leases: Leases<'a>,
+    nodes: Nodes,
+}
+
+impl Slicing<'_> {
+    fn run(self, asked: &Request) -> Result<i32> {
+        let stays = self.asking.stays;
+        let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
+        let driver = self.driver_files()?;
+        let hook = beside::program(spec::HOOK_NAME)?;
+        let holder = self.holder(request::identity(&self.asking.annotations)?)?;
+        let cgroups = spec::cgroup_names(&original, &holder.key.id)?;
+
+        let lease = self.leases.acquire(holder, asked, cgroups)?;
+        let made = self
+            .edit(&lease, &original, &driver, hook)
+            .and_then(|edited| {
+                self.asking.bundle.install(&lease.id, &original, &edited)?;
+                self.hand_over(&lease, stays)
+            });
+        match made {
+            Ok(ended) if ended.succeeded() && stays == Stays::Until => {
+                // The container is there, whether or not that could be written down: without it the
+                // lease counts as alive by the container's init and cgroup.
+                if let Err(e) = self.leases.ready(&lease.id) {
+                    tracing::warn!(lease = lease.id, "{}", e.line());
+                }
+                Ok(ended.imitate())
+            }
+            Ok(ended) => {
+                // It failed and said why, or a foreground run is over and its hook may have run.
+                match self.over(&lease) {
+                    Ok(()) => {}
+                    Err(e) if stays == Stays::While && ended.succeeded() => {
+                        tracing::warn!(lease = lease.id, "{}", e.line());
+                    }
+                    // Not into the engine's log: the last error there is what its user is shown, and
+                    // that has to be why the low-level runtime failed.
+                    Err(e) => {
+                        tracing::warn!(lease = lease.id, "{}", e.line());
+                        report::error(&e, None);
+                    }
+                }
+                Ok(ended.imitate())
+            }
+            Err(e) => Err(e.and(self.over(&lease).err())),
+        }
+    }
+
+    /// The low-level runtime may have been killed and its container live on: then it keeps its slice.
+    fn over(&self, lease: &Lease) -> Result<()> {
+        let patience = Patience::default();
+        if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
+            tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
+            return Ok(());
+        }
+        // The hook may have given the slice back, and leaves the bundle to us, who have its lock.
+        self.asking.bundle.restore(&lease.id).map(drop)
+    }
+
+    fn hand_over(&self, lease: &Lease, stays: Stays) -> Result<spawn::Ended> {
+        let child = spawn::spawn(self.front.runtime, self.front.args, &self.inherited)?;
+        if self.leases.started(&lease.id, child.process())?.is_none() {
+            return Err(Error::new(
+                "the lease was taken away while the container was made",
+            ));
+        }
+        child.run(|| match stays {
+            Stays::Until => Meanwhile::Done,
+            Stays::While => match self.leases.ready_if_started(&lease.id) {
+                Ok(false) => Meanwhile::AskAgain,
+                Ok(true) => Meanwhile::Done,
+                Err(e) => {
+                    tracing::warn!(lease = lease.id, "{}", e.line());
+                    Meanwhile::Done
+                }
+            },
+        })
+    }
+
+    fn edit(
+        &self,
+        lease: &Lease,
+        original: &[u8],
+        driver: &DriverFiles,
+        hook: PathBuf,
+    ) -> Result<Vec<u8>> {
+        let slice = &lease.slice;
+        let (Some(gi), Some(ci), Some(uuid)) =
+            (slice.gpu_instance, slice.compute_instance, &slice.mig_uuid)
+        else {
+            return Err(Error::new("the lease has no instance"));
+        };
+        let mut devices = self.nodes.base_nodes();
+        devices.push(self.nodes.gpu_node(slice.gpu_minor));
+        devices.extend(self.nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
+        if spec::uses_user_namespace(original)? {
+            nodes::check_on_host(&devices)?;
+        }
+        let mut args = Vec::new();
+        if let Some(file) = &self.front.config.file {
+            args.extend(["--config".to_owned(), utf8(file)?]);
+        }
+        let grant = Grant {
+            mig_uuid: uuid,
+            nodes: &devices,
+            hook: HookCommand {
+                path: hook,
+                lease: lease.id.clone(),
+                args,
+                env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
+                timeout_s: HOOK_TIMEOUT_S,
+            },
+            driver,
+            numbers: self.nodes.numbers(),
+        };
+        spec::edit(
+            original,
+            &grant,
+            &Host::new(&self.asking.bundle_path, &self.front.config.driver.root),
+        )
+    }
+
+    fn driver_files(&self) -> Result<DriverFiles> {
+        let name = self
+            .front
+            .runtime
+            .path()
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let is_nvidia = name.starts_with("nvidia-container-runtime");
+        let found = || cdi::read(&cdi::DIRS.map(Path::new));
+        match self.front.config.driver_files {
+            Choice::None | Choice::NvidiaRuntime => Ok(DriverFiles::default()),
+            Choice::Auto if is_nvidia => Ok(DriverFiles::default()),
+            Choice::Auto => Ok(found()?.unwrap_or_default()),
+            Choice::Cdi => found()?.ok_or_else(|| {
+                Error::new(format!(
+                    "no CDI specification of nvidia.com/gpu in {}",
+                    cdi::DIRS.join(" or ")
+                ))
+                .hint("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
+            }),
+        }
+    }
+
+    fn holder(&self, who: request::Identity) -> Result<Holder> {
+        Ok(Holder {
+            key: key::of(self.front, self.asking.id)?,
+            bundle: self.asking.bundle_path.clone(),
+            namespace: who.namespace,
+            pod: who.pod,
+            pod_uid: who.pod_uid,
+            container_name: who.container_name,
+        })
+    }
+}
+
+fn utf8(path: &Path) -> Result<String> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Error::new(format!("path {} is not UTF-8", path.display())))
+}

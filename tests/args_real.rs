@@ -1,0 +1,229 @@
+//! What the real runtimes take for a create, we take for the same create. They are watched from
+//! outside, with inotify: which `config.json` is opened, and which directory is made under which
+//! root. The configuration has a resource limit that does not exist, so that nothing ever runs.
+//!
+//! As root. `RUNMIG_RUNC15` names a later runc to be held against as well.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use runmig::runtime::args::{Family, Run, Verb, parse};
+
+mod args_world;
+use args_world::{Seen, World, skipped, vectors};
+
+const RUNC: &str = "/usr/sbin/runc";
+const CRUN: &str = "/usr/bin/crun";
+
+#[test]
+fn what_runc_takes_for_a_create_is_the_same_create_here() {
+    against("runc", Path::new(RUNC), Family::Runc);
+}
+
+#[test]
+fn what_a_later_runc_takes_for_a_create_is_the_same_create_here() {
+    let later = std::env::var_os("RUNMIG_RUNC15").unwrap_or_default();
+    against("runc 1.5 (RUNMIG_RUNC15)", Path::new(&later), Family::Runc);
+}
+
+#[test]
+fn what_crun_takes_for_a_create_is_the_same_create_here() {
+    against("crun", Path::new(CRUN), Family::Crun);
+}
+
+fn against(name: &str, program: &Path, family: Family) {
+    if !program.exists() {
+        return skipped(name);
+    }
+    let cases: u32 = std::env::var("RUNMIG_ARGS_CASES").map_or(250, |n| n.parse().unwrap());
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..Config::default()
+    };
+    // two runtimes may share their default root
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let world = World::new(vectors::words(family));
+    let taken = Cell::new(0);
+    TestRunner::new_with_rng(config, rng)
+        .run(&vectors::of(family), |words| {
+            let args: Vec<OsString> = words.iter().map(|w| world.fill(w)).collect();
+            let seen = world.watch(program, &args);
+            taken.set(taken.get() + u32::from(seen.state.is_some()));
+            agree(&world, family, &args, &seen)
+        })
+        .unwrap();
+    println!("{name}: {} of {cases} taken for a create", taken.get());
+    assert!(
+        taken.get() > cases / 5,
+        "a test of nothing: {}",
+        taken.get()
+    );
+}
+
+fn agree(
+    world: &World,
+    family: Family,
+    args: &[OsString],
+    seen: &Seen,
+) -> Result<(), TestCaseError> {
+    let call = parse(family, args);
+    let (id, bundle, config) = match call.as_ref().map(|c| &c.verb) {
+        Ok(Verb::Create(c) | Verb::Run(Run { create: c, .. })) => (&c.id, &c.bundle, &c.config),
+        Ok(Verb::Restore { id, bundle }) => (id, bundle, &None),
+        other => {
+            // versions of a runtime differ on these: refused, for one of them needlessly
+            let differ = matches!(&call, Err(e) if e.to_string().contains("versions of"));
+            prop_assert!(
+                seen.state.is_none() || differ,
+                "{other:?}, but {seen:?}: {}",
+                seen.stderr
+            );
+            return Ok(());
+        }
+    };
+    let call = call.as_ref().unwrap();
+    let cwd = world.dir();
+    let config = match config {
+        Some(config) => cwd.join(config),
+        None => cwd
+            .join(bundle.as_deref().unwrap_or(Path::new("")))
+            .join("config.json"),
+    };
+    if let Some(opened) = &seen.config {
+        prop_assert_eq!(opened, &clean(&config), "config");
+    }
+    let base = call.stands_in(family, cwd);
+    if let Some((root, made)) = &seen.state {
+        let ours = match &call.root {
+            Some(root) => base.join(root),
+            None => family.default_root(&|name| world.env(name), 0, false),
+        };
+        prop_assert_eq!(made, id, "id");
+        prop_assert_eq!(root, &clean(&ours), "root");
+        let log: Vec<PathBuf> = call.log.iter().map(|log| clean(&base.join(log))).collect();
+        prop_assert_eq!(&seen.logs, &log, "log");
+    }
+    Ok(())
+}
+
+fn clean(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+#[test]
+fn what_is_deleted_is_what_we_took_for_deleted() {
+    let runc: &[&str] = &[
+        "--root one delete c1",
+        "-root=one delete --force c1",
+        "--root one delete c1 -f",
+        "--root one -- delete --force=false -- c1",
+        "--root one delete -f --force c1",
+        "--root one delete --help c1",
+        "--root one delete c1 c2",
+        "--root one delete --bogus c1",
+        "--root one --version delete c1",
+        "--root one state delete c1",
+    ];
+    let crun: &[&str] = &[
+        "--root one delete --force c1",
+        "--roo one delete -f -- c1",
+        "--root one delete --for c1",
+        "--root one delete c1 --force",
+        "--root one delete --help -f c1",
+        "--root one delete -fx c1",
+        "--root one -v delete --force c1",
+    ];
+    for (program, family, calls) in [(RUNC, Family::Runc, runc), (CRUN, Family::Crun, crun)] {
+        if !Path::new(program).exists() {
+            skipped(program);
+            continue;
+        }
+        for call in calls {
+            let dir = tempfile::tempdir().unwrap();
+            let state = dir.path().join("one/c1");
+            fs::create_dir_all(&state).unwrap();
+            let words: Vec<OsString> = call.split(' ').map(OsString::from).collect();
+            let output = Command::new(program)
+                .args(&words)
+                .current_dir(&dir)
+                .output();
+            output.unwrap();
+            let ours = parse(family, &words).unwrap();
+            let deletes = matches!(&ours.verb, Verb::Delete { id, .. } if id == "c1");
+            assert_eq!(deletes, !state.exists(), "{program} {call}: {ours:?}");
+        }
+    }
+}
+
+#[test]
+fn the_pid_file_is_written_where_we_say() {
+    for (program, family) in [(RUNC, Family::Runc), (CRUN, Family::Crun)] {
+        if !Path::new(program).exists() {
+            skipped(program);
+            continue;
+        }
+        for option in ["--pid-file p", "--pid-file=bundle/p", "--pid-file @/q"] {
+            let dir = tempfile::tempdir().unwrap();
+            let (top, root) = (dir.path(), dir.path().join("root"));
+            let rootfs = top.join("bundle/rootfs");
+            fs::create_dir_all(rootfs.join("bundle")).unwrap();
+            fs::create_dir_all(top.join("bundle/bundle")).unwrap();
+            fs::copy("/bin/busybox", rootfs.join("busybox")).unwrap();
+            fs::write(top.join("bundle/config.json"), RUNS).unwrap();
+            let id = format!("runmig-args-{}", std::process::id());
+            let line = format!(
+                "--root {} create --bundle bundle {option} {id}",
+                root.display()
+            );
+            let line = line.replace('@', top.to_str().unwrap());
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let call = parse(family, &words).unwrap();
+            let Verb::Create(create) = &call.verb else {
+                panic!("{call:?}");
+            };
+            let file = call
+                .stands_in(family, top)
+                .join(create.pid_file.as_deref().unwrap());
+            let status = real(program, family).args(&words).current_dir(top).status();
+            let pid = fs::read_to_string(&file);
+            let delete = ["--root", root.to_str().unwrap(), "delete", "--force", &id];
+            real(program, family).args(delete).status().unwrap();
+            assert!(status.unwrap().success(), "{program} {line}");
+            let pid = pid.unwrap_or_else(|e| panic!("{program} {line}: {}: {e}", file.display()));
+            assert!(pid.trim().parse::<u32>().is_ok(), "{pid}");
+        }
+    }
+}
+
+const RUNS: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},
+"mounts":[{"destination":"/proc","type":"proc","source":"proc"},
+{"destination":"/dev","type":"tmpfs","source":"tmpfs"}],
+"process":{"args":["/busybox","true"],"cwd":"/","user":{"uid":0,"gid":0}},
+"linux":{"namespaces":[{"type":"mount"},{"type":"pid"}]}}"#;
+
+/// crun makes no containers where both versions of cgroups are mounted: it is not shown the second.
+/// The container has the runtime's standard streams, and whoever reads ours would wait for it.
+fn real(program: &str, family: Family) -> Command {
+    let hybrid = Path::new("/sys/fs/cgroup/unified").exists();
+    let mut command = if family == Family::Crun && hybrid {
+        let hide = r#"umount /sys/fs/cgroup/unified && exec "$0" "$@""#;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", hide, program]);
+        command
+    } else {
+        Command::new(program)
+    };
+    let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    command
+}

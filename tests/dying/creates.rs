@@ -1,0 +1,228 @@
+//! The front dies, or the low-level runtime, or both, while a container is made.
+
+use crate::on_every_runtime;
+use crate::support::process::{in_cgroup, kill, lives, until};
+use crate::support::{Bundle, Gate, Going, Setup, going, unique};
+use crate::victim::{
+    SLEEPS, at_the_beginning, child, create, ended, halfway, halfway_with, init, keeps_its_slice,
+    the_next_create_has_room,
+};
+use nix::sys::signal::Signal;
+use std::fs::File;
+use std::process::Stdio;
+
+on_every_runtime! {
+    the_low_level_runtime_goes_on_alone,
+    it_had_not_even_begun,
+    so_does_a_detached_run,
+    both_are_killed,
+    only_init_is_left,
+    the_low_level_runtime_alone_is_killed,
+    killed_while_init_waits_in_a_hook,
+    a_collector_that_looked_before_it_began,
+    a_foreground_run_without_its_front,
+    a_foreground_run_without_its_low_level_runtime,
+    a_foreground_run_without_either,
+}
+
+fn the_low_level_runtime_goes_on_alone(setup: &Setup) {
+    let half = halfway(setup, "createRuntime");
+    keeps_its_slice(setup, &half.id);
+    half.front.kill();
+    keeps_its_slice(setup, &half.id);
+    drop(half.reached);
+    ended("the low-level runtime has made it", half.runtime);
+    keeps_its_slice(setup, &half.id);
+    setup.runmig(&["start", &half.id]).ok();
+    keeps_its_slice(setup, &half.id);
+    let inside = ["exec", &half.id, "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"];
+    let saw = setup.runmig(&inside).ok().stdout;
+    assert_eq!(saw.trim(), setup.machine.the_instance().uuid);
+    setup.runmig(&["delete", "--force", &half.id]).ok();
+    setup.nothing_is_left();
+    assert_eq!(half.bundle.bytes(), half.before);
+}
+
+/// Nothing of a container is there that could speak for it but the low-level runtime itself.
+fn it_had_not_even_begun(setup: &Setup) {
+    let half = at_the_beginning(setup);
+    keeps_its_slice(setup, &half.id);
+    half.front.kill();
+    keeps_its_slice(setup, &half.id);
+    drop(half.reached);
+    ended("the low-level runtime has made it", half.runtime);
+    keeps_its_slice(setup, &half.id);
+    setup.runmig(&["delete", "--force", &half.id]).ok();
+    setup.nothing_is_left();
+}
+
+fn so_does_a_detached_run(setup: &Setup) {
+    let half = halfway_with(setup, &["run", "-d"], &unique(), "createRuntime");
+    half.front.kill();
+    keeps_its_slice(setup, &half.id);
+    drop(half.reached);
+    ended("the low-level runtime has made it", half.runtime);
+    keeps_its_slice(setup, &half.id);
+    setup.runmig(&["delete", "--force", &half.id]).ok();
+    setup.nothing_is_left();
+}
+
+fn both_are_killed(setup: &Setup) {
+    let half = halfway(setup, "createRuntime");
+    half.front.kill();
+    kill(half.runtime);
+    let cgroup = half.bundle.cgroup();
+    until("init has noticed", || in_cgroup(&cgroup).is_empty());
+    the_next_create_has_room(setup);
+    assert_eq!(half.bundle.bytes(), half.before);
+}
+
+/// It is in the container already, and waits for a hook that it runs itself.
+fn only_init_is_left(setup: &Setup) {
+    let half = halfway(setup, "createContainer");
+    half.front.kill();
+    kill(half.runtime);
+    let cgroup = half.bundle.cgroup();
+    assert!(!in_cgroup(&cgroup).is_empty());
+    keeps_its_slice(setup, &half.id);
+    drop(half.reached);
+    until("init has noticed", || in_cgroup(&cgroup).is_empty());
+    the_next_create_has_room(setup);
+    assert_eq!(half.bundle.bytes(), half.before);
+}
+
+fn the_low_level_runtime_alone_is_killed(setup: &Setup) {
+    let half = halfway(setup, "createRuntime");
+    kill(half.runtime);
+    assert!(!half.front.end().status.success());
+    until("init has noticed", || {
+        in_cgroup(&half.bundle.cgroup()).is_empty()
+    });
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+    assert_eq!(half.bundle.bytes(), half.before);
+}
+
+/// The front outlives it and sees it fail, but what it had begun is not over.
+fn killed_while_init_waits_in_a_hook(setup: &Setup) {
+    let half = halfway(setup, "createContainer");
+    let cgroup = half.bundle.cgroup();
+    kill(half.runtime);
+    assert!(!half.front.end().status.success());
+    assert!(!in_cgroup(&cgroup).is_empty());
+    keeps_its_slice(setup, &half.id);
+    drop(half.reached);
+    until("init has noticed", || in_cgroup(&cgroup).is_empty());
+    the_next_create_has_room(setup);
+    assert_eq!(half.bundle.bytes(), half.before);
+}
+
+/// It read the ledger when the front had not started anything yet, and comes to this lease when the
+/// front is dead: what it knows is out of date.
+fn a_collector_that_looked_before_it_began(setup: &Setup) {
+    setup.configure("lock_timeout = \"60s\"");
+    let gate = Gate::new(&setup.path("gate"));
+    // A lease to be busy with in between, on the driver's side of things.
+    let dead = halfway(setup, "createRuntime");
+    dead.front.kill();
+    kill(dead.runtime);
+    until("init has noticed", || {
+        in_cgroup(&dead.bundle.cgroup()).is_empty()
+    });
+    let old = setup.the_lease()["created"].as_str().unwrap().to_owned();
+    // The older lease comes first, and they are dated to the second.
+    until("it is older", || {
+        let now = std::time::SystemTime::now();
+        humantime::format_rfc3339_seconds(now).to_string() > old
+    });
+    let gpu = setup.machine.the_instance().gpu_uuid;
+    let lock = File::create(setup.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+
+    gate.before(setup);
+    // The create has its lease on record, and waits for the GPU.
+    fs2::FileExt::lock_exclusive(&lock).unwrap();
+    let (bundle, id) = (setup.asking("1g.10gb", SLEEPS), unique());
+    let front = create(setup, &bundle, &id);
+    until("it is on record", || setup.leases().len() == 2);
+
+    // The collector has read it too, and waits for the GPU to give back the other.
+    let mut gc = setup.plain(&setup.program("migctl"));
+    let collector = going(gc.arg("gc").stdin(Stdio::null()));
+    until("the other is on its way out", || {
+        setup.leases().iter().any(|l| l["state"] == "releasing")
+    });
+    collector.signal(Signal::SIGSTOP);
+    drop(lock);
+    let reached = gate.reached();
+    let runtime = child(&front);
+    front.kill();
+    collector.signal(Signal::SIGCONT);
+    collector.end().ok();
+    keeps_its_slice(setup, &id);
+    drop(reached);
+    ended("the low-level runtime has made it", runtime);
+    keeps_its_slice(setup, &id);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+struct Foreground {
+    id: String,
+    bundle: Bundle,
+    front: Going,
+    runtime: i32,
+    init: i32,
+}
+
+fn foreground(setup: &Setup) -> Foreground {
+    let bundle = setup.asking("1g.10gb", SLEEPS);
+    let id = unique();
+    let mut command = setup.command(&["run", "-b", bundle.as_str(), &id]);
+    let mut front = going(command.stdin(Stdio::null()));
+    front.until("up");
+    until("the lease is ready", || {
+        setup.the_lease()["state"] == "ready"
+    });
+    Foreground {
+        runtime: child(&front),
+        init: init(setup, &id),
+        id,
+        bundle,
+        front,
+    }
+}
+
+/// Its low-level runtime sees the end of the container, and its hook gives the slice back.
+fn a_foreground_run_without_its_front(setup: &Setup) {
+    let run = foreground(setup);
+    run.front.kill();
+    keeps_its_slice(setup, &run.id);
+    kill(run.init);
+    ended("the low-level runtime is done", run.runtime);
+    setup.nothing_is_left();
+}
+
+/// The front sees its child die, and the container runs on.
+fn a_foreground_run_without_its_low_level_runtime(setup: &Setup) {
+    let run = foreground(setup);
+    kill(run.runtime);
+    let said = run.front.end();
+    assert!(!said.status.success());
+    assert!(lives(run.init), "this is about a container that lives on");
+    keeps_its_slice(setup, &run.id);
+    kill(run.init);
+    the_next_create_has_room(setup);
+}
+
+fn a_foreground_run_without_either(setup: &Setup) {
+    let run = foreground(setup);
+    run.front.kill();
+    kill(run.runtime);
+    assert!(lives(run.init), "this is about a container that lives on");
+    keeps_its_slice(setup, &run.id);
+    kill(run.init);
+    until("nobody is in it", || {
+        in_cgroup(&run.bundle.cgroup()).is_empty()
+    });
+    the_next_create_has_room(setup);
+}

@@ -1,0 +1,177 @@
+//! `scripts/install`: what it puts where, and that it takes away no more than that.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+struct Place {
+    root: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let root = TempDir::new().unwrap();
+        Place { root }
+    }
+
+    fn install(&self, arguments: &[&str]) -> Output {
+        let built = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/install");
+        let mut command = Command::new(script);
+        command.arg("--destdir").arg(self.root.path());
+        command.arg("--from").arg(built).args(arguments);
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) {
+        let output = self.install(arguments);
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+
+    /// Every file, with its mode.
+    fn files(&self) -> Vec<(String, u32)> {
+        let mut files = Vec::new();
+        let mut dirs = vec![self.root.path().to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let meta = fs::symlink_metadata(&path).unwrap();
+                assert_eq!(meta.uid(), nix::unistd::geteuid().as_raw());
+                if meta.is_dir() {
+                    assert_eq!(meta.mode() & 0o777, 0o755, "{}", path.display());
+                    dirs.push(path);
+                } else {
+                    files.push((self.name(&path), meta.mode() & 0o7777));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
+    fn name(&self, path: &Path) -> String {
+        let inside = path.strip_prefix(self.root.path()).unwrap();
+        inside.to_str().unwrap().to_owned()
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+}
+
+fn installed(prefix: &str) -> Vec<(String, u32)> {
+    let mut files = vec![("etc/runmig/config.toml".to_owned(), 0o644)];
+    for program in ["migctl", "runmig", "runmig-hook"] {
+        files.push((format!("{prefix}/bin/{program}"), 0o755));
+    }
+    for example in [
+        "containerd/runmig-v2.toml",
+        "containerd/runmig.toml",
+        "crio/20-runmig.conf",
+        "hooks.d/runmig-poststop.json",
+    ] {
+        files.push((format!("{prefix}/share/runmig/{example}"), 0o644));
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn there_and_away_again() {
+    let place = Place::new();
+    for _ in 0..2 {
+        place.ok(&[]);
+        assert_eq!(place.files(), installed("usr/local"));
+    }
+    for _ in 0..2 {
+        place.ok(&["--uninstall"]);
+        assert_eq!(place.files(), []);
+    }
+    assert!(!place.at("etc/runmig").exists());
+    assert!(!place.at("usr/local/share/runmig").exists());
+}
+
+#[test]
+fn another_prefix() {
+    let place = Place::new();
+    place.ok(&["--prefix=/opt/runmig"]);
+    assert_eq!(place.files(), installed("opt/runmig"));
+    for example in [
+        "hooks.d/runmig-poststop.json",
+        "containerd/runmig.toml",
+        "containerd/runmig-v2.toml",
+        "crio/20-runmig.conf",
+    ] {
+        let file = place.at("opt/runmig/share/runmig").join(example);
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.contains("\"/opt/runmig/bin/runmig"), "{text}");
+        assert!(!text.contains("/usr/local"), "{text}");
+    }
+    place.ok(&["--prefix=/opt/runmig", "--uninstall"]);
+    assert_eq!(place.files(), []);
+}
+
+#[test]
+fn what_is_the_users_stays() {
+    let place = Place::new();
+    let config = place.at("etc/runmig/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(&config, "wait = \"1m\"\n").unwrap();
+    place.ok(&[]);
+    assert_eq!(fs::read_to_string(&config).unwrap(), "wait = \"1m\"\n");
+    fs::write(place.at("usr/local/bin/other"), "").unwrap();
+    fs::write(place.at("etc/runmig/crun.toml"), "").unwrap();
+    place.ok(&["--uninstall"]);
+    let left: Vec<String> = place.files().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        left,
+        [
+            "etc/runmig/config.toml",
+            "etc/runmig/crun.toml",
+            "usr/local/bin/other"
+        ]
+    );
+}
+
+/// The configuration as it is shipped says what the defaults are.
+#[test]
+fn the_configuration_says_the_defaults() {
+    let place = Place::new();
+    place.ok(&[]);
+    let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();
+    let default = runmig::config::Config::default();
+    assert_eq!(runmig::config::Config::parse(&text).unwrap(), default);
+    let keys = text.lines().map(|line| match line.strip_prefix("# ") {
+        Some(key) if key.contains(" = ") && !key.starts_with("runtime") => key,
+        _ => line,
+    });
+    let uncommented: Vec<&str> = keys.collect();
+    let uncommented = uncommented.join("\n");
+    assert_eq!(
+        uncommented.matches("\n# ").count(),
+        text.matches("\n# ").count() - 6
+    );
+    assert_eq!(
+        runmig::config::Config::parse(&uncommented).unwrap(),
+        default
+    );
+}
+
+#[test]
+fn what_it_does_not_understand_changes_nothing() {
+    let place = Place::new();
+    for arguments in [
+        &["--nonsense"][..],
+        &["--prefix"],
+        &["--prefix", "relative"],
+    ] {
+        let output = place.install(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stderr.starts_with(b"install: "), "{output:?}");
+    }
+    assert_eq!(place.files(), []);
+}
