@@ -91,7 +91,7 @@ fn a_wait_for_a_lock_ends_and_names_the_holder() {
     });
     let line = said(&mut world.create_command("second")).refused();
     let who = format!(
-        "is held by process {} (create of slow) [runmig]",
+        "is held by process {} (create of slow) [runmig",
         holder.pid()
     );
     assert!(line.contains(&who) && line.contains("50ms"), "{line}");

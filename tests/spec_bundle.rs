@@ -267,10 +267,7 @@ fn one_create_at_a_time_has_a_bundle() {
     let first = place.bundle();
     first.lock().unwrap();
     let line = place.bundle().lock().unwrap_err().line();
-    assert!(
-        line.contains("is in use by another create"),
-        "{line}"
-    );
+    assert!(line.contains("is in use by another create"), "{line}");
     drop(first);
     place.bundle().lock().unwrap();
 }

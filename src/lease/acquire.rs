@@ -92,9 +92,9 @@ impl Leases<'_> {
         cgroups: &[String],
         refused: &[Reserved],
     ) -> Result<std::result::Result<(impl Driver + use<>, Lease), NoRoom>> {
-        let why = format!("create of {}", holder.key.id);
-        // Opened first: the driver takes its time to start, and others can plan meanwhile.
+        // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
+        let why = format!("create of {}", holder.key.id);
         let _plan = self.store.lock_plan(&why)?;
         let snapshot = driver.snapshot()?;
         let mut reserved = self.reserved(&snapshot)?;

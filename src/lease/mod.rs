@@ -20,11 +20,14 @@ use crate::error::Result;
 use crate::gpu::nvml;
 use crate::process;
 use crate::store::{Key, Lease, Store};
+use std::path::{Path, PathBuf};
 
 pub struct Leases<'a> {
     config: &'a Config,
     store: Store,
     boot_id: String,
+    /// The bundle whose lock this process has.
+    locked_bundle: Option<PathBuf>,
 }
 
 impl<'a> Leases<'a> {
@@ -47,7 +50,14 @@ impl<'a> Leases<'a> {
             config,
             store,
             boot_id,
+            locked_bundle: None,
         })
+    }
+
+    /// For a create, which has locked its bundle: what lies in that is put right in its name too.
+    pub fn holding(mut self, bundle: &Path) -> Self {
+        self.locked_bundle = Some(bundle.to_owned());
+        self
     }
 
     pub fn store(&self) -> &Store {

@@ -83,7 +83,7 @@ impl Leases<'_> {
     fn finish(&self, lease: &Lease, patience: Patience) -> Result<()> {
         // The bundle is put right whether or not the driver lets go: they do not depend on each
         // other, and every failure is told.
-        let restored = restore(lease).err();
+        let restored = self.restore(lease).err();
         if let Err(e) = self.destroy(lease, patience) {
             let held_by = self.holders(lease);
             let e = e.and(restored);
@@ -148,6 +148,20 @@ impl Leases<'_> {
             dies_not(|| alive::outlives_its_front(&lease));
         }
         self.release_unless(id, patience, alive::outlives_its_front)
+    }
+
+    /// Engines take the bundle away before or after us: one that is gone needs nothing. Where another
+    /// create of the same bundle is at work, that makes its own of what it finds there.
+    fn restore(&self, lease: &Lease) -> Result<()> {
+        let path = &lease.holder.bundle;
+        if !path.exists() {
+            return Ok(());
+        }
+        let bundle = Bundle::open(path)?;
+        if self.locked_bundle.as_ref() != Some(path) && !bundle.try_lock()? {
+            return Ok(());
+        }
+        bundle.restore(&lease.id).map(drop)
     }
 
     fn destroy(&self, lease: &Lease, patience: Patience) -> Result<()> {
@@ -294,20 +308,6 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
         held_by,
         next: humantime::format_rfc3339_seconds(SystemTime::now() + gap).to_string(),
     }
-}
-
-/// Engines take the bundle away before or after us: one that is gone needs nothing. Where a create of
-/// the same bundle is at work, it makes its own of what it finds there.
-fn restore(lease: &Lease) -> Result<()> {
-    if !lease.holder.bundle.exists() {
-        return Ok(());
-    }
-    let bundle = Bundle::open(&lease.holder.bundle)?;
-    // The lock is our own where we are that create.
-    if lease.creator != process::current() && !bundle.try_lock()? {
-        return Ok(());
-    }
-    bundle.restore(&lease.id).map(drop)
 }
 
 /// Whether a lease that could not be released is to be tried again by itself now.

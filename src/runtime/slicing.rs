@@ -33,7 +33,7 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         .hint("run the engine as root"));
     }
     asking.bundle.lock()?;
-    let leases = Leases::open(front.config)?;
+    let leases = Leases::open(front.config)?.holding(&asking.bundle_path);
     crate::log::start(front.config);
     let root = &front.config.driver.root;
     let nodes = Nodes::read(root)
