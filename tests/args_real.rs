@@ -2,7 +2,7 @@
 //! outside, with inotify: which `config.json` is opened, and which directory is made under which
 //! root. The configuration has a resource limit that does not exist, so that nothing ever runs.
 //!
-//! As root. `RUNMIG_RUNC15` names a later runc to be held against as well.
+//! As root. The later runc is the one that `scripts/setup` builds into its cache.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -28,8 +28,13 @@ fn what_runc_takes_for_a_create_is_the_same_create_here() {
 
 #[test]
 fn what_a_later_runc_takes_for_a_create_is_the_same_create_here() {
-    let later = std::env::var_os("RUNMIG_RUNC15").unwrap_or_default();
-    against("runc 1.5 (RUNMIG_RUNC15)", Path::new(&later), Family::Runc);
+    let cache = std::env::var_os("RUNMIG_CACHE").map(PathBuf::from);
+    let cache = cache.unwrap_or_else(|| {
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        Path::new(&home).join(".cache/runmig")
+    });
+    let later = cache.join("engines/bin/runc");
+    against("the later runc of scripts/setup", &later, Family::Runc);
 }
 
 #[test]
