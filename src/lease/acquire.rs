@@ -1,5 +1,6 @@
 //! From a request to a slice that exists.
 
+use super::release::restore_locked;
 use super::{Leases, Patience, alive, now};
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
@@ -73,7 +74,15 @@ impl Leases<'_> {
                 ))
                 .hint("delete it first, or use another id"));
             }
-            match self.release(&lease.id, Patience::with(&lease)) {
+            // Whoever gives a slice back leaves a locked bundle to the create that locked it: us. Killed
+            // before our own edit, or without room, nobody would put it right.
+            let restored = if lease.holder.bundle == holder.bundle {
+                restore_locked(&lease)
+            } else {
+                Ok(())
+            };
+            let released = self.release(&lease.id, Patience::with(&lease));
+            match restored.and(released) {
                 Ok(()) => {}
                 // Its slice stays on record and is tried again; the new container takes another.
                 Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),

@@ -310,6 +310,16 @@ fn restore(lease: &Lease) -> Result<()> {
     bundle.restore(&lease.id).map(drop)
 }
 
+/// The same for the create that holds the bundle's lock.
+pub(super) fn restore_locked(lease: &Lease) -> Result<()> {
+    if !lease.holder.bundle.exists() {
+        return Ok(());
+    }
+    Bundle::open(&lease.holder.bundle)?
+        .restore(&lease.id)
+        .map(drop)
+}
+
 /// Whether a lease that could not be released is to be tried again by itself now.
 pub(super) fn is_due(lease: &Lease) -> bool {
     lease.attempt.as_ref().is_none_or(|a| a.next <= now())
