@@ -53,13 +53,13 @@ fn the_driver() {
     refused(
         &setup,
         &bundle,
-        "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: a libloading error occurred: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
+        "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
     );
     fs::remove_file(&library).unwrap();
     refused(
         &setup,
         &bundle,
-        "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: a libloading error occurred: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
+        "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
     );
     fs::copy(&away, &library).unwrap();
 

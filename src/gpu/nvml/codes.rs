@@ -33,10 +33,15 @@ pub fn failed(what: String, e: NvmlError) -> DriverError {
         E::VgpuEccNotSupported => 22,
         E::UnexpectedVariant(code) => *code,
         E::Unknown => 999,
-        _ => {
+        other => {
+            // The loader's own words say it all.
+            let why = match other {
+                E::LibloadingError(e) => e.to_string(),
+                other => other.to_string(),
+            };
             return DriverError {
                 what,
-                reason: Reason::Library(e.to_string()),
+                reason: Reason::Library(why),
             };
         }
     };

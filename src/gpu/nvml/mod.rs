@@ -50,7 +50,12 @@ impl Driver for Session {
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32> {
         let device = self.device(gpu)?;
         let mut count = 0;
-        let what = || format!("read the capacity for profile {profile} on GPU {gpu}");
+        let what = || {
+            format!(
+                "read the capacity for profile {profile} on GPU {}",
+                self.called(gpu)
+            )
+        };
         call!(
             self,
             what,
@@ -61,7 +66,12 @@ impl Driver for Session {
 
     fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>> {
         let device = self.device(gpu)?;
-        let what = || format!("list GPU instances of profile {profile} on GPU {gpu}");
+        let what = || {
+            format!(
+                "list GPU instances of profile {profile} on GPU {}",
+                self.called(gpu)
+            )
+        };
         for _ in 0..3 {
             // The driver writes as many as the profile allows, whatever count comes in.
             let mut handles = vec![std::ptr::null_mut(); MAX_INSTANCES as usize];
@@ -95,7 +105,13 @@ impl Driver for Session {
 
     fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32> {
         let device = self.device(gpu)?;
-        let what = || format!("create GPU instance {} at {at} on GPU {gpu}", profile.name);
+        let what = || {
+            format!(
+                "create GPU instance {} at {at} on GPU {}",
+                profile.name,
+                self.called(gpu)
+            )
+        };
         let place = sys::nvmlGpuInstancePlacement_t {
             start: at.start,
             size: at.size,
@@ -118,8 +134,12 @@ impl Driver for Session {
     }
 
     fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32> {
-        let what =
-            || format!("create the compute instance of GPU instance {gpu_instance} on GPU {gpu}");
+        let what = || {
+            format!(
+                "create the compute instance of GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
+            )
+        };
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
         // The one that leaves room for no second: of those, two may have the same slices and differ in
@@ -171,7 +191,8 @@ impl Driver for Session {
     ) -> Result<()> {
         let what = || {
             format!(
-                "destroy compute instance {compute_instance} of GPU instance {gpu_instance} on GPU {gpu}"
+                "destroy compute instance {compute_instance} of GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
             )
         };
         let device = self.device(gpu)?;
@@ -195,7 +216,12 @@ impl Driver for Session {
         let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
             return Ok(());
         };
-        let what = || format!("destroy GPU instance {gpu_instance} on GPU {gpu}");
+        let what = || {
+            format!(
+                "destroy GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
+            )
+        };
         gone(call!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
     }
 }

@@ -47,6 +47,13 @@ macro_rules! call {
 pub(super) use call;
 
 impl Session {
+    /// A GPU as operators know it: `2 (GPU-5c89…)`. For what fails seldom: it asks the driver, which
+    /// may fail as well.
+    pub(super) fn called(&self, uuid: &str) -> String {
+        let index = self.nvml.device_by_uuid(uuid).and_then(|d| d.index());
+        index.map_or_else(|_| uuid.to_owned(), |index| format!("{index} ({uuid})"))
+    }
+
     pub(super) fn device(&self, uuid: &str) -> Result<Device<'_>> {
         self.nvml
             .device_by_uuid(uuid)
