@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for AnnotationsVisitor {
     type Value = Annotations;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of strings")
+        f.write_str("a map")
     }
 
     fn visit_map<A: MapAccess<'de>>(
