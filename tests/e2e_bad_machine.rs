@@ -32,12 +32,12 @@ fn the_driver() {
         (
             "nvmlDeviceCreateGpuInstanceWithPlacement",
             "NO_PERMISSION",
-            "create GPU instance 1g.10gb at 6:1 on GPU {gpu}: insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",
+            "create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",
         ),
         (
             "nvmlGpuInstanceCreateComputeInstance",
             "UNKNOWN",
-            "create the compute instance of GPU instance 13 on GPU {gpu}: unknown error (NVML 999)",
+            "create the compute instance of GPU instance 13 on GPU 0 ({gpu}): unknown error (NVML 999)",
         ),
     ] {
         setup
