@@ -19,6 +19,8 @@ struct Operation {
 }
 
 const ID: &str = "victim";
+/// At a point that is not reached.
+const TRIES: usize = 4;
 
 const OPERATIONS: [Operation; 8] = [
     Operation {
@@ -144,21 +146,28 @@ fn every_system_call(operation: &Operation) {
     }
     let mut missed = 0;
     for (number, point) in points.iter().enumerate() {
-        let mut reached = false;
-        run(&mut |call| reached = strace::killed_at(call, &log, point));
-        missed += usize::from(!reached);
         let at = format!(
             "{} {} (the {}th): {}",
             operation.name, point.call, point.nth, point.shown
         );
-        judge(&world, &at, number);
+        // How often a wait looks again is a matter of timing, and with it whether there is such a
+        // call: one that did not come is tried again.
+        let mut reached = false;
+        for _ in 0..TRIES {
+            run(&mut |call| reached = strace::killed_at(call, &log, point));
+            judge(&world, &at, number);
+            if reached {
+                break;
+            }
+        }
+        missed += usize::from(!reached);
     }
     world.all_slots_can_be_filled();
     report(operation, "system calls", points.len(), missed);
     assert!(points.len() > 10, "hardly a point was found: {points:?}");
     // A timing may hide a few; more would mean that the points are no longer those of the operation.
     assert!(
-        missed * 4 <= points.len(),
+        missed * 10 <= points.len(),
         "{missed} points were not reached"
     );
 }
