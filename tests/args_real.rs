@@ -33,8 +33,8 @@ fn what_a_later_runc_takes_for_a_create_is_the_same_create_here() {
         let home = std::env::var_os("HOME").unwrap_or_default();
         Path::new(&home).join(".cache/runmig")
     });
-    let later = cache.join("engines/bin/runc");
-    against("the later runc of scripts/setup", &later, Family::Runc);
+    let later = cache.join("engines/runc/current/bin/runc");
+    against("the later runc of scripts/engines", &later, Family::Runc);
 }
 
 #[test]

@@ -130,38 +130,40 @@ fn every_system_call(operation: &Operation) {
         let call = (operation.begin)(&world);
         act(&call);
     };
-    // Once before, so that what is made at first use only is there; the first use has its own points.
-    let mut points: Vec<Point> = Vec::new();
+    // Twice: the first makes what is made at first use only. How often a wait looks again is a matter
+    // of timing, so what only one of them passed is tried, but nothing says that it must be met.
+    let mut passed: Vec<(Point, usize)> = Vec::new();
     for _ in 0..2 {
         run(&mut |call| {
             let status_matters = operation.name != "create-that-fails";
             for point in strace::points(call, &log, status_matters) {
-                let same = |p: &Point| (&p.call, p.nth) == (&point.call, point.nth);
-                if !points.iter().any(same) {
-                    points.push(point);
+                let same = |(p, _): &&mut (Point, _)| (&p.call, p.nth) == (&point.call, point.nth);
+                match passed.iter_mut().find(same) {
+                    Some((_, times)) => *times += 1,
+                    None => passed.push((point, 1)),
                 }
             }
         });
         judge(&world, "no point", 0);
     }
     let mut missed = 0;
-    for (number, point) in points.iter().enumerate() {
+    for (number, (point, times)) in passed.iter().enumerate() {
         let at = format!(
             "{} {} (the {}th): {}",
             operation.name, point.call, point.nth, point.shown
         );
-        // How often a wait looks again is a matter of timing, and with it whether there is such a
-        // call: one that did not come is tried again.
+        let is_certain = *times == 2;
         let mut reached = false;
-        for _ in 0..TRIES {
+        for _ in 0..if is_certain { TRIES } else { 1 } {
             run(&mut |call| reached = strace::killed_at(call, &log, point));
             judge(&world, &at, number);
             if reached {
                 break;
             }
         }
-        missed += usize::from(!reached);
+        missed += usize::from(is_certain && !reached);
     }
+    let points: Vec<&Point> = passed.iter().map(|(point, _)| point).collect();
     world.all_slots_can_be_filled();
     report(operation, "system calls", points.len(), missed);
     assert!(points.len() > 10, "hardly a point was found: {points:?}");

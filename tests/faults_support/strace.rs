@@ -149,12 +149,14 @@ pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
 /// Runs a command that is killed at a point, and everything that it started to its end. Whether the
 /// point was reached.
 pub fn killed_at(call: &Call, log: &Path, point: &Point) -> bool {
+    // It does not count its own exec of our program.
+    let when = point.nth - usize::from(point.call == "execve");
     let traced = under_strace(
         call,
         log,
         &[
             format!("trace={}", point.call),
-            format!("inject={}:signal=SIGKILL:when={}", point.call, point.nth),
+            format!("inject={}:signal=SIGKILL:when={when}", point.call),
         ],
     );
     settled(&traced);

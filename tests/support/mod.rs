@@ -14,6 +14,7 @@ pub mod process;
 pub mod refusal;
 pub mod runtimes;
 pub mod setup;
+pub mod table;
 
 pub use bundle::Bundle;
 pub use gate::Gate;

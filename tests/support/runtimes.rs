@@ -9,7 +9,7 @@ pub enum Low {
     /// The distribution's.
     Runc,
     Crun,
-    /// A newer one, built by `scripts/setup` where there is Go.
+    /// A newer one, built by `scripts/engines`.
     NewRunc,
 }
 
@@ -24,13 +24,7 @@ impl Low {
     /// Where it is on this machine.
     pub fn find(self) -> Option<PathBuf> {
         let found = match self {
-            Low::NewRunc => {
-                let cache = match std::env::var_os("RUNMIG_CACHE") {
-                    Some(cache) => PathBuf::from(cache),
-                    None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
-                };
-                Some(cache.join("engines/bin/runc")).filter(|path| path.exists())
-            }
+            Low::NewRunc => built("runc", "runc"),
             _ => on_path(self.name()),
         };
         if found.is_none() {
@@ -66,6 +60,16 @@ pub fn script(path: &Path, body: &str) {
     let path_variable = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
     fs::write(path, format!("#!/bin/sh\n{path_variable}\n{body}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A program of an engine that `scripts/engines` built.
+pub fn built(engine: &str, program: &str) -> Option<PathBuf> {
+    let cache = match std::env::var_os("RUNMIG_CACHE") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
+    };
+    let path = cache.join("engines").join(engine).join("current/bin");
+    Some(path.join(program)).filter(|path| path.exists())
 }
 
 pub fn on_path(name: &str) -> Option<PathBuf> {
