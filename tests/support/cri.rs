@@ -305,6 +305,16 @@ impl<'a> Cri<'a> {
         self.crictl(&["inspect", id]).ok().json()
     }
 
+    /// The processes of a container, as its cgroup has them.
+    pub fn inside(&self, id: &str) -> Vec<i32> {
+        let scope = if self.engine.is_containerd() {
+            ""
+        } else {
+            "crio-"
+        };
+        in_cgroup(&format!("{}/{scope}{id}", self.cgroup))
+    }
+
     /// Pods, containers and what they left, all of it.
     #[track_caller]
     pub fn remove_all(&self) {
