@@ -6,9 +6,14 @@
 
 pub mod bundle;
 pub mod cases;
+pub mod containerd;
+pub mod cri;
+pub mod crio;
 pub mod diff;
 pub mod gate;
+pub mod images;
 pub mod machine;
+pub mod named;
 pub mod podman;
 pub mod process;
 pub mod refusal;
