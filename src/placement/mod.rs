@@ -21,41 +21,95 @@ pub struct Decision<'a> {
     pub gpu: &'a Gpu,
     pub profile: &'a Profile,
     pub placement: Placement,
+    /// Idle slices of that GPU that have to be destroyed first. If the place is just that of an idle
+    /// slice of the profile, none: that one can be handed out as it is.
+    pub evicts: Vec<Placement>,
+}
+
+/// What a container wants, and what stands in its way besides other slices.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The first that can be had.
+    pub alternatives: &'a [Slice],
+    /// The least number of compute slices; 0 where any will do.
+    pub min_compute: u32,
+    /// GPUs that a rule keeps from this container, by UUID, and the rule in words.
+    pub excluded: &'a [(String, String)],
+    /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
+    pub idle: &'a [Reserved],
+}
+
+impl<'a> Wanted<'a> {
+    pub fn one(slice: &'a Slice) -> Self {
+        Wanted {
+            alternatives: std::slice::from_ref(slice),
+            ..Wanted::default()
+        }
+    }
 }
 
 /// `reserved` is what the ledger has promised, whether the driver shows it yet or not.
 pub fn choose<'a>(
     snapshot: &'a Snapshot,
     reserved: &[Reserved],
-    asked: &Slice,
+    wanted: &Wanted<'_>,
 ) -> Result<Decision<'a>, NoRoom> {
-    let usable: Vec<&Gpu> = snapshot
+    let on: Vec<&Gpu> = snapshot
         .gpus
         .iter()
         .filter(|g| g.mig == MigMode::Enabled)
         .collect();
-    if usable.is_empty() {
+    if on.is_empty() {
         return Err(why::no_gpu(snapshot));
     }
-    let wanted: Vec<(&Gpu, &Profile)> = usable
+    let is_excluded = |gpu: &Gpu| wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid);
+    let usable: Vec<&Gpu> = on.iter().copied().filter(|g| !is_excluded(g)).collect();
+    if usable.is_empty() {
+        return Err(why::all_excluded(&on, wanted.excluded));
+    }
+    let mut noes = Vec::new();
+    for slice in wanted.alternatives {
+        match choose_one(&usable, reserved, slice, wanted) {
+            Ok(decision) => return Ok(decision),
+            Err(no) => noes.push(no),
+        }
+    }
+    Err(why::none_of(noes))
+}
+
+fn choose_one<'a>(
+    usable: &[&'a Gpu],
+    reserved: &[Reserved],
+    slice: &Slice,
+    wanted: &Wanted<'_>,
+) -> Result<Decision<'a>, NoRoom> {
+    let fitting: Vec<(&Gpu, &Profile)> = usable
         .iter()
-        .filter_map(|gpu| Some((*gpu, profile_for(gpu, asked)?)))
+        .filter_map(|gpu| Some((*gpu, profile_for(gpu, slice, wanted.min_compute)?)))
         .collect();
-    if wanted.is_empty() {
-        return Err(why::no_profile(&usable, asked));
+    if fitting.is_empty() {
+        return Err(why::no_profile(usable, slice, wanted.min_compute));
     }
 
     let mut best = None;
-    for &(gpu, profile) in &wanted {
-        let room = Room::new(gpu, reserved);
+    for &(gpu, profile) in &fitting {
+        let room = Room::new(gpu, reserved, wanted.idle);
         let before = score::fragmentation(gpu, &room);
         for placement in room.places(profile) {
             let after = score::fragmentation(gpu, &room.with(profile, placement));
             let cost = after - before;
+            let is_idle = room.is_idle(profile, placement);
+            let evicts: Vec<Placement> = match is_idle {
+                true => Vec::new(),
+                false => room.idle_at(placement).collect(),
+            };
             let rank = (
                 // An amount of memory may mean different profiles on different models.
                 profile.memory_mib,
+                // An idle slice of just that profile is had without making one.
+                !is_idle,
                 cost,
+                evicts.len(),
                 room.free_slices(),
                 Reverse(placement.start),
                 gpu.index,
@@ -67,23 +121,26 @@ pub fn choose<'a>(
                         gpu,
                         profile,
                         placement,
+                        evicts,
                     },
                 ));
             }
         }
     }
     best.map(|(_, decision)| decision)
-        .ok_or_else(|| why::full(&wanted, reserved, asked))
+        .ok_or_else(|| why::full(&fitting, reserved, slice))
 }
 
 /// What a request means on one GPU: the profile of that name, or the smallest that has the memory,
 /// then the fewest compute slices, then the plain one (`1g.24gb` before `1g.24gb-me`).
-fn profile_for<'a>(gpu: &'a Gpu, asked: &Slice) -> Option<&'a Profile> {
+fn profile_for<'a>(gpu: &'a Gpu, asked: &Slice, min_compute: u32) -> Option<&'a Profile> {
+    let mut fast_enough = gpu
+        .profiles
+        .iter()
+        .filter(|p| p.compute_slices >= min_compute);
     match asked {
-        Slice::Profile(name) => gpu.profiles.iter().find(|p| p.name == *name),
-        Slice::Memory(bytes) => gpu
-            .profiles
-            .iter()
+        Slice::Profile(name) => fast_enough.find(|p| p.name == *name),
+        Slice::Memory(bytes) => fast_enough
             .filter(|p| u128::from(p.memory_mib) << 20 >= u128::from(*bytes))
             .min_by_key(|p| (p.memory_mib, p.compute_slices, p.name.contains(['+', '-']))),
     }

@@ -15,24 +15,39 @@ pub struct Reserved {
 pub struct Room<'a> {
     gpu: &'a Gpu,
     taken: Vec<(u32, Placement)>,
+    /// Kept for the next; it counts as free.
+    idle: Vec<(u32, Placement)>,
 }
 
 /// Media and copy engines and compute slices, in one order.
 type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
-    pub fn new(gpu: &'a Gpu, reserved: &[Reserved]) -> Self {
+    pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
+        let here = idle.iter().filter(|i| i.gpu == gpu.uuid);
+        let idle: Vec<_> = here.map(|i| (i.profile_id, i.placement)).collect();
         let mut taken: Vec<_> = gpu
             .instances
             .iter()
             .map(|i| (i.profile_id, i.placement))
+            .filter(|i| !idle.contains(i))
             .collect();
         for r in reserved.iter().filter(|r| r.gpu == gpu.uuid) {
             if !taken.iter().any(|(_, at)| *at == r.placement) {
                 taken.push((r.profile_id, r.placement));
             }
         }
-        Room { gpu, taken }
+        Room { gpu, taken, idle }
+    }
+
+    /// What would have to be destroyed first.
+    pub fn idle_at(&self, at: Placement) -> impl Iterator<Item = Placement> {
+        let places = self.idle.iter().map(|(_, place)| *place);
+        places.filter(move |place| place.overlaps(at))
+    }
+
+    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
+        self.idle.contains(&(profile.id, at))
     }
 
     pub fn with(&self, profile: &Profile, at: Placement) -> Self {

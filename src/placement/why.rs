@@ -54,15 +54,69 @@ pub fn no_gpu(snapshot: &Snapshot) -> NoRoom {
     }
 }
 
-pub fn no_profile(gpus: &[&Gpu], asked: &Slice) -> NoRoom {
+pub fn all_excluded(gpus: &[&Gpu], excluded: &[(String, String)]) -> NoRoom {
+    let rules: Vec<String> = gpus
+        .iter()
+        .filter_map(|gpu| {
+            let (_, rule) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid)?;
+            Some(format!("GPU {}: {rule}", gpu.index))
+        })
+        .collect();
+    NoRoom::Never {
+        why: format!("every GPU with MIG is kept from it ({})", rules.join("; ")),
+        hint: "[policy] in the configuration has the rule".to_owned(),
+    }
+}
+
+/// Of a list that was asked for. It is worth waiting where one of them is.
+pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
+    if noes.len() == 1 {
+        return noes.remove(0);
+    }
+    let all: Vec<&str> = noes
+        .iter()
+        .map(|(NoRoom::Never { why, .. } | NoRoom::Now { why, .. })| why.as_str())
+        .collect();
+    let why = all.join("; and ");
+    let now = noes.iter().find(|no| matches!(no, NoRoom::Now { .. }));
+    match now.or(noes.first()) {
+        Some(NoRoom::Now { hint, .. }) => NoRoom::Now {
+            why,
+            hint: hint.clone(),
+        },
+        Some(NoRoom::Never { hint, .. }) => NoRoom::Never {
+            why,
+            hint: hint.clone(),
+        },
+        None => NoRoom::Never {
+            why: "nothing is asked for".to_owned(),
+            hint: "name a profile or an amount of memory".to_owned(),
+        },
+    }
+}
+
+pub fn no_profile(gpus: &[&Gpu], asked: &Slice, min_compute: u32) -> NoRoom {
     let mut known: Vec<&Profile> = Vec::new();
     for profile in gpus.iter().flat_map(|g| &g.profiles) {
         if !known.iter().any(|k| k.name == profile.name) {
             known.push(profile);
         }
     }
+    let compute = match min_compute {
+        0 => String::new(),
+        n => format!(" and {}", count(n as usize, "compute slice")),
+    };
     match asked {
         Slice::Profile(name) => {
+            if let Some(few) = known.iter().find(|p| p.name == *name) {
+                return NoRoom::Never {
+                    why: format!(
+                        "{name} has {}, and at least {min_compute} are asked for",
+                        count(few.compute_slices as usize, "compute slice")
+                    ),
+                    hint: "ask for a larger profile, or for fewer compute slices".to_owned(),
+                };
+            }
             let distance = |p: &Profile| {
                 let (g, gb) = numbers(name);
                 (
@@ -79,9 +133,11 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice) -> NoRoom {
             }
         }
         Slice::Memory(_) => {
-            let most = known.iter().max_by_key(|p| p.memory_mib);
+            let most = known
+                .iter()
+                .max_by_key(|p| (p.memory_mib, p.compute_slices));
             NoRoom::Never {
-                why: format!("no profile has {asked} of memory"),
+                why: format!("no profile has {asked} of memory{compute}"),
                 hint: most.map_or_else(String::new, |p| {
                     format!("the largest, {}, has {} MiB", p.name, p.memory_mib)
                 }),
@@ -102,7 +158,7 @@ fn numbers(profile: &str) -> (u32, u32) {
 pub fn full(wanted: &[(&Gpu, &Profile)], reserved: &[Reserved], asked: &Slice) -> NoRoom {
     let (mut free, mut total, mut most, mut fragmented) = (0, 0, 0, false);
     for (gpu, profile) in wanted {
-        let room = Room::new(gpu, reserved);
+        let room = Room::new(gpu, reserved, &[]);
         free += room.free_slices();
         total += total_slices(gpu);
         most = most.max(room.free_slices());
