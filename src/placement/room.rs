@@ -20,7 +20,7 @@ pub struct Room<'a> {
 }
 
 /// Media and copy engines and compute slices, in one order.
-type Parts = [u32; 6];
+pub type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
     pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
@@ -38,6 +38,17 @@ impl<'a> Room<'a> {
             }
         }
         Room { gpu, taken, idle }
+    }
+
+    /// What is not ours, and stays for all we know.
+    pub fn of_others(gpu: &'a Gpu, ours: &[Reserved]) -> Self {
+        let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
+        let others = gpu.instances.iter().filter(|i| !is_ours(i.placement));
+        Room {
+            gpu,
+            taken: others.map(|i| (i.profile_id, i.placement)).collect(),
+            idle: Vec::new(),
+        }
     }
 
     /// What would have to be destroyed first.
@@ -86,6 +97,18 @@ impl<'a> Room<'a> {
             })
     }
 
+    #[cfg(test)]
+    pub fn taken(&self) -> impl Iterator<Item = (u32, Placement)> {
+        self.taken.iter().copied()
+    }
+
+    #[cfg(test)]
+    pub fn without(&self, at: Placement) -> Self {
+        let mut fewer = self.clone();
+        fewer.taken.retain(|(_, place)| *place != at);
+        fewer
+    }
+
     fn has_parts_for(&self, profile: &Profile) -> bool {
         let same = self
             .taken
@@ -95,12 +118,7 @@ impl<'a> Room<'a> {
         if same >= profile.max_instances as usize {
             return false;
         }
-        let mut limit: Parts = [0; 6];
-        for p in &self.gpu.profiles {
-            for (most, part) in limit.iter_mut().zip(parts(p)) {
-                *most = part.max(*most);
-            }
-        }
+        let limit = Room::limit(self.gpu);
         let mut used = parts(profile);
         for taken in self
             .taken
@@ -113,10 +131,20 @@ impl<'a> Room<'a> {
         }
         used.iter().zip(limit).all(|(used, limit)| *used <= limit)
     }
+
+    /// The whole GPU's is what its largest profile has.
+    pub fn limit(gpu: &Gpu) -> Parts {
+        let mut limit = Parts::default();
+        for p in &gpu.profiles {
+            for (most, part) in limit.iter_mut().zip(parts(p)) {
+                *most = part.max(*most);
+            }
+        }
+        limit
+    }
 }
 
-/// The whole GPU's is what its largest profile has.
-fn parts(p: &Profile) -> Parts {
+pub fn parts(p: &Profile) -> Parts {
     [
         p.compute_slices,
         p.copy_engines,

@@ -1,5 +1,6 @@
 //! Why there is no room, in words that an operator can act on.
 
+use super::Wanted;
 use super::room::{Reserved, Room, total_slices};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
@@ -95,10 +96,12 @@ pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
     }
 }
 
-pub fn no_profile(gpus: &[&Gpu], asked: &Slice, min_compute: u32) -> NoRoom {
+pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
+    let min_compute = wanted.min_compute;
     let mut known: Vec<&Profile> = Vec::new();
     for profile in gpus.iter().flat_map(|g| &g.profiles) {
-        if !known.iter().any(|k| k.name == profile.name) {
+        let barred = wanted.barred.contains(&profile.name);
+        if !barred && !known.iter().any(|k| k.name == profile.name) {
             known.push(profile);
         }
     }
@@ -164,10 +167,7 @@ pub fn full(wanted: &[(&Gpu, &Profile)], reserved: &[Reserved], asked: &Slice) -
         most = most.max(room.free_slices());
         fragmented |= room.free_slices() >= profile.memory_slices();
     }
-    let name = match asked {
-        Slice::Profile(name) => name.clone(),
-        Slice::Memory(_) => format!("{asked} ({})", wanted[0].1.name),
-    };
+    let name = name_of(wanted, asked);
     let kind = if fragmented {
         "enough, but no place of the profile is free there: fragmentation, or its engines are used up"
     } else {
@@ -178,8 +178,28 @@ pub fn full(wanted: &[(&Gpu, &Profile)], reserved: &[Reserved], asked: &Slice) -
             "no room for {name} on {}: {free} of {total} memory slices are free, at most {most} on one GPU ({kind})",
             count(wanted.len(), "GPU"),
         ),
-        hint: "migctl list shows who has what; runmig.dev/wait lets a container wait for room"
-            .to_owned(),
+        hint: WAIT_FOR_ROOM.to_owned(),
+    }
+}
+
+/// There is room, and who came before waits for it, or for what it is part of.
+pub fn kept(wanted: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
+    NoRoom::Now {
+        why: format!(
+            "no room for {} but what others wait for",
+            name_of(wanted, asked)
+        ),
+        hint: WAIT_FOR_ROOM.to_owned(),
+    }
+}
+
+const WAIT_FOR_ROOM: &str =
+    "migctl list shows who has what; runmig.dev/wait lets a container wait for room";
+
+fn name_of(wanted: &[(&Gpu, &Profile)], asked: &Slice) -> String {
+    match asked {
+        Slice::Profile(name) => name.clone(),
+        Slice::Memory(_) => format!("{asked} ({})", wanted[0].1.name),
     }
 }
 
