@@ -420,10 +420,13 @@ proptest! {
     /// who passed, they can go with it.
     #[test]
     fn who_passes_delays_nobody(
+        // Fewer than all that fit in memory could use.
+        decoders in 2u32..6,
         others in prop::collection::vec((0usize..7, any::<prop::sample::Index>()), 0..2),
         later in prop::collection::vec((0usize..7, any::<prop::sample::Index>()), 0..8),
     ) {
         let mut described = gpu(0);
+        described.profiles[6].decoders = decoders;
         let stay = fill(&described, Room::new(&described, &[], &[]), &others);
         described.instances = stay.taken().map(|(profile_id, placement)| GpuInstance {
             id: 0, profile_id, placement, compute_instances: Vec::new(),
