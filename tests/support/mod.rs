@@ -7,7 +7,9 @@
 pub mod bundle;
 pub mod cases;
 pub mod diff;
+pub mod docker;
 pub mod gate;
+pub mod http;
 pub mod machine;
 pub mod podman;
 pub mod process;
