@@ -6,11 +6,17 @@
 
 pub mod bundle;
 pub mod cases;
+pub mod containerd;
+pub mod cri;
+pub mod crio;
 pub mod diff;
 pub mod docker;
 pub mod gate;
 pub mod http;
+pub mod images;
+pub mod leftovers;
 pub mod machine;
+pub mod named;
 pub mod podman;
 pub mod process;
 pub mod refusal;
