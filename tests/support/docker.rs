@@ -248,13 +248,19 @@ impl<'a> Docker<'a> {
 
     #[track_caller]
     pub fn exec(&self, id: &str, script: &str) -> String {
+        self.try_exec(id, script).expect("an exec")
+    }
+
+    /// None: the engine could not, in which case it said why.
+    pub fn try_exec(&self, id: &str, script: &str) -> Option<String> {
         let what = json!({
             "AttachStdout": true, "AttachStderr": true, "Cmd": ["/bin/sh", "-c", script],
         });
         let made = self.ask("POST", &format!("/containers/{id}/exec"), &what);
         let exec = made.ok().json()["Id"].as_str().unwrap().to_owned();
         let path = format!("/exec/{exec}/start");
-        unframed(&self.ask("POST", &path, &json!({"Detach": false})).ok().body)
+        let done = self.ask("POST", &path, &json!({"Detach": false}));
+        (done.status < 300).then(|| unframed(&done.body))
     }
 
     /// A row of the README's table. dockerd calls itself "dev": its folder has the version.
