@@ -95,7 +95,7 @@ fn containerd_is_killed_below_dockerd() {
         assert_eq!(setup.the_lease()["container"], id);
         docker.start_containerd();
         until("dockerd has found it", || {
-            docker.post(&id, "top").status != 0 && docker.state(&id)["Running"] == true
+            docker.try_exec(&id, "true").is_some()
         });
         has_the_slice(setup, docker, &id);
         docker.remove(&id);

@@ -9,13 +9,15 @@
 
 use super::bundle::rootfs;
 use super::http::{Answer, call};
+use super::leftovers::{remove_cgroup, unmount_below};
+use super::named::Named;
 use super::process::{Going, going, in_cgroup, kill, parent, said, until};
 use super::runtimes::{Low, built};
-use super::setup::{Named, Setup, unmount_below};
+use super::setup::Setup;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
@@ -58,7 +60,7 @@ impl<'a> Docker<'a> {
             containerd: None,
             dockerd: None,
         };
-        let text = docker.runmig.in_shipped("docker-config/daemon.json");
+        let text = docker.runmig.shipped("docker-config/daemon.json");
         fs::write(docker.path("daemon.json"), text).unwrap();
         docker.configure_containerd();
         docker.start_containerd();
@@ -246,13 +248,19 @@ impl<'a> Docker<'a> {
 
     #[track_caller]
     pub fn exec(&self, id: &str, script: &str) -> String {
+        self.try_exec(id, script).expect("an exec")
+    }
+
+    /// None: the engine could not, in which case it said why.
+    pub fn try_exec(&self, id: &str, script: &str) -> Option<String> {
         let what = json!({
             "AttachStdout": true, "AttachStderr": true, "Cmd": ["/bin/sh", "-c", script],
         });
         let made = self.ask("POST", &format!("/containers/{id}/exec"), &what);
         let exec = made.ok().json()["Id"].as_str().unwrap().to_owned();
         let path = format!("/exec/{exec}/start");
-        unframed(&self.ask("POST", &path, &json!({"Detach": false})).ok().body)
+        let done = self.ask("POST", &path, &json!({"Detach": false}));
+        (done.status < 300).then(|| unframed(&done.body))
     }
 
     /// A row of the README's table. dockerd calls itself "dev": its folder has the version.
@@ -295,16 +303,7 @@ impl Drop for Docker<'_> {
             shim.into_iter().for_each(kill);
         }
         self.containerd = None;
-        unmount_below(self.dir.path());
+        unmount_below(self.dir.path().to_str().unwrap());
         remove_cgroup(&self.cgroup());
     }
-}
-
-/// Of every hierarchy; what is in use stays.
-fn remove_cgroup(name: &str) {
-    let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten();
-    for hierarchy in hierarchies.flatten() {
-        let _ = fs::remove_dir(hierarchy.path().join(name));
-    }
-    let _ = fs::remove_dir(Path::new("/sys/fs/cgroup").join(name));
 }

@@ -14,6 +14,7 @@ pub mod docker;
 pub mod gate;
 pub mod http;
 pub mod images;
+pub mod leftovers;
 pub mod machine;
 pub mod named;
 pub mod podman;

@@ -2,9 +2,11 @@
 //! network, and the configuration that is shipped.
 
 use super::bundle::rootfs;
+use super::leftovers::unmount_below;
+use super::named::Named;
 use super::process::{Said, said};
 use super::runtimes::{Low, built, on_path};
-use super::setup::{Named, Setup, unmount_below};
+use super::setup::Setup;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -75,7 +77,7 @@ impl<'a> Podman<'a> {
     /// What is shipped, with our runtime, and what every container here needs: without
     /// CAP_SYS_RESOURCE limits cannot be raised to podman's own.
     fn configure(&self) {
-        let ours = self.runmig.in_shipped("podman-config/50-runmig.conf");
+        let ours = self.runmig.shipped("podman-config/50-runmig.conf");
         let text = ours.replace(
             "[engine]\n",
             &format!(
@@ -115,7 +117,7 @@ impl<'a> Podman<'a> {
 
     /// What podman calls; no other podman's.
     pub fn path(&self) -> &Path {
-        &self.runmig.path
+        &self.runmig.program
     }
 
     pub fn rootfs(&self) -> String {
@@ -174,6 +176,6 @@ impl Drop for Podman<'_> {
         let _ = self
             .command(&["rm", "--all", "--force", "--time=0"])
             .output();
-        unmount_below(self.dir.path());
+        unmount_below(self.dir.path().to_str().unwrap());
     }
 }

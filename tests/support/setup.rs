@@ -15,7 +15,7 @@ use super::process::{Said, said};
 use super::runtimes::Low;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -187,53 +187,6 @@ impl Setup {
     pub fn nothing_is_left(&self) {
         self.machine.is_empty();
         assert_eq!(self.leases(), Vec::<Value>::new());
-    }
-}
-
-/// `runmig-NAME` and the `/etc/runmig/NAME.toml` that it reads: the way in where an engine hands no
-/// environment on.
-pub struct Named {
-    pub path: PathBuf,
-    config: PathBuf,
-}
-
-impl Named {
-    pub fn new(setup: &Setup) -> Named {
-        let name = format!("e2e-{}", super::unique());
-        let etc = Path::new("/etc/runmig");
-        fs::create_dir_all(etc).unwrap();
-        let config = etc.join(format!("{name}.toml"));
-        fs::copy(setup.config(), &config).unwrap();
-        let path = setup.program(&format!("runmig-{name}"));
-        symlink("runmig", &path).unwrap();
-        Named { path, config }
-    }
-
-    /// A file that is shipped, with this one's path in it.
-    pub fn in_shipped(&self, file: &str) -> String {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let shipped = fs::read_to_string(file).unwrap();
-        let ours = shipped.replace("/usr/local/bin/runmig", self.path.to_str().unwrap());
-        assert_ne!(ours, shipped);
-        ours
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.config);
-        // Only if it is empty: it was not there before.
-        let _ = fs::remove_dir("/etc/runmig");
-    }
-}
-
-/// What an engine left mounted, the innermost first.
-pub fn unmount_below(dir: &Path) {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    let ours: Vec<&str> = points.filter(|at| Path::new(at).starts_with(dir)).collect();
-    for mount in ours.into_iter().rev() {
-        let _ = Command::new("umount").arg(mount).output();
     }
 }
 
