@@ -13,7 +13,11 @@ pub fn configure(cri: &Cri) {
     let (drop_ins, cni) = (cri.path("conf.d"), cri.path("cni"));
     fs::create_dir_all(&drop_ins).unwrap();
     let (imports, more) = match cri.engine {
-        Engine::Containerd1 => (String::new(), shipped("runmig-v2.toml")),
+        Engine::Containerd1 => {
+            // Its tables go into config.toml itself, which says the version.
+            let tables = shipped("runmig-v2.toml").replace("\nversion = 2\n", "\n");
+            (String::new(), tables)
+        }
         _ => {
             fs::write(drop_ins.join("runmig.toml"), shipped("runmig.toml")).unwrap();
             (

@@ -236,14 +236,15 @@ impl<'a> Cri<'a> {
         Pod { id, config, pids }
     }
 
-    /// A container of a pod, as the kubelet has it made: `name` or, made again, `name#1`.
+    /// What crictl is told to create a container of a pod, as the kubelet has it made: `name` or, made
+    /// again, `name#1`.
     pub fn create(
         &self,
         pod: &Pod,
         name: &str,
         script: &str,
         annotations: &[(&str, &str)],
-    ) -> Said {
+    ) -> [String; 4] {
         let (base, attempt) = name.split_once('#').unwrap_or((name, "0"));
         let config = self.path(&format!("container-{}.json", unique()));
         let text = json!({
@@ -262,8 +263,13 @@ impl<'a> Cri<'a> {
             "linux": {"security_context": namespaces(pod.pids)},
         });
         fs::write(&config, text.to_string()).unwrap();
-        let (config, sandbox) = (config.to_str().unwrap(), pod.config.to_str().unwrap());
-        self.crictl(&["create", &pod.id, config, sandbox])
+        let path = |path: &Path| path.display().to_string();
+        [
+            "create".into(),
+            pod.id.clone(),
+            path(&config),
+            path(&pod.config),
+        ]
     }
 
     /// Creates and starts it: its id, or what crictl said. containerd calls the runtime in the second
@@ -275,7 +281,8 @@ impl<'a> Cri<'a> {
         script: &str,
         annotations: &[(&str, &str)],
     ) -> Result<String, String> {
-        let created = self.create(pod, name, script, annotations);
+        let create = self.create(pod, name, script, annotations);
+        let created = self.crictl(&create.each_ref().map(String::as_str));
         if !created.status.success() {
             return Err(created.stderr);
         }
