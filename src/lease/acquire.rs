@@ -4,7 +4,7 @@ use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
 use crate::model::Snapshot;
-use crate::placement::{self, NoRoom, Reserved};
+use crate::placement::{self, NoRoom, Reserved, Wanted};
 use crate::process;
 use crate::request::Request;
 use crate::store::{Claim, Holder, Lease, Slice, State};
@@ -99,7 +99,7 @@ impl Leases<'_> {
         let snapshot = driver.snapshot()?;
         let mut reserved = self.reserved(&snapshot)?;
         reserved.extend_from_slice(refused);
-        let decision = match placement::choose(&snapshot, &reserved, &asked.slice) {
+        let decision = match placement::choose(&snapshot, &reserved, &Wanted::one(&asked.slice)) {
             Ok(decision) => decision,
             Err(no) => return Ok(Err(no)),
         };
