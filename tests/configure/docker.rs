@@ -15,6 +15,8 @@ fn docker() -> Option<(Place, String)> {
     Some((Place::new(), program?.display().to_string()))
 }
 
+// docs/engines.md: migctl configure docker
+// docs/engines.md: migctl configure docker --remove
 #[test]
 fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
     let Some((place, program)) = docker() else {

@@ -6,6 +6,8 @@ use crate::support::{said, skip};
 use std::path::PathBuf;
 use std::process::Command;
 
+// docs/engines.md: migctl configure crio
+// docs/engines.md: migctl configure crio --remove
 #[test]
 fn crio_has_the_handler_with_the_nodes_monitor() {
     let Some(program) = built("cri-o", "crio") else {
