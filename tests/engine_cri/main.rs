@@ -4,9 +4,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod engine;
+mod life;
+mod refusals;
 mod requests;
 
+use support::bundle::SHOW;
 use support::cri::{Cri, Engine};
+use support::images::STAYS;
 use support::table;
 use support::{Low, Machine, Setup};
 
@@ -44,4 +49,9 @@ fn with(engine: Engine, test: fn(&mut Cri)) {
 /// What a test has seen, for the table in the README.
 fn passed(cri: &Cri, case: &str) {
     table::passed(&cri.name(), case);
+}
+
+/// A container that prints what it has, and stays.
+fn shows() -> String {
+    format!("{SHOW}; {STAYS}")
 }

@@ -1,7 +1,7 @@
 //! containerd: its configuration, and what this machine needs.
 
 use super::cri::{Cri, Engine};
-use super::images::IMAGE;
+use super::images::{self, IMAGE};
 use super::{Said, said};
 use std::fs;
 use std::path::Path;
@@ -78,4 +78,11 @@ pub fn ctr(cri: &Cri, arguments: &[&str]) -> Said {
     let mut ctr = Command::new(cri.beside("ctr"));
     ctr.arg("--address").arg(cri.socket()).args(arguments);
     said(&mut ctr)
+}
+
+/// Takes the socket of a shim away: one that was killed leaves it, in a folder that no
+/// configuration moves.
+pub fn forget_shim(cri: &Cri, namespace: &str, id: &str) {
+    let name = format!("{}/{namespace}/{id}", cri.socket().display());
+    let _ = fs::remove_file(Path::new("/run/containerd/s").join(images::hash(name.as_bytes())));
 }

@@ -15,7 +15,8 @@ use super::runtimes::{built, on_path};
 use super::{Going, Said, Setup, containerd, crio, going, said, skip, unique};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::fs::{self, File};
+use std::cell::RefCell;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -53,6 +54,7 @@ pub struct Cri<'a> {
     going: Option<Going>,
     /// All pods are below this cgroup.
     cgroup: String,
+    pods: RefCell<Vec<String>>,
 }
 
 pub struct Pod {
@@ -86,6 +88,7 @@ impl<'a> Cri<'a> {
             dir,
             going: None,
             cgroup: format!("/runmig-cri-{}", unique()),
+            pods: RefCell::default(),
         };
         let endpoint = format!("unix://{}", cri.socket().display());
         cri.write(
@@ -228,6 +231,7 @@ impl<'a> Cri<'a> {
         let config_name = config.to_str().unwrap();
         let said = self.crictl(&["runp", "--runtime=runmig", config_name]).ok();
         let id = said.stdout.trim().to_owned();
+        self.pods.borrow_mut().push(id.clone());
         Pod { id, config, pids }
     }
 
@@ -305,6 +309,16 @@ impl<'a> Cri<'a> {
         self.crictl(&["inspect", id]).ok().json()
     }
 
+    /// The processes of a container, as its cgroup has them.
+    pub fn inside(&self, id: &str) -> Vec<i32> {
+        let scope = if self.engine.is_containerd() {
+            ""
+        } else {
+            "crio-"
+        };
+        in_cgroup(&format!("{}/{scope}{id}", self.cgroup))
+    }
+
     /// Pods, containers and what they left, all of it.
     #[track_caller]
     pub fn remove_all(&self) {
@@ -350,6 +364,9 @@ impl Drop for Cri<'_> {
         let dir = self.dir.to_str().unwrap();
         for pid in with_argument(dir) {
             kill(pid);
+        }
+        for pod in self.pods.borrow().iter() {
+            containerd::forget_shim(self, "k8s.io", pod);
         }
         for mount in mounts_below(dir) {
             let _ = Command::new("umount").arg(mount).output();

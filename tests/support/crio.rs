@@ -96,11 +96,12 @@ pub fn import(cri: &Cri, image: &Path) {
 pub fn without_oom_scores(setup: &Setup) {
     let low = setup.runtime.display();
     let front = setup.path("cri").join(setup.low.name());
+    let score = r#""oomScoreAdj": *-[0-9]*"#;
     script(
         &front,
         &format!(
             "for word; do\n\
-             [ \"$last\" != --bundle ] || sed -i 's/\"oomScoreAdj\":-[0-9]*/\"oomScoreAdj\":0/' \"$word/config.json\"\n\
+             [ \"$last\" != --bundle ] || sed -i 's/{score}/\"oomScoreAdj\": 0/' \"$word/config.json\"\n\
              last=$word\n\
              done\n\
              exec {low} \"$@\""

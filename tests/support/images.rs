@@ -23,10 +23,7 @@ pub fn archive(dir: &Path) -> PathBuf {
     tar(&dir.join("rootfs"), &layer);
 
     let blob = |bytes: &[u8], media: &str| {
-        let hash: String = Sha256::digest(bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = hash(bytes);
         fs::write(blobs.join(&hash), bytes).unwrap();
         let media = format!("application/vnd.oci.image.{media}");
         json!({"mediaType": media, "digest": format!("sha256:{hash}"), "size": bytes.len()})
@@ -57,6 +54,12 @@ pub fn archive(dir: &Path) -> PathBuf {
     let archive = dir.join("image.tar");
     tar(&layout, &archive);
     archive
+}
+
+/// SHA-256, as it is written everywhere.
+pub fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn tar(dir: &Path, to: &Path) {
