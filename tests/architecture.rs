@@ -24,7 +24,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("nvml_wrapper_sys", &["src/gpu/nvml/"]),
     ("fs2", &["src/store/lock.rs", "src/spec/bundle.rs"]),
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),
-    ("toml", &["src/config.rs"]),
+    ("toml", &["src/config.rs", "src/cli/configure/"]),
+    ("similar", &["src/cli/configure/"]),
     ("oci_spec", &["src/spec/"]),
 ];
 
