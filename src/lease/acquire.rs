@@ -1,5 +1,7 @@
 //! From a request to a slice that exists.
 
+use super::reuse::{self, Instead, Spare};
+use super::share::Peer;
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
@@ -7,7 +9,7 @@ use crate::model::Snapshot;
 use crate::placement::{self, NoRoom, Reserved};
 use crate::process;
 use crate::request::Request;
-use crate::store::{Claim, Holder, Lease, Slice, State};
+use crate::store::{Claim, Damaged, Holder, Lease, Slice, State};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::os::fd::AsFd;
@@ -24,13 +26,35 @@ impl Leases<'_> {
     pub fn acquire(&self, holder: Holder, asked: &Request, cgroups: Vec<String>) -> Result<Lease> {
         self.clear_the_way(&holder)?;
         let end = Instant::now() + asked.wait.unwrap_or(self.config.wait);
+        let who = Applicant {
+            holder: &holder,
+            asked,
+            cgroups: &cgroups,
+        };
         let mut refused = Vec::new();
+        let mut unfit = Vec::new();
         let mut collected = false;
         loop {
             // Watched from before we look, so that nothing given back in between is missed.
             let watch = Watch::on(self, end);
-            let no = match self.reserve(&holder, asked, &cgroups, &refused)? {
-                Ok((driver, lease)) => match self.make(&driver, lease) {
+            let no = match self.reserve(&who, &refused, &unfit)? {
+                Found::Shared(lease) => return Ok(lease),
+                Found::InTheMaking(peer) => {
+                    self.wait_for(&peer, &holder)?;
+                    continue;
+                }
+                Found::InTheWay(idle) => {
+                    idle.iter().for_each(|lease| self.discard_idle(lease));
+                    continue;
+                }
+                Found::Spare(driver, lease) => match self.look_over(&driver, &lease)? {
+                    Ok(lease) => return Ok(lease),
+                    Err(place) => {
+                        unfit.push(place);
+                        continue;
+                    }
+                },
+                Found::Room(driver, lease) => match self.make(&driver, lease) {
                     Ok(lease) => return Ok(lease),
                     Err(Failed {
                         place: Some(place), ..
@@ -40,7 +64,7 @@ impl Leases<'_> {
                     }
                     Err(Failed { error, .. }) => return Err(error),
                 },
-                Err(no) => no,
+                Found::NoRoom(no) => no,
             };
             if matches!(no, NoRoom::Never { .. }) {
                 return Err(no.into());
@@ -87,30 +111,51 @@ impl Leases<'_> {
     /// driver: two hundred at once that look first and queue afterwards take six times as long.
     fn reserve(
         &self,
-        holder: &Holder,
-        asked: &Request,
-        cgroups: &[String],
+        who: &Applicant<'_>,
         refused: &[Reserved],
-    ) -> Result<std::result::Result<(impl Driver + use<>, Lease), NoRoom>> {
+        unfit: &[Reserved],
+    ) -> Result<Found<impl Driver + use<>>> {
         // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
-        let why = format!("create of {}", holder.key.id);
-        let _plan = self.store.lock_plan(&why)?;
+        let _plan = self.store.lock_plan(&who.why())?;
         let snapshot = driver.snapshot()?;
-        let mut reserved = self.reserved(&snapshot)?;
-        reserved.extend_from_slice(refused);
-        let decision = match placement::choose(&snapshot, &reserved, &asked.slice) {
-            Ok(decision) => decision,
-            Err(no) => return Ok(Err(no)),
+        let (leases, damaged) = self.store.list()?;
+        for d in &damaged {
+            let file = printable(&d.file.to_string_lossy());
+            tracing::warn!("{file} cannot be read: {}", d.why.line());
+        }
+        let mut reserved = self.reserved(&snapshot, &leases, damaged);
+        match self.share(&snapshot, &leases, who)? {
+            Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
+            Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
+            None => {}
+        }
+        let spares = match self.spares(&snapshot, &leases, &reserved, unfit) {
+            Ok(spares) => spares,
+            Err(over) => return Ok(Found::InTheWay(over)),
         };
-        let lease = Lease {
-            id: random_id()?,
-            state: State::Creating,
-            boot_id: self.boot_id.clone(),
-            created: now(),
-            holder: holder.clone(),
-            slice: Slice {
-                request: asked.slice.to_string(),
+        reserved.extend_from_slice(refused);
+        let plain = placement::choose(&snapshot, &reserved, &who.asked.slice);
+        let world = (&snapshot, reserved.as_slice());
+        let usable = |spare: &Spare| self.is_usable(&driver, spare);
+        match reuse::instead(world, spares, &who.asked.slice, &plain, usable)? {
+            Instead::Take(spare) => {
+                return Ok(match self.take(spare, who)? {
+                    Some(lease) => Found::Spare(driver, lease),
+                    None => Found::InTheWay(Vec::new()),
+                });
+            }
+            Instead::Clear(idle) => return Ok(Found::InTheWay(idle)),
+            Instead::Nothing => {}
+        }
+        let decision = match plain {
+            Ok(decision) => decision,
+            Err(no) => return Ok(Found::NoRoom(no)),
+        };
+        let lease = self.draft(
+            who,
+            Slice {
+                request: who.asked.slice.to_string(),
                 profile: decision.profile.name.clone(),
                 profile_id: decision.profile.id,
                 gpu_uuid: decision.gpu.uuid.clone(),
@@ -122,37 +167,52 @@ impl Leases<'_> {
                 mig_uuid: None,
                 emptied: false,
             },
-            creator: process::current(),
-            runtime_process: None,
-            init: None,
-            cgroups: cgroups.to_vec(),
-            attempt: None,
-            unknown: serde_json::Map::new(),
-        };
-        let ledger = self.store.lock(&why)?;
+        )?;
+        let ledger = self.store.lock(&who.why())?;
         ledger.sweep();
         ledger.put(&lease)?;
         tracing::info!(
             lease = lease.id,
-            container = holder.key.id,
+            container = who.holder.key.id,
             "{} at {} on GPU {} is to be made",
             lease.slice.profile,
             lease.slice.placement,
             lease.slice.gpu_index
         );
-        Ok(Ok((driver, lease)))
+        Ok(Found::Room(driver, lease))
+    }
+
+    /// A lease on a slice, not on record yet.
+    pub(super) fn draft(&self, who: &Applicant<'_>, slice: Slice) -> Result<Lease> {
+        Ok(Lease {
+            id: random_id()?,
+            state: State::Creating,
+            boot_id: self.boot_id.clone(),
+            created: now(),
+            holder: who.holder.clone(),
+            slice,
+            creator: process::current(),
+            runtime_process: None,
+            init: None,
+            cgroups: who.cgroups.to_vec(),
+            attempt: None,
+            idle_since: None,
+            adopted: false,
+            shared_in: who.asked.shared_in.clone(),
+            unknown: serde_json::Map::new(),
+        })
     }
 
     /// What the ledger has promised, by the names of its records where they cannot be read.
-    fn reserved(&self, snapshot: &Snapshot) -> Result<Vec<Reserved>> {
-        let (leases, damaged) = self.store.list()?;
-        for d in &damaged {
-            let file = printable(&d.file.to_string_lossy());
-            tracing::warn!("{file} cannot be read: {}", d.why.line());
-        }
+    fn reserved(
+        &self,
+        snapshot: &Snapshot,
+        leases: &[Lease],
+        damaged: Vec<Damaged>,
+    ) -> Vec<Reserved> {
         let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
         let claims = leases.iter().map(Claim::of);
-        Ok(claims
+        claims
             .chain(damaged.into_iter().filter_map(|d| d.claim))
             .filter(|c| c.boot_id == self.boot_id && known(&c.gpu_uuid))
             .map(|c| Reserved {
@@ -160,7 +220,7 @@ impl Leases<'_> {
                 profile_id: c.profile_id,
                 placement: c.placement,
             })
-            .collect())
+            .collect()
     }
 
     /// Makes what the lease says. A failure takes it back.
@@ -174,14 +234,9 @@ impl Leases<'_> {
                     .store
                     .lock("refused create")
                     .and_then(|l| l.remove(&lease));
-                let slice = lease.slice;
                 Err(Failed {
                     error: error.and(forgotten.err()),
-                    place: Some(Reserved {
-                        gpu: slice.gpu_uuid,
-                        profile_id: slice.profile_id,
-                        placement: slice.placement,
-                    }),
+                    place: Some(place_of(&lease.slice)),
                 })
             }
             Err(Trouble::Other(error)) => {
@@ -242,7 +297,7 @@ impl Leases<'_> {
         Ok(lease)
     }
 
-    fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
+    pub(super) fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
         self.store
             .lock("create")?
             .update(&lease.id, change)?
@@ -252,6 +307,43 @@ impl Leases<'_> {
                     lease.holder.key.id
                 ))
             })
+    }
+}
+
+/// Who asks for what.
+pub(super) struct Applicant<'a> {
+    pub holder: &'a Holder,
+    pub asked: &'a Request,
+    pub cgroups: &'a [String],
+}
+
+impl Applicant<'_> {
+    /// Why we lock, for who waits for us.
+    pub fn why(&self) -> String {
+        format!("create of {}", self.holder.key.id)
+    }
+}
+
+/// What there is for who asks; a lease in it is on record.
+enum Found<D> {
+    /// A place where a slice can be made.
+    Room(D, Lease),
+    /// A slice that is there already: to be looked over.
+    Spare(D, Lease),
+    /// The slice of another container of the pod.
+    Shared(Lease),
+    /// That one is not made yet.
+    InTheMaking(Lease),
+    /// Idle slices whose time is over, or whose room is needed: to be destroyed first.
+    InTheWay(Vec<Lease>),
+    NoRoom(NoRoom),
+}
+
+pub(super) fn place_of(slice: &Slice) -> Reserved {
+    Reserved {
+        gpu: slice.gpu_uuid.clone(),
+        profile_id: slice.profile_id,
+        placement: slice.placement,
     }
 }
 
@@ -309,7 +401,7 @@ impl Watch {
     }
 }
 
-fn random_id() -> Result<String> {
+pub(super) fn random_id() -> Result<String> {
     const FILE: &str = "/proc/sys/kernel/random/uuid";
     let uuid = std::fs::read_to_string(FILE).context(|| format!("read {FILE}"))?;
     Ok(uuid.trim().replace('-', ""))

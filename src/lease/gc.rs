@@ -85,6 +85,9 @@ impl Leases<'_> {
         if lease.boot_id != self.boot_id {
             return Ok("its boot is over".to_owned());
         }
+        if lease.idle_since.is_some() {
+            return self.idle_is_over(lease);
+        }
         if lease.state == State::Releasing {
             return if all || is_due(lease) {
                 Ok("it was being given back".to_owned())

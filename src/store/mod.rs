@@ -17,7 +17,7 @@ mod durable;
 mod lock;
 mod record;
 
-pub use claim::Claim;
+pub use claim::{Claim, Tie};
 pub use lock::Lock;
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
 pub(crate) use record::{decode, encode, frame};
@@ -216,6 +216,13 @@ impl Ledger<'_> {
         change(&mut lease);
         self.put(&lease)?;
         Ok(Some(lease))
+    }
+
+    /// One lease goes, and another of the same slice comes. Never neither: killed in between, both are
+    /// there, and whoever ends one of them sees the other.
+    pub fn replace(&self, gone: &Lease, come: &Lease) -> Result<()> {
+        self.put(come)?;
+        self.remove(gone)
     }
 
     pub fn remove(&self, lease: &Lease) -> Result<()> {

@@ -41,6 +41,9 @@ fn lease(id: &str) -> Lease {
         init: None,
         cgroups: vec!["c1".into()],
         attempt: None,
+        idle_since: None,
+        adopted: false,
+        shared_in: None,
         unknown: serde_json::Map::new(),
     }
 }
