@@ -1,12 +1,12 @@
 //! From a request to a slice that exists.
 
-use super::reuse::{self, Instead, Spare};
+use super::reuse::{chosen, place_of};
 use super::share::Peer;
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
 use crate::model::Snapshot;
-use crate::placement::{self, NoRoom, Reserved};
+use crate::placement::{self, NoRoom, Reserved, Wanted};
 use crate::process;
 use crate::request::Request;
 use crate::store::{Claim, Damaged, Holder, Lease, Slice, State};
@@ -31,26 +31,28 @@ impl Leases<'_> {
             asked,
             cgroups: &cgroups,
         };
-        let mut refused = Vec::new();
-        let mut unfit = Vec::new();
+        let mut tried = Tried::default();
         let mut collected = false;
         loop {
             // Watched from before we look, so that nothing given back in between is missed.
             let watch = Watch::on(self, end);
-            let no = match self.reserve(&who, &refused, &unfit)? {
+            let no = match self.reserve(&who, &tried)? {
                 Found::Shared(lease) => return Ok(lease),
                 Found::InTheMaking(peer) => {
                     self.wait_for(&peer, &holder)?;
                     continue;
                 }
                 Found::InTheWay(idle) => {
-                    idle.iter().for_each(|lease| self.discard_idle(lease));
+                    for lease in idle {
+                        self.discard_idle(&lease);
+                        tried.idle.push(lease.id);
+                    }
                     continue;
                 }
                 Found::Spare(driver, lease) => match self.look_over(&driver, &lease)? {
                     Ok(lease) => return Ok(lease),
                     Err(place) => {
-                        unfit.push(place);
+                        tried.unfit.push(place);
                         continue;
                     }
                 },
@@ -58,8 +60,8 @@ impl Leases<'_> {
                     Ok(lease) => return Ok(lease),
                     Err(Failed {
                         place: Some(place), ..
-                    }) if refused.len() < MAX_REFUSALS => {
-                        refused.push(place);
+                    }) if tried.refused.len() < MAX_REFUSALS => {
+                        tried.refused.push(place);
                         continue;
                     }
                     Err(Failed { error, .. }) => return Err(error),
@@ -80,7 +82,7 @@ impl Leases<'_> {
             }
             watch.wait(end)?;
             collected = false;
-            refused.clear();
+            tried = Tried::default();
         }
     }
 
@@ -109,12 +111,7 @@ impl Leases<'_> {
 
     /// Chooses a place and puts it on record, one create at a time. So is the look at the
     /// driver: two hundred at once that look first and queue afterwards take six times as long.
-    fn reserve(
-        &self,
-        who: &Applicant<'_>,
-        refused: &[Reserved],
-        unfit: &[Reserved],
-    ) -> Result<Found<impl Driver + use<>>> {
+    fn reserve(&self, who: &Applicant<'_>, tried: &Tried) -> Result<Found<impl Driver + use<>>> {
         // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
         let _plan = self.store.lock_plan(&who.why())?;
@@ -124,38 +121,57 @@ impl Leases<'_> {
             let file = printable(&d.file.to_string_lossy());
             tracing::warn!("{file} cannot be read: {}", d.why.line());
         }
-        let mut reserved = self.reserved(&snapshot, &leases, damaged);
-        match self.share(&snapshot, &leases, who)? {
+        let wanted = Wanted::one(&who.asked.slice);
+        match self.share(&snapshot, &leases, &wanted, who)? {
             Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
             Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
             None => {}
         }
-        let spares = match self.spares(&snapshot, &leases, &reserved, unfit) {
-            Ok(spares) => spares,
+        let taken = self.reserved(&snapshot, &leases, damaged);
+        let idle = match self.idle(&snapshot, &leases, &tried.idle) {
+            Ok(idle) => idle,
             Err(over) => return Ok(Found::InTheWay(over)),
         };
-        reserved.extend_from_slice(refused);
-        let plain = placement::choose(&snapshot, &reserved, &who.asked.slice);
-        let world = (&snapshot, reserved.as_slice());
-        let usable = |spare: &Spare| self.is_usable(&driver, spare);
-        match reuse::instead(world, spares, &who.asked.slice, &plain, usable)? {
-            Instead::Take(spare) => {
-                return Ok(match self.take(spare, who)? {
-                    Some(lease) => Found::Spare(driver, lease),
-                    None => Found::InTheWay(Vec::new()),
-                });
-            }
-            Instead::Clear(idle) => return Ok(Found::InTheWay(idle)),
-            Instead::Nothing => {}
+        let kept: Vec<Reserved> = idle.iter().map(|l| place_of(&l.slice)).collect();
+        let wanted = Wanted {
+            idle: &kept,
+            ..wanted
+        };
+        let mut reserved = taken.clone();
+        reserved.retain(|r| !kept.contains(r));
+        reserved.extend_from_slice(&tried.refused);
+        let decision = placement::choose(&snapshot, &reserved, &wanted);
+        let best = decision.as_ref().ok();
+        if let Some(slice) =
+            self.adoptable(&driver, (&snapshot, &taken), &wanted, &tried.unfit, best)?
+        {
+            let lease = self.adopt(slice, who)?;
+            return Ok(Found::Spare(driver, lease));
         }
-        let decision = match plain {
+        let decision = match decision {
             Ok(decision) => decision,
             Err(no) => return Ok(Found::NoRoom(no)),
         };
+        let place = chosen(&decision);
+        if let Some(lease) = idle.iter().find(|l| place_of(&l.slice) == place) {
+            return Ok(match self.take_over(lease, who)? {
+                Some(lease) => Found::Spare(driver, lease),
+                // Its time was over meanwhile.
+                None => Found::InTheWay(Vec::new()),
+            });
+        }
+        if !decision.evicts.is_empty() {
+            let gpu = &decision.gpu.uuid;
+            let is_evicted = |l: &Lease| {
+                l.slice.gpu_uuid == *gpu && decision.evicts.contains(&l.slice.placement)
+            };
+            let evicted = idle.into_iter().filter(is_evicted).collect();
+            return Ok(Found::InTheWay(evicted));
+        }
         let lease = self.draft(
             who,
             Slice {
-                request: who.asked.slice.to_string(),
+                request: String::new(),
                 profile: decision.profile.name.clone(),
                 profile_id: decision.profile.id,
                 gpu_uuid: decision.gpu.uuid.clone(),
@@ -190,7 +206,10 @@ impl Leases<'_> {
             boot_id: self.boot_id.clone(),
             created: now(),
             holder: who.holder.clone(),
-            slice,
+            slice: Slice {
+                request: who.asked.slice.to_string(),
+                ..slice
+            },
             creator: process::current(),
             runtime_process: None,
             init: None,
@@ -324,6 +343,17 @@ impl Applicant<'_> {
     }
 }
 
+/// What a create has tried in vain since it last waited.
+#[derive(Default)]
+struct Tried {
+    /// Places where the driver would make nothing.
+    refused: Vec<Reserved>,
+    /// Instances that were there and could not be handed out.
+    unfit: Vec<Reserved>,
+    /// Idle slices that were to be destroyed, by lease.
+    idle: Vec<String>,
+}
+
 /// What there is for who asks; a lease in it is on record.
 enum Found<D> {
     /// A place where a slice can be made.
@@ -337,14 +367,6 @@ enum Found<D> {
     /// Idle slices whose time is over, or whose room is needed: to be destroyed first.
     InTheWay(Vec<Lease>),
     NoRoom(NoRoom),
-}
-
-pub(super) fn place_of(slice: &Slice) -> Reserved {
-    Reserved {
-        gpu: slice.gpu_uuid.clone(),
-        profile_id: slice.profile_id,
-        placement: slice.placement,
-    }
 }
 
 struct Failed {

@@ -2,8 +2,11 @@
 //! lease of its own, of nobody: who had it is done with it in every way, and no late hook or delete of
 //! that container finds it.
 
+use super::acquire::{Applicant, random_id};
+use super::reuse::is_there;
 use super::{Leases, Patience, now};
 use crate::error::Result;
+use crate::model::Snapshot;
 use crate::process;
 use crate::store::{Holder, Lease, State};
 use std::time::SystemTime;
@@ -24,7 +27,7 @@ impl Leases<'_> {
             return Ok(false);
         }
         let idle = Lease {
-            id: super::acquire::random_id()?,
+            id: random_id()?,
             state: State::Releasing,
             created: now(),
             holder: Holder::default(),
@@ -55,6 +58,48 @@ impl Leases<'_> {
             slice.gpu_index
         );
         Ok(true)
+    }
+
+    /// Those that can be handed out; else those that are to be destroyed first, since their time is
+    /// over or they are not what they were. What was to be destroyed before is left alone.
+    pub(super) fn idle(
+        &self,
+        snapshot: &Snapshot,
+        leases: &[Lease],
+        tried: &[String],
+    ) -> std::result::Result<Vec<Lease>, Vec<Lease>> {
+        let is_idle = |l: &&Lease| l.idle_since.is_some() && !tried.contains(&l.id);
+        let idle = leases.iter().filter(is_idle).cloned();
+        let (idle, over): (Vec<Lease>, Vec<Lease>) = idle.partition(|lease| {
+            let others = leases.iter().filter(|l| l.id != lease.id);
+            lease.boot_id == self.boot_id
+                && is_there(snapshot, &lease.slice)
+                && self.idle_is_over(lease).is_err()
+                // Whoever handed it out was killed before it had struck this one off.
+                && !{ others }.any(|l| l.has_instance_of(lease))
+        });
+        if over.is_empty() { Ok(idle) } else { Err(over) }
+    }
+
+    /// An idle slice becomes the container's; none when it has gone since it was seen.
+    pub(super) fn take_over(&self, idle: &Lease, who: &Applicant<'_>) -> Result<Option<Lease>> {
+        let lease = self.draft(who, idle.slice.clone())?;
+        let ledger = self.store.lock(&who.why())?;
+        ledger.sweep();
+        let now = self.store.get(&idle.id)?;
+        let Some(now) = now.filter(|now| now.idle_since.is_some()) else {
+            return Ok(None);
+        };
+        ledger.replace(&now, &lease)?;
+        tracing::info!(
+            lease = lease.id,
+            container = who.holder.key.id,
+            "{} at {} on GPU {}, which was idle, is handed out",
+            lease.slice.profile,
+            lease.slice.placement,
+            lease.slice.gpu_index
+        );
+        Ok(Some(lease))
     }
 
     /// Why an idle slice may go; else why it stays.

@@ -3,13 +3,13 @@
 //! lock, whether another is there, and strikes off its own in the same moment. A lease that is being
 //! given back is not shared any more, so no new one comes while the last one goes.
 
-use super::acquire::{Applicant, place_of};
-use super::reuse::{instance_of, only};
+use super::acquire::Applicant;
+use super::reuse::{is_there, only, place_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
 use crate::model::Snapshot;
-use crate::placement;
-use crate::store::{Claim, Lease, Slice, State, Tie};
+use crate::placement::{self, Wanted};
+use crate::store::{Claim, Lease, State, Tie};
 
 /// Another container of the pod.
 pub(super) enum Peer {
@@ -25,6 +25,7 @@ impl Leases<'_> {
         &self,
         snapshot: &Snapshot,
         leases: &[Lease],
+        wanted: &Wanted<'_>,
         who: &Applicant<'_>,
     ) -> Result<Option<Peer>> {
         let Some(pod) = &who.asked.shared_in else {
@@ -40,15 +41,11 @@ impl Leases<'_> {
                 return Ok(Some(Peer::Makes(Box::new(peer.clone()))));
             }
             // What an administrator took away, or a reset, is nothing to share.
-            if instance_of(snapshot, &peer.slice).is_none() {
+            if !is_there(snapshot, &peer.slice) {
                 continue;
             }
-            self.check_same(snapshot, peer, who)?;
-            let slice = Slice {
-                request: who.asked.slice.to_string(),
-                ..peer.slice.clone()
-            };
-            let mut lease = self.draft(who, slice)?;
+            check_same(snapshot, peer, wanted, who)?;
+            let mut lease = self.draft(who, peer.slice.clone())?;
             lease.adopted = peer.adopted;
             let ledger = self.store.lock(&who.why())?;
             // Asked again: it may have gone since we looked.
@@ -65,21 +62,6 @@ impl Leases<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// Containers that have one slice together ask for the same.
-    fn check_same(&self, snapshot: &Snapshot, peer: &Lease, who: &Applicant<'_>) -> Result<()> {
-        let there = only(snapshot, &[place_of(&peer.slice)]);
-        if placement::choose(&there, &[], &who.asked.slice).is_ok() {
-            return Ok(());
-        }
-        Err(Error::new(format!(
-            "container {} of the same pod has a {} for all of them, and this one asks for {}",
-            printable(&peer.holder.key.id),
-            peer.slice.profile,
-            who.asked.slice
-        ))
-        .hint("ask for the same in every container with runmig.dev/scope: pod"))
     }
 
     /// Until a slice that another container of the pod makes is there, or that one has given up.
@@ -111,4 +93,24 @@ impl Leases<'_> {
         Ok(others.any(|l| l.has_instance_of(lease))
             || unreadable.any(|c| c.tie == Tie::Shared && is_same(c)))
     }
+}
+
+/// Containers that have one slice together ask for the same.
+fn check_same(
+    snapshot: &Snapshot,
+    peer: &Lease,
+    wanted: &Wanted<'_>,
+    who: &Applicant<'_>,
+) -> Result<()> {
+    let there = only(snapshot, &[place_of(&peer.slice)]);
+    if placement::choose(&there, &[], wanted).is_ok() {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "container {} of the same pod has a {} for all of them, and this one asks for {}",
+        printable(&peer.holder.key.id),
+        peer.slice.profile,
+        who.asked.slice
+    ))
+    .hint("ask for the same in every container with runmig.dev/scope: pod"))
 }

@@ -85,7 +85,7 @@ fn named(name: &str) -> Slice {
 
 /// Puts what was decided on the machine, as the driver would.
 fn take(snapshot: &mut Snapshot, asked: &Slice) -> Result<(u32, String, Placement), NoRoom> {
-    let d = choose(snapshot, &[], asked)?;
+    let d = choose(snapshot, &[], &Wanted::one(asked))?;
     let (index, id, name, placement) = (
         d.gpu.index,
         d.profile.id,
@@ -162,7 +162,7 @@ fn memory_means_the_smallest_profile_that_has_it() {
 
 #[test]
 fn an_unknown_profile_is_answered_with_what_there_is_nearest_first() {
-    let line = words(choose(&machine(2), &[], &named("1g.5gb")).unwrap_err());
+    let line = words(choose(&machine(2), &[], &Wanted::one(&named("1g.5gb"))).unwrap_err());
     assert!(line.starts_with(
         "no GPU has profile 1g.5gb; hint: nearest first, there are 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb"
     ), "{line}");
@@ -173,12 +173,12 @@ fn a_machine_without_mig_says_what_is_missing() {
     let mut m = machine(2);
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Disabled);
     assert_eq!(
-        words(choose(&m, &[], &named("1g.10gb")).unwrap_err()),
+        words(choose(&m, &[], &Wanted::one(&named("1g.10gb"))).unwrap_err()),
         "MIG is off on every GPU that has it (GPU 0, 1); hint: nvidia-smi -i 0,1 -mig 1 turns it on"
     );
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Unsupported);
     assert!(
-        words(choose(&m, &[], &named("1g.10gb")).unwrap_err())
+        words(choose(&m, &[], &Wanted::one(&named("1g.10gb"))).unwrap_err())
             .starts_with("no MIG-capable GPU: the driver has 2 GPUs")
     );
 }
@@ -191,7 +191,7 @@ fn what_the_ledger_has_promised_is_not_free() {
         profile_id: 0,
         placement: Placement { start: 0, size: 8 },
     }];
-    assert!(choose(&m, &promised, &named("1g.10gb")).is_err());
+    assert!(choose(&m, &promised, &Wanted::one(&named("1g.10gb"))).is_err());
 }
 
 proptest! {
@@ -230,6 +230,219 @@ proptest! {
                         prop_assert!(!a.placement.overlaps(b.placement));
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_alternative_that_can_be_had() {
+    let m = machine(1);
+    let asked = [named("7g.99gb"), named("3g.40gb"), named("1g.10gb")];
+    let wanted = Wanted {
+        alternatives: &asked,
+        ..Wanted::default()
+    };
+    assert_eq!(choose(&m, &[], &wanted).unwrap().profile.name, "3g.40gb");
+    let wanted = Wanted {
+        alternatives: &asked[..1],
+        min_compute: 2,
+        ..wanted
+    };
+    assert!(words(choose(&m, &[], &wanted).unwrap_err()).contains("no GPU has profile 7g.99gb"));
+}
+
+#[test]
+fn compute_slices_are_a_least_number() {
+    let m = machine(1);
+    let with = |slice: &Slice, min_compute| {
+        let wanted = Wanted {
+            min_compute,
+            ..Wanted::one(slice)
+        };
+        choose(&m, &[], &wanted).map(|d| d.profile.name.clone())
+    };
+    let gib19 = Slice::Memory(19 << 30);
+    assert_eq!(with(&gib19, 0).unwrap(), "1g.20gb");
+    assert_eq!(with(&gib19, 2).unwrap(), "2g.20gb");
+    assert_eq!(with(&gib19, 4).unwrap(), "4g.40gb");
+    assert_eq!(
+        words(with(&named("1g.10gb"), 2).unwrap_err()),
+        "1g.10gb has 1 compute slice, and at least 2 are asked for; hint: ask for a larger \
+         profile, or for fewer compute slices"
+    );
+    assert!(words(with(&gib19, 9).unwrap_err()).contains("19Gi of memory and 9 compute slices"));
+}
+
+#[test]
+fn a_gpu_that_a_rule_keeps_from_it_is_left_out() {
+    let m = machine(2);
+    let asked = named("1g.10gb");
+    let rules = [0, 1].map(|n| (format!("GPU-{n}"), "reserved for team-a".to_owned()));
+    let wanted = Wanted {
+        excluded: &rules[1..],
+        ..Wanted::one(&asked)
+    };
+    assert_eq!(choose(&m, &[], &wanted).unwrap().gpu.index, 0);
+    let none = Wanted {
+        excluded: &rules,
+        ..wanted
+    };
+    assert!(words(choose(&m, &[], &none).unwrap_err()).starts_with(
+        "every GPU with MIG is kept from it (GPU 0: reserved for team-a; GPU 1: reserved for"
+    ));
+}
+
+#[test]
+fn what_is_idle_is_taken_first_and_is_no_obstacle() {
+    let mut m = machine(1);
+    let asked = named("3g.40gb");
+    take(&mut m, &asked).unwrap();
+    take(&mut m, &asked).unwrap();
+    let idle = [Reserved {
+        gpu: "GPU-0".into(),
+        profile_id: 9,
+        placement: Placement { start: 0, size: 4 },
+    }];
+    let at = |slice: &Slice| {
+        let wanted = Wanted {
+            idle: &idle,
+            ..Wanted::one(slice)
+        };
+        choose(&m, &[], &wanted).map(|d| d.placement.start)
+    };
+    assert_eq!(at(&asked), Ok(0));
+    assert_eq!(at(&named("4g.40gb")), Ok(0));
+    assert!(at(&named("7g.80gb")).is_err());
+}
+
+/// Somebody waits for a profile on every GPU.
+fn awaiting(snapshot: &Snapshot, name: &str) -> Vec<Awaited> {
+    could_use(snapshot, &Wanted::one(&named(name)))
+}
+
+fn lets(m: &Snapshot, ahead: &[Awaited], name: &str) -> Result<u32, String> {
+    let asked = named(name);
+    let wanted = Wanted {
+        ahead,
+        ..Wanted::one(&asked)
+    };
+    let chosen = choose(m, &[], &wanted);
+    assert_eq!(
+        is_held_up(m, &wanted),
+        chosen.is_err(),
+        "on an empty machine"
+    );
+    chosen.map(|d| d.placement.start).map_err(words)
+}
+
+#[test]
+fn only_who_is_in_nobody_s_way_may_pass() {
+    let m = machine(1);
+    // A 4g.40gb goes nowhere but into the first half.
+    let four = awaiting(&m, "4g.40gb");
+    assert_eq!(lets(&m, &four, "1g.10gb"), Ok(6));
+    assert_eq!(lets(&m, &four, "3g.40gb"), Ok(4));
+    assert!(lets(&m, &four, "7g.80gb").is_err());
+    let three = awaiting(&m, "3g.40gb");
+    let line = lets(&m, &three, "1g.10gb").unwrap_err();
+    assert!(
+        line.starts_with("no room for 1g.10gb but what others wait for; hint: "),
+        "{line}"
+    );
+    // The only engine of its kind.
+    let engine = awaiting(&m, "1g.10gb+me");
+    assert!(lets(&m, &engine, "1g.10gb").is_err());
+}
+
+#[test]
+fn a_gpu_that_those_who_wait_cannot_use_is_free_to_all() {
+    let mut m = machine(2);
+    let asked = named("7g.80gb");
+    let rules = [("GPU-1".to_owned(), "a rule".to_owned())];
+    let wanted = Wanted {
+        excluded: &rules,
+        ..Wanted::one(&asked)
+    };
+    let ahead = could_use(&m, &wanted);
+    assert_eq!(ahead.len(), 1);
+    assert!(lets(&m, &ahead, "1g.10gb").is_ok());
+    // So is one on which an administrator's instance stands in their way, and not ours.
+    let ahead = awaiting(&m, "7g.80gb");
+    assert!(lets(&m, &ahead, "1g.10gb").is_err());
+    m.gpus[1].instances.push(GpuInstance {
+        id: 1,
+        profile_id: 19,
+        placement: Placement { start: 6, size: 1 },
+        compute_instances: Vec::new(),
+    });
+    assert!(lets(&m, &ahead, "1g.10gb").is_ok());
+    let ours = [Reserved {
+        gpu: "GPU-1".into(),
+        profile_id: 19,
+        placement: Placement { start: 6, size: 1 },
+    }];
+    let asked = named("1g.10gb");
+    let wanted = Wanted {
+        ahead: &ahead,
+        ours: &ours,
+        ..Wanted::one(&asked)
+    };
+    assert!(choose(&m, &ours, &wanted).is_err());
+}
+
+#[test]
+fn what_a_rule_bars_is_not_chosen() {
+    let m = machine(1);
+    let barred = ["1g.10gb".to_owned(), "1g.20gb".to_owned()];
+    let asked = Slice::Memory(5 << 30);
+    let wanted = Wanted {
+        barred: &barred,
+        ..Wanted::one(&asked)
+    };
+    assert_eq!(choose(&m, &[], &wanted).unwrap().profile.name, "1g.10gb+me");
+}
+
+/// Puts slices where there is room for them, and gives where that was.
+fn fill<'a>(gpu: &'a Gpu, mut room: Room<'a>, picks: &[(usize, prop::sample::Index)]) -> Room<'a> {
+    for (which, pick) in picks {
+        let profile = &gpu.profiles[*which];
+        let places = room.places(profile);
+        if !places.is_empty() {
+            room = room.with(profile, places[pick.index(places.len())]);
+        }
+    }
+    room
+}
+
+proptest! {
+    /// Whatever lies on the GPU at some later time: where the one who waits could go without the one
+    /// who passed, they can go with it.
+    #[test]
+    fn who_passes_delays_nobody(
+        // Fewer than all that fit in memory could use.
+        decoders in 2u32..6,
+        others in prop::collection::vec((0usize..7, any::<prop::sample::Index>()), 0..2),
+        later in prop::collection::vec((0usize..7, any::<prop::sample::Index>()), 0..8),
+    ) {
+        let mut described = gpu(0);
+        described.profiles[6].decoders = decoders;
+        let stay = fill(&described, Room::new(&described, &[], &[]), &others);
+        described.instances = stay.taken().map(|(profile_id, placement)| GpuInstance {
+            id: 0, profile_id, placement, compute_instances: Vec::new(),
+        }).collect();
+        let gpu = &described;
+        let room = Room::new(gpu, &[], &[]);
+        for awaited in &gpu.profiles {
+            let ahead = [Awaited { gpu: gpu.uuid.clone(), profile_id: awaited.id }];
+            let wanted = Wanted { ahead: &ahead, ..Wanted::default() };
+            let ahead = Ahead::on(gpu, &wanted);
+            let all = gpu.profiles.iter().flat_map(|p| room.places(p).into_iter().map(move |at| (p, at)));
+            for (passing, at) in all.filter(|(p, at)| ahead.lets(p, *at)) {
+                // Any world with the one who passed in it, and the same without.
+                let with = fill(gpu, room.with(passing, at), &later);
+                let without = with.without(at);
+                prop_assert_eq!(with.places(awaited), without.places(awaited));
             }
         }
     }
