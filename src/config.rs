@@ -5,6 +5,7 @@
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
 use crate::error::{Context, Error, Result};
+use crate::policy::Policy;
 use crate::trust;
 use serde::Deserialize;
 use std::ffi::OsStr;
@@ -27,6 +28,7 @@ pub struct Config {
     pub lock_timeout: Duration,
     pub driver_files: DriverFiles,
     pub driver: Driver,
+    pub policy: Policy,
     /// Where it was read from; none when there was no file and all is default.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -61,6 +63,7 @@ impl Default for Config {
             lock_timeout: Duration::from_secs(10),
             driver_files: DriverFiles::Auto,
             driver: Driver::default(),
+            policy: Policy::default(),
             file: None,
         }
     }
@@ -128,6 +131,7 @@ impl Config {
                 library.display()
             )));
         }
+        config.policy.check()?;
         Ok(config)
     }
 }

@@ -6,7 +6,7 @@ use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
 use crate::model::Snapshot;
 use crate::placement::{self, NoRoom, Reserved, Wanted};
 use crate::process;
-use crate::request::Request;
+use crate::request::{self, Request};
 use crate::store::{Claim, Holder, Lease, Slice, State};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -99,7 +99,12 @@ impl Leases<'_> {
         let snapshot = driver.snapshot()?;
         let mut reserved = self.reserved(&snapshot)?;
         reserved.extend_from_slice(refused);
-        let decision = match placement::choose(&snapshot, &reserved, &Wanted::one(&asked.slice)) {
+        let wanted = Wanted {
+            alternatives: &asked.alternatives,
+            min_compute: asked.min_compute,
+            ..Wanted::default()
+        };
+        let decision = match placement::choose(&snapshot, &reserved, &wanted) {
             Ok(decision) => decision,
             Err(no) => return Ok(Err(no)),
         };
@@ -110,7 +115,7 @@ impl Leases<'_> {
             created: now(),
             holder: holder.clone(),
             slice: Slice {
-                request: asked.slice.to_string(),
+                request: request::written(&asked.alternatives),
                 profile: decision.profile.name.clone(),
                 profile_id: decision.profile.id,
                 gpu_uuid: decision.gpu.uuid.clone(),
