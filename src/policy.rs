@@ -323,6 +323,3 @@ fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Erro
         ))),
     }
 }
-
-#[cfg(test)]
-mod tests;

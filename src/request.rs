@@ -10,10 +10,11 @@ pub use slice::{Slice, alternatives, written};
 pub const SLICE: &str = "runmig.dev/slice";
 pub const COMPUTE: &str = "runmig.dev/compute";
 pub const WAIT: &str = "runmig.dev/wait";
+pub const SCOPE: &str = "runmig.dev/scope";
 /// `slice.runmig.dev/<container>`: a Kubernetes key has one `/` at most.
 pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
-const KEYS: [&str; 3] = [SLICE, COMPUTE, WAIT];
+const KEYS: [&str; 4] = [SLICE, COMPUTE, WAIT, SCOPE];
 
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
 pub const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,6 +32,8 @@ pub struct Request {
     pub wait: Option<Duration>,
     /// The engine gives up on its own, after a time that is known.
     pub deadline: Option<Deadline>,
+    /// The pod whose containers have the slice together; none: it is this container's alone.
+    pub shared_in: Option<String>,
 }
 
 /// How long an engine waits for a create, as far as that is known.
@@ -55,6 +58,8 @@ pub struct Identity {
     pub pod_uid: Option<String>,
     pub container_name: Option<String>,
     pub sandbox: bool,
+    /// What tells the pod from every other: its sandbox's id, else its namespace and uid.
+    pub pod_key: Option<String>,
 }
 
 /// `None`: this container does not ask.
@@ -95,7 +100,27 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         min_compute,
         wait,
         deadline: deadline(annotations),
+        shared_in: scope(get(&ours, SCOPE)?, &who)?,
     }))
+}
+
+/// Whose the slice is: the container's, or every container's of the pod that says the same.
+fn scope(value: Option<&str>, who: &Identity) -> Result<Option<String>> {
+    match value.map(str::trim) {
+        None | Some("container") => Ok(None),
+        Some("pod") => match &who.pod_key {
+            Some(pod) => Ok(Some(pod.clone())),
+            None => Err(Error::new(format!(
+                "annotation {SCOPE}: \"pod\", but the engine names no pod that this container is in"
+            ))
+            .hint("put the container into a pod, or take the annotation away")),
+        },
+        Some(other) => Err(Error::new(format!(
+            "annotation {SCOPE}: \"{}\" is no scope",
+            printable(other)
+        ))
+        .hint("write pod or container")),
+    }
 }
 
 /// A least number of compute slices, beside requests that can have it.
@@ -250,14 +275,31 @@ pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
         "io.kubernetes.cri.container-type",
         "io.kubernetes.cri-o.ContainerType",
     ])?;
+    let namespace = one(&[
+        "io.kubernetes.cri.sandbox-namespace",
+        "io.kubernetes.pod.namespace",
+        "nerdctl/namespace",
+    ])?;
+    let pod_uid = one(&["io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"])?;
+    let sandbox_id = one(&[
+        "io.kubernetes.cri.sandbox-id",
+        "io.kubernetes.cri-o.SandboxID",
+    ])?;
+    // An empty one would make one pod of many.
+    let is_said = |text: &&String| !text.is_empty();
+    let pod_key = match (sandbox_id.as_ref(), pod_uid.as_ref()) {
+        (Some(id), _) if is_said(&id) => Some(format!("sandbox {id}")),
+        (_, Some(uid)) if is_said(&uid) => {
+            let namespace = namespace.as_deref().unwrap_or_default();
+            Some(format!("pod {namespace}/{uid}"))
+        }
+        _ => None,
+    };
     Ok(Identity {
-        namespace: one(&[
-            "io.kubernetes.cri.sandbox-namespace",
-            "io.kubernetes.pod.namespace",
-            "nerdctl/namespace",
-        ])?,
+        namespace,
+        pod_key,
         pod: one(&["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"])?,
-        pod_uid: one(&["io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"])?,
+        pod_uid,
         container_name: one(&[
             "io.kubernetes.cri.container-name",
             "io.kubernetes.container.name",
@@ -392,6 +434,39 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_needs_a_pod() {
+        let asked = |more: &[(&str, &str)]| {
+            let pairs = [&[(SLICE, "1g.10gb")], more].concat();
+            parse_pairs(&pairs).map(|r| r.unwrap().shared_in)
+        };
+        let (sandbox, crio) = (
+            ("io.kubernetes.cri.sandbox-id", "s1"),
+            ("io.kubernetes.cri-o.SandboxID", "s1"),
+        );
+        let by_uid = [
+            ("io.kubernetes.pod.namespace", "n"),
+            ("io.kubernetes.pod.uid", "u"),
+        ];
+        let pod = (SCOPE, "pod");
+        for id in [sandbox, crio] {
+            assert_eq!(asked(&[pod, id]).unwrap().as_deref(), Some("sandbox s1"));
+            let both = [&[pod, id], &by_uid[..]].concat();
+            assert_eq!(asked(&both).unwrap().as_deref(), Some("sandbox s1"));
+        }
+        let uid = [&[pod], &by_uid[..]].concat();
+        assert_eq!(asked(&uid).unwrap().as_deref(), Some("pod n/u"));
+        assert_eq!(asked(&[sandbox]).unwrap(), None);
+        assert_eq!(asked(&[(SCOPE, "container"), sandbox]).unwrap(), None);
+        let refused = |more: &[(&str, &str)]| asked(more).unwrap_err().line();
+        assert!(refused(&[pod]).contains("the engine names no pod"));
+        let empty = ("io.kubernetes.cri-o.SandboxID", "");
+        assert!(refused(&[pod, empty]).contains("the engine names no pod"));
+        assert!(refused(&[(SCOPE, "node")]).contains("\"node\" is no scope"));
+        let alone = parse_pairs(&[pod, sandbox]).unwrap_err().line();
+        assert!(alone.contains("annotation runmig.dev/scope without runmig.dev/slice"));
+    }
+
+    #[test]
     fn a_container_without_our_keys_does_not_ask() {
         assert_eq!(
             parse_pairs(&[("org.example/slice", "1g.10gb")]).unwrap(),
@@ -404,6 +479,5 @@ mod tests {
         fn no_value_ever_panics(text in ".{0,300}") {
             let _ = parse_pairs(&[(SLICE, &text), ("io.kubernetes.container.name", "a")]);
         }
-
     }
 }

@@ -15,7 +15,7 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-const UNFINISHED: &str = ".new";
+pub const UNFINISHED: &str = ".new";
 /// A waiter names the profiles that it could use on each GPU: 16 GPUs with 20 of them are 20 KiB.
 const MAX_SIZE: u64 = 256 * 1024;
 
@@ -61,6 +61,13 @@ impl Store {
         self.dir.join("queue")
     }
 
+    /// Made where it is missing.
+    pub fn open_queue(&self) -> Result<()> {
+        let dir = self.queue();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.context(|| format!("make {}", dir.display()))
+    }
+
     /// Those who wait, in their order. Looking needs no lock.
     pub fn waiting(&self) -> Result<Vec<Waiting>> {
         let mut waiting = Vec::new();
@@ -77,11 +84,7 @@ impl Store {
     pub fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
         let dir = self.queue();
         let what = || format!("write a place in the queue into {}", dir.display());
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .context(what)?;
+        self.open_queue()?;
         let last = self.tickets()?.last().map_or(0, |(number, _)| *number);
         let number = last + 1;
         let (unfinished, path) = (dir.join(UNFINISHED), dir.join(format!("{number:020}")));
@@ -113,6 +116,12 @@ impl Store {
             }
         }
         let _ = std::fs::remove_file(self.queue().join(UNFINISHED));
+    }
+
+    /// Whether not even anything killed is in it.
+    pub fn is_queue_empty(&self) -> bool {
+        let entries = std::fs::read_dir(self.queue());
+        entries.into_iter().flatten().next().is_none()
     }
 
     fn tickets(&self) -> Result<Vec<(u64, PathBuf)>> {

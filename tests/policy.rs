@@ -1,5 +1,9 @@
-use super::*;
-use crate::config::Config;
+//! The rules of `[policy]`, as pure functions.
+
+use runmig::config::Config;
+use runmig::model::{Gpu, MigMode, Profile};
+use runmig::policy::{Held, Policy, Who};
+use runmig::request::Slice;
 
 fn policy(text: &str) -> Policy {
     Config::parse(text).unwrap().policy
@@ -40,10 +44,10 @@ fn gpu(index: u32) -> Gpu {
         uuid: format!("GPU-{index}"),
         name: "A100".into(),
         pci_bus_id: String::new(),
-        mig: crate::model::MigMode::Enabled,
+        mig: MigMode::Enabled,
         mig_pending: None,
         profiles: { profiles.into_iter() }
-            .map(|name| crate::model::Profile {
+            .map(|name| Profile {
                 name: name.into(),
                 ..Default::default()
             })
@@ -80,7 +84,9 @@ fn a_star_is_any_text() {
         ("a*b*c", "acb", false),
         ("größe*", "größer", true),
     ] {
-        assert_eq!(matches(pattern, text), is, "{pattern} {text}");
+        let policy = policy(&format!("[policy]\nprofiles = [\"x\", \"{pattern}\"]"));
+        let allowed = policy.allowed(&[Slice::Profile(text.into())]);
+        assert_eq!(allowed.is_ok(), is, "{pattern} {text}");
     }
 }
 
