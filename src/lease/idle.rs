@@ -27,18 +27,8 @@ impl Leases<'_> {
             return Ok(false);
         }
         let idle = Lease {
-            id: random_id()?,
-            state: State::Releasing,
-            created: now(),
-            holder: Holder::default(),
-            creator: process::current(),
-            runtime_process: None,
-            init: None,
-            cgroups: Vec::new(),
             idle_since: Some(humantime::format_rfc3339_millis(SystemTime::now()).to_string()),
-            shared_in: None,
-            unknown: serde_json::Map::new(),
-            ..lease.clone()
+            ..nobodys(lease)?
         };
         let ledger = self.store.lock("release")?;
         let Some(lease) = self.store.get(&lease.id)? else {
@@ -128,4 +118,23 @@ impl Leases<'_> {
             tracing::warn!(lease = idle.id, "{}", e.line());
         }
     }
+}
+
+/// A lease on the same slice that is no container's, to be given back.
+pub(super) fn nobodys(lease: &Lease) -> Result<Lease> {
+    Ok(Lease {
+        id: random_id()?,
+        state: State::Releasing,
+        created: now(),
+        holder: Holder::default(),
+        creator: process::current(),
+        runtime_process: None,
+        init: None,
+        cgroups: Vec::new(),
+        attempt: None,
+        idle_since: None,
+        shared_in: None,
+        unknown: serde_json::Map::new(),
+        ..lease.clone()
+    })
 }

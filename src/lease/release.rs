@@ -63,21 +63,6 @@ impl Leases<'_> {
         patience: Patience,
         against: impl FnOnce(&Lease) -> Option<String>,
     ) -> Result<Returned> {
-        self.end(id, patience, true, against)
-    }
-
-    /// Ends a lease whose slice nobody is to have after it.
-    pub(super) fn discard(&self, id: &str, patience: Patience) -> Result<()> {
-        self.end(id, patience, false, |_| None).map(drop)
-    }
-
-    fn end(
-        &self,
-        id: &str,
-        patience: Patience,
-        may_keep: bool,
-        against: impl FnOnce(&Lease) -> Option<String>,
-    ) -> Result<Returned> {
         let ledger = self.store.lock("release")?;
         let Some(mut lease) = self.store.get(id)? else {
             return Ok(Returned::Yes);
@@ -87,7 +72,7 @@ impl Leases<'_> {
         }
         // Only what is given back for the first time is kept: who ends an idle one wants its room, and
         // what could not be destroyed is not fit for anybody.
-        let keeps = may_keep && lease.state != State::Releasing;
+        let keeps = lease.state != State::Releasing;
         lease.state = State::Releasing;
         lease.idle_since = None;
         // What cannot be written (a full disk) keeps no slice back: its container is as gone without

@@ -1,6 +1,7 @@
 //! A slice that is there already instead of one that is made: an idle one of ours (`idle`), an
 //! administrator's (`adopt`), another container's (`share`).
 
+use super::idle::nobodys;
 use super::{Leases, Patience};
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
@@ -60,17 +61,24 @@ impl Leases<'_> {
         let wrong = match self.what_is_wrong(driver, lease) {
             Ok(Ok(lease)) => return Ok(Ok(lease)),
             Ok(Err(why)) => why,
-            Err(e) => {
-                let given_up = self.discard(&lease.id, Patience::NONE);
-                return Err(e.and(given_up.err()));
-            }
+            Err(e) => return Err(e.and(self.give_up(lease).err())),
         };
         tracing::warn!(lease = lease.id, "not handed out: {wrong}");
         // What is in use stays on record, and is tried again by whoever comes next.
-        if let Err(e) = self.discard(&lease.id, Patience::NONE) {
-            tracing::warn!(lease = lease.id, "{}", e.line());
+        if let Err(e) = self.give_up(lease) {
+            tracing::warn!("{}", e.line());
         }
         Ok(Err(place_of(&lease.slice)))
+    }
+
+    /// What the container would have had, and never did, is not shown as its own.
+    fn give_up(&self, lease: &Lease) -> Result<()> {
+        if lease.adopted {
+            return self.release(&lease.id, Patience::NONE);
+        }
+        let nobodys = nobodys(lease)?;
+        self.store.lock("create")?.replace(lease, &nobodys)?;
+        self.release(&nobodys.id, Patience::NONE)
     }
 
     fn what_is_wrong(
