@@ -23,6 +23,9 @@ fn create(world: &World, id: &str, slice: &str, more: &[(&str, &str)]) -> Going 
 fn waiting(world: &World, id: &str, slice: &str) -> Going {
     let going = create(world, id, slice, &[WAIT]);
     until("it waits", || queue(world).iter().any(|w| w == id));
+    // And has let go of the plan's lock, so that it can be stopped.
+    let plan = std::fs::File::open(world.state().join("plan.lock")).unwrap();
+    fs2::FileExt::lock_exclusive(&plan).unwrap();
     going
 }
 
