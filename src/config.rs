@@ -5,6 +5,7 @@
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
 use crate::error::{Context, Error, Result};
+use crate::policy::Policy;
 use crate::trust;
 use serde::Deserialize;
 use std::ffi::OsStr;
@@ -32,6 +33,7 @@ pub struct Config {
     /// Whether idle instances that an administrator made are handed out.
     pub adopt: bool,
     pub driver: Driver,
+    pub policy: Policy,
     /// Where it was read from; none when there was no file and all is default.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -68,6 +70,7 @@ impl Default for Config {
             keep_idle: Duration::ZERO,
             adopt: false,
             driver: Driver::default(),
+            policy: Policy::default(),
             file: None,
         }
     }
@@ -135,6 +138,7 @@ impl Config {
                 library.display()
             )));
         }
+        config.policy.check()?;
         Ok(config)
     }
 }

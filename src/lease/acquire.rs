@@ -1,31 +1,27 @@
 //! From a request to a slice that exists.
 
+use super::make::Failed;
+use super::queue::{Place, awaited};
 use super::reuse::{chosen, place_of};
+use super::rules::{Ruled, memory_of};
 use super::share::Peer;
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
-use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
+use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{self, NoRoom, Reserved, Wanted};
+use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
-use crate::request::Request;
+use crate::request::{self, Request};
 use crate::store::{Claim, Damaged, Holder, Lease, Slice, State};
-use nix::poll::{PollFd, PollFlags, PollTimeout};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
 
 /// How often the driver may refuse a place that we held for free before we believe it.
 const MAX_REFUSALS: usize = 8;
-/// A slice that an administrator destroys wakes nobody, so a waiter looks for itself so often.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(200);
 
 impl Leases<'_> {
     /// A lease on a slice that exists, still *creating*: its container is not made yet.
     pub fn acquire(&self, holder: Holder, asked: &Request, cgroups: Vec<String>) -> Result<Lease> {
         self.clear_the_way(&holder)?;
-        let end = Instant::now() + asked.wait.unwrap_or(self.config.wait);
+        let mut place = Place::new(self.config, asked);
         let who = Applicant {
             holder: &holder,
             asked,
@@ -34,9 +30,9 @@ impl Leases<'_> {
         let mut tried = Tried::default();
         let mut collected = false;
         loop {
-            // Watched from before we look, so that nothing given back in between is missed.
-            let watch = Watch::on(self, end);
-            let no = match self.reserve(&who, &tried)? {
+            place.look(self);
+            let (driver, found) = self.reserve(&who, &tried, &mut place)?;
+            let no = match found {
                 Found::Shared(lease) => return Ok(lease),
                 Found::InTheMaking(peer) => {
                     self.wait_for(&peer, &holder)?;
@@ -49,14 +45,14 @@ impl Leases<'_> {
                     }
                     continue;
                 }
-                Found::Spare(driver, lease) => match self.look_over(&driver, &lease)? {
+                Found::Spare(lease) => match self.look_over(&driver, &lease)? {
                     Ok(lease) => return Ok(lease),
                     Err(place) => {
                         tried.unfit.push(place);
                         continue;
                     }
                 },
-                Found::Room(driver, lease) => match self.make(&driver, lease) {
+                Found::Room(lease) => match self.make(&driver, lease) {
                     Ok(lease) => return Ok(lease),
                     Err(Failed {
                         place: Some(place), ..
@@ -77,10 +73,9 @@ impl Leases<'_> {
                     continue;
                 }
             }
-            if Instant::now() >= end {
-                return Err(no.into());
+            if !place.wait(self)? {
+                return Err(place.give_up(self, no));
             }
-            watch.wait(end)?;
             collected = false;
             tried = Tried::default();
         }
@@ -111,42 +106,83 @@ impl Leases<'_> {
 
     /// Chooses a place and puts it on record, one create at a time. So is the look at the
     /// driver: two hundred at once that look first and queue afterwards take six times as long.
-    fn reserve(&self, who: &Applicant<'_>, tried: &Tried) -> Result<Found<impl Driver + use<>>> {
+    fn reserve(
+        &self,
+        who: &Applicant<'_>,
+        tried: &Tried,
+        place: &mut Place,
+    ) -> Result<(impl Driver + use<>, Found)> {
         // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
-        let _plan = self.store.lock_plan(&who.why())?;
+        let plan = self.store.lock_plan(&who.why())?;
+        let ahead = place.ahead(self)?;
+        // Also what is given back while the driver is asked was ours.
+        let before = match ahead.is_empty() {
+            true => Default::default(),
+            false => self.store.list()?,
+        };
         let snapshot = driver.snapshot()?;
         let (leases, damaged) = self.store.list()?;
         for d in &damaged {
             let file = printable(&d.file.to_string_lossy());
             tracing::warn!("{file} cannot be read: {}", d.why.line());
         }
-        let wanted = Wanted::one(&who.asked.slice);
-        match self.share(&snapshot, &leases, &wanted, who)? {
+        let taken = self.reserved(&snapshot, &leases, damaged);
+        let mut ours = self.reserved(&snapshot, &before.0, before.1);
+        ours.extend_from_slice(&taken);
+        let (ahead, ruled) = (
+            awaited(&ahead, &snapshot),
+            Ruled::new(&self.config.policy, &snapshot, who)?,
+        );
+        let wanted = Wanted {
+            ahead: &ahead,
+            ours: &ours,
+            ..ruled.wanted()
+        };
+        let found = self.find_room(&driver, (&snapshot, &leases, taken), &wanted, who, tried)?;
+        match found {
+            Found::Shared(_) | Found::Spare(_) | Found::Room(_) => place.step_aside(),
+            Found::NoRoom(NoRoom::Now { .. }) => {
+                place.join(self, &plan, who, (snapshot, ruled, ours))?;
+            }
+            Found::NoRoom(NoRoom::Never { .. }) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
+        }
+        Ok((driver, found))
+    }
+
+    fn find_room(
+        &self,
+        driver: &impl Driver,
+        (snapshot, leases, taken): (&Snapshot, &[Lease], Vec<Reserved>),
+        wanted: &Wanted<'_>,
+        who: &Applicant<'_>,
+        tried: &Tried,
+    ) -> Result<Found> {
+        match self.share(snapshot, leases, wanted, who)? {
             Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
             Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
             None => {}
         }
-        let taken = self.reserved(&snapshot, &leases, damaged);
-        let idle = match self.idle(&snapshot, &leases, &tried.idle) {
+        let idle = match self.idle(snapshot, leases, &tried.idle) {
             Ok(idle) => idle,
             Err(over) => return Ok(Found::InTheWay(over)),
         };
         let kept: Vec<Reserved> = idle.iter().map(|l| place_of(&l.slice)).collect();
         let wanted = Wanted {
             idle: &kept,
-            ..wanted
+            ..*wanted
         };
         let mut reserved = taken.clone();
         reserved.retain(|r| !kept.contains(r));
         reserved.extend_from_slice(&tried.refused);
-        let decision = placement::choose(&snapshot, &reserved, &wanted);
+        let limits = self.limits(snapshot, leases, who.holder);
+        let decision = limits.choose(snapshot, &reserved, &wanted)?;
         let best = decision.as_ref().ok();
         if let Some(slice) =
-            self.adoptable(&driver, (&snapshot, &taken), &wanted, &tried.unfit, best)?
+            self.adoptable(driver, (snapshot, &taken), &wanted, &tried.unfit, best)?
         {
-            let lease = self.adopt(slice, who)?;
-            return Ok(Found::Spare(driver, lease));
+            limits.allow(memory_of(&slice, &snapshot.gpus))?;
+            return Ok(Found::Spare(self.adopt(slice, who)?));
         }
         let decision = match decision {
             Ok(decision) => decision,
@@ -155,7 +191,7 @@ impl Leases<'_> {
         let place = chosen(&decision);
         if let Some(lease) = idle.iter().find(|l| place_of(&l.slice) == place) {
             return Ok(match self.take_over(lease, who)? {
-                Some(lease) => Found::Spare(driver, lease),
+                Some(lease) => Found::Spare(lease),
                 // Its time was over meanwhile.
                 None => Found::InTheWay(Vec::new()),
             });
@@ -195,7 +231,7 @@ impl Leases<'_> {
             lease.slice.placement,
             lease.slice.gpu_index
         );
-        Ok(Found::Room(driver, lease))
+        Ok(Found::Room(lease))
     }
 
     /// A lease on a slice, not on record yet.
@@ -207,7 +243,7 @@ impl Leases<'_> {
             created: now(),
             holder: who.holder.clone(),
             slice: Slice {
-                request: who.asked.slice.to_string(),
+                request: request::written(&who.asked.alternatives),
                 ..slice
             },
             creator: process::current(),
@@ -241,92 +277,6 @@ impl Leases<'_> {
             })
             .collect()
     }
-
-    /// Makes what the lease says. A failure takes it back.
-    fn make(&self, driver: &impl Driver, lease: Lease) -> std::result::Result<Lease, Failed> {
-        match self.try_make(driver, &lease) {
-            Ok(lease) => Ok(lease),
-            Err(Trouble::Refused(error)) => {
-                // The driver made nothing, so there is nothing to destroy: what lies at that place
-                // now is somebody else's.
-                let forgotten = self
-                    .store
-                    .lock("refused create")
-                    .and_then(|l| l.remove(&lease));
-                Err(Failed {
-                    error: error.and(forgotten.err()),
-                    place: Some(place_of(&lease.slice)),
-                })
-            }
-            Err(Trouble::Other(error)) => {
-                let released = self.release(&lease.id, Patience::default());
-                Err(Failed {
-                    error: error.and(released.err()),
-                    place: None,
-                })
-            }
-        }
-    }
-
-    fn try_make(&self, driver: &impl Driver, lease: &Lease) -> std::result::Result<Lease, Trouble> {
-        let slice = &lease.slice;
-        let other = |e: crate::gpu::DriverError| Trouble::Other(e.into());
-        let _lock = self.store.lock_gpu(
-            &slice.gpu_uuid,
-            &format!("create of {}", lease.holder.key.id),
-        )?;
-        let profile = crate::model::Profile {
-            name: slice.profile.clone(),
-            id: slice.profile_id,
-            ..crate::model::Profile::default()
-        };
-        let gi = driver
-            .create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement)
-            .map_err(|e| match e.code() {
-                Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
-                _ => other(e),
-            })?;
-        // What cannot be put on record (a full disk, a record that somebody took away) goes at once:
-        // nobody else could know that it is ours.
-        let unrecorded = |error: Error, ci: Option<u32>| {
-            let undone = ci
-                .map_or(Ok(()), |ci| {
-                    driver.destroy_compute_instance(&slice.gpu_uuid, gi, ci)
-                })
-                .and_then(|()| driver.destroy_gpu_instance(&slice.gpu_uuid, gi));
-            Trouble::Other(error.and(undone.err().map(Error::from)))
-        };
-        self.record(lease, |l| l.slice.gpu_instance = Some(gi))
-            .map_err(|e| unrecorded(e, None))?;
-        let ci = driver
-            .create_compute_instance(&slice.gpu_uuid, gi)
-            .map_err(other)?;
-        let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci).map_err(other)?;
-        let lease = self
-            .record(lease, |l| {
-                l.slice.compute_instance = Some(ci);
-                l.slice.mig_uuid = Some(uuid);
-            })
-            .map_err(|e| unrecorded(e, Some(ci)))?;
-        tracing::info!(
-            lease = lease.id,
-            "made: {}",
-            lease.slice.mig_uuid.as_deref().unwrap_or_default()
-        );
-        Ok(lease)
-    }
-
-    pub(super) fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
-        self.store
-            .lock("create")?
-            .update(&lease.id, change)?
-            .ok_or_else(|| {
-                Error::new(format!(
-                    "the lease of container {} was taken away",
-                    lease.holder.key.id
-                ))
-            })
-    }
 }
 
 /// Who asks for what.
@@ -355,11 +305,11 @@ struct Tried {
 }
 
 /// What there is for who asks; a lease in it is on record.
-enum Found<D> {
+enum Found {
     /// A place where a slice can be made.
-    Room(D, Lease),
+    Room(Lease),
     /// A slice that is there already: to be looked over.
-    Spare(D, Lease),
+    Spare(Lease),
     /// The slice of another container of the pod.
     Shared(Lease),
     /// That one is not made yet.
@@ -367,60 +317,6 @@ enum Found<D> {
     /// Idle slices whose time is over, or whose room is needed: to be destroyed first.
     InTheWay(Vec<Lease>),
     NoRoom(NoRoom),
-}
-
-struct Failed {
-    error: Error,
-    /// A place that the driver would not give: another may do.
-    place: Option<Reserved>,
-}
-
-enum Trouble {
-    Refused(Error),
-    Other(Error),
-}
-
-impl From<Error> for Trouble {
-    fn from(e: Error) -> Self {
-        Trouble::Other(e)
-    }
-}
-
-/// Wakes when a lease goes.
-struct Watch {
-    /// None for who does not wait, and where there is none to be had: a node has 128 for all of root's
-    /// programs.
-    inotify: Option<Inotify>,
-}
-
-impl Watch {
-    fn on(leases: &Leases<'_>, end: Instant) -> Watch {
-        let dir = leases.store.dir().join("leases");
-        let watch = || {
-            let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-            inotify.add_watch(&dir, AddWatchFlags::IN_DELETE)?;
-            nix::Result::Ok(inotify)
-        };
-        let waits = Instant::now() < end;
-        Watch {
-            inotify: waits.then(watch).and_then(std::result::Result::ok),
-        }
-    }
-
-    fn wait(&self, end: Instant) -> Result<()> {
-        let left = end.saturating_duration_since(Instant::now());
-        let Some(inotify) = &self.inotify else {
-            std::thread::sleep(left.min(LOOK_AGAIN_UNWATCHED));
-            return Ok(());
-        };
-        let left = left.min(LOOK_AGAIN);
-        let timeout = PollTimeout::try_from(left.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
-        match nix::poll::poll(&mut fds, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(e) => Err(e).context(|| "wait for room"),
-        }
-    }
 }
 
 pub(super) fn random_id() -> Result<String> {

@@ -25,17 +25,21 @@ impl Leases<'_> {
         if !self.config.adopt {
             return Ok(None);
         }
+        let is_awaited = |s: &Slice| {
+            let mut ahead = wanted.ahead.iter();
+            ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
+        };
         // What has room beside others' is for `placement`; here it is there.
-        let wanted = Wanted {
+        let made = Wanted {
             idle: &[],
             ahead: &[],
             ours: &[],
             ..*wanted
         };
         let mut there: Vec<Slice> = slices(snapshot)
-            .filter(|s| is_nobodys(s, taken) && !unfit.contains(&place_of(s)))
+            .filter(|s| is_nobodys(s, taken) && !unfit.contains(&place_of(s)) && !is_awaited(s))
             .collect();
-        while let Some(found) = preferred(snapshot, &there, best, &wanted) {
+        while let Some(found) = preferred(snapshot, &there, best, &made) {
             let slice = there.swap_remove(found);
             if is_usable(driver, &slice)? {
                 return Ok(Some(slice));

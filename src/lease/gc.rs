@@ -47,6 +47,9 @@ impl Finding {
 impl Leases<'_> {
     /// By hand or from a timer: everything that is due, with patience.
     pub fn gc(&self, dry_run: bool) -> Result<Collection> {
+        if !dry_run && let Err(e) = self.sweep_queue() {
+            tracing::warn!("{}", e.line());
+        }
         self.look_through(dry_run, true, Patience::default())
     }
 

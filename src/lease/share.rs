@@ -9,6 +9,7 @@ use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
 use crate::model::Snapshot;
 use crate::placement::{self, Wanted};
+use crate::request;
 use crate::store::{Claim, Lease, State, Tie};
 
 /// Another container of the pod.
@@ -110,7 +111,7 @@ fn check_same(
         "container {} of the same pod has a {} for all of them, and this one asks for {}",
         printable(&peer.holder.key.id),
         peer.slice.profile,
-        who.asked.slice
+        request::written(&who.asked.alternatives)
     ))
     .hint("ask for the same in every container with runmig.dev/scope: pod"))
 }

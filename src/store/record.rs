@@ -135,6 +135,9 @@ pub struct Holder {
     pub pod_uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
+    /// Whose login the engine was called from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// What makes two containers two: ids are not unique across the roots of low-level runtimes.

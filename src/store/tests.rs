@@ -19,6 +19,7 @@ fn lease(id: &str) -> Lease {
             pod: None,
             pod_uid: None,
             container_name: Some("web".into()),
+            user: Some(1000),
         },
         slice: Slice {
             request: "1g.10gb".into(),

@@ -191,7 +191,7 @@ impl World {
         self.bundle_saying(id, &all)
     }
 
-    fn bundle_saying(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
+    pub fn bundle_saying(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
         let dir = self.path("bundles").join(id);
         if !dir.exists() {
             fs::create_dir_all(dir.join("rootfs")).unwrap();
