@@ -300,7 +300,7 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)* driver_is_not_asked: $($only:ident: $of:literal;)*) => {
+    ($($test:ident: $name:literal;)* / driver_is_not_asked: $($only:ident: $of:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
             $(#[test] fn $only() { super::every_system_call(super::named($of)); })*
@@ -336,7 +336,7 @@ matrix! {
     create_adopting: "create-adopting";
     create_shared: "create-shared";
     gc_of_shared: "gc-of-shared";
-    driver_is_not_asked:
+    / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     delete_adopted: "delete-adopted";
 }
