@@ -143,7 +143,8 @@ fn judge(world: &World, at: &str, number: usize) {
     world.behave("");
     world.no_faults();
     way_is_made(world);
-    if world.living_init(ID).is_some() {
+    let living = [ID, SHARES, PEER].map(|id| world.living_init(id).map(|_| id));
+    for id in living.into_iter().flatten() {
         // The low-level runtime went on: the container keeps its slice, whoever collects.
         world.gc().ok();
         let lease = world.lease_of(id);
