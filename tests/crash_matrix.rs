@@ -6,9 +6,12 @@ mod faults_support;
 mod support;
 
 use faults_support::World;
+use faults_support::check::names;
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
+use std::fs;
 use std::io::Write;
+use support::process::until;
 use support::said;
 
 /// What is killed.
@@ -22,7 +25,7 @@ const ID: &str = "victim";
 /// At a point that is not reached.
 const TRIES: usize = 4;
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 9] = [
     Operation {
         name: "create",
         begin: |world| world.create_command(ID).into(),
@@ -78,7 +81,51 @@ const OPERATIONS: [Operation; 8] = [
             world.migctl(&["release", ID]).into()
         },
     },
+    Operation {
+        name: "wait",
+        begin: |world| {
+            world.bundle_saying(
+                ID,
+                &[
+                    ("runmig.dev/slice", world.profile),
+                    ("runmig.dev/wait", "10m"),
+                ],
+            );
+            world.bundle_asking(HOLDER, "4g.24gb");
+            world.create(HOLDER);
+            makes_way(world);
+            world.create_command(ID).into()
+        },
+    },
 ];
+
+const HOLDER: &str = "holder";
+
+/// Once somebody waits, or was killed before that, the whole GPU is given back.
+fn makes_way(world: &World) {
+    let mut delete = world.runmig(&["delete", "--force", HOLDER]);
+    let (queue, stop) = (world.state().join("queue"), world.path("stop"));
+    let done = world.path("done");
+    fs::write(world.path("makes-way"), "").unwrap();
+    std::thread::spawn(move || {
+        let waits = |name: &String| !name.starts_with('.');
+        until("somebody waits", || {
+            stop.exists() || names(&queue).iter().any(waits)
+        });
+        said(&mut delete).ok();
+        fs::write(done, "").unwrap();
+    });
+}
+
+fn way_is_made(world: &World) {
+    if world.path("makes-way").exists() {
+        fs::write(world.path("stop"), "").unwrap();
+        until("the other has made way", || world.path("done").exists());
+        for file in ["makes-way", "stop", "done"] {
+            fs::remove_file(world.path(file)).unwrap();
+        }
+    }
+}
 
 /// A container that has gone without anybody giving its slice back. Gives its lease.
 fn abandoned(world: &World) -> String {
@@ -95,19 +142,26 @@ fn judge(world: &World, at: &str, number: usize) {
     let complain = |what: String| panic!("killed at {at}: {what}");
     world.behave("");
     world.no_faults();
+    way_is_made(world);
     if world.living_init(ID).is_some() {
         // The low-level runtime went on: the container keeps its slice, whoever collects.
         world.gc().ok();
-        let lease = world.lease_of(ID);
-        let uuid = world.uuid_in_bundle(ID);
+        let lease = world.lease_of(id);
+        let uuid = world.uuid_in_bundle(id);
         if uuid.is_none() || lease["migUUID"].as_str() != uuid.as_deref() {
             complain(format!("a living container without its slice: {lease}"));
         }
         world
             .nothing_lost_nothing_given_twice()
             .unwrap_or_else(complain);
-        world.delete(ID);
+        world.delete(id);
     }
+    if let Some(lost) = world.lost_of_theirs() {
+        complain(format!("an administrator's instance is gone: {lost}"));
+    }
+    // What is kept, and what others left, goes too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
     // Every third time nobody collects: then it is for the next create to do.
     if !number.is_multiple_of(3) {
         world.gc().ok();
@@ -220,16 +274,17 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)*) => {
+    ($($test:ident: $name:literal;)* @ $($only:ident: $one:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
+            $(#[test] fn $only() { super::every_system_call(super::named($one)); })*
         }
         mod driver_calls {
             $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
         }
         #[test]
         fn every_operation_has_its_matrix() {
-            assert_eq!(OPERATIONS.len(), [$($name),*].len());
+            assert_eq!(OPERATIONS.len(), [$($name,)* $($one),*].len());
         }
     };
 }
@@ -243,4 +298,7 @@ matrix! {
     delete: "delete";
     gc: "gc";
     release: "release";
+    // Two processes call the driver in it, in no order; what it calls is what a create calls.
+    @
+    wait: "wait";
 }
