@@ -25,7 +25,7 @@ const ID: &str = "victim";
 /// At a point that is not reached.
 const TRIES: usize = 4;
 
-const OPERATIONS: [Operation; 9] = [
+const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "create",
         begin: |world| world.create_command(ID).into(),
@@ -97,6 +97,64 @@ const OPERATIONS: [Operation; 9] = [
             world.create_command(ID).into()
         },
     },
+    Operation {
+        name: "create-from-idle",
+        begin: |world| {
+            idle(world);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "delete-to-idle",
+        begin: |world| {
+            world.configure(KEPT);
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "create-adopting",
+        begin: |world| {
+            world.configure("adopt = true");
+            world.admin_leaves(0, world.profile, 2);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "delete-adopted",
+        begin: |world| {
+            world.configure("adopt = true");
+            world.admin_leaves(0, world.profile, 2);
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "create-shared",
+        begin: |world| {
+            in_pod(world, PEER);
+            world.create(PEER);
+            in_pod(world, SHARES);
+            world.create_command(SHARES).into()
+        },
+    },
+    Operation {
+        name: "gc-of-shared",
+        begin: |world| {
+            for id in [PEER, SHARES] {
+                in_pod(world, id);
+                world.create(id);
+            }
+            world.behave("no-hooks");
+            for id in [PEER, SHARES] {
+                said(&mut world.bare(&["delete", "--force", id])).ok();
+            }
+            world.behave("");
+            world.migctl(&["gc"]).into()
+        },
+    },
 ];
 
 const HOLDER: &str = "holder";
@@ -127,6 +185,21 @@ fn way_is_made(world: &World) {
     }
 }
 
+const KEPT: &str = "keep_idle = \"5m\"";
+const PEER: &str = "peer";
+const SHARES: &str = "shares";
+
+/// A slice that nobody has.
+fn idle(world: &World) {
+    world.configure(KEPT);
+    world.create("before");
+    world.delete("before");
+}
+
+fn in_pod(world: &World, id: &str) {
+    world.bundle_in_pod(id, world.profile, "pod");
+}
+
 /// A container that has gone without anybody giving its slice back. Gives its lease.
 fn abandoned(world: &World) -> String {
     world.create(ID);
@@ -143,19 +216,26 @@ fn judge(world: &World, at: &str, number: usize) {
     world.behave("");
     world.no_faults();
     way_is_made(world);
-    if world.living_init(ID).is_some() {
+    let living = [ID, SHARES, PEER].map(|id| world.living_init(id).map(|_| id));
+    for id in living.into_iter().flatten() {
         // The low-level runtime went on: the container keeps its slice, whoever collects.
         world.gc().ok();
-        let lease = world.lease_of(ID);
-        let uuid = world.uuid_in_bundle(ID);
+        let lease = world.lease_of(id);
+        let uuid = world.uuid_in_bundle(id);
         if uuid.is_none() || lease["migUUID"].as_str() != uuid.as_deref() {
             complain(format!("a living container without its slice: {lease}"));
         }
         world
             .nothing_lost_nothing_given_twice()
             .unwrap_or_else(complain);
-        world.delete(ID);
+        world.delete(id);
     }
+    if let Some(lost) = world.lost_of_theirs() {
+        complain(format!("an administrator's instance is gone: {lost}"));
+    }
+    // What is kept, and what others left, goes too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
     // Every third time nobody collects: then it is for the next create to do.
     if !number.is_multiple_of(3) {
         world.gc().ok();
@@ -268,17 +348,26 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)* @ $($only:ident: $one:literal;)*) => {
+    ($($test:ident: $name:literal;)* @ $($only:ident: $of:literal;)* @ $($waits:ident: $wait:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
-            $(#[test] fn $only() { super::every_system_call(super::named($one)); })*
+            $(#[test] fn $only() { super::every_system_call(super::named($of)); })*
+            $(#[test] fn $waits() { super::every_system_call(super::named($wait)); })*
         }
         mod driver_calls {
             $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
         }
         #[test]
         fn every_operation_has_its_matrix() {
-            assert_eq!(OPERATIONS.len(), [$($name,)* $($one),*].len());
+            assert_eq!(OPERATIONS.len(), [$($name,)* $($of,)* $($wait),*].len());
+        }
+        #[test]
+        fn the_driver_is_not_asked() {
+            for name in [$($of),*] {
+                let world = World::small();
+                let call = (named(name).begin)(&world);
+                assert_eq!(world.driver_calls(|| drop(settled(&call))), [""; 0], "{name}");
+            }
         }
     };
 }
@@ -292,7 +381,15 @@ matrix! {
     delete: "delete";
     gc: "gc";
     release: "release";
-    // Two processes call the driver in it, in no order; what it calls is what a create calls.
+    create_from_idle: "create-from-idle";
+    create_adopting: "create-adopting";
+    create_shared: "create-shared";
+    gc_of_shared: "gc-of-shared";
+    // The driver is not asked.
+    @
+    delete_to_idle: "delete-to-idle";
+    delete_adopted: "delete-adopted";
+    // Two processes ask the driver, in no order; what is asked is what a create asks.
     @
     wait: "wait";
 }

@@ -124,6 +124,11 @@ impl Going {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
+    /// Both of its outputs, as they are now.
+    pub fn said_so_far(&self) -> String {
+        text(&self.out) + &text(&self.err)
+    }
+
     /// With SIGKILL, and waited for.
     pub fn kill(self) {
         drop(self);
