@@ -348,7 +348,8 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)* @ $($only:ident: $of:literal;)* @ $($waits:ident: $wait:literal;)*) => {
+    ($($test:ident: $name:literal;)* / driver_is_not_asked: $($only:ident: $of:literal;)*
+     / several_ask: $($waits:ident: $wait:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
             $(#[test] fn $only() { super::every_system_call(super::named($of)); })*
@@ -385,11 +386,10 @@ matrix! {
     create_adopting: "create-adopting";
     create_shared: "create-shared";
     gc_of_shared: "gc-of-shared";
-    // The driver is not asked.
-    @
+    / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     delete_adopted: "delete-adopted";
-    // Two processes ask the driver, in no order; what is asked is what a create asks.
-    @
+    // Two processes, in no order; what they ask the driver is what a create and a delete ask.
+    / several_ask:
     wait: "wait";
 }

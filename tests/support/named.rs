@@ -26,6 +26,15 @@ impl Named {
         symlink("runmig", &program).unwrap();
         Named { program, config }
     }
+
+    /// An engine's configuration as it is shipped, with this program in it.
+    pub fn shipped(&self, file: &str) -> String {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = fs::read_to_string(file).unwrap();
+        let program = "/usr/local/bin/runmig";
+        assert!(text.contains(program), "{text}");
+        text.replace(program, self.program.to_str().unwrap())
+    }
 }
 
 impl Drop for Named {
