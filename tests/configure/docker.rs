@@ -43,6 +43,17 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
             assert_eq!(after["runtimes"]["runmig"]["path"], RUNMIG);
         });
     }
+    let default = [&arguments[..], &["--set-as-default"]].concat();
+    place.write(CONFIG, "{\"debug\": true}");
+    place.configure(&default).ok();
+    let wanted = "{\"debug\": true,\"runtimes\":{\"runmig\":{\"path\":\"/usr/local/bin/runmig\"}},\"default-runtime\":\"runmig\"}";
+    assert_eq!(place.read(CONFIG), wanted);
+    place
+        .configure(&[&arguments[..], &["--remove"]].concat())
+        .ok();
+    assert_eq!(place.read(CONFIG), "{\"debug\": true}");
+    place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
+    place.refused(&default, "its default-runtime is nvidia already");
     place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
     place.refused(
         &arguments,
