@@ -26,6 +26,11 @@ impl Named {
         symlink("runmig", &program).unwrap();
         Named { program, config }
     }
+
+    /// The configuration of the set-up, as it is now.
+    pub fn configure_again(&self, setup: &Setup) {
+        fs::copy(setup.config(), &self.config).unwrap();
+    }
 }
 
 impl Drop for Named {
