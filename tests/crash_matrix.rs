@@ -6,9 +6,12 @@ mod faults_support;
 mod support;
 
 use faults_support::World;
+use faults_support::check::names;
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
+use std::fs;
 use std::io::Write;
+use support::process::until;
 use support::said;
 
 /// What is killed.
@@ -22,7 +25,7 @@ const ID: &str = "victim";
 /// At a point that is not reached.
 const TRIES: usize = 4;
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "create",
         begin: |world| world.create_command(ID).into(),
@@ -136,6 +139,22 @@ const OPERATIONS: [Operation; 14] = [
             world.migctl(&["gc"]).into()
         },
     },
+    Operation {
+        name: "wait",
+        begin: |world| {
+            world.bundle_saying(
+                ID,
+                &[
+                    ("runmig.dev/slice", world.profile),
+                    ("runmig.dev/wait", "10m"),
+                ],
+            );
+            world.bundle_asking(HOLDER, "4g.24gb");
+            world.create(HOLDER);
+            makes_way(world);
+            world.create_command(ID).into()
+        },
+    },
 ];
 
 const KEPT: &str = "keep_idle = \"5m\"";
@@ -153,6 +172,34 @@ fn in_pod(world: &World, id: &str) {
     world.bundle_in_pod(id, world.profile, "pod");
 }
 
+const HOLDER: &str = "holder";
+
+/// Once somebody waits, or was killed before that, the whole GPU is given back.
+fn makes_way(world: &World) {
+    let mut delete = world.runmig(&["delete", "--force", HOLDER]);
+    let (queue, stop) = (world.state().join("queue"), world.path("stop"));
+    let done = world.path("done");
+    fs::write(world.path("makes-way"), "").unwrap();
+    std::thread::spawn(move || {
+        let waits = |name: &String| !name.starts_with('.');
+        until("somebody waits", || {
+            stop.exists() || names(&queue).iter().any(waits)
+        });
+        said(&mut delete).ok();
+        fs::write(done, "").unwrap();
+    });
+}
+
+fn way_is_made(world: &World) {
+    if world.path("makes-way").exists() {
+        fs::write(world.path("stop"), "").unwrap();
+        until("the other has made way", || world.path("done").exists());
+        for file in ["makes-way", "stop", "done"] {
+            fs::remove_file(world.path(file)).unwrap();
+        }
+    }
+}
+
 /// A container that has gone without anybody giving its slice back. Gives its lease.
 fn abandoned(world: &World) -> String {
     world.create(ID);
@@ -168,6 +215,7 @@ fn judge(world: &World, at: &str, number: usize) {
     let complain = |what: String| panic!("killed at {at}: {what}");
     world.behave("");
     world.no_faults();
+    way_is_made(world);
     let living = [ID, SHARES, PEER].map(|id| world.living_init(id).map(|_| id));
     for id in living.into_iter().flatten() {
         // The low-level runtime went on: the container keeps its slice, whoever collects.
@@ -300,17 +348,20 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)* driver_is_not_asked: $($only:ident: $of:literal;)*) => {
+    ($($test:ident: $name:literal;)*
+     / driver_is_not_asked: $($not:ident: $of:literal;)*
+     / system_calls_only: $($only:ident: $one:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
-            $(#[test] fn $only() { super::every_system_call(super::named($of)); })*
+            $(#[test] fn $not() { super::every_system_call(super::named($of)); })*
+            $(#[test] fn $only() { super::every_system_call(super::named($one)); })*
         }
         mod driver_calls {
             $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
         }
         #[test]
         fn every_operation_has_its_matrix() {
-            assert_eq!(OPERATIONS.len(), [$($name,)* $($of),*].len());
+            assert_eq!(OPERATIONS.len(), [$($name,)* $($of,)* $($one),*].len());
         }
         #[test]
         fn the_driver_is_not_asked() {
@@ -336,7 +387,10 @@ matrix! {
     create_adopting: "create-adopting";
     create_shared: "create-shared";
     gc_of_shared: "gc-of-shared";
-    driver_is_not_asked:
+    / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     delete_adopted: "delete-adopted";
+    // Two processes call the driver in it, in no order; what it calls is what a create calls.
+    / system_calls_only:
+    wait: "wait";
 }

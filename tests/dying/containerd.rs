@@ -19,6 +19,7 @@ impl<'a> Containerd<'a> {
         Some(Containerd { cri, ids })
     }
 
+    // docs/engines.md: ctr run --rootfs --runc-binary /usr/local/bin/runmig --annotation runmig.dev/slice=1g.10gb ROOTFS ID COMMAND
     /// A container that sleeps; its id, its init and its shim.
     fn run(&mut self) -> (String, i32, i32) {
         let (id, setup) = (unique(), self.cri.setup);

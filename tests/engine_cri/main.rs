@@ -33,9 +33,14 @@ macro_rules! on_every_engine {
     };
 }
 
-/// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
+/// On Debian's runc.
 fn with(engine: Engine, test: fn(&mut Cri)) {
-    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 1)) else {
+    with_low(Low::Runc, engine, test);
+}
+
+/// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
+fn with_low(low: Low, engine: Engine, test: fn(&mut Cri)) {
+    let Some(setup) = Setup::on(low, Machine::new("A100-80GB", 1)) else {
         return;
     };
     let Some(mut cri) = Cri::start(engine, &setup) else {

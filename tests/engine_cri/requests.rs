@@ -1,15 +1,27 @@
 //! Who asks, and what of it reaches runmig.
 
-use crate::support::Instance;
 use crate::support::bundle::{nodes, visible};
-use crate::support::cri::{Cri, Pod};
+use crate::support::cri::{Cri, Engine, Pod};
 use crate::support::process::until;
-use crate::{passed, shows};
+use crate::support::{Instance, Low};
+use crate::{passed, shows, with_low};
 use std::path::Path;
 
 crate::on_every_engine! {
     a_slice_by_annotation, a_pod_of_two, none, per_container_key, container_annotation,
     one_slice_for_a_pod, the_next_pod_gets_what_is_kept,
+}
+
+/// Debian's crun is too old for the specifications of the other engines.
+#[test]
+fn on_crun() {
+    with_low(Low::Crun, Engine::Containerd1, |cri| {
+        let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
+        let id = cri.run(&pod, "web", &shows());
+        has(cri, &id, "1g.10gb");
+        cri.crictl(&["stop", "--timeout=10", &id]).ok();
+        cri.setup.nothing_is_left();
+    });
 }
 
 fn a_slice_by_annotation(cri: &mut Cri) {

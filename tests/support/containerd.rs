@@ -9,17 +9,15 @@ use std::process::Command;
 
 /// The handler as it is shipped, put where the file itself says that it belongs.
 pub fn configure(cri: &Cri) {
-    let shipped = |name: &str| {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("containerd-config");
-        let text = fs::read_to_string(file.join(name)).unwrap();
-        let program = "\"/usr/local/bin/runmig\"";
-        assert!(text.contains(program));
-        text.replace(program, &format!("{:?}", cri.runtime.program))
-    };
+    let shipped = |name: &str| cri.runtime.shipped(&format!("containerd-config/{name}"));
     let (drop_ins, cni) = (cri.path("conf.d"), cri.path("cni"));
     fs::create_dir_all(&drop_ins).unwrap();
     let (imports, more) = match cri.engine {
-        Engine::Containerd1 => (String::new(), shipped("runmig-v2.toml")),
+        Engine::Containerd1 => {
+            // Its tables go into config.toml itself, which says the version.
+            let tables = shipped("runmig-v2.toml").replace("\nversion = 2\n", "\n");
+            (String::new(), tables)
+        }
         _ => {
             fs::write(drop_ins.join("runmig.toml"), shipped("runmig.toml")).unwrap();
             (

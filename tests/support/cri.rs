@@ -9,6 +9,7 @@
 //! ```
 
 use super::images::{self, IMAGE, STAYS};
+use super::leftovers::{remove_cgroup, unmount_below};
 use super::named::Named;
 use super::process::{in_cgroup, kill, until, with_argument};
 use super::runtimes::{built, on_path};
@@ -235,14 +236,15 @@ impl<'a> Cri<'a> {
         Pod { id, config, pids }
     }
 
-    /// A container of a pod, as the kubelet has it made: `name` or, made again, `name#1`.
+    /// What crictl is told to create a container of a pod, as the kubelet has it made: `name` or, made
+    /// again, `name#1`.
     pub fn create(
         &self,
         pod: &Pod,
         name: &str,
         script: &str,
         annotations: &[(&str, &str)],
-    ) -> Said {
+    ) -> [String; 4] {
         let (base, attempt) = name.split_once('#').unwrap_or((name, "0"));
         let config = self.path(&format!("container-{}.json", unique()));
         let text = json!({
@@ -261,8 +263,13 @@ impl<'a> Cri<'a> {
             "linux": {"security_context": namespaces(pod.pids)},
         });
         fs::write(&config, text.to_string()).unwrap();
-        let (config, sandbox) = (config.to_str().unwrap(), pod.config.to_str().unwrap());
-        self.crictl(&["create", &pod.id, config, sandbox])
+        let path = |path: &Path| path.display().to_string();
+        [
+            "create".into(),
+            pod.id.clone(),
+            path(&config),
+            path(&pod.config),
+        ]
     }
 
     /// Creates and starts it: its id, or what crictl said. containerd calls the runtime in the second
@@ -274,7 +281,8 @@ impl<'a> Cri<'a> {
         script: &str,
         annotations: &[(&str, &str)],
     ) -> Result<String, String> {
-        let created = self.create(pod, name, script, annotations);
+        let create = self.create(pod, name, script, annotations);
+        let created = self.crictl(&create.each_ref().map(String::as_str));
         if !created.status.success() {
             return Err(created.stderr);
         }
@@ -354,7 +362,7 @@ fn namespaces(pids: u8) -> Value {
 impl Drop for Cri<'_> {
     /// Whatever a test that failed has left.
     fn drop(&mut self) {
-        for pid in in_cgroup(&self.cgroup) {
+        for pid in in_cgroup(&format!("{}/", self.cgroup)) {
             kill(pid);
         }
         if self.going.is_some() {
@@ -368,37 +376,7 @@ impl Drop for Cri<'_> {
         for pod in self.pods.borrow().iter() {
             containerd::forget_shim(self, "k8s.io", pod);
         }
-        for mount in mounts_below(dir) {
-            let _ = Command::new("umount").arg(mount).output();
-        }
-        for folder in fs::read_dir("/sys/fs/cgroup")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            remove_cgroups(&folder.path().join(&self.cgroup[1..]));
-        }
-        remove_cgroups(&Path::new("/sys/fs/cgroup").join(&self.cgroup[1..]));
+        unmount_below(dir);
+        remove_cgroup(&self.cgroup[1..]);
     }
-}
-
-/// The innermost first.
-pub fn mounts_below(dir: &str) -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    let mut found: Vec<String> = points
-        .filter(|point| point.starts_with(dir))
-        .map(str::to_owned)
-        .collect();
-    found.reverse();
-    found
-}
-
-fn remove_cgroups(at: &Path) {
-    for entry in fs::read_dir(at).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_cgroups(&entry.path());
-        }
-    }
-    let _ = fs::remove_dir(at);
 }

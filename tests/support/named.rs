@@ -31,6 +31,15 @@ impl Named {
     pub fn configure_again(&self, setup: &Setup) {
         fs::copy(setup.config(), &self.config).unwrap();
     }
+
+    /// An engine's configuration as it is shipped, with this program in it.
+    pub fn shipped(&self, file: &str) -> String {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = fs::read_to_string(file).unwrap();
+        let program = "/usr/local/bin/runmig";
+        assert!(text.contains(program), "{text}");
+        text.replace(program, self.program.to_str().unwrap())
+    }
 }
 
 impl Drop for Named {
