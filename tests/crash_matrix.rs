@@ -25,7 +25,7 @@ const ID: &str = "victim";
 /// At a point that is not reached.
 const TRIES: usize = 4;
 
-const OPERATIONS: [Operation; 9] = [
+const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "create",
         begin: |world| world.create_command(ID).into(),
@@ -82,6 +82,64 @@ const OPERATIONS: [Operation; 9] = [
         },
     },
     Operation {
+        name: "create-from-idle",
+        begin: |world| {
+            idle(world);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "delete-to-idle",
+        begin: |world| {
+            world.configure(KEPT);
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "create-adopting",
+        begin: |world| {
+            world.configure("adopt = true");
+            world.admin_leaves(0, world.profile, 2);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "delete-adopted",
+        begin: |world| {
+            world.configure("adopt = true");
+            world.admin_leaves(0, world.profile, 2);
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "create-shared",
+        begin: |world| {
+            in_pod(world, PEER);
+            world.create(PEER);
+            in_pod(world, SHARES);
+            world.create_command(SHARES).into()
+        },
+    },
+    Operation {
+        name: "gc-of-shared",
+        begin: |world| {
+            for id in [PEER, SHARES] {
+                in_pod(world, id);
+                world.create(id);
+            }
+            world.behave("no-hooks");
+            for id in [PEER, SHARES] {
+                said(&mut world.bare(&["delete", "--force", id])).ok();
+            }
+            world.behave("");
+            world.migctl(&["gc"]).into()
+        },
+    },
+    Operation {
         name: "wait",
         begin: |world| {
             world.bundle_saying(
@@ -98,6 +156,21 @@ const OPERATIONS: [Operation; 9] = [
         },
     },
 ];
+
+const KEPT: &str = "keep_idle = \"5m\"";
+const PEER: &str = "peer";
+const SHARES: &str = "shares";
+
+/// A slice that nobody has.
+fn idle(world: &World) {
+    world.configure(KEPT);
+    world.create("before");
+    world.delete("before");
+}
+
+fn in_pod(world: &World, id: &str) {
+    world.bundle_in_pod(id, world.profile, "pod");
+}
 
 const HOLDER: &str = "holder";
 
@@ -143,7 +216,8 @@ fn judge(world: &World, at: &str, number: usize) {
     world.behave("");
     world.no_faults();
     way_is_made(world);
-    if world.living_init(ID).is_some() {
+    let living = [ID, SHARES, PEER].map(|id| world.living_init(id).map(|_| id));
+    for id in living.into_iter().flatten() {
         // The low-level runtime went on: the container keeps its slice, whoever collects.
         world.gc().ok();
         let lease = world.lease_of(id);
@@ -274,9 +348,12 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)* @ $($only:ident: $one:literal;)*) => {
+    ($($test:ident: $name:literal;)*
+     / driver_is_not_asked: $($not:ident: $of:literal;)*
+     / system_calls_only: $($only:ident: $one:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
+            $(#[test] fn $not() { super::every_system_call(super::named($of)); })*
             $(#[test] fn $only() { super::every_system_call(super::named($one)); })*
         }
         mod driver_calls {
@@ -284,7 +361,15 @@ macro_rules! matrix {
         }
         #[test]
         fn every_operation_has_its_matrix() {
-            assert_eq!(OPERATIONS.len(), [$($name,)* $($one),*].len());
+            assert_eq!(OPERATIONS.len(), [$($name,)* $($of,)* $($one),*].len());
+        }
+        #[test]
+        fn the_driver_is_not_asked() {
+            for name in [$($of),*] {
+                let world = World::small();
+                let call = (named(name).begin)(&world);
+                assert_eq!(world.driver_calls(|| drop(settled(&call))), [""; 0], "{name}");
+            }
         }
     };
 }
@@ -298,7 +383,14 @@ matrix! {
     delete: "delete";
     gc: "gc";
     release: "release";
+    create_from_idle: "create-from-idle";
+    create_adopting: "create-adopting";
+    create_shared: "create-shared";
+    gc_of_shared: "gc-of-shared";
+    / driver_is_not_asked:
+    delete_to_idle: "delete-to-idle";
+    delete_adopted: "delete-adopted";
     // Two processes call the driver in it, in no order; what it calls is what a create calls.
-    @
+    / system_calls_only:
     wait: "wait";
 }
