@@ -169,4 +169,6 @@ fn choose_one<'a>(
 }
 
 #[cfg(test)]
+mod passing;
+#[cfg(test)]
 mod tests;

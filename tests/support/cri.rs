@@ -362,7 +362,7 @@ fn namespaces(pids: u8) -> Value {
 impl Drop for Cri<'_> {
     /// Whatever a test that failed has left.
     fn drop(&mut self) {
-        for pid in in_cgroup(&format!("{}/", self.cgroup)) {
+        for pid in in_cgroup(&self.cgroup) {
             kill(pid);
         }
         if self.going.is_some() {

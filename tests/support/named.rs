@@ -27,11 +27,6 @@ impl Named {
         Named { program, config }
     }
 
-    /// The configuration of the set-up, as it is now.
-    pub fn configure_again(&self, setup: &Setup) {
-        fs::copy(setup.config(), &self.config).unwrap();
-    }
-
     /// An engine's configuration as it is shipped, with this program in it.
     pub fn shipped(&self, file: &str) -> String {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -39,6 +34,11 @@ impl Named {
         let program = "/usr/local/bin/runmig";
         assert!(text.contains(program), "{text}");
         text.replace(program, self.program.to_str().unwrap())
+    }
+
+    /// The configuration of the set-up, as it is now.
+    pub fn configure_again(&self, setup: &Setup) {
+        fs::copy(setup.config(), &self.config).unwrap();
     }
 }
 

@@ -3,10 +3,9 @@
 use super::engine::Found;
 use super::{Plan, Task, json};
 use crate::error::{Context, Error, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 
-const SHIPPED: &str = include_str!("../../../docker-config/daemon.json");
 const CONFIG: &str = "/etc/docker/daemon.json";
 const DEFAULT: &str = "default-runtime";
 /// The first docker whose containers can have annotations.
@@ -73,7 +72,9 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
         after = json::without_member(&after, &["runtimes"], task.name);
     }
     if !same && !task.remove {
-        after = json::with_member(&after, &["runtimes"], task.name, &shipped(task)?);
+        let path = Value::from(task.runtime.display().to_string());
+        let at = ["runtimes", task.name];
+        after = json::with_member(&after, &at, "path", &path.to_string());
     }
     if task.default != (default == Some(task.name)) {
         after = json::without_member(&after, &[], DEFAULT);
@@ -99,14 +100,6 @@ fn is_runmig(runtime: &Value) -> bool {
         .and_then(Path::file_name)
         .and_then(|n| n.to_str());
     name.is_some_and(|n| n == "runmig" || n.starts_with("runmig-"))
-}
-
-fn shipped(task: &Task<'_>) -> Result<String> {
-    let what = || "read the daemon.json that is built in";
-    let mut shipped: Value = serde_json::from_str(SHIPPED).context(what)?;
-    let runtime = &mut shipped["runtimes"]["runmig"];
-    runtime["path"] = json!(task.runtime.display().to_string());
-    serde_json::to_string(runtime).context(what)
 }
 
 /// The new text says what it is to say, and nothing else: it was made without understanding it.
