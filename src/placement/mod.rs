@@ -91,44 +91,77 @@ fn choose_one<'a>(
         return Err(why::no_profile(usable, slice, wanted.min_compute));
     }
 
-    let mut best = None;
-    for &(gpu, profile) in &fitting {
+    let mut best: Option<Candidate<'a>> = None;
+    each_candidate(&fitting, reserved, wanted, |candidate| {
+        if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
+            best = Some(candidate);
+        }
+    });
+    let Some(best) = best else {
+        return Err(why::full(&fitting, reserved, slice));
+    };
+    let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
+    Ok(Decision {
+        gpu,
+        profile,
+        placement,
+        evicts: Room::new(gpu, reserved, wanted.idle).in_the_way(profile, placement),
+    })
+}
+
+/// A place where a slice could go. The least rank is taken.
+struct Candidate<'a> {
+    gpu: &'a Gpu,
+    profile: &'a Profile,
+    placement: Placement,
+    rank: Rank,
+}
+
+/// In this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// An amount of memory may mean different profiles on different models.
+    memory_mib: u64,
+    /// An idle slice of just that profile is had without making one.
+    is_made: bool,
+    cost: i64,
+    free_slices: u32,
+    start: Reverse<u32>,
+    gpu_index: u32,
+}
+
+fn each_candidate<'a>(
+    fitting: &[(&'a Gpu, &'a Profile)],
+    reserved: &[Reserved],
+    wanted: &Wanted<'_>,
+    mut see: impl FnMut(Candidate<'a>),
+) {
+    for &(gpu, profile) in fitting {
         let room = Room::new(gpu, reserved, wanted.idle);
-        let before = score::fragmentation(gpu, &room);
-        for placement in room.places(profile) {
-            let after = score::fragmentation(gpu, &room.with(profile, placement));
-            let cost = after - before;
-            let is_idle = room.is_idle(profile, placement);
-            let evicts: Vec<Placement> = match is_idle {
-                true => Vec::new(),
-                false => room.idle_at(placement).collect(),
-            };
-            let rank = (
-                // An amount of memory may mean different profiles on different models.
-                profile.memory_mib,
-                // An idle slice of just that profile is had without making one.
-                !is_idle,
-                cost,
-                evicts.len(),
-                room.free_slices(),
-                Reverse(placement.start),
-                gpu.index,
-            );
-            if best.as_ref().is_none_or(|(least, _)| rank < *least) {
-                best = Some((
-                    rank,
-                    Decision {
-                        gpu,
-                        profile,
-                        placement,
-                        evicts,
-                    },
-                ));
-            }
+        let mut places = room.places(profile).peekable();
+        if places.peek().is_none() {
+            continue;
+        }
+        let costs = score::Costs::of(&room);
+        let free_slices = room.free_slices();
+        for placement in places {
+            // What is kept warm is worth as much as a memory slice that one profile loses.
+            let evicts = room.in_the_way(profile, placement).len() as i64;
+            see(Candidate {
+                gpu,
+                profile,
+                placement,
+                rank: Rank {
+                    memory_mib: profile.memory_mib,
+                    is_made: !room.is_idle(profile, placement),
+                    cost: costs.cost(placement) + evicts * score::SLICE,
+                    free_slices,
+                    start: Reverse(placement.start),
+                    gpu_index: gpu.index,
+                },
+            });
         }
     }
-    best.map(|(_, decision)| decision)
-        .ok_or_else(|| why::full(&fitting, reserved, slice))
 }
 
 /// What a request means on one GPU: the profile of that name, or the smallest that has the memory,

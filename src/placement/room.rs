@@ -1,5 +1,6 @@
-//! What is free on one GPU. Memory slices, compute slices and engines are limits of their own; the
-//! driver may still refuse, and then the decision is made again without that place.
+//! What is free on one GPU, in bits: a bit for each memory slice. Memory slices, compute slices and
+//! engines are limits of their own; the driver may still refuse, and then the decision is made again
+//! without that place.
 
 use crate::model::{Gpu, Placement, Profile};
 
@@ -11,12 +12,38 @@ pub struct Reserved {
     pub placement: Placement,
 }
 
+/// A set of memory slices.
+pub type Slices = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lying {
+    pub profile_id: u32,
+    pub at: Placement,
+    pub slices: Slices,
+    /// Kept for the next, and nobody's: it counts as free.
+    pub idle: bool,
+}
+
+impl Lying {
+    pub fn new(profile_id: u32, at: Placement) -> Self {
+        Lying {
+            profile_id,
+            at,
+            slices: slices(at),
+            idle: false,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Room<'a> {
-    gpu: &'a Gpu,
-    taken: Vec<(u32, Placement)>,
-    /// Kept for the next; it counts as free.
-    idle: Vec<(u32, Placement)>,
+    pub gpu: &'a Gpu,
+    pub lying: Vec<Lying>,
+    /// Every place that the driver offers, profile after profile; `ends` says where each one's end.
+    windows: Vec<Slices>,
+    ends: Vec<usize>,
+    limit: Parts,
+    all: Slices,
 }
 
 /// Media and copy engines and compute slices, in one order.
@@ -24,96 +51,165 @@ type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
     pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
-        let here = idle.iter().filter(|i| i.gpu == gpu.uuid);
-        let idle: Vec<_> = here.map(|i| (i.profile_id, i.placement)).collect();
-        let mut taken: Vec<_> = gpu
-            .instances
-            .iter()
-            .map(|i| (i.profile_id, i.placement))
-            .filter(|i| !idle.contains(i))
-            .collect();
-        for r in reserved.iter().filter(|r| r.gpu == gpu.uuid) {
-            if !taken.iter().any(|(_, at)| *at == r.placement) {
-                taken.push((r.profile_id, r.placement));
+        let mut room = Room::empty(gpu);
+        let here = |r: &&Reserved| r.gpu == gpu.uuid;
+        let is_idle = |id: u32, at: Placement| {
+            let mut idle = idle.iter().filter(here);
+            idle.any(|i| i.profile_id == id && i.placement == at)
+        };
+        for i in &gpu.instances {
+            room.lying.push(Lying {
+                idle: is_idle(i.profile_id, i.placement),
+                ..Lying::new(i.profile_id, i.placement)
+            });
+        }
+        for r in reserved.iter().filter(here) {
+            match room.lying.iter_mut().find(|l| l.at == r.placement) {
+                Some(lying) => lying.idle = false,
+                None => room.lying.push(Lying::new(r.profile_id, r.placement)),
             }
         }
-        Room { gpu, taken, idle }
+        room
     }
 
-    /// What would have to be destroyed first.
-    pub fn idle_at(&self, at: Placement) -> impl Iterator<Item = Placement> {
-        let places = self.idle.iter().map(|(_, place)| *place);
-        places.filter(move |place| place.overlaps(at))
-    }
-
-    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
-        self.idle.contains(&(profile.id, at))
-    }
-
-    pub fn with(&self, profile: &Profile, at: Placement) -> Self {
-        let mut more = self.clone();
-        more.taken.push((profile.id, at));
-        more
-    }
-
-    /// Where the profile could go now.
-    pub fn places(&self, profile: &Profile) -> Vec<Placement> {
-        if !self.has_parts_for(profile) {
-            return Vec::new();
-        }
-        profile
-            .placements
-            .iter()
-            .copied()
-            .filter(|p| self.is_free(*p))
-            .collect()
-    }
-
-    pub fn is_free(&self, at: Placement) -> bool {
-        !self.taken.iter().any(|(_, other)| other.overlaps(at))
-    }
-
-    pub fn free_slices(&self) -> u32 {
-        self.free_mask().count_ones()
-    }
-
-    /// A bit for each free memory slice.
-    pub fn free_mask(&self) -> u64 {
-        self.taken
-            .iter()
-            .fold(mask(0, total_slices(self.gpu)), |free, (_, at)| {
-                free & !mask(at.start, at.size)
-            })
-    }
-
-    fn has_parts_for(&self, profile: &Profile) -> bool {
-        let same = self
-            .taken
-            .iter()
-            .filter(|(id, _)| *id == profile.id)
-            .count();
-        if same >= profile.max_instances as usize {
-            return false;
-        }
-        let mut limit: Parts = [0; 6];
-        for p in &self.gpu.profiles {
-            for (most, part) in limit.iter_mut().zip(parts(p)) {
+    /// As if nothing lay on it.
+    pub fn empty(gpu: &'a Gpu) -> Self {
+        let places = gpu.profiles.iter().map(|p| p.placements.len()).sum();
+        let mut windows = Vec::with_capacity(places);
+        let mut ends = Vec::with_capacity(gpu.profiles.len());
+        let mut limit = Parts::default();
+        for profile in &gpu.profiles {
+            windows.extend(profile.placements.iter().map(|p| slices(*p)));
+            ends.push(windows.len());
+            for (most, part) in limit.iter_mut().zip(parts(profile)) {
                 *most = part.max(*most);
             }
         }
-        let mut used = parts(profile);
-        for taken in self
-            .taken
+        Room {
+            gpu,
+            lying: Vec::with_capacity(8),
+            all: windows.iter().fold(0, |all, w| all | w),
+            windows,
+            ends,
+            limit,
+        }
+    }
+
+    /// Where the profile could go now, what is idle out of the way.
+    pub fn places<'p>(&self, profile: &'p Profile) -> impl Iterator<Item = Placement> + use<'p> {
+        let free = self.free();
+        let any = self.lacks(profile, self.taken()).is_none();
+        let places = profile.placements.iter().copied();
+        places.filter(move |at| any && slices(*at) & !free == 0)
+    }
+
+    pub fn taken(&self) -> impl Iterator<Item = &Lying> + Clone {
+        self.lying.iter().filter(|l| !l.idle)
+    }
+
+    pub fn free(&self) -> Slices {
+        self.taken().fold(self.all, |free, l| free & !l.slices)
+    }
+
+    pub fn free_slices(&self) -> u32 {
+        self.free().count_ones()
+    }
+
+    pub fn total_slices(&self) -> u32 {
+        self.all.count_ones()
+    }
+
+    /// The idle slices that have to go before the profile can be made there.
+    pub fn in_the_way(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
+        if self.lying.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
+            return Vec::new();
+        }
+        let here = slices(at);
+        let (mut going, mut staying): (Vec<&Lying>, Vec<&Lying>) = self
+            .lying
             .iter()
-            .filter_map(|(id, _)| self.gpu.profile(*id))
-        {
-            for (sum, part) in used.iter_mut().zip(parts(taken)) {
-                *sum += part;
+            .filter(|l| l.idle)
+            .partition(|l| l.slices & here != 0);
+        // Engines and compute slices that idle ones hold elsewhere.
+        while let Some(lack) = self.lacks(profile, self.taken().chain(staying.iter().copied())) {
+            let frees = |l: &&Lying| match lack {
+                Lack::OfProfile => l.profile_id == profile.id,
+                Lack::OfPart(part) => self
+                    .gpu
+                    .profile(l.profile_id)
+                    .is_some_and(|p| parts(p)[part] > 0),
+            };
+            let Some(which) = staying.iter().position(frees) else {
+                break;
+            };
+            going.push(staying.remove(which));
+        }
+        going.into_iter().map(|l| l.at).collect()
+    }
+
+    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
+        let is = |l: &Lying| l.idle && l.profile_id == profile.id && l.at == at;
+        self.lying.iter().any(is)
+    }
+
+    /// Of which one more of the profile beside these would be too much.
+    pub fn lacks<'l>(
+        &self,
+        profile: &Profile,
+        beside: impl Iterator<Item = &'l Lying>,
+    ) -> Option<Lack> {
+        let mut used = parts(profile);
+        let mut same = 0;
+        for lying in beside {
+            same += u32::from(lying.profile_id == profile.id);
+            if let Some(p) = self.gpu.profile(lying.profile_id) {
+                for (sum, part) in used.iter_mut().zip(parts(p)) {
+                    *sum += part;
+                }
             }
         }
-        used.iter().zip(limit).all(|(used, limit)| *used <= limit)
+        if same >= profile.max_instances {
+            return Some(Lack::OfProfile);
+        }
+        let over = used.iter().zip(self.limit).position(|(u, most)| *u > most);
+        over.map(Lack::OfPart)
+    }
+
+    /// Over all profiles, the memory slices of these free ones that no place of the profile covers
+    /// which lies in them whole.
+    pub fn uncovered(&self, free: Slices) -> u32 {
+        let (mut lost, mut start) = (0, 0);
+        for &end in &self.ends {
+            let mut covered = 0;
+            for window in &self.windows[start..end] {
+                if window & !free == 0 {
+                    covered |= window;
+                }
+            }
+            lost += (free & !covered).count_ones();
+            start = end;
+        }
+        lost
     }
 }
+
+/// What one more would be too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The GPU holds so many of that profile and no more.
+    OfProfile,
+    /// An index into `PARTS`.
+    OfPart(usize),
+}
+
+pub const PARTS: [&str; 6] = [
+    "compute slices",
+    "copy engines",
+    "decoders",
+    "encoders",
+    "JPEG engines",
+    "optical flow accelerators",
+];
 
 /// The whole GPU's is what its largest profile has.
 fn parts(p: &Profile) -> Parts {
@@ -127,16 +223,7 @@ fn parts(p: &Profile) -> Parts {
     ]
 }
 
-pub fn total_slices(gpu: &Gpu) -> u32 {
-    gpu.profiles
-        .iter()
-        .flat_map(|p| &p.placements)
-        .map(|p| p.start + p.size)
-        .max()
-        .unwrap_or(0)
-}
-
-pub fn mask(start: u32, size: u32) -> u64 {
+pub fn slices(at: Placement) -> Slices {
     let ones = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
-    ones(start.saturating_add(size)) & !ones(start)
+    ones(at.start.saturating_add(at.size)) & !ones(at.start)
 }

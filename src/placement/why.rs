@@ -1,6 +1,6 @@
 //! Why there is no room, in words that an operator can act on.
 
-use super::room::{Reserved, Room, total_slices};
+use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
@@ -160,7 +160,7 @@ pub fn full(wanted: &[(&Gpu, &Profile)], reserved: &[Reserved], asked: &Slice) -
     for (gpu, profile) in wanted {
         let room = Room::new(gpu, reserved, &[]);
         free += room.free_slices();
-        total += total_slices(gpu);
+        total += room.total_slices();
         most = most.max(room.free_slices());
         fragmented |= room.free_slices() >= profile.memory_slices();
     }
