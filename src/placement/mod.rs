@@ -1,19 +1,25 @@
 //! Where a slice goes: a pure function of what the driver says and what is asked. No geometry is
 //! built in, no file read.
 //!
-//! `room` says what fits where, `score` how much a choice would cost those who come later, `why`
-//! what to tell who finds no room.
+//! `room` says what fits where, `score` how much a choice would cost those who come later, `explain`
+//! why each GPU will do or will not, `repack` what would have to lie elsewhere (`pack`: whether that
+//! helps at all), `why` what to tell who finds no room.
 
+mod explain;
+mod pack;
+mod repack;
 mod room;
 mod score;
 mod why;
 
-pub use room::Reserved;
-pub use why::NoRoom;
+pub use explain::{OnGpu, Place, Verdict, explain, fragmentation, slots};
+pub use pack::Packer;
+pub use repack::{Found, Move, PATIENCE, Plan, fewest_moves};
+pub use room::{Reserved, Room};
+pub use why::{NoRoom, movable, no_room};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
-use room::Room;
 use std::cmp::Reverse;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub struct Wanted<'a> {
     pub excluded: &'a [(String, String)],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
+    /// Of what is reserved, that which no restart would move: it could not be given back.
+    pub stuck: &'a [Reserved],
 }
 
 impl<'a> Wanted<'a> {
@@ -46,6 +54,11 @@ impl<'a> Wanted<'a> {
             ..Wanted::default()
         }
     }
+
+    fn rule_against(&self, gpu: &Gpu) -> Option<&str> {
+        let rule = self.excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid);
+        rule.map(|(_, rule)| rule.as_str())
+    }
 }
 
 /// `reserved` is what the ledger has promised, whether the driver shows it yet or not.
@@ -54,22 +67,13 @@ pub fn choose<'a>(
     reserved: &[Reserved],
     wanted: &Wanted<'_>,
 ) -> Result<Decision<'a>, NoRoom> {
-    let on: Vec<&Gpu> = snapshot
-        .gpus
-        .iter()
-        .filter(|g| g.mig == MigMode::Enabled)
-        .collect();
-    if on.is_empty() {
-        return Err(why::no_gpu(snapshot));
-    }
-    let is_excluded = |gpu: &Gpu| wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid);
-    let usable: Vec<&Gpu> = on.iter().copied().filter(|g| !is_excluded(g)).collect();
+    let usable = usable(snapshot, wanted);
     if usable.is_empty() {
-        return Err(why::all_excluded(&on, wanted.excluded));
+        return Err(why::no_gpu(snapshot, wanted));
     }
     let mut noes = Vec::new();
     for slice in wanted.alternatives {
-        match choose_one(&usable, reserved, slice, wanted) {
+        match choose_one(snapshot, &usable, reserved, slice, wanted) {
             Ok(decision) => return Ok(decision),
             Err(no) => noes.push(no),
         }
@@ -77,16 +81,32 @@ pub fn choose<'a>(
     Err(why::none_of(noes))
 }
 
+/// GPUs with MIG on that no rule keeps from it.
+fn usable<'a>(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Vec<&'a Gpu> {
+    let is_on = |g: &&Gpu| g.mig == MigMode::Enabled && wanted.rule_against(g).is_none();
+    snapshot.gpus.iter().filter(is_on).collect()
+}
+
+/// What a request means on each GPU that has it.
+fn fitting<'a>(
+    usable: &[&'a Gpu],
+    slice: &Slice,
+    wanted: &Wanted<'_>,
+) -> Vec<(&'a Gpu, &'a Profile)> {
+    usable
+        .iter()
+        .filter_map(|gpu| Some((*gpu, profile_for(gpu, slice, wanted.min_compute)?)))
+        .collect()
+}
+
 fn choose_one<'a>(
+    snapshot: &'a Snapshot,
     usable: &[&'a Gpu],
     reserved: &[Reserved],
     slice: &Slice,
     wanted: &Wanted<'_>,
 ) -> Result<Decision<'a>, NoRoom> {
-    let fitting: Vec<(&Gpu, &Profile)> = usable
-        .iter()
-        .filter_map(|gpu| Some((*gpu, profile_for(gpu, slice, wanted.min_compute)?)))
-        .collect();
+    let fitting = fitting(usable, slice, wanted);
     if fitting.is_empty() {
         return Err(why::no_profile(usable, slice, wanted.min_compute));
     }
@@ -98,7 +118,7 @@ fn choose_one<'a>(
         }
     });
     let Some(best) = best else {
-        return Err(why::full(&fitting, reserved, slice));
+        return Err(why::full(snapshot, &fitting, reserved, slice, wanted));
     };
     let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
     Ok(Decision {
@@ -118,7 +138,7 @@ struct Candidate<'a> {
 }
 
 /// In this order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     /// An amount of memory may mean different profiles on different models.
     memory_mib: u64,

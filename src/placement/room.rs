@@ -22,6 +22,8 @@ pub struct Lying {
     pub slices: Slices,
     /// Kept for the next, and nobody's: it counts as free.
     pub idle: bool,
+    /// In a search for what to move: which of the movable ones it is.
+    pub movable: Option<usize>,
 }
 
 impl Lying {
@@ -31,6 +33,7 @@ impl Lying {
             at,
             slices: slices(at),
             idle: false,
+            movable: None,
         }
     }
 }
@@ -132,14 +135,7 @@ impl<'a> Room<'a> {
             .partition(|l| l.slices & here != 0);
         // Engines and compute slices that idle ones hold elsewhere.
         while let Some(lack) = self.lacks(profile, self.taken().chain(staying.iter().copied())) {
-            let frees = |l: &&Lying| match lack {
-                Lack::OfProfile => l.profile_id == profile.id,
-                Lack::OfPart(part) => self
-                    .gpu
-                    .profile(l.profile_id)
-                    .is_some_and(|p| parts(p)[part] > 0),
-            };
-            let Some(which) = staying.iter().position(frees) else {
+            let Some(which) = staying.iter().position(|l| self.frees(lack, profile, l)) else {
                 break;
             };
             going.push(staying.remove(which));
@@ -175,6 +171,37 @@ impl<'a> Room<'a> {
         over.map(Lack::OfPart)
     }
 
+    /// Whether it is one of those that use up what the profile lacks.
+    pub fn frees(&self, lack: Lack, profile: &Profile, lying: &Lying) -> bool {
+        match lack {
+            Lack::OfProfile => lying.profile_id == profile.id,
+            Lack::OfPart(part) => {
+                let of = self.gpu.profile(lying.profile_id);
+                of.is_some_and(|p| parts(p)[part] > 0)
+            }
+        }
+    }
+
+    pub fn name(&self, profile_id: u32) -> String {
+        let known = self.gpu.profile(profile_id);
+        known.map_or_else(|| profile_id.to_string(), |p| p.name.clone())
+    }
+
+    /// The same model with the same on it, whosever it is.
+    pub fn is_like(&self, other: &Room<'_>) -> bool {
+        let same = |a: &Lying, b: &Lying| {
+            a.profile_id == b.profile_id
+                && a.at == b.at
+                && a.movable.is_some() == b.movable.is_some()
+        };
+        self.lying.len() == other.lying.len()
+            && self
+                .lying
+                .iter()
+                .all(|a| other.lying.iter().any(|b| same(a, b)))
+            && self.gpu.profiles == other.gpu.profiles
+    }
+
     /// Over all profiles, the memory slices of these free ones that no place of the profile covers
     /// which lies in them whole.
     pub fn uncovered(&self, free: Slices) -> u32 {
@@ -202,7 +229,16 @@ pub enum Lack {
     OfPart(usize),
 }
 
-pub const PARTS: [&str; 6] = [
+impl Lack {
+    pub fn of(self, profile: &Profile) -> String {
+        match self {
+            Lack::OfProfile => format!("instances of {}", profile.name),
+            Lack::OfPart(part) => PARTS[part].to_owned(),
+        }
+    }
+}
+
+const PARTS: [&str; 6] = [
     "compute slices",
     "copy engines",
     "decoders",
