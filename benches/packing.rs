@@ -23,7 +23,7 @@ fn main() {
     let results = measure(&workloads, &settings);
     let mut text = table(&results);
     text.push('\n');
-    text.push_str(&packing::figures::by_mix(&workloads, &results));
+    text.push_str(&packing::by_mix(&workloads, &results));
     text.push_str(&format!(
         "\n{} × {}, {} mixes × {} loads × {} seeds × {} requests. A decision of runmig's takes {}.\n",
         workloads.gpus,

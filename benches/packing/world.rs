@@ -1,8 +1,9 @@
 //! Arrivals and departures on a simulated machine: Poisson and exponential, from a seed.
 
+use super::models::gpu;
 use super::policy::Policy;
 use nvml_sim::engine::{Machine, Mode, Model, NewGpu, Placement, Unheld};
-use runmig::model::{self, Gpu, GpuInstance, MigMode, Profile, Snapshot};
+use runmig::model::{self, Gpu, GpuInstance, Snapshot};
 use runmig::placement::{PATIENCE, Packer, Room};
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -92,42 +93,6 @@ impl World {
 pub struct Instance {
     pub gpu: u32,
     pub id: u32,
-}
-
-/// As NVML describes it to the product.
-pub fn gpu(model: &Model, index: u32) -> Gpu {
-    let profile = |p: &nvml_sim::engine::GiProfile| Profile {
-        name: p.name.clone(),
-        id: p.id,
-        compute_slices: p.compute_slices,
-        memory_mib: p.memory_mb,
-        multiprocessors: p.sm,
-        copy_engines: p.engines.copy_engines,
-        decoders: p.engines.decoders,
-        encoders: p.engines.encoders,
-        jpegs: p.engines.jpeg,
-        ofas: p.engines.ofa,
-        p2p: false,
-        max_instances: p.max_instances,
-        placements: p
-            .placements()
-            .map(|at| model::Placement {
-                start: at.start,
-                size: at.size,
-            })
-            .collect(),
-    };
-    Gpu {
-        index,
-        minor: index,
-        uuid: format!("GPU-{index}"),
-        name: model.product.clone(),
-        pci_bus_id: String::new(),
-        mig: MigMode::Enabled,
-        mig_pending: None,
-        profiles: model.profiles.iter().map(profile).collect(),
-        instances: Vec::new(),
-    }
 }
 
 /// What a run counts, after it has warmed up.

@@ -1,10 +1,13 @@
 //! `migctl`, a file a verb. Exits 0, 1 when it failed, 2 when it was called wrongly.
 
+mod defrag;
+mod explain;
 mod gc;
 mod gpus;
 mod list;
 mod output;
 mod release;
+mod world;
 
 use crate::config::Config;
 use crate::error::Result;
@@ -32,6 +35,10 @@ enum Verb {
     Gpus,
     /// Which container has which slice
     List,
+    /// Whether a request would find room, where it would go and why there; or why it does not
+    Explain(explain::Asked),
+    /// Which containers would have to be restarted for a request to fit
+    Defrag(defrag::Asked),
     /// Give back the slice of a container that is gone
     Release {
         /// The container's id, or the lease's
@@ -70,6 +77,8 @@ fn run(arguments: &Arguments) -> Result<i32> {
     match &arguments.verb {
         Verb::Gpus => gpus::run(&config, arguments.output),
         Verb::List => list::run(&config, arguments.output),
+        Verb::Explain(asked) => explain::run(&config, arguments.output, asked),
+        Verb::Defrag(asked) => defrag::run(&config, arguments.output, asked),
         Verb::Release { id } => release::run(&config, arguments.output, id),
         Verb::Gc { dry_run } => gc::run(&config, arguments.output, *dry_run),
     }

@@ -1,9 +1,9 @@
 //! Why each GPU will do for a request, or will not.
 
 use super::pack::Packer;
-use super::room::{Lying, Reserved, Room, Slices, slices};
+use super::room::{Reserved, Room};
 use super::score::{self, Costs};
-use super::{Rank, Wanted, each_candidate, profile_for};
+use super::{Rank, Wanted, each_candidate};
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
@@ -75,7 +75,7 @@ fn on_gpu<'a>(
     wanted: &Wanted<'_>,
 ) -> OnGpu<'a> {
     let room = Room::new(gpu, reserved, wanted.idle);
-    let profile = profile_for(gpu, asked, wanted.min_compute);
+    let profile = wanted.profile_on(gpu, asked);
     let verdict = match (gpu.mig, gpu.mig_pending, profile) {
         (MigMode::Unsupported, ..) => Verdict::NoMig,
         (MigMode::Disabled, Some(MigMode::Enabled), _) => Verdict::MigPending,
@@ -122,8 +122,7 @@ fn look(room: &Room<'_>, profile: &Profile, reserved: &[Reserved], wanted: &Want
 }
 
 fn closes(room: &Room<'_>, profile: &Profile, at: Placement) -> Vec<String> {
-    let mut after = room.clone();
-    after.lying.push(Lying::new(profile.id, at));
+    let after = room.with(profile, at);
     let has_place = |room: &Room<'_>, p: &Profile| room.places(p).next().is_some();
     let closed = |p: &&Profile| has_place(room, p) && !has_place(&after, p);
     let closed = room.gpu.profiles.iter().filter(closed);
@@ -155,12 +154,4 @@ pub fn fragmentation(room: &Room<'_>) -> Option<u32> {
             .checked_div(could)
             .unwrap_or(0),
     )
-}
-
-/// A figure for each memory slice of a GPU: which of the slices on it lies there.
-pub fn slots(room: &Room<'_>) -> Vec<Option<usize>> {
-    let lying: Vec<Slices> = room.lying.iter().map(|l| slices(l.at)).collect();
-    (0..room.total_slices())
-        .map(|slot| lying.iter().position(|l| l >> slot & 1 == 1))
-        .collect()
 }

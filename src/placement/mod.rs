@@ -1,25 +1,29 @@
 //! Where a slice goes: a pure function of what the driver says and what is asked. No geometry is
 //! built in, no file read.
 //!
-//! `room` says what fits where, `score` how much a choice would cost those who come later, `explain`
+//! `room` says what fits where, `score` how much a choice would cost those who come later, `pass`
+//! what those who came before are left, `explain`
 //! why each GPU will do or will not, `repack` what would have to lie elsewhere (`pack`: whether that
 //! helps at all), `why` what to tell who finds no room.
 
 mod explain;
 mod pack;
+mod pass;
 mod repack;
 mod room;
 mod score;
 mod why;
 
-pub use explain::{OnGpu, Place, Verdict, explain, fragmentation, slots};
+pub use explain::{OnGpu, Place, Verdict, explain, fragmentation};
 pub use pack::Packer;
-pub use repack::{Found, Move, PATIENCE, Plan, fewest_moves};
-pub use room::{Reserved, Room};
-pub use why::{NoRoom, movable, no_room};
+pub use pass::{Awaited, could_use, is_held_up};
+pub use repack::{Found, Movable, Move, PATIENCE, Plan, fewest_moves};
+pub use room::{Lying, Reserved, Room};
+pub use why::{NoRoom, explained, no_room, none_of};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
+use pass::Ahead;
 use std::cmp::Reverse;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +45,12 @@ pub struct Wanted<'a> {
     pub min_compute: u32,
     /// GPUs that a rule keeps from this container, by UUID, and the rule in words.
     pub excluded: &'a [(String, String)],
+    /// Profiles that a rule keeps from this container, by name.
+    pub barred: &'a [String],
+    /// What those wait for who came before.
+    pub ahead: &'a [Awaited],
+    /// What is ours on the GPUs, and goes one day: with `ahead`.
+    pub ours: &'a [Reserved],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
     /// Of what is reserved, that which no restart would move: it could not be given back.
@@ -59,6 +69,30 @@ impl<'a> Wanted<'a> {
         let rule = self.excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid);
         rule.map(|(_, rule)| rule.as_str())
     }
+
+    fn excludes(&self, gpu: &Gpu) -> bool {
+        self.rule_against(gpu).is_some()
+    }
+
+    /// What a request means on one GPU: the profile of that name, or the smallest that has the
+    /// memory, then the fewest compute slices, then the plain one (`1g.24gb` before `1g.24gb-me`).
+    fn profile_on<'g>(&self, gpu: &'g Gpu, asked: &Slice) -> Option<&'g Profile> {
+        let mut allowed = gpu
+            .profiles
+            .iter()
+            .filter(|p| p.compute_slices >= self.min_compute && !self.barred.contains(&p.name));
+        match asked {
+            Slice::Profile(name) => allowed.find(|p| p.name == *name),
+            Slice::Memory(bytes) => allowed
+                .filter(|p| u128::from(p.memory_mib) << 20 >= u128::from(*bytes))
+                .min_by_key(|p| (p.memory_mib, p.compute_slices, p.name.contains(['+', '-']))),
+        }
+    }
+}
+
+/// Whether its MIG mode is on.
+fn is_on(gpu: &Gpu) -> bool {
+    gpu.mig == MigMode::Enabled
 }
 
 /// `reserved` is what the ledger has promised, whether the driver shows it yet or not.
@@ -83,8 +117,8 @@ pub fn choose<'a>(
 
 /// GPUs with MIG on that no rule keeps from it.
 fn usable<'a>(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Vec<&'a Gpu> {
-    let is_on = |g: &&Gpu| g.mig == MigMode::Enabled && wanted.rule_against(g).is_none();
-    snapshot.gpus.iter().filter(is_on).collect()
+    let gpus = snapshot.gpus.iter();
+    gpus.filter(|g| is_on(g) && !wanted.excludes(g)).collect()
 }
 
 /// What a request means on each GPU that has it.
@@ -95,7 +129,7 @@ fn fitting<'a>(
 ) -> Vec<(&'a Gpu, &'a Profile)> {
     usable
         .iter()
-        .filter_map(|gpu| Some((*gpu, profile_for(gpu, slice, wanted.min_compute)?)))
+        .filter_map(|gpu| Some((*gpu, wanted.profile_on(gpu, slice)?)))
         .collect()
 }
 
@@ -108,16 +142,19 @@ fn choose_one<'a>(
 ) -> Result<Decision<'a>, NoRoom> {
     let fitting = fitting(usable, slice, wanted);
     if fitting.is_empty() {
-        return Err(why::no_profile(usable, slice, wanted.min_compute));
+        return Err(why::no_profile(usable, slice, wanted));
     }
 
     let mut best: Option<Candidate<'a>> = None;
-    each_candidate(&fitting, reserved, wanted, |candidate| {
+    let kept = each_candidate(&fitting, reserved, wanted, |candidate| {
         if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
             best = Some(candidate);
         }
     });
     let Some(best) = best else {
+        if kept {
+            return Err(why::kept(&fitting, slice));
+        }
         return Err(why::full(snapshot, &fitting, reserved, slice, wanted));
     };
     let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
@@ -150,12 +187,14 @@ struct Rank {
     gpu_index: u32,
 }
 
+/// Says whether there were places that those who came before wait for.
 fn each_candidate<'a>(
     fitting: &[(&'a Gpu, &'a Profile)],
     reserved: &[Reserved],
     wanted: &Wanted<'_>,
     mut see: impl FnMut(Candidate<'a>),
-) {
+) -> bool {
+    let mut kept = false;
     for &(gpu, profile) in fitting {
         let room = Room::new(gpu, reserved, wanted.idle);
         let mut places = room.places(profile).peekable();
@@ -164,7 +203,12 @@ fn each_candidate<'a>(
         }
         let costs = score::Costs::of(&room);
         let free_slices = room.free_slices();
+        let ahead = Ahead::on(gpu, wanted);
         for placement in places {
+            if !ahead.lets(profile, placement) {
+                kept = true;
+                continue;
+            }
             // What is kept warm is worth as much as a memory slice that one profile loses.
             let evicts = room.in_the_way(profile, placement).len() as i64;
             see(Candidate {
@@ -182,21 +226,7 @@ fn each_candidate<'a>(
             });
         }
     }
-}
-
-/// What a request means on one GPU: the profile of that name, or the smallest that has the memory,
-/// then the fewest compute slices, then the plain one (`1g.24gb` before `1g.24gb-me`).
-fn profile_for<'a>(gpu: &'a Gpu, asked: &Slice, min_compute: u32) -> Option<&'a Profile> {
-    let mut fast_enough = gpu
-        .profiles
-        .iter()
-        .filter(|p| p.compute_slices >= min_compute);
-    match asked {
-        Slice::Profile(name) => fast_enough.find(|p| p.name == *name),
-        Slice::Memory(bytes) => fast_enough
-            .filter(|p| u128::from(p.memory_mib) << 20 >= u128::from(*bytes))
-            .min_by_key(|p| (p.memory_mib, p.compute_slices, p.name.contains(['+', '-']))),
-    }
+    kept
 }
 
 #[cfg(test)]

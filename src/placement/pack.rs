@@ -1,7 +1,7 @@
 //! Whether a set of slices could lie on a set of GPUs at all, were each free to lie anywhere: exact,
 //! by the sets that one GPU can hold.
 
-use super::room::{Lying, Room};
+use super::room::Room;
 use std::collections::{HashMap, HashSet};
 
 /// How many of each profile, in the order of `Packer::names`.
@@ -148,8 +148,7 @@ fn fills(room: &Room<'_>, names: &[String]) -> Vec<Counts> {
                 more = true;
                 let mut next = counts.clone();
                 next[of(&profile.name)] += 1;
-                let mut with = room.clone();
-                with.lying.push(Lying::new(profile.id, at));
+                let with = room.with(profile, at);
                 if seen.insert((with.free(), next.clone())) {
                     open.push((with, next));
                 }

@@ -7,6 +7,14 @@ use super::{Wanted, choose};
 use crate::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
+/// A slice that lies elsewhere after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Movable {
+    pub place: Reserved,
+    /// That have to be restarted for it: those of a pod may have it together.
+    pub containers: usize,
+}
+
 /// The request would fit there, after the moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -42,13 +50,13 @@ pub enum Found {
 /// Steps of a search: some tens of milliseconds.
 pub const PATIENCE: u32 = 200_000;
 
-/// The fewest of `movable` that have to be restarted for the request to fit, the least memory of
+/// The fewest containers of `movable` that have to be restarted for the request to fit, the least memory of
 /// several such sets. They are all taken down, the request is let in, and they come again, larger
 /// ones first: where `choose` puts each then is what the plan says.
 pub fn fewest_moves(
     snapshot: &Snapshot,
     reserved: &[Reserved],
-    movable: &[Reserved],
+    movable: &[Movable],
     asked: &Slice,
     wanted: &Wanted<'_>,
     patience: u32,
@@ -61,13 +69,13 @@ pub fn fewest_moves(
     for room in &mut rooms {
         room.lying.retain(|l| !l.idle);
         for lying in &mut room.lying {
-            let is = |m: &Reserved| m.gpu == room.gpu.uuid && m.placement == lying.at;
+            let is = |m: &Movable| m.place.gpu == room.gpu.uuid && m.place.placement == lying.at;
             lying.movable = movable.iter().position(is);
         }
     }
     let mine: Vec<Option<&Profile>> = usable
         .iter()
-        .map(|gpu| super::profile_for(gpu, asked, wanted.min_compute))
+        .map(|gpu| wanted.profile_on(gpu, asked))
         .collect();
     if could_fit(&rooms, &mine, patience) == Some(false) {
         return Found::Impossible;
@@ -78,15 +86,15 @@ pub fn fewest_moves(
         wanted,
         asked,
     };
-    let most = rooms
-        .iter()
-        .flat_map(|r| &r.lying)
-        .filter(|l| l.movable.is_some())
-        .count();
+    let lying = rooms.iter().flat_map(|r| &r.lying);
+    let most = lying
+        .filter_map(|l| Some(movable[l.movable?].containers))
+        .sum();
     let mut left = patience;
     for moves in 0..=most {
         let mut search = Search {
             mine: &mine,
+            movable,
             world: &world,
             moved: Vec::new(),
             best: None,
@@ -155,6 +163,7 @@ struct Moved {
 struct Search<'s, 'a> {
     /// What the request means on each GPU.
     mine: &'s [Option<&'a Profile>],
+    movable: &'s [Movable],
     world: &'s World<'s>,
     moved: Vec<Moved>,
     /// With the memory that it moves.
@@ -232,7 +241,8 @@ impl<'a> Search<'_, 'a> {
         };
         for i in going {
             let lying = rooms[g].lying[i];
-            let (Some(which), true) = (lying.movable, budget > 0) else {
+            let Some(which) = lying.movable else { continue };
+            let Some(budget) = budget.checked_sub(self.movable[which].containers) else {
                 continue;
             };
             rooms[g].lying.remove(i);
@@ -251,7 +261,7 @@ impl<'a> Search<'_, 'a> {
             };
             let place = more.partition_point(|n| size(n) <= lying.at.size);
             more.insert(place, Need::Moved(moved));
-            let done = self.put(rooms, g, profile, at, &more, budget - 1);
+            let done = self.put(rooms, g, profile, at, &more, budget);
             self.moved.pop();
             rooms[g].lying.insert(i, lying);
             done?;

@@ -50,7 +50,7 @@ pub struct Room<'a> {
 }
 
 /// Media and copy engines and compute slices, in one order.
-type Parts = [u32; 6];
+pub type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
     pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
@@ -80,13 +80,9 @@ impl<'a> Room<'a> {
         let places = gpu.profiles.iter().map(|p| p.placements.len()).sum();
         let mut windows = Vec::with_capacity(places);
         let mut ends = Vec::with_capacity(gpu.profiles.len());
-        let mut limit = Parts::default();
         for profile in &gpu.profiles {
             windows.extend(profile.placements.iter().map(|p| slices(*p)));
             ends.push(windows.len());
-            for (most, part) in limit.iter_mut().zip(parts(profile)) {
-                *most = part.max(*most);
-            }
         }
         Room {
             gpu,
@@ -94,8 +90,33 @@ impl<'a> Room<'a> {
             all: windows.iter().fold(0, |all, w| all | w),
             windows,
             ends,
-            limit,
+            limit: Room::limit(gpu),
         }
+    }
+
+    /// The whole GPU's is what its largest profile has.
+    pub fn limit(gpu: &Gpu) -> Parts {
+        let mut limit = Parts::default();
+        for p in &gpu.profiles {
+            for (most, part) in limit.iter_mut().zip(parts(p)) {
+                *most = part.max(*most);
+            }
+        }
+        limit
+    }
+
+    /// What is not ours, and stays for all we know.
+    pub fn of_others(gpu: &'a Gpu, ours: &[Reserved]) -> Self {
+        let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
+        let mut room = Room::new(gpu, &[], &[]);
+        room.lying.retain(|l| !is_ours(l.at));
+        room
+    }
+
+    pub fn with(&self, profile: &Profile, at: Placement) -> Self {
+        let mut more = self.clone();
+        more.lying.push(Lying::new(profile.id, at));
+        more
     }
 
     /// Where the profile could go now, what is idle out of the way.
@@ -169,6 +190,12 @@ impl<'a> Room<'a> {
         }
         let over = used.iter().zip(self.limit).position(|(u, most)| *u > most);
         over.map(Lack::OfPart)
+    }
+
+    /// For each memory slice, which of `lying` has it.
+    pub fn slots(&self) -> Vec<Option<usize>> {
+        let of = |slot: u32| self.lying.iter().position(|l| l.slices >> slot & 1 == 1);
+        (0..self.total_slices()).map(of).collect()
     }
 
     /// Whether it is one of those that use up what the profile lacks.
@@ -247,8 +274,7 @@ const PARTS: [&str; 6] = [
     "optical flow accelerators",
 ];
 
-/// The whole GPU's is what its largest profile has.
-fn parts(p: &Profile) -> Parts {
+pub fn parts(p: &Profile) -> Parts {
     [
         p.compute_slices,
         p.copy_engines,

@@ -35,12 +35,6 @@ impl<'r, 'a> Costs<'r, 'a> {
         let new = slices(at);
         potential(self.room, self.free & !new, Some(new)) - self.before
     }
-
-    /// The first part of it alone, in slices: what those who come next lose.
-    pub fn lost_now(&self, at: Placement) -> i64 {
-        let after = self.room.uncovered(self.free & !slices(at));
-        i64::from(after) - i64::from(self.room.uncovered(self.free))
-    }
 }
 
 fn potential(room: &Room<'_>, free: Slices, new: Option<Slices>) -> i64 {

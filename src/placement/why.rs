@@ -1,7 +1,7 @@
 //! Why there is no room, in words that an operator can act on.
 
 use super::Wanted;
-use super::repack::{Found, Move, PATIENCE, fewest_moves};
+use super::repack::{Found, Movable, Move, PATIENCE, fewest_moves};
 use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
@@ -108,10 +108,12 @@ pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
     }
 }
 
-pub fn no_profile(gpus: &[&Gpu], asked: &Slice, min_compute: u32) -> NoRoom {
+pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
+    let min_compute = wanted.min_compute;
     let mut known: Vec<&Profile> = Vec::new();
     for profile in gpus.iter().flat_map(|g| &g.profiles) {
-        if !known.iter().any(|k| k.name == profile.name) {
+        let barred = wanted.barred.contains(&profile.name);
+        if !barred && !known.iter().any(|k| k.name == profile.name) {
             known.push(profile);
         }
     }
@@ -180,7 +182,7 @@ pub fn full(
 }
 
 /// The same after the search for what would have to lie elsewhere: for when there is time, and
-/// somebody who reads it. Movable is what is reserved and exists.
+/// somebody who reads it.
 pub fn no_room(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Option<NoRoom> {
     let usable = super::usable(snapshot, wanted);
     let movable = movable(snapshot, reserved, wanted);
@@ -191,21 +193,47 @@ pub fn no_room(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) 
             continue;
         }
         let found = fewest_moves(snapshot, reserved, &movable, asked, wanted, PATIENCE / 10);
-        let found = Some((found, movable.as_slice()));
+        let found = Some((&found, movable.is_empty()));
         noes.push(in_words(snapshot, &fitting, reserved, asked, wanted, found));
     }
     (!noes.is_empty()).then(|| none_of(noes))
 }
 
-/// Slices of containers: what a restart would move.
-pub fn movable(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Vec<Reserved> {
+/// What has come of a search for one request, in words.
+pub fn explained(
+    snapshot: &Snapshot,
+    reserved: &[Reserved],
+    asked: &Slice,
+    wanted: &Wanted<'_>,
+    found: &Found,
+    nothing_moves: bool,
+) -> NoRoom {
+    let usable = super::usable(snapshot, wanted);
+    let fitting = super::fitting(&usable, asked, wanted);
+    if usable.is_empty() {
+        return no_gpu(snapshot, wanted);
+    }
+    if fitting.is_empty() {
+        return no_profile(&usable, asked, wanted);
+    }
+    let found = Some((found, nothing_moves));
+    in_words(snapshot, &fitting, reserved, asked, wanted, found)
+}
+
+/// Slices of containers: what a restart would move, as far as one can see from here.
+fn movable(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Vec<Movable> {
     let exists = |r: &&Reserved| {
         let mut gpus = snapshot.gpus.iter().filter(|g| g.uuid == r.gpu);
         gpus.any(|g| g.instances.iter().any(|i| i.placement == r.placement))
     };
     let stays = |r: &&Reserved| wanted.stuck.contains(r) || wanted.idle.contains(r);
     let moves = reserved.iter().filter(|r| !stays(r) && exists(r));
-    moves.cloned().collect()
+    moves
+        .map(|place| Movable {
+            place: place.clone(),
+            containers: 1,
+        })
+        .collect()
 }
 
 fn in_words(
@@ -214,7 +242,7 @@ fn in_words(
     reserved: &[Reserved],
     asked: &Slice,
     wanted: &Wanted<'_>,
-    found: Option<(Found, &[Reserved])>,
+    found: Option<(&Found, bool)>,
 ) -> NoRoom {
     let (mut free, mut total, mut most, mut stuck) = (0, 0, 0, 0);
     let mut smallest = u32::MAX;
@@ -237,17 +265,15 @@ fn in_words(
             ));
         }
     }
-    let name = match asked {
-        Slice::Profile(name) => name.clone(),
-        Slice::Memory(_) => format!("{asked} ({})", fitting[0].1.name),
-    };
-    let see = "migctl list shows who has what; runmig.dev/wait lets a container wait for room";
-    let mut hint = see.to_owned();
+    let name = name_of(fitting, asked);
+    let mut hint = WAIT_FOR_ROOM.to_owned();
     let kind = match found {
         _ if free < smallest => "full".to_owned(),
         _ if !used_up.is_empty() => used_up.join(", "),
         Some((Found::Plan(plan), _)) => {
-            hint = format!("migctl defrag --plan {asked} says what to restart for it; {see}");
+            hint = format!(
+                "migctl defrag --plan {asked} says what to restart for it; {WAIT_FOR_ROOM}"
+            );
             let of = |m: &Move| format!("{} at {} of GPU {}", m.profile, m.from, m.from_gpu);
             let moves: Vec<String> = plan.moves.iter().map(of).collect();
             format!(
@@ -255,10 +281,12 @@ fn in_words(
                 moves.join(" and ")
             )
         }
-        Some((Found::Impossible, [])) => {
+        Some((Found::Impossible, true)) => {
             "fragmented by what is not runmig's, and cannot be moved".to_owned()
         }
-        Some((Found::Impossible, _)) => "full: no other order of the slices makes room".to_owned(),
+        Some((Found::Impossible, false)) => {
+            "full: no other order of the slices makes room".to_owned()
+        }
         Some((Found::Beyond(_), _)) => "fragmented: to move a few slices would not help".to_owned(),
         None if most < smallest => "too few on each".to_owned(),
         None => "fragmented: enough are free, but no place of the profile is".to_owned(),
@@ -275,6 +303,27 @@ fn in_words(
             and_kept_out(snapshot, wanted)
         ),
         hint,
+    }
+}
+
+/// There is room, and who came before waits for it, or for what it is part of.
+pub fn kept(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
+    NoRoom::Now {
+        why: format!(
+            "no room for {} but what others wait for",
+            name_of(fitting, asked)
+        ),
+        hint: WAIT_FOR_ROOM.to_owned(),
+    }
+}
+
+const WAIT_FOR_ROOM: &str =
+    "migctl list shows who has what; runmig.dev/wait lets a container wait for room";
+
+fn name_of(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> String {
+    match asked {
+        Slice::Profile(name) => name.clone(),
+        Slice::Memory(_) => format!("{asked} ({})", fitting[0].1.name),
     }
 }
 

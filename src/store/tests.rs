@@ -19,6 +19,7 @@ fn lease(id: &str) -> Lease {
             pod: None,
             pod_uid: None,
             container_name: Some("web".into()),
+            user: Some(1000),
         },
         slice: Slice {
             request: "1g.10gb".into(),
@@ -41,6 +42,9 @@ fn lease(id: &str) -> Lease {
         init: None,
         cgroups: vec!["c1".into()],
         attempt: None,
+        idle_since: None,
+        adopted: false,
+        shared_in: None,
         unknown: serde_json::Map::new(),
     }
 }
