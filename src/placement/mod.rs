@@ -2,9 +2,9 @@
 //! built in, no file read.
 //!
 //! `room` says what fits where, `score` how much a choice would cost those who come later, `pass`
-//! what those who came before are left, `explain`
-//! why each GPU will do or will not, `repack` what would have to lie elsewhere (`pack`: whether that
-//! helps at all), `why` what to tell who finds no room.
+//! what those who came before are left, `explain` why each GPU will do or will not, `repack` what
+//! would have to lie elsewhere (`pack`: whether that helps at all), `why` what to tell who finds no
+//! room.
 
 mod explain;
 mod pack;
@@ -53,7 +53,8 @@ pub struct Wanted<'a> {
     pub ours: &'a [Reserved],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
-    /// Of what is reserved, that which no restart would move: it could not be given back.
+    /// Of what is reserved, that which no restart would move: it could not be given back, or an
+    /// administrator made it.
     pub stuck: &'a [Reserved],
 }
 
