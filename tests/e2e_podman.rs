@@ -133,7 +133,7 @@ fn no_room_is_what_the_user_reads() {
         assert!(
             said.stderr.contains(
                 "no room for 1g.10gb on 2 GPUs: 0 of 16 memory slices are free, at most 0 on one \
-                 GPU (too few); hint: migctl list shows who has what"
+                 GPU (full); hint: migctl list shows who has what"
             ),
             "{}",
             said.stderr
