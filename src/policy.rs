@@ -186,15 +186,16 @@ impl Policy {
             let same = held
                 .iter()
                 .filter(|h| subjects.group(&h.who).as_ref() == Some(&group));
-            let too_much = |what: String| {
-                Error::new(format!("{group} has {what} ([[policy.limit]] {n})"))
-                    .hint("migctl list shows which; when one of them ends, ask again")
+            let too_much = |what: String, hint: &str| {
+                Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
             };
+            const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
             let count = same.clone().count();
             if let Some(most) = limit.slices
                 && count >= most as usize
             {
-                return Err(too_much(format!("{count} of {most} slices")));
+                let what = format!("{count} of {most} slices");
+                return Err(too_much(what, ASK_AGAIN));
             }
             let used: u128 = same.map(|h| u128::from(h.memory_mib) << 20).sum();
             let more = u128::from(memory_mib.unwrap_or(0)) << 20;
@@ -205,8 +206,13 @@ impl Policy {
                     Some(mib) => format!(", and {mib}Mi are asked for"),
                     None => String::new(),
                 };
+                let hint = match more > u128::from(most) {
+                    true => "ask for less",
+                    false => ASK_AGAIN,
+                };
                 let (used, most) = (used >> 20, Slice::Memory(most));
-                return Err(too_much(format!("{used}Mi of {most} of memory{asked}")));
+                let what = format!("{used}Mi of {most} of memory{asked}");
+                return Err(too_much(what, hint));
             }
         }
         Ok(())

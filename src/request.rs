@@ -15,6 +15,8 @@ pub const SCOPE: &str = "runmig.dev/scope";
 pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
 const KEYS: [&str; 4] = [SLICE, COMPUTE, WAIT, SCOPE];
+/// What our keys begin with, as `features` writes it: a prefix ends with a dot there.
+pub const PREFIXES: [&str; 2] = ["runmig.", "slice.runmig."];
 
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
 pub const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

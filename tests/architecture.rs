@@ -32,7 +32,8 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),
-    ("toml", &["src/config.rs"]),
+    ("toml", &["src/config.rs", "src/cli/configure/"]),
+    ("similar", &["src/cli/configure/"]),
     ("oci_spec", &["src/spec/"]),
 ];
 

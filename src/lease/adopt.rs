@@ -4,7 +4,7 @@
 
 use super::Leases;
 use super::acquire::Applicant;
-use super::reuse::{chosen, only, place_of};
+use super::reuse::{chosen, of_what_is_there, only, place_of};
 use crate::error::Result;
 use crate::gpu::Driver;
 use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
@@ -29,13 +29,7 @@ impl Leases<'_> {
             let mut ahead = wanted.ahead.iter();
             ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
         };
-        // What has room beside others' is for `placement`; here it is there.
-        let made = Wanted {
-            idle: &[],
-            ahead: &[],
-            ours: &[],
-            ..*wanted
-        };
+        let made = of_what_is_there(wanted);
         let mut there: Vec<Slice> = slices(snapshot)
             .filter(|s| is_nobodys(s, taken) && !unfit.contains(&place_of(s)) && !is_awaited(s))
             .collect();

@@ -6,7 +6,7 @@ use super::{Leases, Patience};
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{Decision, Reserved};
+use crate::placement::{Decision, Reserved, Wanted};
 use crate::store::{Lease, Slice};
 
 pub(super) fn place_of(slice: &Slice) -> Reserved {
@@ -32,6 +32,16 @@ pub(super) fn is_there(snapshot: &Snapshot, slice: &Slice) -> bool {
         (Some(i.id), i.profile_id, i.placement)
             == (slice.gpu_instance, slice.profile_id, slice.placement)
     })
+}
+
+/// The same, of slices that are there: what has to stay free for others is not asked.
+pub(super) fn of_what_is_there<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
+    Wanted {
+        idle: &[],
+        ahead: &[],
+        ours: &[],
+        ..*wanted
+    }
 }
 
 /// As if these places were all the room there is.

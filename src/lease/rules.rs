@@ -80,8 +80,8 @@ impl Limits<'_> {
             .check_limits(&self.who, Some(memory_mib), &self.held)
     }
 
-    /// The first alternative that can be had and may be had. What may not be had is an error where no
-    /// other is worth waiting for.
+    /// The first alternative that can be had and may be had; an error where none may be had. What is
+    /// too much is not waited for.
     pub fn choose<'g>(
         &self,
         snapshot: &'g Snapshot,
@@ -98,7 +98,19 @@ impl Limits<'_> {
                 alternatives: std::slice::from_ref(slice),
                 ..*wanted
             };
-            match placement::choose(snapshot, reserved, &one) {
+            let least = placement::could_use(snapshot, &one)
+                .iter()
+                .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
+                .min();
+            let tried = match self.allow(least.unwrap_or(0)) {
+                Ok(()) => placement::choose(snapshot, reserved, &one),
+                Err(e) => {
+                    over = over.or(Some(e));
+                    continue;
+                }
+            };
+            match tried {
+                // It may be more on a GPU of another model.
                 Ok(decision) => match self.allow(decision.profile.memory_mib) {
                     Ok(()) => return Ok(Ok(decision)),
                     Err(e) => over = over.or(Some(e)),
@@ -107,7 +119,7 @@ impl Limits<'_> {
             }
         }
         match over {
-            Some(e) if !noes.iter().any(|no| matches!(no, NoRoom::Now { .. })) => Err(e),
+            Some(e) if noes.is_empty() => Err(e),
             _ => Ok(Err(placement::none_of(noes))),
         }
     }
@@ -124,14 +136,14 @@ fn whose(holder: &Holder) -> Who {
 
 /// As the driver says; on a GPU that it does not show, what the profile's name says.
 pub(super) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
-    let gpu = gpus.iter().find(|g| g.uuid == slice.gpu_uuid);
-    let shown = gpu.and_then(|g| g.profile(slice.profile_id));
-    shown.map_or_else(
-        || {
-            let gb = slice.profile.split_once("g.").map_or("", |(_, gb)| gb);
-            let digits = gb.split(|c: char| !c.is_ascii_digit()).next();
-            digits.and_then(|d| d.parse().ok()).unwrap_or(0) << 10
-        },
-        |profile| profile.memory_mib,
-    )
+    memory_on(gpus, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
+        let gb = slice.profile.split_once("g.").map_or("", |(_, gb)| gb);
+        let digits = gb.split(|c: char| !c.is_ascii_digit()).next();
+        digits.and_then(|d| d.parse().ok()).unwrap_or(0) << 10
+    })
+}
+
+fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
+    let gpu = gpus.iter().find(|g| g.uuid == gpu)?;
+    Some(gpu.profile(profile_id)?.memory_mib)
 }

@@ -4,7 +4,7 @@
 //! given back is not shared any more, so no new one comes while the last one goes.
 
 use super::acquire::Applicant;
-use super::reuse::{is_there, only, place_of};
+use super::reuse::{is_there, of_what_is_there, only, place_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
 use crate::model::Snapshot;
@@ -104,7 +104,7 @@ fn check_same(
     who: &Applicant<'_>,
 ) -> Result<()> {
     let there = only(snapshot, &[place_of(&peer.slice)]);
-    if placement::choose(&there, &[], wanted).is_ok() {
+    if placement::choose(&there, &[], &of_what_is_there(wanted)).is_ok() {
         return Ok(());
     }
     Err(Error::new(format!(

@@ -231,4 +231,6 @@ fn each_candidate<'a>(
 }
 
 #[cfg(test)]
+mod passing;
+#[cfg(test)]
 mod tests;

@@ -352,7 +352,7 @@ impl World<'_> {
 }
 
 /// The order given, then what comes of exchanging two: enough where the order matters at all.
-fn orders<'m>(given: Vec<&'m Moved>) -> impl Iterator<Item = Vec<&'m Moved>> {
+fn orders(given: Vec<&Moved>) -> impl Iterator<Item = Vec<&Moved>> {
     let n = given.len();
     let pairs = (0..n).flat_map(move |a| (a + 1..n).map(move |b| (a, b)));
     let first = given.clone();

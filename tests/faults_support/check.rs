@@ -63,6 +63,10 @@ impl World {
         if records.iter().any(|name| !name.starts_with(".new-")) {
             return Err(format!("left in the ledger: {records:?}"));
         }
+        let queue = names(&self.state().join("queue"));
+        if !queue.is_empty() {
+            return Err(format!("left in the queue: {queue:?}"));
+        }
         for id in names(&self.path("bundles")) {
             let dir = self.path("bundles").join(&id);
             if fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok() {
