@@ -74,6 +74,8 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
         "crio/20-runmig.conf",
         "docker/daemon.json",
         "hooks.d/runmig-poststop.json",
+        "kubernetes/pod.yaml",
+        "kubernetes/runtimeclass.yaml",
         "podman/50-runmig.conf",
     ] {
         files.push((format!("{prefix}/share/runmig/{example}"), 0o644));

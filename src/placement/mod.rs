@@ -11,7 +11,7 @@ mod why;
 
 pub use pass::{Awaited, could_use, is_held_up};
 pub use room::Reserved;
-pub use why::NoRoom;
+pub use why::{NoRoom, none_of};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
@@ -168,5 +168,7 @@ fn choose_one<'a>(
     })
 }
 
+#[cfg(test)]
+mod passing;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use crate::support::diff::diff;
 use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -162,7 +163,7 @@ fn containerd_1_goes_on_as_it_was_but_for_the_handler() {
     ] {
         containerd.adds_only_the_handler(Some(text));
     }
-    std::fs::remove_file(containerd.place.path(CONFIG)).unwrap();
+    fs::remove_file(containerd.place.path(CONFIG)).unwrap();
     containerd.adds_only_the_handler(None);
 }
 
@@ -182,7 +183,7 @@ fn containerd_2_goes_on_as_it_was_but_for_the_handler() {
     ] {
         containerd.adds_only_the_handler(Some(text));
     }
-    std::fs::remove_file(containerd.place.path(CONFIG)).unwrap();
+    fs::remove_file(containerd.place.path(CONFIG)).unwrap();
     containerd.adds_only_the_handler(None);
 }
 
@@ -192,6 +193,56 @@ fn the_handler_inherits_what_the_node_told_the_default_one() {
         let handler = containerd.adds_only_the_handler(Some(SYSTEMD));
         assert_eq!(handler["options"]["SystemdCgroup"], true);
         assert_eq!(handler["base_runtime_spec"], "/etc/containerd/base.json");
+    }
+}
+
+#[test]
+fn it_becomes_the_default_and_the_old_one_comes_back() {
+    let explicit = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd] # theirs\n\
+                    default_runtime_name = 'runc' # c\nsnapshotter = 'native'\n";
+    let header =
+        "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = 'native'";
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        let default = config_default(&containerd.program);
+        let arguments = containerd.arguments(&[]);
+        for text in [DEBIANS, SYSTEMD, &default, explicit, header] {
+            containerd.place.write(CONFIG, text);
+            let before = containerd.place.files();
+            containerd
+                .place
+                .configure(&[&arguments[..], &["--set-as-default"]].concat())
+                .ok();
+            let all = containerd
+                .place
+                .files()
+                .into_values()
+                .map(|(_, _, text)| text);
+            let all = all.collect::<Vec<_>>().join("\n");
+            assert!(all.contains("default_runtime_name = \"runmig\""), "{all}");
+            if containerd.cri == "io.containerd.grpc.v1.cri" {
+                let dump = containerd.dump();
+                assert_eq!(
+                    dump["plugins"][containerd.cri]["containerd"]["default_runtime_name"],
+                    "runmig"
+                );
+            }
+            let after = containerd.place.files();
+            let again = [&arguments[..], &["--set-as-default"]].concat();
+            let again = containerd.place.configure(&again).ok().stdout;
+            assert!(again.contains("nothing to change"), "{again}");
+            assert_eq!(containerd.place.files(), after);
+            // A run without it takes that back, and no more.
+            containerd.place.configure(&arguments).ok();
+            let plain = containerd.place.files();
+            containerd
+                .place
+                .configure(&[&arguments[..], &["--remove"]].concat())
+                .ok();
+            assert_eq!(containerd.place.files(), before);
+            containerd.place.configure(&arguments).ok();
+            assert_eq!(containerd.place.files(), plain);
+            fs::remove_dir_all(containerd.place.path("/etc/containerd")).unwrap();
+        }
     }
 }
 
@@ -227,7 +278,7 @@ fn two_handlers_come_and_go_alone() {
         let said = configure(&["--name", "runmig-a100"]);
         assert!(said.contains("/usr/local/bin/runmig-a100"), "{said}");
         let link = containerd.place.path("/usr/local/bin/runmig-a100");
-        assert_eq!(std::fs::read_link(&link).unwrap(), Path::new("runmig"));
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("runmig"));
         let both = containerd.place.files();
         for name in ["runmig", "runmig-a100"] {
             let again = configure(&["--name", name]);

@@ -3,6 +3,7 @@
 use crate::place::{Place, RUNMIG};
 use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
+use std::path::Path;
 use std::process::Command;
 
 const CONFIG: &str = "/etc/docker/daemon.json";
@@ -38,11 +39,31 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
             let file = place.path(CONFIG);
             let mut validate = Command::new(&program);
             validate.arg("--validate").arg("--config-file").arg(&file);
+            // Where it looks for its docker-proxy.
+            validate.env("PATH", Path::new(&program).parent().unwrap());
             said(&mut validate).ok();
             let after: serde_json::Value = serde_json::from_str(&place.read(CONFIG)).unwrap();
             assert_eq!(after["runtimes"]["runmig"]["path"], RUNMIG);
+            if text.is_none() {
+                let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/docker-config/daemon.json");
+                assert_eq!(
+                    place.read(CONFIG),
+                    std::fs::read_to_string(shipped).unwrap()
+                );
+            }
         });
     }
+    let default = [&arguments[..], &["--set-as-default"]].concat();
+    place.write(CONFIG, "{\"debug\": true}");
+    place.configure(&default).ok();
+    let wanted = "{\"debug\": true,\"runtimes\":{\"runmig\":{\"path\":\"/usr/local/bin/runmig\"}},\"default-runtime\":\"runmig\"}";
+    assert_eq!(place.read(CONFIG), wanted);
+    place
+        .configure(&[&arguments[..], &["--remove"]].concat())
+        .ok();
+    assert_eq!(place.read(CONFIG), "{\"debug\": true}");
+    place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
+    place.refused(&default, "its default-runtime is nvidia already");
     place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
     place.refused(
         &arguments,

@@ -3,6 +3,8 @@
 use crate::place::{Place, RUNMIG};
 use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -51,18 +53,40 @@ fn crio_has_the_handler_with_the_nodes_monitor() {
     });
 }
 
+#[test]
+fn crio_has_it_as_the_default() {
+    let Some(program) = built("cri-o", "crio") else {
+        return skip("CRI-O is not there; run scripts/engines cri-o");
+    };
+    let place = Place::new();
+    let arguments = [
+        "crio",
+        "--set-as-default",
+        "--executable",
+        program.to_str().unwrap(),
+    ];
+    place.configure(&arguments).ok();
+    let mut command = Command::new(&program);
+    command
+        .arg("--config-dir")
+        .arg(place.path("/etc/crio/crio.conf.d"));
+    let text = said(command.args(["--config=", "config"])).ok().stdout;
+    assert!(text.contains("\ndefault_runtime = \"runmig\"\n"), "{text}");
+}
+
 /// podman in a mount namespace in which /etc/containers is the place's.
-fn info(place: &Place, program: &std::path::Path) -> String {
+fn info(place: &Place, program: &std::path::Path, runtime: &str) -> String {
     let containers = place.path("/etc/containers");
     let script = "mount --bind \"$1\" /etc/containers && exec \"$2\" --root=\"$3/root\" \
-                  --runroot=\"$3/run\" --tmpdir=\"$3/tmp\" --storage-driver=vfs --runtime=runmig \
+                  --runroot=\"$3/run\" --tmpdir=\"$3/tmp\" --storage-driver=vfs $4 \
                   --cgroup-manager=cgroupfs info --format '{{.Host.OCIRuntime.Path}}'";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]);
     command
         .arg(containers)
         .arg(program)
-        .arg(place.path("/podman"));
+        .arg(place.path("/podman"))
+        .arg(runtime);
     said(command.env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1"))
         .ok()
         .stdout
@@ -84,6 +108,14 @@ fn podman_knows_the_runtime_by_name() {
             "/etc/containers/policy.json",
             "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}",
         );
+        // podman 5 looks for it, and has no network to make.
+        let helpers = place.path("/helpers");
+        fs::create_dir(&helpers).unwrap();
+        symlink("/bin/true", helpers.join("netavark")).unwrap();
+        place.write(
+            "/etc/containers/containers.conf.d/10-machine.conf",
+            &format!("[engine]\nhelper_binaries_dir = [{helpers:?}]\n"),
+        );
         let runmig = place.path(RUNMIG).display().to_string();
         let name = program.display().to_string();
         let arguments = ["podman", "--executable", &name];
@@ -92,9 +124,15 @@ fn podman_knows_the_runtime_by_name() {
             let text = place.read(drop_in);
             // The runtime is asked for its version, so it has to be there.
             place.write(drop_in, &text.replace(RUNMIG, &runmig));
-            assert_eq!(info(&place, &program).trim(), runmig);
+            assert_eq!(info(&place, &program, "--runtime=runmig").trim(), runmig);
             place.write(drop_in, &text);
         });
+        place
+            .configure(&[&arguments[..], &["--set-as-default"]].concat())
+            .ok();
+        let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
+        place.write(drop_in, &place.read(drop_in).replace(RUNMIG, &runmig));
+        assert_eq!(info(&place, &program, "").trim(), runmig);
     }
 }
 

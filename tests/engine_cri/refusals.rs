@@ -39,7 +39,8 @@ fn a_wrong_request(cri: &mut Cri) {
     refused(
         cri,
         "1g.10gb*2",
-        "hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none",
+        " asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger \
+         slice, or run a container for each",
     );
     cri.setup.nothing_is_left();
     passed(cri, "a wrong request: the user reads why");

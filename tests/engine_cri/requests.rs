@@ -9,6 +9,7 @@ use std::path::Path;
 
 crate::on_every_engine! {
     a_slice_by_annotation, a_pod_of_two, none, per_container_key, container_annotation,
+    one_slice_for_a_pod, the_next_pod_gets_what_is_kept,
 }
 
 /// Debian's crun is too old for the specifications of the other engines.
@@ -82,6 +83,42 @@ fn a_pod_of_two(cri: &mut Cri) {
     assert_ne!(has(cri, &small, "1g.10gb"), has(cri, &big, "3g.40gb"));
     assert_eq!(cri.setup.leases().len(), 2);
     passed(cri, "a pod of two with different slices");
+}
+
+/// Its containers have it together, by the engine's word for what a pod is.
+fn one_slice_for_a_pod(cri: &mut Cri) {
+    let together = [("runmig.dev/slice", "1g.10gb"), ("runmig.dev/scope", "pod")];
+    let pod = cri.pod(&together);
+    let one = cri.run(&pod, "one", &shows());
+    let two = cri.run(&pod, "two", &shows());
+    let shared = has(cri, &one, "1g.10gb");
+    assert_eq!(has(cri, &two, "1g.10gb"), shared);
+    let other = cri.pod(&together);
+    let third = cri.run(&other, "one", &shows());
+    assert_ne!(has(cri, &third, "1g.10gb"), shared);
+    // A container that is made again, as after a crash, has it again.
+    cri.crictl(&["rm", "--force", &one]).ok();
+    let again = cri.run(&pod, "one", &shows());
+    assert_eq!(has(cri, &again, "1g.10gb"), shared);
+    cri.crictl(&["rmp", "--force", &pod.id]).ok();
+    assert_ne!(cri.setup.machine.the_instance(), shared);
+}
+
+/// What was a pod's is kept for the next.
+fn the_next_pod_gets_what_is_kept(cri: &mut Cri) {
+    cri.setup.configure("keep_idle = \"5m\"");
+    cri.runtime.configure_again(cri.setup);
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
+        let id = cri.run(&pod, "web", &shows());
+        seen.push(has(cri, &id, "1g.10gb"));
+        cri.crictl(&["rmp", "--force", &pod.id]).ok();
+        assert_eq!(cri.setup.the_lease()["state"], "idle");
+    }
+    assert_eq!(seen[0], seen[1]);
+    cri.setup.configure("");
+    cri.setup.migctl(&["gc"]).ok();
 }
 
 fn none(cri: &mut Cri) {

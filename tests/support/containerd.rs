@@ -7,16 +7,20 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The handler as it is shipped, put where the file itself says that it belongs.
+/// The handler as it is shipped, put where the file itself says that it belongs. To a configuration that
+/// lists no runtimes, as Debian's does not, containerd 1 needs the lines that are marked as comments.
 pub fn configure(cri: &Cri) {
     let shipped = |name: &str| cri.runtime.shipped(&format!("containerd-config/{name}"));
     let (drop_ins, cni) = (cri.path("conf.d"), cri.path("cni"));
     fs::create_dir_all(&drop_ins).unwrap();
     let (imports, more) = match cri.engine {
         Engine::Containerd1 => {
-            // Its tables go into config.toml itself, which says the version.
-            let tables = shipped("runmig-v2.toml").replace("\nversion = 2\n", "\n");
-            (String::new(), tables)
+            let text = shipped("runmig-v2.toml").replace("\n#[plugins.", "\n[plugins.");
+            let text = text.replace("\n#runtime_type", "\nruntime_type");
+            assert!(
+                text.contains("\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]")
+            );
+            (String::new(), text)
         }
         _ => {
             fs::write(drop_ins.join("runmig.toml"), shipped("runmig.toml")).unwrap();
@@ -40,9 +44,7 @@ pub fn configure(cri: &Cri) {
     let own = match cri.engine {
         Engine::Containerd1 => format!(
             "[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"{IMAGE}\"\n{machine}\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = {cni:?}\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n\
-             runtime_type = \"io.containerd.runc.v2\"\n"
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = {cni:?}\n"
         ),
         _ => format!(
             "[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = \"{IMAGE}\"\n\

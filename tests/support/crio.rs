@@ -11,16 +11,10 @@ use std::process::Command;
 
 /// The handler as it is shipped, in a folder of drop-ins.
 pub fn configure(cri: &Cri) {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("crio-config/20-runmig.conf");
-    let mut text = fs::read_to_string(shipped).unwrap();
-    for (there, here) in [
-        ("/usr/local/bin/runmig", &cri.runtime.program),
-        ("/run/runmig-oci", &cri.setup.root("crio")),
-    ] {
-        let there = format!("\"{there}\"");
-        assert!(text.contains(&there));
-        text = text.replace(&there, &format!("{here:?}"));
-    }
+    let shipped = cri.runtime.shipped("crio-config/20-runmig.conf");
+    let (there, here) = ("/run/runmig-oci", cri.setup.root("crio"));
+    assert!(shipped.contains(there));
+    let text = shipped.replace(there, here.to_str().unwrap());
     fs::create_dir_all(cri.path("crio.conf.d")).unwrap();
     cri.write("crio.conf.d/20-runmig.conf", &text);
     cri.write(

@@ -35,6 +35,11 @@ impl Named {
         assert!(text.contains(program), "{text}");
         text.replace(program, self.program.to_str().unwrap())
     }
+
+    /// The configuration of the set-up, as it is now.
+    pub fn configure_again(&self, setup: &Setup) {
+        fs::copy(setup.config(), &self.config).unwrap();
+    }
 }
 
 impl Drop for Named {

@@ -26,6 +26,7 @@ const CRI: [&str; 3] = [
 
 /// Before the labels of blocks with handlers.
 const HANDLER: &str = "handler ";
+const DEFAULT: &str = "default_runtime_name";
 /// The block that keeps the handler which containerd has by itself.
 const RUNC: &str = "runc, which a list of others would hide";
 
@@ -65,7 +66,15 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
                 |before: Option<&str>| before.filter(|t| !t.starts_with(MADE)).map(str::to_owned);
             (task.change(&drop_in, |before| Ok(gone(before)))?, after)
         } else {
-            let text = format!("{MADE}version = {}\n\n{handler}", main.version);
+            let default = match task.default {
+                true => format!(
+                    "\n[plugins.\"{}\".containerd]\n{DEFAULT} = \"{}\"\n",
+                    CRI[main.version - 1],
+                    task.name
+                ),
+                false => String::new(),
+            };
+            let text = format!("{MADE}version = {}\n\n{handler}{default}", main.version);
             let imports = with_import(&plain, path, &drop_in);
             let after = imports.context(|| format!("change {}", path.display()))?;
             (task.own_file(&drop_in, text)?, after)
@@ -132,6 +141,7 @@ impl Main {
         if toml_text::labels(&text, HANDLER).next().is_none() {
             text = toml_text::without_block(&text, RUNC);
         }
+        text = toml_text::without_key(&text, DEFAULT, task.name);
         if let Some(import) = import {
             text = toml_text::without_string(&text, "imports", import)?;
         }
@@ -139,11 +149,15 @@ impl Main {
     }
 
     fn with_handler(&self, task: &Task<'_>, plain: &str, handler: &str) -> Result<String> {
+        let cri = CRI[self.version - 1];
+        let default = ["plugins", cri, "containerd", DEFAULT];
         if toml_text::block(&self.text, &label(task)) == Some(handler) {
-            return Ok(self.text.clone());
+            let there = toml_text::at(&toml_text::parse(&self.text)?, &default).cloned();
+            if task.default == (there == Some(Value::from(task.name))) {
+                return Ok(self.text.clone());
+            }
         }
         let mut text = plain.to_owned();
-        let cri = CRI[self.version - 1];
         let runtimes = ["plugins", cri, "containerd", "runtimes"];
         if toml_text::at(&toml_text::parse(plain)?, &runtimes).is_none() {
             let runc = format!(
@@ -151,7 +165,11 @@ impl Main {
             );
             text = toml_text::with_block(&text, RUNC, &runc);
         }
-        let text = toml_text::with_block(&text, &label(task), handler);
+        let mut text = toml_text::with_block(&text, &label(task), handler);
+        if task.default {
+            let header = format!("[plugins.\"{cri}\".containerd]");
+            text = toml_text::with_key(&text, &default, &header, task.name)?;
+        }
         toml_text::parse(&text).map_err(|e| {
             e.hint(
                 "its plugins are written in a way that cannot be added to; add the handler by hand",
@@ -268,8 +286,10 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
         1 => text.replace(CRI[1], CRI[0]),
         _ => text,
     };
-    let default = cri(effective, &["default_runtime_name"])
+    let default = cri(effective, &[DEFAULT])
         .and_then(Value::as_str)
+        // Ours says what that one said.
+        .map(|name| if name == task.name { "runc" } else { name })
         .and_then(|name| cri(effective, &["runtimes", name]))
         .and_then(Value::as_table)
         .filter(|t| t.get("runtime_type").and_then(Value::as_str) == Some("io.containerd.runc.v2"));

@@ -98,5 +98,9 @@ fn drop_in_text(task: &Task<'_>, others: &Others) -> String {
         .replace("/run/runmig-oci", &format!("/run/{}-oci", task.name))
         .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
     let inherited = inherit::lines(Some(&others.default()), |key| INHERITED.contains(&key));
-    format!("{MADE}{text}{inherited}")
+    let default = match task.default {
+        true => format!("\n[crio.runtime]\ndefault_runtime = \"{}\"\n", task.name),
+        false => String::new(),
+    };
+    format!("{MADE}{text}{inherited}{default}")
 }

@@ -3,11 +3,11 @@
 use super::engine::Found;
 use super::{Plan, Task, json};
 use crate::error::{Context, Error, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 
-const SHIPPED: &str = include_str!("../../../docker-config/daemon.json");
 const CONFIG: &str = "/etc/docker/daemon.json";
+const DEFAULT: &str = "default-runtime";
 /// The first docker whose containers can have annotations.
 const ANNOTATIONS: u32 = 24;
 
@@ -53,25 +53,38 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
         return Err(Error::new("it, or its \"runtimes\", is no object"));
     }
     let there = runtimes.and_then(|r| r.get(task.name));
-    match there {
-        Some(theirs) if !is_runmig(theirs) => match task.remove {
-            true => return Ok(before.map(str::to_owned)),
-            false => {
-                return Err(Error::new(format!("its runtime {} is {theirs}", task.name))
-                    .hint("choose another name with --name"));
-            }
-        },
-        Some(ours) if !task.remove && path_of(ours) == Some(task.runtime.as_path()) => {
+    if let Some(theirs) = there.filter(|there| !is_runmig(there)) {
+        if task.remove {
             return Ok(before.map(str::to_owned));
         }
-        None if task.remove => return Ok(before.map(str::to_owned)),
-        _ => {}
+        return Err(Error::new(format!("its runtime {} is {theirs}", task.name))
+            .hint("choose another name with --name"));
     }
-    let without = json::without_member(text, &["runtimes"], task.name);
-    let after = match task.remove {
-        true => without,
-        false => json::with_member(&without, &["runtimes"], task.name, &shipped(task)?),
-    };
+    let default = root.get(DEFAULT).and_then(Value::as_str);
+    if let Some(other) = default.filter(|name| task.default && ![task.name, "runc"].contains(name))
+    {
+        return Err(Error::new(format!("its {DEFAULT} is {other} already"))
+            .hint("take that out, or leave --set-as-default away"));
+    }
+    let mut after = text.to_owned();
+    let same = there.and_then(path_of) == Some(task.runtime.as_path());
+    if !same || task.remove {
+        after = json::without_member(&after, &["runtimes"], task.name);
+    }
+    if !same && !task.remove {
+        let path = Value::from(task.runtime.display().to_string());
+        let at = ["runtimes", task.name];
+        after = json::with_member(&after, &at, "path", &path.to_string());
+    }
+    if task.default != (default == Some(task.name)) {
+        after = json::without_member(&after, &[], DEFAULT);
+        if task.default {
+            after = json::with_member(&after, &[], DEFAULT, &Value::from(task.name).to_string());
+        }
+    }
+    if after == text {
+        return Ok(before.map(str::to_owned));
+    }
     check(&root, &after, task)?;
     // What holds nothing is what we once made.
     let nothing = task.remove && after.trim() == "{}";
@@ -89,14 +102,6 @@ fn is_runmig(runtime: &Value) -> bool {
     name.is_some_and(|n| n == "runmig" || n.starts_with("runmig-"))
 }
 
-fn shipped(task: &Task<'_>) -> Result<String> {
-    let what = || "read the daemon.json that is built in";
-    let mut shipped: Value = serde_json::from_str(SHIPPED).context(what)?;
-    let runtime = &mut shipped["runtimes"]["runmig"];
-    runtime["path"] = json!(task.runtime.display().to_string());
-    serde_json::to_string(runtime).context(what)
-}
-
 /// The new text says what it is to say, and nothing else: it was made without understanding it.
 fn check(before: &Value, after: &str, task: &Task<'_>) -> Result<()> {
     let parsed: Value = serde_json::from_str(after).context(|| "read the result")?;
@@ -107,14 +112,20 @@ fn check(before: &Value, after: &str, task: &Task<'_>) -> Result<()> {
             runtimes.remove(task.name);
             runtimes.is_empty()
         });
-        if let (true, Some(root)) = (empty, root.as_object_mut()) {
-            root.remove("runtimes");
+        if let Some(root) = root.as_object_mut() {
+            root.remove(DEFAULT);
+            if empty {
+                root.remove("runtimes");
+            }
         }
         root
     };
     let there = parsed.get("runtimes").and_then(|r| r.get(task.name));
     let path = there.and_then(path_of);
-    if rest(before) == rest(&parsed) && path == (!task.remove).then_some(task.runtime.as_path()) {
+    let default = parsed.get(DEFAULT).and_then(Value::as_str) == Some(task.name);
+    let as_wanted =
+        default == task.default && path == (!task.remove).then_some(task.runtime.as_path());
+    if as_wanted && rest(before) == rest(&parsed) {
         return Ok(());
     }
     Err(Error::new("it cannot be changed without changing more").hint("add the runtime by hand"))

@@ -8,6 +8,7 @@ mod engine;
 mod file;
 mod inherit;
 mod json;
+mod link;
 mod podman;
 mod toml_text;
 
@@ -17,7 +18,6 @@ use crate::trust;
 use clap::{Args, ValueEnum};
 use file::Change;
 use serde::Serialize;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,6 +35,9 @@ pub struct Options {
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
+    /// Have the engine use it where no runtime is named
+    #[arg(long, conflicts_with = "remove")]
+    set_as_default: bool,
     /// Undo it
     #[arg(long)]
     remove: bool,
@@ -64,6 +67,8 @@ struct Task<'a> {
     /// The runmig that the engine is to call.
     runtime: PathBuf,
     remove: bool,
+    /// It is to be the one that is used where none is named.
+    default: bool,
     engine_config: Option<&'a Path>,
     drop_in: Option<&'a Path>,
     executable: Option<&'a Path>,
@@ -113,6 +118,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         name: &options.name,
         runtime: runtime(options, &root)?,
         remove: options.remove,
+        default: options.set_as_default,
         engine_config: options.engine_config.as_deref(),
         drop_in: options.drop_in.as_deref(),
         executable: options.executable.as_deref(),
@@ -134,7 +140,8 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
             change.make()?;
         }
     }
-    plan.notes.extend(link.map(|l| l.note(options)));
+    plan.notes
+        .extend(link.map(|l| l.note(options.remove, options.dry_run)));
     show(&plan, options, format);
     Ok(0)
 }
@@ -202,12 +209,6 @@ fn check_name(name: &str) -> Result<()> {
     )
 }
 
-/// `runmig-NAME` is called by that name: it reads NAME.toml.
-fn variant(name: &str) -> Option<&str> {
-    name.strip_prefix("runmig-")
-        .filter(|n| !matches!(*n, "hook" | "slice"))
-}
-
 fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
     if let Some(path) = &options.runtime_path {
         return Ok(path.clone());
@@ -217,7 +218,7 @@ fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
         Ok(inside) => Path::new("/").join(inside),
         Err(_) => migctl,
     };
-    let name = variant(&options.name).map_or("runmig", |_| options.name.as_str());
+    let name = link::variant(&options.name).map_or("runmig", |_| options.name.as_str());
     Ok(migctl.with_file_name(name))
 }
 
@@ -314,62 +315,5 @@ impl Task<'_> {
             }
             _ => Ok((!self.remove).then_some(text)),
         })
-    }
-
-    fn is_link(&self) -> bool {
-        variant(self.name).is_some_and(|_| self.runtime.file_name().is_some_and(|f| f == self.name))
-    }
-
-    /// The link that `runmig-NAME` is called by.
-    fn link(&self) -> Result<Option<Link>> {
-        if !self.is_link() {
-            return Ok(None);
-        }
-        let on_disk = self.on_disk(&self.runtime);
-        let there = std::fs::symlink_metadata(&on_disk).is_ok();
-        let ours = std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new("runmig"));
-        let wanted = match self.remove {
-            false => !there,
-            true => ours,
-        };
-        Ok(wanted.then(|| Link {
-            path: self.runtime.clone(),
-            on_disk,
-        }))
-    }
-}
-
-struct Link {
-    path: PathBuf,
-    on_disk: PathBuf,
-}
-
-impl Link {
-    fn make(&self, remove: bool) -> Result<()> {
-        let done = match remove {
-            false => symlink("runmig", &self.on_disk),
-            true => std::fs::remove_file(&self.on_disk),
-        };
-        done.context(|| {
-            format!(
-                "{} the link {}",
-                if remove { "remove" } else { "make" },
-                self.path.display()
-            )
-        })
-    }
-
-    fn note(&self, options: &Options) -> String {
-        let verb = match (options.remove, options.dry_run) {
-            (false, false) => "linked",
-            (false, true) => "would link",
-            (true, false) => "removed the link",
-            (true, true) => "would remove the link",
-        };
-        let from = variant(&options.name).unwrap_or_default();
-        format!(
-            "{verb} {} to runmig; it reads /etc/runmig/{from}.toml",
-            self.path.display()
-        )
     }
 }

@@ -30,8 +30,12 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
             Value::Array(names).to_string()
         }
     };
+    let default = match task.default {
+        true => format!("runtime = \"{}\"\n", task.name),
+        false => String::new(),
+    };
     let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
-        Some((key, _)) if key == LIST => format!("{LIST} = {list}\n"),
+        Some((key, _)) if key == LIST => format!("{LIST} = {list}\n{default}"),
         Some(("runmig", _)) => format!("{} = [\"{}\"]\n", task.name, task.runtime.display()),
         _ => format!(
             "{}\n",

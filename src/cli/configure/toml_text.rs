@@ -190,6 +190,69 @@ pub fn without_string(text: &str, key: &str, string: &str) -> Result<String> {
     Ok(format!("{}{}", &text[..cut.start], &text[cut.end..]))
 }
 
+/// `key = string` in a table that the file may have or not, with a value or without; what was there
+/// is kept in a comment.
+pub fn with_key(text: &str, keys: &[&str], header: &str, string: &str) -> Result<String> {
+    let (key, table) = keys.split_last().expect("a key");
+    let quoted = toml::Value::from(string).to_string();
+    if let Some(span) = span(text, keys)? {
+        let (before, old, after) = (&text[..span.start], &text[span.clone()], &text[span.end..]);
+        return Ok(format!("{before}{quoted} {OURS}{INSTEAD}{old}{after}"));
+    }
+    let line = format!("{key} = {quoted} {OURS}\n");
+    let is_header = |line: &str| {
+        line.starts_with('[')
+            && parse(line).is_ok_and(|t| at(&t, table).is_some_and(is_empty_table))
+    };
+    let mut end = 0;
+    for each in text.split_inclusive('\n') {
+        end += each.len();
+        if is_header(each.trim()) {
+            let newline = if each.ends_with('\n') { "" } else { "\n" };
+            return Ok(format!("{}{newline}{line}{}", &text[..end], &text[end..]));
+        }
+    }
+    Ok(with_block(
+        text,
+        key,
+        &format!("{header}\n{key} = {quoted}\n"),
+    ))
+}
+
+const INSTEAD: &str = " in place of ";
+
+fn is_empty_table(value: &toml::Value) -> bool {
+    value.as_table().is_some_and(Table::is_empty)
+}
+
+/// Undoes `with_key`.
+pub fn without_key(text: &str, key: &str, string: &str) -> String {
+    let quoted = toml::Value::from(string).to_string();
+    let text = match block(text, key).is_some_and(|body| body.contains(&quoted)) {
+        true => without_block(text, key),
+        false => text.to_owned(),
+    };
+    let changed = format!("{quoted} {OURS}{INSTEAD}");
+    let added = format!("{key} = {quoted} {OURS}");
+    let lines = text
+        .split_inclusive('\n')
+        .filter(|line| line.trim() != added);
+    lines.map(|line| line.replacen(&changed, "", 1)).collect()
+}
+
+fn span(text: &str, keys: &[&str]) -> Result<Option<Range<usize>>> {
+    let root = DeTable::parse(text).map_err(|e| at_line(text, &e))?;
+    let (last, tables) = keys.split_last().expect("a key");
+    let mut table = root.get_ref();
+    for key in tables {
+        match table.get(*key).map(|value| value.get_ref()) {
+            Some(DeValue::Table(inner)) => table = inner,
+            _ => return Ok(None),
+        }
+    }
+    Ok(table.get(*last).map(|value| value.span()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,6 +327,27 @@ mod tests {
             let other = without_block(&two, "handler x");
             assert_eq!(without_block(&other, "handler xy"), text);
             assert_eq!(without_block(text, "handler x"), text);
+        }
+    }
+
+    #[test]
+    fn a_key_comes_and_what_was_there_comes_back() {
+        for text in [
+            "",
+            "a = 1",
+            "[x]\ny = 1\n",
+            "[x]\n  [x.'y z']\n  b = 1\n",
+            "[x.\"y z\".w]\nb = 1\n",
+            "[x.\"y z\"] # c\n",
+            "[x.\"y z\"]\n  key = 'old' # c\n  b = 1\n",
+            "x.\"y z\".key = \"old\"",
+        ] {
+            let more = with_key(text, &["x", "y z", "key"], "[x.\"y z\"]", "new").unwrap();
+            let value = parse(&more).unwrap();
+            let value = at(&value, &["x", "y z", "key"]).unwrap();
+            assert_eq!(value.as_str(), Some("new"), "{more}");
+            assert_eq!(without_key(&more, "key", "new"), text, "{more}");
+            assert_eq!(without_key(text, "key", "new"), text);
         }
     }
 }
