@@ -1,0 +1,191 @@
+//! What a user of Kubernetes does, and what becomes of the slices.
+
+use crate::node::{Node, eventually, pod_spec};
+use crate::support::bundle::{SHOW, nodes, visible};
+use serde_json::{Value, json};
+
+const FULL: &str = "7g.80gb";
+
+fn restarts(pod: &Value) -> &Value {
+    &pod["status"]["containerStatuses"][0]["restartCount"]
+}
+
+/// It sees the slice that the ledger says it has, and a pod of no RuntimeClass sees none.
+pub fn a_pod_by_annotation(node: &Node) {
+    node.pod("asks", json!({"runmig.dev/slice": "2g.20gb"}), SHOW);
+    let mut plain = pod_spec(&format!("{SHOW}; exec sleep 10000"), "Always");
+    plain.as_object_mut().unwrap().remove("runtimeClassName");
+    plain["terminationGracePeriodSeconds"] = json!(0);
+    node.apply(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": plain
+    }));
+    node.is_ready("asks");
+    node.is_ready("plain");
+
+    let instance = node.machine.the_instance();
+    assert_eq!(instance.profile, "2g.20gb");
+    let said = node.logs("asks");
+    assert_eq!(visible(&said), Some(instance.uuid.as_str()), "{said}");
+    assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
+    let inside = node.kubectl(&["exec", "asks", "--", "sh", "-c", SHOW]).ok();
+    assert_eq!(visible(&inside.stdout), Some(instance.uuid.as_str()));
+    let said = node.logs("plain");
+    assert_eq!(
+        (visible(&said), nodes(&said).len()),
+        (Some(""), 0),
+        "{said}"
+    );
+
+    let lease = &node.leases()[0];
+    assert_eq!(lease["migUUID"], instance.uuid.as_str());
+    assert_eq!(lease["state"], "ready");
+    let list = node.run("migctl", &["list"]).ok().stdout;
+    assert!(list.contains("default/asks/c"), "{list}");
+    node.delete("asks");
+    node.delete("plain");
+}
+
+/// Its pod stays, and its slice is the next one's.
+pub fn a_job_that_ends(node: &Node) {
+    let job = |name: &str| {
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"template": {
+                "metadata": {"annotations": {"runmig.dev/slice": FULL}},
+                "spec": pod_spec(SHOW, "Never"),
+            }},
+        })
+    };
+    for name in ["first", "second"] {
+        node.apply(&job(name));
+        let name = format!("job/{name}");
+        node.kubectl(&["wait", "--for=condition=Complete", "--timeout=55s", &name])
+            .ok();
+        let said = node.logs(&name);
+        assert!(visible(&said).unwrap().starts_with("MIG-"), "{said}");
+    }
+    let pods = node.get(&["pods"]);
+    assert_eq!(pods["items"].as_array().unwrap().len(), 2, "{pods}");
+    let all = ["delete", "job", "first", "second", "--cascade=foreground"];
+    node.kubectl(&all).ok();
+}
+
+/// The pod says why, the kubelet tries again, and when there is room it runs.
+pub fn no_room_then_room(node: &Node) {
+    node.sleeper("holder", FULL);
+    node.is_ready("holder");
+    node.sleeper("late", "1g.10gb");
+    eventually("the pod says why it does not run", || {
+        let said = node.describe("late");
+        said.contains("no room for 1g.10gb") && said.contains("hint: ")
+    });
+    eventually("the kubelet has tried again", || {
+        let events = node.get(&["events", "--field-selector=involvedObject.name=late"]);
+        let of = |event: &Value| {
+            let about = event["message"].as_str().unwrap_or_default();
+            let times = event["count"].as_u64().unwrap_or(1);
+            if about.contains("no room") { times } else { 0 }
+        };
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(of)
+            .sum::<u64>()
+            > 1
+    });
+    node.delete("holder");
+    eventually("it runs", || {
+        node.get(&["pod", "late"])["status"]["containerStatuses"][0]["ready"] == true
+    });
+    assert_eq!(node.machine.the_instance().profile, "1g.10gb");
+    node.delete("late");
+}
+
+/// With an annotation the create itself waits, and no attempt fails.
+pub fn a_pod_that_waits(node: &Node) {
+    node.sleeper("holder", FULL);
+    node.is_ready("holder");
+    waiting(node);
+    node.delete("holder");
+    node.is_ready("waits");
+    assert_eq!(restarts(&node.get(&["pod", "waits"])), &json!(0));
+    let said = node.describe("waits");
+    assert!(!said.contains("no room"), "{said}");
+    node.delete("waits");
+}
+
+/// A pod whose create waits for room.
+fn waiting(node: &Node) {
+    let annotations = json!({"runmig.dev/slice": "1g.10gb", "runmig.dev/wait": "100s"});
+    node.pod("waits", annotations, "true");
+    eventually("its create waits", || {
+        !node.processes(&["runmig-slice", "create"]).is_empty()
+    });
+}
+
+/// No container, no lease, no process; and nobody takes the room that comes afterwards.
+pub fn deleted_while_it_waits(node: &Node) {
+    node.sleeper("holder", FULL);
+    node.is_ready("holder");
+    waiting(node);
+    node.delete("waits");
+    eventually("its create has ended", || {
+        node.processes(&["runmig-slice", "create"]).is_empty()
+    });
+    assert_eq!(node.leases().len(), 1);
+    node.delete("holder");
+}
+
+/// Its containers go on, with their slices; it knows them when it is back.
+pub fn the_engine_is_restarted(node: &Node) {
+    node.sleeper("stays", "1g.10gb");
+    node.is_ready("stays");
+    let before = (node.leases(), node.machine.the_instance());
+    let runtime = match node.engine {
+        "cri-o" => "crio",
+        engine => engine,
+    };
+    node.script("restart", &[runtime]);
+    let after = |what: &str| {
+        node.kubectl(&["exec", "stays", "--", "sh", "-c", what])
+            .stdout
+    };
+    eventually("it answers again", || after("echo here").contains("here"));
+    assert_eq!(visible(&after(SHOW)), Some(before.1.uuid.as_str()));
+    assert_eq!((node.leases(), node.machine.the_instance()), before);
+    assert_eq!(restarts(&node.get(&["pod", "stays"])), &json!(0));
+    node.delete("stays");
+}
+
+/// Processes and instances are gone; the kubelet starts its pods again, and they get slices.
+pub fn the_node_is_rebooted(node: &Node) {
+    let pods = [("one", "3g.40gb"), ("two", "1g.10gb")];
+    for (name, slice) in pods {
+        node.pod(name, json!({"runmig.dev/slice": slice}), SHOW);
+    }
+    for (name, _) in pods {
+        node.is_ready(name);
+    }
+    let before = node.leases();
+    node.script("reboot", &[]);
+    for (name, _) in pods {
+        eventually("it runs again", || {
+            let pod = node.get(&["pod", name]);
+            restarts(&pod) == &json!(1) && pod["status"]["containerStatuses"][0]["ready"] == true
+        });
+    }
+    let (leases, instances) = (node.leases(), node.machine.instances());
+    assert_eq!((leases.len(), instances.len()), (2, 2), "{leases:?}");
+    for (name, slice) in pods {
+        let said = node.logs(name);
+        let its = instances.iter().find(|i| i.profile == slice).unwrap();
+        assert_eq!(visible(&said), Some(its.uuid.as_str()), "{said}");
+        assert_eq!(nodes(&said), node.machine.nodes_of(its), "{said}");
+    }
+    assert!(before.iter().all(|old| !leases.contains(old)), "{before:?}");
+    node.delete("one");
+    node.delete("two");
+}

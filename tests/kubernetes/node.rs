@@ -1,0 +1,229 @@
+//! The node that `scripts/kubernetes` makes, in a folder of its own.
+
+use crate::support::process::said;
+use crate::support::runtimes::{built, on_path};
+use crate::support::{Machine, Said, skip};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A kubelet tries again after some ten seconds, then twenty; and 2 cores are not many.
+const LIMIT: Duration = Duration::from_secs(180);
+
+pub struct Node {
+    /// As `scripts/kubernetes` calls it.
+    pub engine: &'static str,
+    /// Its folder is the node's.
+    pub machine: Machine,
+}
+
+impl Node {
+    /// With one A100. None where something that it is made of is not there.
+    pub fn up(engine: &'static str) -> Option<Node> {
+        if !nix::unistd::geteuid().is_root() {
+            skip("a node makes containers, as root");
+            return None;
+        }
+        let built = [
+            ("kubernetes", "kubelet"),
+            ("cri-tools", "crictl"),
+            (engine, if engine == "cri-o" { "crio" } else { engine }),
+        ]
+        .map(|(engine, program)| (engine, built(engine, program)));
+        for (part, found) in built {
+            if found.is_none() {
+                skip(&format!("{part} is not built: scripts/engines {part}"));
+                return None;
+            }
+        }
+        for program in ["runc", "conmon", "podman", "openssl", "ip"] {
+            if on_path(program).is_none() {
+                skip(&format!("{program} is not there; run scripts/setup"));
+                return None;
+            }
+        }
+        let node = Node {
+            engine,
+            machine: Machine::to_be(),
+        };
+        let programs = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
+        node.script(
+            "up",
+            &["--engine", engine, "--from", programs.to_str().unwrap()],
+        );
+        Some(node)
+    }
+
+    /// `scripts/kubernetes VERB ARGUMENTS`, which has to succeed.
+    #[track_caller]
+    pub fn script(&self, verb: &str, arguments: &[&str]) {
+        let output = self.script_command(verb, arguments).output().unwrap();
+        assert!(
+            output.status.success(),
+            "scripts/kubernetes {verb} {arguments:?} ended with {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn script_command(&self, verb: &str, arguments: &[&str]) -> Command {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/kubernetes");
+        let mut command = Command::new(script);
+        command.arg(verb).args(arguments);
+        command.arg("--dir").arg(self.dir());
+        command
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.machine.dir().parent().unwrap().to_owned()
+    }
+
+    /// A program in the node.
+    #[track_caller]
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Said {
+        let program = self.dir().join("bin").join(program);
+        said(Command::new(program).args(arguments))
+    }
+
+    #[track_caller]
+    pub fn kubectl(&self, arguments: &[&str]) -> Said {
+        self.run("kubectl", arguments)
+    }
+
+    #[track_caller]
+    pub fn apply(&self, manifest: &Value) {
+        let file = self.dir().join("manifest.json");
+        fs::write(&file, manifest.to_string()).unwrap();
+        self.kubectl(&["apply", "--filename", file.to_str().unwrap()])
+            .ok();
+    }
+
+    /// A pod whose one container, `c`, runs a shell script until it is told to end.
+    #[track_caller]
+    pub fn pod(&self, name: &str, annotations: Value, script: &str) {
+        self.apply(&json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": pod_spec(&format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait"), "Always"),
+        }));
+    }
+
+    /// A pod that sleeps, with this slice.
+    #[track_caller]
+    pub fn sleeper(&self, name: &str, slice: &str) {
+        self.pod(name, json!({"runmig.dev/slice": slice}), "true");
+    }
+
+    #[track_caller]
+    pub fn get(&self, arguments: &[&str]) -> Value {
+        let mut all = vec!["get", "--output=json"];
+        all.extend(arguments);
+        self.kubectl(&all).ok().json()
+    }
+
+    /// Until its containers run.
+    #[track_caller]
+    pub fn is_ready(&self, pod: &str) {
+        self.kubectl(&[
+            "wait",
+            "--for=condition=Ready",
+            "--timeout=55s",
+            &format!("pod/{pod}"),
+        ])
+        .ok();
+    }
+
+    #[track_caller]
+    pub fn delete(&self, pod: &str) {
+        self.kubectl(&["delete", "pod", pod, "--timeout=55s"]).ok();
+    }
+
+    #[track_caller]
+    pub fn logs(&self, of: &str) -> String {
+        self.kubectl(&["logs", of]).ok().stdout
+    }
+
+    /// What the user reads.
+    #[track_caller]
+    pub fn describe(&self, pod: &str) -> String {
+        self.kubectl(&["describe", "pod", pod]).ok().stdout
+    }
+
+    #[track_caller]
+    pub fn leases(&self) -> Vec<Value> {
+        let list = self.run("migctl", &["list", "-o", "json"]).ok().json();
+        list["items"].as_array().expect("items").clone()
+    }
+
+    /// Neither pods nor leases nor instances, and nothing for a collector to do.
+    #[track_caller]
+    pub fn nothing_is_left(&self) {
+        let pods = self.get(&["pods"]);
+        assert_eq!(pods["items"], json!([]));
+        // Who goes last may still be about it, and CRI-O's containers go later than their pods.
+        eventually("nothing is left", || {
+            self.leases().is_empty() && self.machine.instances().is_empty()
+        });
+        let collected = self.run("migctl", &["gc", "-o", "json"]).ok().json();
+        assert_eq!(collected["items"], json!([]));
+    }
+
+    /// The processes of this node that have these words in their arguments.
+    pub fn processes(&self, words: &[&str]) -> Vec<i32> {
+        let init = fs::read_to_string(self.dir().join("init")).unwrap();
+        let init: i32 = init.split(' ').next().unwrap().parse().unwrap();
+        let node = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let mut all = crate::support::process::with_argument(words[0]);
+        all.retain(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            words.iter().all(|word| line.contains(word)) && node(*pid) == node(init)
+        });
+        all
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for command in [&["get", "pods", "-o", "wide"][..], &["describe", "pods"]] {
+                let shown = Command::new(self.dir().join("bin/kubectl"))
+                    .args(command)
+                    .output();
+                if let Ok(shown) = shown {
+                    eprintln!("{}", String::from_utf8_lossy(&shown.stdout));
+                }
+            }
+        }
+        if std::env::var_os("RUNMIG_KEEP").is_none() {
+            let _ = self.script_command("down", &[]).output();
+        }
+    }
+}
+
+/// One container `c`.
+pub fn pod_spec(script: &str, restart: &str) -> Value {
+    json!({
+        "runtimeClassName": "runmig",
+        "restartPolicy": restart,
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{
+            "name": "c",
+            "image": "localhost/busybox:1",
+            "command": ["sh", "-c", script],
+        }],
+    })
+}
+
+/// Asks again until it is so.
+#[track_caller]
+pub fn eventually(what: &str, mut it_is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !it_is_so() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
