@@ -28,7 +28,7 @@ pub fn a_pod_by_annotation(node: &Node) {
     assert_eq!(visible(&said), Some(instance.uuid.as_str()), "{said}");
     assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
     let inside = node.kubectl(&["exec", "asks", "--", "sh", "-c", SHOW]).ok();
-    assert_eq!(visible(&inside.stdout), Some(instance.uuid.as_str()));
+    assert_eq!(nodes(&inside.stdout), node.machine.nodes_of(&instance));
     let said = node.logs("plain");
     assert_eq!(
         (visible(&said), nodes(&said).len()),
@@ -106,9 +106,7 @@ pub fn no_room_then_room(node: &Node) {
 
 /// With an annotation the create itself waits, and no attempt fails.
 pub fn a_pod_that_waits(node: &Node) {
-    node.sleeper("holder", FULL);
-    node.is_ready("holder");
-    waiting(node);
+    waiting(node, "100s");
     node.delete("holder");
     node.is_ready("waits");
     assert_eq!(restarts(&node.get(&["pod", "waits"])), &json!(0));
@@ -117,26 +115,34 @@ pub fn a_pod_that_waits(node: &Node) {
     node.delete("waits");
 }
 
-/// A pod whose create waits for room.
-fn waiting(node: &Node) {
-    let annotations = json!({"runmig.dev/slice": "1g.10gb", "runmig.dev/wait": "100s"});
-    node.pod("waits", annotations, "true");
-    eventually("its create waits", || {
-        !node.processes(&["runmig-slice", "create"]).is_empty()
-    });
-}
-
-/// No container, no lease, no process; and nobody takes the room that comes afterwards.
-pub fn deleted_while_it_waits(node: &Node) {
+/// A pod that has all, and one whose create waits for room.
+fn waiting(node: &Node, how_long: &str) {
     node.sleeper("holder", FULL);
     node.is_ready("holder");
-    waiting(node);
+    let annotations = json!({"runmig.dev/slice": "1g.10gb", "runmig.dev/wait": how_long});
+    node.pod("waits", annotations, "true");
+    eventually("its create waits", || node.is_creating());
+}
+
+/// The kubelet goes on with a pod when the engine has answered, and not before: it is deleted when
+/// its wait is over.
+pub fn deleted_while_it_waits(node: &Node) {
+    waiting(node, "15s");
     node.delete("waits");
-    eventually("its create has ended", || {
-        node.processes(&["runmig-slice", "create"]).is_empty()
-    });
+    assert!(!node.is_creating());
     assert_eq!(node.leases().len(), 1);
     node.delete("holder");
+}
+
+/// It gets its slice all the same, and gives it back at once.
+pub fn deleted_before_room_comes(node: &Node) {
+    waiting(node, "100s");
+    let only_ask = ["delete", "pod", "waits", "--wait=false"];
+    node.kubectl(&only_ask).ok();
+    assert!(node.is_creating());
+    node.delete("holder");
+    node.delete("waits");
+    assert!(!node.is_creating());
 }
 
 /// Its containers go on, with their slices; it knows them when it is back.
@@ -149,12 +155,11 @@ pub fn the_engine_is_restarted(node: &Node) {
         engine => engine,
     };
     node.script("restart", &[runtime]);
-    let after = |what: &str| {
-        node.kubectl(&["exec", "stays", "--", "sh", "-c", what])
-            .stdout
-    };
-    eventually("it answers again", || after("echo here").contains("here"));
-    assert_eq!(visible(&after(SHOW)), Some(before.1.uuid.as_str()));
+    let its = node.machine.nodes_of(&before.1);
+    eventually("it answers again", || {
+        let inside = node.kubectl(&["exec", "stays", "--", "sh", "-c", SHOW]);
+        nodes(&inside.stdout) == its
+    });
     assert_eq!((node.leases(), node.machine.the_instance()), before);
     assert_eq!(restarts(&node.get(&["pod", "stays"])), &json!(0));
     node.delete("stays");

@@ -16,12 +16,16 @@ fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, fn(&Node)); 7] = [
+    let cases: [(&str, fn(&Node)); 8] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("a job that ends", cases::a_job_that_ends),
         ("no room, then room", cases::no_room_then_room),
         ("a pod that waits for room", cases::a_pod_that_waits),
         ("deleted while it waits", cases::deleted_while_it_waits),
+        (
+            "deleted before room comes",
+            cases::deleted_before_room_comes,
+        ),
         ("the engine is restarted", cases::the_engine_is_restarted),
         ("the node is rebooted", cases::the_node_is_rebooted),
     ];

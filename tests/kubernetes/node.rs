@@ -1,6 +1,6 @@
 //! The node that `scripts/kubernetes` makes, in a folder of its own.
 
-use crate::support::process::said;
+use crate::support::process::{said, with_argument};
 use crate::support::runtimes::{built, on_path};
 use crate::support::{Machine, Said, skip};
 use serde_json::{Value, json};
@@ -138,7 +138,8 @@ impl Node {
 
     #[track_caller]
     pub fn delete(&self, pod: &str) {
-        self.kubectl(&["delete", "pod", pod, "--timeout=55s"]).ok();
+        self.kubectl(&["delete", "pod", pod, "--ignore-not-found", "--timeout=55s"])
+            .ok();
     }
 
     #[track_caller]
@@ -171,18 +172,18 @@ impl Node {
         assert_eq!(collected["items"], json!([]));
     }
 
-    /// The processes of this node that have these words in their arguments.
-    pub fn processes(&self, words: &[&str]) -> Vec<i32> {
+    /// Whether a `runmig create` is at work in this node.
+    pub fn is_creating(&self) -> bool {
         let init = fs::read_to_string(self.dir().join("init")).unwrap();
         let init: i32 = init.split(' ').next().unwrap().parse().unwrap();
-        let node = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let mut all = crate::support::process::with_argument(words[0]);
-        all.retain(|pid| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            words.iter().all(|word| line.contains(word)) && node(*pid) == node(init)
-        });
-        all
+        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        with_argument("/usr/local/bin/runmig").iter().any(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let arguments: Vec<&str> = line.split('\0').collect();
+            arguments[0].ends_with("/runmig")
+                && arguments.contains(&"create")
+                && namespace(*pid) == namespace(init)
+        })
     }
 }
 
