@@ -5,6 +5,7 @@
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
 use crate::error::{Context, Error, Result};
+use crate::policy::Policy;
 use crate::trust;
 use serde::Deserialize;
 use std::ffi::OsStr;
@@ -26,7 +27,13 @@ pub struct Config {
     #[serde(deserialize_with = "duration")]
     pub lock_timeout: Duration,
     pub driver_files: DriverFiles,
+    /// How long a slice that was given back waits for the next that asks for its profile; zero: not.
+    #[serde(deserialize_with = "duration")]
+    pub keep_idle: Duration,
+    /// Whether idle instances that an administrator made are handed out.
+    pub adopt: bool,
     pub driver: Driver,
+    pub policy: Policy,
     /// Where it was read from; none when there was no file and all is default.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -60,7 +67,10 @@ impl Default for Config {
             wait: Duration::ZERO,
             lock_timeout: Duration::from_secs(10),
             driver_files: DriverFiles::Auto,
+            keep_idle: Duration::ZERO,
+            adopt: false,
             driver: Driver::default(),
+            policy: Policy::default(),
             file: None,
         }
     }
@@ -128,6 +138,7 @@ impl Config {
                 library.display()
             )));
         }
+        config.policy.check()?;
         Ok(config)
     }
 }
@@ -164,12 +175,15 @@ mod tests {
         let config = Config::parse(
             "runtime = \"/usr/sbin/runc\"\nstate_dir = \"/run/r\"\nwait = \"30s\"\n\
              lock_timeout = \"1m 5s\"\ndriver_files = \"nvidia-runtime\"\n\
+             keep_idle = \"5m\"\nadopt = true\n\
              [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
         assert_eq!(config.lock_timeout, Duration::from_secs(65));
         assert_eq!(config.driver_files, DriverFiles::NvidiaRuntime);
+        assert_eq!(config.keep_idle, Duration::from_secs(300));
+        assert!(config.adopt);
         assert_eq!(config.driver.root, Path::new("/x"));
     }
 

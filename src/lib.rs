@@ -11,6 +11,7 @@ pub mod log;
 pub mod model;
 pub mod paths;
 pub mod placement;
+pub mod policy;
 pub mod process;
 pub mod request;
 pub mod runtime;

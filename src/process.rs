@@ -166,6 +166,13 @@ pub fn name(pid: i32) -> String {
         .unwrap_or_default()
 }
 
+/// Whose login we come from, as the kernel has kept it since: neither `su` nor `sudo` nor anything that
+/// root does in that session changes it. None below a daemon, which nobody logged in to start.
+pub fn login() -> Option<u32> {
+    let text = std::fs::read_to_string("/proc/self/loginuid").ok()?;
+    text.trim().parse().ok().filter(|uid| *uid != u32::MAX)
+}
+
 /// Of the machine whose `/proc` lies under this root; the host's own where there is none.
 pub fn boot_id(root: &Path) -> crate::error::Result<String> {
     use crate::error::Context;

@@ -13,6 +13,7 @@ const ORDER: &[&[&str]] = &[
     &["log"],
     // values in, values out: the parts know neither the configuration nor each other
     &["placement", "spec", "store", "gpu", "config"],
+    &["policy"],
     &["request", "process", "trust"],
     &["model", "error", "paths"],
 ];
@@ -22,9 +23,17 @@ const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/"]),
     ("nvml_wrapper", &["src/gpu/nvml/"]),
     ("nvml_wrapper_sys", &["src/gpu/nvml/"]),
-    ("fs2", &["src/store/lock.rs", "src/spec/bundle.rs"]),
+    (
+        "fs2",
+        &[
+            "src/store/lock.rs",
+            "src/store/queue.rs",
+            "src/spec/bundle.rs",
+        ],
+    ),
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),
-    ("toml", &["src/config.rs"]),
+    ("toml", &["src/config.rs", "src/cli/configure/"]),
+    ("similar", &["src/cli/configure/"]),
     ("oci_spec", &["src/spec/"]),
 ];
 

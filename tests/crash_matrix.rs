@@ -6,9 +6,12 @@ mod faults_support;
 mod support;
 
 use faults_support::World;
+use faults_support::check::names;
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
+use std::fs;
 use std::io::Write;
+use support::process::until;
 use support::said;
 
 /// What is killed.
@@ -22,7 +25,7 @@ const ID: &str = "victim";
 /// At a point that is not reached.
 const TRIES: usize = 4;
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "create",
         begin: |world| world.create_command(ID).into(),
@@ -78,7 +81,124 @@ const OPERATIONS: [Operation; 8] = [
             world.migctl(&["release", ID]).into()
         },
     },
+    Operation {
+        name: "create-from-idle",
+        begin: |world| {
+            idle(world);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "delete-to-idle",
+        begin: |world| {
+            world.configure(KEPT);
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "create-adopting",
+        begin: |world| {
+            world.configure("adopt = true");
+            world.admin_leaves(0, world.profile, 2);
+            world.create_command(ID).into()
+        },
+    },
+    Operation {
+        name: "delete-adopted",
+        begin: |world| {
+            world.configure("adopt = true");
+            world.admin_leaves(0, world.profile, 2);
+            world.create(ID);
+            world.behave("no-hooks");
+            world.runmig(&["delete", "--force", ID]).into()
+        },
+    },
+    Operation {
+        name: "create-shared",
+        begin: |world| {
+            in_pod(world, PEER);
+            world.create(PEER);
+            in_pod(world, SHARES);
+            world.create_command(SHARES).into()
+        },
+    },
+    Operation {
+        name: "gc-of-shared",
+        begin: |world| {
+            for id in [PEER, SHARES] {
+                in_pod(world, id);
+                world.create(id);
+            }
+            world.behave("no-hooks");
+            for id in [PEER, SHARES] {
+                said(&mut world.bare(&["delete", "--force", id])).ok();
+            }
+            world.behave("");
+            world.migctl(&["gc"]).into()
+        },
+    },
+    Operation {
+        name: "wait",
+        begin: |world| {
+            world.bundle_saying(
+                ID,
+                &[
+                    ("runmig.dev/slice", world.profile),
+                    ("runmig.dev/wait", "10m"),
+                ],
+            );
+            world.bundle_asking(HOLDER, "4g.24gb");
+            world.create(HOLDER);
+            makes_way(world);
+            world.create_command(ID).into()
+        },
+    },
 ];
+
+const KEPT: &str = "keep_idle = \"5m\"";
+const PEER: &str = "peer";
+const SHARES: &str = "shares";
+
+/// A slice that nobody has.
+fn idle(world: &World) {
+    world.configure(KEPT);
+    world.create("before");
+    world.delete("before");
+}
+
+fn in_pod(world: &World, id: &str) {
+    world.bundle_in_pod(id, world.profile, "pod");
+}
+
+const HOLDER: &str = "holder";
+
+/// Once somebody waits, or was killed before that, the whole GPU is given back.
+fn makes_way(world: &World) {
+    let mut delete = world.runmig(&["delete", "--force", HOLDER]);
+    let (queue, stop) = (world.state().join("queue"), world.path("stop"));
+    let done = world.path("done");
+    fs::write(world.path("makes-way"), "").unwrap();
+    std::thread::spawn(move || {
+        let waits = |name: &String| !name.starts_with('.');
+        until("somebody waits", || {
+            stop.exists() || names(&queue).iter().any(waits)
+        });
+        said(&mut delete).ok();
+        fs::write(done, "").unwrap();
+    });
+}
+
+fn way_is_made(world: &World) {
+    if world.path("makes-way").exists() {
+        fs::write(world.path("stop"), "").unwrap();
+        until("the other has made way", || world.path("done").exists());
+        for file in ["makes-way", "stop", "done"] {
+            fs::remove_file(world.path(file)).unwrap();
+        }
+    }
+}
 
 /// A container that has gone without anybody giving its slice back. Gives its lease.
 fn abandoned(world: &World) -> String {
@@ -95,19 +215,27 @@ fn judge(world: &World, at: &str, number: usize) {
     let complain = |what: String| panic!("killed at {at}: {what}");
     world.behave("");
     world.no_faults();
-    if world.living_init(ID).is_some() {
+    way_is_made(world);
+    let living = [ID, SHARES, PEER].map(|id| world.living_init(id).map(|_| id));
+    for id in living.into_iter().flatten() {
         // The low-level runtime went on: the container keeps its slice, whoever collects.
         world.gc().ok();
-        let lease = world.lease_of(ID);
-        let uuid = world.uuid_in_bundle(ID);
+        let lease = world.lease_of(id);
+        let uuid = world.uuid_in_bundle(id);
         if uuid.is_none() || lease["migUUID"].as_str() != uuid.as_deref() {
             complain(format!("a living container without its slice: {lease}"));
         }
         world
             .nothing_lost_nothing_given_twice()
             .unwrap_or_else(complain);
-        world.delete(ID);
+        world.delete(id);
     }
+    if let Some(lost) = world.lost_of_theirs() {
+        complain(format!("an administrator's instance is gone: {lost}"));
+    }
+    // What is kept, and what others left, goes too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
     // Every third time nobody collects: then it is for the next create to do.
     if !number.is_multiple_of(3) {
         world.gc().ok();
@@ -220,16 +348,28 @@ fn named(name: &str) -> &'static Operation {
 }
 
 macro_rules! matrix {
-    ($($test:ident: $name:literal;)*) => {
+    ($($test:ident: $name:literal;)*
+     / driver_is_not_asked: $($not:ident: $of:literal;)*
+     / system_calls_only: $($only:ident: $one:literal;)*) => {
         mod system_calls {
             $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
+            $(#[test] fn $not() { super::every_system_call(super::named($of)); })*
+            $(#[test] fn $only() { super::every_system_call(super::named($one)); })*
         }
         mod driver_calls {
             $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
         }
         #[test]
         fn every_operation_has_its_matrix() {
-            assert_eq!(OPERATIONS.len(), [$($name),*].len());
+            assert_eq!(OPERATIONS.len(), [$($name,)* $($of,)* $($one),*].len());
+        }
+        #[test]
+        fn the_driver_is_not_asked() {
+            for name in [$($of),*] {
+                let world = World::small();
+                let call = (named(name).begin)(&world);
+                assert_eq!(world.driver_calls(|| drop(settled(&call))), [""; 0], "{name}");
+            }
         }
     };
 }
@@ -243,4 +383,14 @@ matrix! {
     delete: "delete";
     gc: "gc";
     release: "release";
+    create_from_idle: "create-from-idle";
+    create_adopting: "create-adopting";
+    create_shared: "create-shared";
+    gc_of_shared: "gc-of-shared";
+    / driver_is_not_asked:
+    delete_to_idle: "delete-to-idle";
+    delete_adopted: "delete-adopted";
+    // Two processes call the driver in it, in no order; what it calls is what a create calls.
+    / system_calls_only:
+    wait: "wait";
 }

@@ -80,7 +80,7 @@ fn annotations_that_contradict_each_other() {
     let table: [(Annotations, &str); 6] = [
         (
             &[("runmig.dev/slcie", "1g.10gb")],
-            "unknown annotation runmig.dev/slcie; hint: this version knows runmig.dev/slice, runmig.dev/wait, slice.runmig.dev/<container>",
+            "unknown annotation runmig.dev/slcie; hint: this version knows runmig.dev/slice, runmig.dev/compute, runmig.dev/wait, slice.runmig.dev/<container>",
         ),
         (
             &[("runmig.dev/wait", "30s")],

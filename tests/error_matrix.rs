@@ -21,6 +21,19 @@ fn create(world: &World) -> Call {
     world.create_command(ID).into()
 }
 
+fn create_from_idle(world: &World) -> Call {
+    world.configure("keep_idle = \"5m\"");
+    world.create("before");
+    world.delete("before");
+    create(world)
+}
+
+fn create_adopting(world: &World) -> Call {
+    world.configure("adopt = true");
+    world.admin_leaves(0, world.profile, 2);
+    create(world)
+}
+
 fn hook(world: &World) -> Call {
     let lease = abandoned(world);
     world.hook(ID, &lease)
@@ -111,11 +124,11 @@ fn judge(world: &World, name: &str, code: u32, out: &support::Said) -> Result<()
         _ => text.contains(&format!("(NVML {code})")),
     };
     match (name, out.status.success()) {
-        ("create", true) => {
+        (create, true) if create.starts_with("create") => {
             let bare = world.living_init(ID).is_none() || world.uuid_in_bundle(ID).is_none();
             hold(!bare, "a bare container")?;
         }
-        ("create", false) => {
+        (create, false) if create.starts_with("create") => {
             let line = out.stderr.trim_end();
             let object = ["GPU", "driver library", "driver's version", "MIG device"];
             let names_it = object.iter().any(|o| line.contains(o));
@@ -129,7 +142,7 @@ fn judge(world: &World, name: &str, code: u32, out: &support::Said) -> Result<()
         ("hook" | "delete", succeeded) => hold(succeeded, "the engine is told")?,
         _ => {}
     }
-    if name != "create" && !world.instances().is_empty() {
+    if !name.starts_with("create") && !world.instances().is_empty() {
         let lease = world.lease_of(ID);
         let error = lease["error"].as_str().unwrap_or_default();
         // A destroy that says "not there" of what is there is not believed.
@@ -147,6 +160,12 @@ fn tidy_up(world: &World, at: &str) {
     if world.living_init(ID).is_some() {
         world.delete(ID);
     }
+    if let Some(lost) = world.lost_of_theirs() {
+        panic!("{at}: an administrator's instance is gone: {lost}");
+    }
+    // What is kept, and what others left, goes too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
     world.gc().ok();
     if let Err(e) = world.as_if_nothing_had_been() {
         panic!("{at}: {e}");
@@ -156,6 +175,16 @@ fn tidy_up(world: &World, at: &str) {
 #[test]
 fn of_a_create() {
     every_code_at_every_call("create", create);
+}
+
+#[test]
+fn of_a_create_that_takes_an_idle_slice() {
+    every_code_at_every_call("create-from-idle", create_from_idle);
+}
+
+#[test]
+fn of_a_create_that_adopts() {
+    every_code_at_every_call("create-adopting", create_adopting);
 }
 
 #[test]

@@ -72,7 +72,11 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
         "containerd/runmig-v2.toml",
         "containerd/runmig.toml",
         "crio/20-runmig.conf",
+        "docker/daemon.json",
         "hooks.d/runmig-poststop.json",
+        "kubernetes/pod.yaml",
+        "kubernetes/runtimeclass.yaml",
+        "podman/50-runmig.conf",
     ] {
         files.push((format!("{prefix}/share/runmig/{example}"), 0o644));
     }
@@ -108,6 +112,8 @@ fn another_prefix() {
         "containerd/runmig.toml",
         "containerd/runmig-v2.toml",
         "crio/20-runmig.conf",
+        "docker/daemon.json",
+        "podman/50-runmig.conf",
     ] {
         let file = place.at("opt/runmig/share/runmig").join(example);
         let text = fs::read_to_string(file).unwrap();

@@ -81,8 +81,12 @@ fn row(item: &Item<'_>, dry_run: bool) -> Vec<String> {
         "released" if dry_run => "would be released",
         other => other,
     };
+    let container = match item.container {
+        "" => "-",
+        id => id,
+    };
     vec![
-        item.container.into(),
+        container.into(),
         item.profile.into(),
         outcome.into(),
         item.why.clone(),

@@ -44,6 +44,12 @@ pub struct Item<'a> {
     attempts: u32,
     held_by: &'a [String],
     next_attempt: Option<&'a str>,
+    /// Since when it is nobody's, and kept for the next that asks for its profile.
+    idle_since: Option<&'a str>,
+    /// An administrator made the instance; it stays when the lease goes.
+    adopted: bool,
+    /// The pod whose containers have the slice together.
+    shared_in: Option<&'a str>,
 }
 
 impl<'a> From<&'a Lease> for Item<'a> {
@@ -73,6 +79,9 @@ impl<'a> From<&'a Lease> for Item<'a> {
             attempts: l.attempt.as_ref().map_or(0, |a| a.count),
             held_by: l.attempt.as_ref().map_or(&[], |a| a.held_by.as_slice()),
             next_attempt: l.attempt.as_ref().map(|a| a.next.as_str()),
+            idle_since: l.idle_since.as_deref(),
+            adopted: l.adopted,
+            shared_in: l.shared_in.as_deref(),
         }
     }
 }
@@ -112,7 +121,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                     };
                     eprintln!(
                         "migctl: {} could not be given back{held}, {} tries so far: {}",
-                        printable(&lease.holder.key.id),
+                        printable(&container(lease)),
                         attempt.count,
                         printable(&attempt.error)
                     );
@@ -144,21 +153,33 @@ fn row(l: &Lease) -> Vec<String> {
         (_, _, Some(name)) => name.clone(),
         _ => "-".to_owned(),
     };
-    let id: String = match l.holder.key.id.len() {
-        // As engines print their random ids.
-        64 => l.holder.key.id.chars().take(12).collect(),
-        _ => l.holder.key.id.clone(),
+    let state = match (l.adopted, &l.shared_in) {
+        (true, Some(_)) => format!("{}, adopted, shared", l.shown_state()),
+        (true, None) => format!("{}, adopted", l.shown_state()),
+        (false, Some(_)) => format!("{}, shared", l.shown_state()),
+        (false, None) => l.shown_state().to_owned(),
     };
     vec![
-        id,
+        container(l),
         pod,
         l.slice.profile.clone(),
         l.slice.gpu_index.to_string(),
         l.slice.placement.to_string(),
         l.slice.mig_uuid.clone().unwrap_or_else(|| "-".to_owned()),
-        l.shown_state().to_owned(),
+        state,
         age(&l.created),
     ]
+}
+
+/// What the container of a lease is called; a dash where it has none.
+pub fn container(l: &Lease) -> String {
+    let id = &l.holder.key.id;
+    match id.len() {
+        0 => "-".to_owned(),
+        // As engines print their random ids.
+        64 => id.chars().take(12).collect(),
+        _ => id.clone(),
+    }
 }
 
 /// As kubectl prints ages: the two largest units.

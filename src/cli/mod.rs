@@ -1,5 +1,6 @@
 //! `migctl`, a file a verb. Exits 0, 1 when it failed, 2 when it was called wrongly.
 
+mod configure;
 mod gc;
 mod gpus;
 mod list;
@@ -43,6 +44,8 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Make runmig known to a container engine, or forgotten
+    Configure(configure::Options),
 }
 
 pub fn main() -> i32 {
@@ -63,14 +66,17 @@ pub fn main() -> i32 {
 }
 
 fn run(arguments: &Arguments) -> Result<i32> {
-    let config = match &arguments.config {
-        Some(file) => Config::read(file)?,
-        None => Config::for_program(None)?,
+    let config = || match &arguments.config {
+        Some(file) => Config::read(file),
+        None => Config::for_program(None),
     };
+    let format = arguments.output;
     match &arguments.verb {
-        Verb::Gpus => gpus::run(&config, arguments.output),
-        Verb::List => list::run(&config, arguments.output),
-        Verb::Release { id } => release::run(&config, arguments.output, id),
-        Verb::Gc { dry_run } => gc::run(&config, arguments.output, *dry_run),
+        Verb::Gpus => gpus::run(&config()?, format),
+        Verb::List => list::run(&config()?, format),
+        Verb::Release { id } => release::run(&config()?, format, id),
+        Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
+        // About the engine's configuration; ours may not be there yet.
+        Verb::Configure(options) => configure::run(options, format),
     }
 }

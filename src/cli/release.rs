@@ -61,11 +61,17 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     match format {
         Format::Json => output::json("LeaseList", &[Item::from(lease)]),
         Format::Table => output::line(&format!(
-            "gave back {} at {} on GPU {} of container {}",
+            "gave back {} at {} on GPU {}{}",
             lease.slice.profile,
             lease.slice.placement,
             lease.slice.gpu_index,
-            crate::error::printable(&lease.holder.key.id)
+            match lease.idle_since {
+                Some(_) => ", which was idle".to_owned(),
+                None => format!(
+                    " of container {}",
+                    crate::error::printable(&lease.holder.key.id)
+                ),
+            }
         )),
     }
     Ok(0)

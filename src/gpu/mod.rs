@@ -1,10 +1,10 @@
-//! The driver, in the ten words that a slice needs. NVML stands behind them (`nvml/`, all
+//! The driver, in the dozen words that a slice needs. NVML stands behind them (`nvml/`, all
 //! unsafe code of it there); `nodes` reads the device numbers from `/proc`.
 
 pub mod nodes;
 pub mod nvml;
 
-use crate::model::{GpuInstance, Placement, Profile, Snapshot};
+use crate::model::{ComputeInstance, GpuInstance, Placement, Profile, Snapshot};
 use std::fmt;
 
 /// An open session. Keep it short: a long one sees stale handles and can itself hold an instance.
@@ -27,6 +27,12 @@ pub trait Driver {
 
     /// The UUID of the MIG device that the two make up.
     fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String>;
+
+    /// Whether the compute instance is the one that fills its GPU instance, as ours do.
+    fn is_filled_by(&self, gpu: &str, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool>;
+
+    /// The processes that compute on the MIG device of the two, as far as the driver tells.
+    fn processes(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<Vec<u32>>;
 
     /// Gone already is fine.
     fn destroy_compute_instance(

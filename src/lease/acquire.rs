@@ -1,46 +1,68 @@
 //! From a request to a slice that exists.
 
+use super::make::Failed;
+use super::queue::{Place, awaited};
+use super::reuse::{chosen, place_of};
+use super::rules::{Ruled, memory_of};
+use super::share::Peer;
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
-use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
+use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{self, NoRoom, Reserved};
+use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
-use crate::request::Request;
-use crate::store::{Claim, Holder, Lease, Slice, State};
-use nix::poll::{PollFd, PollFlags, PollTimeout};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use crate::request::{self, Request};
+use crate::store::{Claim, Damaged, Holder, Lease, Slice, State};
 
 /// How often the driver may refuse a place that we held for free before we believe it.
 const MAX_REFUSALS: usize = 8;
-/// A slice that an administrator destroys wakes nobody, so a waiter looks for itself so often.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(200);
 
 impl Leases<'_> {
     /// A lease on a slice that exists, still *creating*: its container is not made yet.
     pub fn acquire(&self, holder: Holder, asked: &Request, cgroups: Vec<String>) -> Result<Lease> {
         self.clear_the_way(&holder)?;
-        let end = Instant::now() + asked.wait.unwrap_or(self.config.wait);
-        let mut refused = Vec::new();
+        let mut place = Place::new(self.config, asked);
+        let who = Applicant {
+            holder: &holder,
+            asked,
+            cgroups: &cgroups,
+        };
+        let mut tried = Tried::default();
         let mut collected = false;
         loop {
-            // Watched from before we look, so that nothing given back in between is missed.
-            let watch = Watch::on(self, end);
-            let no = match self.reserve(&holder, asked, &cgroups, &refused)? {
-                Ok((driver, lease)) => match self.make(&driver, lease) {
+            place.look(self);
+            let (driver, found) = self.reserve(&who, &tried, &mut place)?;
+            let no = match found {
+                Found::Shared(lease) => return Ok(lease),
+                Found::InTheMaking(peer) => {
+                    self.wait_for(&peer, &holder)?;
+                    continue;
+                }
+                Found::InTheWay(idle) => {
+                    for lease in idle {
+                        self.discard_idle(&lease);
+                        tried.idle.push(lease.id);
+                    }
+                    continue;
+                }
+                Found::Spare(lease) => match self.look_over(&driver, &lease)? {
+                    Ok(lease) => return Ok(lease),
+                    Err(place) => {
+                        tried.unfit.push(place);
+                        continue;
+                    }
+                },
+                Found::Room(lease) => match self.make(&driver, lease) {
                     Ok(lease) => return Ok(lease),
                     Err(Failed {
                         place: Some(place), ..
-                    }) if refused.len() < MAX_REFUSALS => {
-                        refused.push(place);
+                    }) if tried.refused.len() < MAX_REFUSALS => {
+                        tried.refused.push(place);
                         continue;
                     }
                     Err(Failed { error, .. }) => return Err(error),
                 },
-                Err(no) => no,
+                Found::NoRoom(no) => no,
             };
             if matches!(no, NoRoom::Never { .. }) {
                 return Err(no.into());
@@ -51,12 +73,11 @@ impl Leases<'_> {
                     continue;
                 }
             }
-            if Instant::now() >= end {
-                return Err(no.into());
+            if !place.wait(self)? {
+                return Err(place.give_up(self, no));
             }
-            watch.wait(end)?;
             collected = false;
-            refused.clear();
+            tried = Tried::default();
         }
     }
 
@@ -87,30 +108,106 @@ impl Leases<'_> {
     /// driver: two hundred at once that look first and queue afterwards take six times as long.
     fn reserve(
         &self,
-        holder: &Holder,
-        asked: &Request,
-        cgroups: &[String],
-        refused: &[Reserved],
-    ) -> Result<std::result::Result<(impl Driver + use<>, Lease), NoRoom>> {
+        who: &Applicant<'_>,
+        tried: &Tried,
+        place: &mut Place,
+    ) -> Result<(impl Driver + use<>, Found)> {
         // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
-        let why = format!("create of {}", holder.key.id);
-        let _plan = self.store.lock_plan(&why)?;
-        let snapshot = driver.snapshot()?;
-        let mut reserved = self.reserved(&snapshot)?;
-        reserved.extend_from_slice(refused);
-        let decision = match placement::choose(&snapshot, &reserved, &asked.slice) {
-            Ok(decision) => decision,
-            Err(no) => return Ok(Err(no)),
+        let plan = self.store.lock_plan(&who.why())?;
+        let ahead = place.ahead(self)?;
+        // Also what is given back while the driver is asked was ours.
+        let before = match ahead.is_empty() {
+            true => Default::default(),
+            false => self.store.list()?,
         };
-        let lease = Lease {
-            id: random_id()?,
-            state: State::Creating,
-            boot_id: self.boot_id.clone(),
-            created: now(),
-            holder: holder.clone(),
-            slice: Slice {
-                request: asked.slice.to_string(),
+        let snapshot = driver.snapshot()?;
+        let (leases, damaged) = self.store.list()?;
+        for d in &damaged {
+            let file = printable(&d.file.to_string_lossy());
+            tracing::warn!("{file} cannot be read: {}", d.why.line());
+        }
+        let taken = self.reserved(&snapshot, &leases, damaged);
+        let mut ours = self.reserved(&snapshot, &before.0, before.1);
+        ours.extend_from_slice(&taken);
+        let (ahead, ruled) = (
+            awaited(&ahead, &snapshot),
+            Ruled::new(&self.config.policy, &snapshot, who)?,
+        );
+        let wanted = Wanted {
+            ahead: &ahead,
+            ours: &ours,
+            ..ruled.wanted()
+        };
+        let found = self.find_room(&driver, (&snapshot, &leases, taken), &wanted, who, tried)?;
+        match found {
+            Found::Shared(_) | Found::Spare(_) | Found::Room(_) => place.step_aside(),
+            Found::NoRoom(NoRoom::Now { .. }) => {
+                place.join(self, &plan, who, (snapshot, ruled, ours))?;
+            }
+            Found::NoRoom(NoRoom::Never { .. }) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
+        }
+        Ok((driver, found))
+    }
+
+    fn find_room(
+        &self,
+        driver: &impl Driver,
+        (snapshot, leases, taken): (&Snapshot, &[Lease], Vec<Reserved>),
+        wanted: &Wanted<'_>,
+        who: &Applicant<'_>,
+        tried: &Tried,
+    ) -> Result<Found> {
+        match self.share(snapshot, leases, wanted, who)? {
+            Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
+            Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
+            None => {}
+        }
+        let idle = match self.idle(snapshot, leases, &tried.idle) {
+            Ok(idle) => idle,
+            Err(over) => return Ok(Found::InTheWay(over)),
+        };
+        let kept: Vec<Reserved> = idle.iter().map(|l| place_of(&l.slice)).collect();
+        let wanted = Wanted {
+            idle: &kept,
+            ..*wanted
+        };
+        let mut reserved = taken.clone();
+        reserved.retain(|r| !kept.contains(r));
+        reserved.extend_from_slice(&tried.refused);
+        let limits = self.limits(snapshot, leases, who.holder);
+        let decision = limits.choose(snapshot, &reserved, &wanted)?;
+        let best = decision.as_ref().ok();
+        if let Some(slice) =
+            self.adoptable(driver, (snapshot, &taken), &wanted, &tried.unfit, best)?
+        {
+            limits.allow(memory_of(&slice, &snapshot.gpus))?;
+            return Ok(Found::Spare(self.adopt(slice, who)?));
+        }
+        let decision = match decision {
+            Ok(decision) => decision,
+            Err(no) => return Ok(Found::NoRoom(no)),
+        };
+        let place = chosen(&decision);
+        if let Some(lease) = idle.iter().find(|l| place_of(&l.slice) == place) {
+            return Ok(match self.take_over(lease, who)? {
+                Some(lease) => Found::Spare(lease),
+                // Its time was over meanwhile.
+                None => Found::InTheWay(Vec::new()),
+            });
+        }
+        if !decision.evicts.is_empty() {
+            let gpu = &decision.gpu.uuid;
+            let is_evicted = |l: &Lease| {
+                l.slice.gpu_uuid == *gpu && decision.evicts.contains(&l.slice.placement)
+            };
+            let evicted = idle.into_iter().filter(is_evicted).collect();
+            return Ok(Found::InTheWay(evicted));
+        }
+        let lease = self.draft(
+            who,
+            Slice {
+                request: String::new(),
                 profile: decision.profile.name.clone(),
                 profile_id: decision.profile.id,
                 gpu_uuid: decision.gpu.uuid.clone(),
@@ -122,37 +219,55 @@ impl Leases<'_> {
                 mig_uuid: None,
                 emptied: false,
             },
-            creator: process::current(),
-            runtime_process: None,
-            init: None,
-            cgroups: cgroups.to_vec(),
-            attempt: None,
-            unknown: serde_json::Map::new(),
-        };
-        let ledger = self.store.lock(&why)?;
+        )?;
+        let ledger = self.store.lock(&who.why())?;
         ledger.sweep();
         ledger.put(&lease)?;
         tracing::info!(
             lease = lease.id,
-            container = holder.key.id,
+            container = who.holder.key.id,
             "{} at {} on GPU {} is to be made",
             lease.slice.profile,
             lease.slice.placement,
             lease.slice.gpu_index
         );
-        Ok(Ok((driver, lease)))
+        Ok(Found::Room(lease))
+    }
+
+    /// A lease on a slice, not on record yet.
+    pub(super) fn draft(&self, who: &Applicant<'_>, slice: Slice) -> Result<Lease> {
+        Ok(Lease {
+            id: random_id()?,
+            state: State::Creating,
+            boot_id: self.boot_id.clone(),
+            created: now(),
+            holder: who.holder.clone(),
+            slice: Slice {
+                request: request::written(&who.asked.alternatives),
+                ..slice
+            },
+            creator: process::current(),
+            runtime_process: None,
+            init: None,
+            cgroups: who.cgroups.to_vec(),
+            attempt: None,
+            idle_since: None,
+            adopted: false,
+            shared_in: who.asked.shared_in.clone(),
+            unknown: serde_json::Map::new(),
+        })
     }
 
     /// What the ledger has promised, by the names of its records where they cannot be read.
-    fn reserved(&self, snapshot: &Snapshot) -> Result<Vec<Reserved>> {
-        let (leases, damaged) = self.store.list()?;
-        for d in &damaged {
-            let file = printable(&d.file.to_string_lossy());
-            tracing::warn!("{file} cannot be read: {}", d.why.line());
-        }
+    fn reserved(
+        &self,
+        snapshot: &Snapshot,
+        leases: &[Lease],
+        damaged: Vec<Damaged>,
+    ) -> Vec<Reserved> {
         let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
         let claims = leases.iter().map(Claim::of);
-        Ok(claims
+        claims
             .chain(damaged.into_iter().filter_map(|d| d.claim))
             .filter(|c| c.boot_id == self.boot_id && known(&c.gpu_uuid))
             .map(|c| Reserved {
@@ -160,156 +275,51 @@ impl Leases<'_> {
                 profile_id: c.profile_id,
                 placement: c.placement,
             })
-            .collect())
-    }
-
-    /// Makes what the lease says. A failure takes it back.
-    fn make(&self, driver: &impl Driver, lease: Lease) -> std::result::Result<Lease, Failed> {
-        match self.try_make(driver, &lease) {
-            Ok(lease) => Ok(lease),
-            Err(Trouble::Refused(error)) => {
-                // The driver made nothing, so there is nothing to destroy: what lies at that place
-                // now is somebody else's.
-                let forgotten = self
-                    .store
-                    .lock("refused create")
-                    .and_then(|l| l.remove(&lease));
-                let slice = lease.slice;
-                Err(Failed {
-                    error: error.and(forgotten.err()),
-                    place: Some(Reserved {
-                        gpu: slice.gpu_uuid,
-                        profile_id: slice.profile_id,
-                        placement: slice.placement,
-                    }),
-                })
-            }
-            Err(Trouble::Other(error)) => {
-                let released = self.release(&lease.id, Patience::default());
-                Err(Failed {
-                    error: error.and(released.err()),
-                    place: None,
-                })
-            }
-        }
-    }
-
-    fn try_make(&self, driver: &impl Driver, lease: &Lease) -> std::result::Result<Lease, Trouble> {
-        let slice = &lease.slice;
-        let other = |e: crate::gpu::DriverError| Trouble::Other(e.into());
-        let _lock = self.store.lock_gpu(
-            &slice.gpu_uuid,
-            &format!("create of {}", lease.holder.key.id),
-        )?;
-        let profile = crate::model::Profile {
-            name: slice.profile.clone(),
-            id: slice.profile_id,
-            ..crate::model::Profile::default()
-        };
-        let gi = driver
-            .create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement)
-            .map_err(|e| match e.code() {
-                Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
-                _ => other(e),
-            })?;
-        // What cannot be put on record (a full disk, a record that somebody took away) goes at once:
-        // nobody else could know that it is ours.
-        let unrecorded = |error: Error, ci: Option<u32>| {
-            let undone = ci
-                .map_or(Ok(()), |ci| {
-                    driver.destroy_compute_instance(&slice.gpu_uuid, gi, ci)
-                })
-                .and_then(|()| driver.destroy_gpu_instance(&slice.gpu_uuid, gi));
-            Trouble::Other(error.and(undone.err().map(Error::from)))
-        };
-        self.record(lease, |l| l.slice.gpu_instance = Some(gi))
-            .map_err(|e| unrecorded(e, None))?;
-        let ci = driver
-            .create_compute_instance(&slice.gpu_uuid, gi)
-            .map_err(other)?;
-        let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci).map_err(other)?;
-        let lease = self
-            .record(lease, |l| {
-                l.slice.compute_instance = Some(ci);
-                l.slice.mig_uuid = Some(uuid);
-            })
-            .map_err(|e| unrecorded(e, Some(ci)))?;
-        tracing::info!(
-            lease = lease.id,
-            "made: {}",
-            lease.slice.mig_uuid.as_deref().unwrap_or_default()
-        );
-        Ok(lease)
-    }
-
-    fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
-        self.store
-            .lock("create")?
-            .update(&lease.id, change)?
-            .ok_or_else(|| {
-                Error::new(format!(
-                    "the lease of container {} was taken away",
-                    lease.holder.key.id
-                ))
-            })
+            .collect()
     }
 }
 
-struct Failed {
-    error: Error,
-    /// A place that the driver would not give: another may do.
-    place: Option<Reserved>,
+/// Who asks for what.
+pub(super) struct Applicant<'a> {
+    pub holder: &'a Holder,
+    pub asked: &'a Request,
+    pub cgroups: &'a [String],
 }
 
-enum Trouble {
-    Refused(Error),
-    Other(Error),
-}
-
-impl From<Error> for Trouble {
-    fn from(e: Error) -> Self {
-        Trouble::Other(e)
+impl Applicant<'_> {
+    /// Why we lock, for who waits for us.
+    pub fn why(&self) -> String {
+        format!("create of {}", self.holder.key.id)
     }
 }
 
-/// Wakes when a lease goes.
-struct Watch {
-    /// None for who does not wait, and where there is none to be had: a node has 128 for all of root's
-    /// programs.
-    inotify: Option<Inotify>,
+/// What a create has tried in vain since it last waited.
+#[derive(Default)]
+struct Tried {
+    /// Places where the driver would make nothing.
+    refused: Vec<Reserved>,
+    /// Instances that were there and could not be handed out.
+    unfit: Vec<Reserved>,
+    /// Idle slices that were to be destroyed, by lease.
+    idle: Vec<String>,
 }
 
-impl Watch {
-    fn on(leases: &Leases<'_>, end: Instant) -> Watch {
-        let dir = leases.store.dir().join("leases");
-        let watch = || {
-            let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-            inotify.add_watch(&dir, AddWatchFlags::IN_DELETE)?;
-            nix::Result::Ok(inotify)
-        };
-        let waits = Instant::now() < end;
-        Watch {
-            inotify: waits.then(watch).and_then(std::result::Result::ok),
-        }
-    }
-
-    fn wait(&self, end: Instant) -> Result<()> {
-        let left = end.saturating_duration_since(Instant::now());
-        let Some(inotify) = &self.inotify else {
-            std::thread::sleep(left.min(LOOK_AGAIN_UNWATCHED));
-            return Ok(());
-        };
-        let left = left.min(LOOK_AGAIN);
-        let timeout = PollTimeout::try_from(left.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
-        match nix::poll::poll(&mut fds, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(e) => Err(e).context(|| "wait for room"),
-        }
-    }
+/// What there is for who asks; a lease in it is on record.
+enum Found {
+    /// A place where a slice can be made.
+    Room(Lease),
+    /// A slice that is there already: to be looked over.
+    Spare(Lease),
+    /// The slice of another container of the pod.
+    Shared(Lease),
+    /// That one is not made yet.
+    InTheMaking(Lease),
+    /// Idle slices whose time is over, or whose room is needed: to be destroyed first.
+    InTheWay(Vec<Lease>),
+    NoRoom(NoRoom),
 }
 
-fn random_id() -> Result<String> {
+pub(super) fn random_id() -> Result<String> {
     const FILE: &str = "/proc/sys/kernel/random/uuid";
     let uuid = std::fs::read_to_string(FILE).context(|| format!("read {FILE}"))?;
     Ok(uuid.trim().replace('-', ""))

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::GpuInstance;
 use crate::spec::bundle::Bundle;
-use crate::store::{Claim, Damaged, Key};
+use crate::store::{Claim, Damaged, Key, Tie};
 use std::path::Path;
 
 impl Leases<'_> {
@@ -46,9 +46,11 @@ impl Leases<'_> {
     /// For who knows that its container is gone.
     pub fn release_damaged(&self, damaged: &Damaged) -> Result<()> {
         let claim = claim(damaged)?;
-        if claim.boot_id == self.boot_id {
+        // Kept until it is struck off: which one is the last of several is decided by one at a time.
+        let mut lock = None;
+        if claim.boot_id == self.boot_id && claim.tie != Tie::Adopted {
             let gpu = &claim.gpu_uuid;
-            let _lock = self.store.lock_gpu(gpu, "release of a damaged lease")?;
+            lock = Some(self.store.lock_gpu(gpu, "release of a damaged lease")?);
             let driver = self.driver()?;
             if let Some(instance) = self.claimed(&driver, claim)? {
                 for ci in &instance.compute_instances {
@@ -59,6 +61,7 @@ impl Leases<'_> {
         }
         let ledger = self.store.lock("release of a damaged lease")?;
         ledger.remove_damaged(damaged)?;
+        drop(lock);
         tracing::info!(
             lease = claim.lease,
             "given back by the name of its damaged record"
@@ -97,7 +100,13 @@ impl Leases<'_> {
         let _lock = self
             .store
             .lock_gpu(&claim.gpu_uuid, "gc of a damaged lease")?;
-        if self.claimed(&self.driver()?, claim)?.is_none() {
+        let driver = self.driver()?;
+        let there = match claim.tie {
+            Tie::Own => self.claimed(&driver, claim)?,
+            // That others have the same place says nothing of this one's container.
+            Tie::Adopted | Tie::Shared => at_its_place(&driver, claim)?,
+        };
+        if there.is_none() {
             return Ok(Ok(
                 "its record is damaged, and there is no slice at its place".to_owned(),
             ));
@@ -112,16 +121,22 @@ impl Leases<'_> {
 
     /// The slice at the claimed place, if it looks as ours do and nobody else's lease has it.
     fn claimed(&self, driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
-        let (leases, _) = self.store.list()?;
-        let elsewhere = leases.iter().map(Claim::of);
-        if { elsewhere }.any(|c| c.gpu_uuid == claim.gpu_uuid && c.placement == claim.placement) {
+        let (leases, damaged) = self.store.list()?;
+        let unreadable = damaged.into_iter().filter_map(|d| d.claim);
+        let shared = unreadable.filter(|c| c.tie == Tie::Shared && c.lease != claim.lease);
+        let mut elsewhere = leases.iter().map(Claim::of).chain(shared);
+        if elsewhere.any(|c| c.gpu_uuid == claim.gpu_uuid && c.placement == claim.placement) {
             return Ok(None);
         }
-        let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
-        Ok(there
-            .into_iter()
-            .find(|i| i.placement == claim.placement && i.compute_instances.len() <= 1))
+        at_its_place(driver, claim)
     }
+}
+
+fn at_its_place(driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
+    let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
+    Ok(there
+        .into_iter()
+        .find(|i| i.placement == claim.placement && i.compute_instances.len() <= 1))
 }
 
 fn claim(damaged: &Damaged) -> Result<&Claim> {

@@ -47,6 +47,9 @@ impl Finding {
 impl Leases<'_> {
     /// By hand or from a timer: everything that is due, with patience.
     pub fn gc(&self, dry_run: bool) -> Result<Collection> {
+        if !dry_run && let Err(e) = self.sweep_queue() {
+            tracing::warn!("{}", e.line());
+        }
         self.look_through(dry_run, true, Patience::default())
     }
 
@@ -84,6 +87,9 @@ impl Leases<'_> {
     fn why_collect(&self, lease: &Lease, all: bool) -> std::result::Result<String, String> {
         if lease.boot_id != self.boot_id {
             return Ok("its boot is over".to_owned());
+        }
+        if lease.idle_since.is_some() {
+            return self.idle_is_over(lease);
         }
         if lease.state == State::Releasing {
             return if all || is_due(lease) {

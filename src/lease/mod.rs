@@ -5,11 +5,19 @@
 //! between leaves a record from which the next one goes on.
 
 mod acquire;
+mod adopt;
 mod alive;
 mod damaged;
 mod gc;
+mod idle;
+mod make;
+mod queue;
 mod ready;
 mod release;
+mod reuse;
+mod rules;
+mod share;
+mod watch;
 
 pub use alive::{container_lives, is_made_by_others, sign_of_life};
 pub use gc::{Collection, Finding, Outcome};

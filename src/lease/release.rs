@@ -70,20 +70,29 @@ impl Leases<'_> {
         if let Some(why) = against(&lease) {
             return Ok(Returned::No(why));
         }
+        // Only what is given back for the first time is kept: who ends an idle one wants its room, and
+        // what could not be destroyed is not fit for anybody.
+        let keeps = lease.state != State::Releasing;
         lease.state = State::Releasing;
+        lease.idle_since = None;
         // What cannot be written (a full disk) keeps no slice back: its container is as gone without
         // the mark, and the next one starts from the beginning.
         if let Err(e) = ledger.put(&lease) {
             tracing::warn!(lease = id, "{}", e.line());
         }
         drop(ledger);
-        self.finish(&lease, patience).map(|()| Returned::Yes)
+        self.finish(&lease, patience, keeps).map(|()| Returned::Yes)
     }
 
-    fn finish(&self, lease: &Lease, patience: Patience) -> Result<()> {
+    fn finish(&self, lease: &Lease, patience: Patience, keeps: bool) -> Result<()> {
         // The bundle is put right whether or not the driver lets go: they do not depend on each
         // other, and every failure is told.
         let restored = self.restore(lease).err();
+        match keeps.then(|| self.keep_idle(lease)) {
+            Some(Ok(true)) => return restored.map_or(Ok(()), Err),
+            Some(Err(e)) => tracing::warn!(lease = lease.id, "not kept idle: {}", e.line()),
+            Some(Ok(false)) | None => {}
+        }
         if let Err(e) = self.destroy(lease, patience) {
             let held_by = self.holders(lease);
             let e = e.and(restored);
@@ -165,7 +174,8 @@ impl Leases<'_> {
     }
 
     fn destroy(&self, lease: &Lease, patience: Patience) -> Result<()> {
-        if lease.boot_id != self.boot_id {
+        // What is an administrator's stays.
+        if lease.boot_id != self.boot_id || lease.adopted {
             return Ok(());
         }
         let end = Instant::now() + patience.0;
@@ -192,6 +202,9 @@ impl Leases<'_> {
         let Some(lease) = self.store.get(&lease.id)? else {
             return Ok(Ok(()));
         };
+        if self.strike_off_beside_others(&lease)? {
+            return Ok(Ok(()));
+        }
         let driver = self.driver()?;
         let Some(instance) = self.find(&driver, &lease)? else {
             return Ok(Ok(()));
@@ -222,8 +235,18 @@ impl Leases<'_> {
         Ok(Ok(()))
     }
 
+    /// An instance goes with the last of its leases: which one that is, is decided where it is written.
+    fn strike_off_beside_others(&self, lease: &Lease) -> Result<bool> {
+        let ledger = self.store.lock("release")?;
+        let is_anothers = self.is_anothers_too(lease)?;
+        if is_anothers {
+            ledger.remove(lease)?;
+        }
+        Ok(is_anothers)
+    }
+
     /// The processes that have the instance's capabilities open, for the operator.
-    fn holders(&self, lease: &Lease) -> Vec<String> {
+    pub(super) fn holders(&self, lease: &Lease) -> Vec<String> {
         let Some(gi) = lease.slice.gpu_instance else {
             return Vec::new();
         };
@@ -240,7 +263,7 @@ impl Leases<'_> {
     /// The instance of a lease, if it is still what we made. GPU instance ids and MIG UUIDs come
     /// again, so profile and placement must be right as well; and where nothing of ours can hold a
     /// compute instance, one that does is somebody else's.
-    fn find(&self, driver: &impl Driver, lease: &Lease) -> Result<Option<GpuInstance>> {
+    pub(super) fn find(&self, driver: &impl Driver, lease: &Lease) -> Result<Option<GpuInstance>> {
         let slice = &lease.slice;
         let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
         let there = listed.into_iter().find(|i| i.placement == slice.placement);

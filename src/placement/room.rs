@@ -15,24 +15,50 @@ pub struct Reserved {
 pub struct Room<'a> {
     gpu: &'a Gpu,
     taken: Vec<(u32, Placement)>,
+    /// Kept for the next; it counts as free.
+    idle: Vec<(u32, Placement)>,
 }
 
 /// Media and copy engines and compute slices, in one order.
-type Parts = [u32; 6];
+pub type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
-    pub fn new(gpu: &'a Gpu, reserved: &[Reserved]) -> Self {
+    pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
+        let here = idle.iter().filter(|i| i.gpu == gpu.uuid);
+        let idle: Vec<_> = here.map(|i| (i.profile_id, i.placement)).collect();
         let mut taken: Vec<_> = gpu
             .instances
             .iter()
             .map(|i| (i.profile_id, i.placement))
+            .filter(|i| !idle.contains(i))
             .collect();
         for r in reserved.iter().filter(|r| r.gpu == gpu.uuid) {
             if !taken.iter().any(|(_, at)| *at == r.placement) {
                 taken.push((r.profile_id, r.placement));
             }
         }
-        Room { gpu, taken }
+        Room { gpu, taken, idle }
+    }
+
+    /// What is not ours, and stays for all we know.
+    pub fn of_others(gpu: &'a Gpu, ours: &[Reserved]) -> Self {
+        let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
+        let others = gpu.instances.iter().filter(|i| !is_ours(i.placement));
+        Room {
+            gpu,
+            taken: others.map(|i| (i.profile_id, i.placement)).collect(),
+            idle: Vec::new(),
+        }
+    }
+
+    /// What would have to be destroyed first.
+    pub fn idle_at(&self, at: Placement) -> impl Iterator<Item = Placement> {
+        let places = self.idle.iter().map(|(_, place)| *place);
+        places.filter(move |place| place.overlaps(at))
+    }
+
+    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
+        self.idle.contains(&(profile.id, at))
     }
 
     pub fn with(&self, profile: &Profile, at: Placement) -> Self {
@@ -71,6 +97,18 @@ impl<'a> Room<'a> {
             })
     }
 
+    #[cfg(test)]
+    pub fn taken(&self) -> impl Iterator<Item = (u32, Placement)> {
+        self.taken.iter().copied()
+    }
+
+    #[cfg(test)]
+    pub fn without(&self, at: Placement) -> Self {
+        let mut fewer = self.clone();
+        fewer.taken.retain(|(_, place)| *place != at);
+        fewer
+    }
+
     fn has_parts_for(&self, profile: &Profile) -> bool {
         let same = self
             .taken
@@ -80,12 +118,7 @@ impl<'a> Room<'a> {
         if same >= profile.max_instances as usize {
             return false;
         }
-        let mut limit: Parts = [0; 6];
-        for p in &self.gpu.profiles {
-            for (most, part) in limit.iter_mut().zip(parts(p)) {
-                *most = part.max(*most);
-            }
-        }
+        let limit = Room::limit(self.gpu);
         let mut used = parts(profile);
         for taken in self
             .taken
@@ -98,10 +131,20 @@ impl<'a> Room<'a> {
         }
         used.iter().zip(limit).all(|(used, limit)| *used <= limit)
     }
+
+    /// The whole GPU's is what its largest profile has.
+    pub fn limit(gpu: &Gpu) -> Parts {
+        let mut limit = Parts::default();
+        for p in &gpu.profiles {
+            for (most, part) in limit.iter_mut().zip(parts(p)) {
+                *most = part.max(*most);
+            }
+        }
+        limit
+    }
 }
 
-/// The whole GPU's is what its largest profile has.
-fn parts(p: &Profile) -> Parts {
+pub fn parts(p: &Profile) -> Parts {
     [
         p.compute_slices,
         p.copy_engines,

@@ -35,7 +35,7 @@ const A100: &[Row] = &[
     ("7g.80gb", 0, 7, 80640, 5, 1, 1, &[0], 8),
 ];
 
-fn gpu(index: u32) -> Gpu {
+pub(super) fn gpu(index: u32) -> Gpu {
     let profiles = A100
         .iter()
         .map(
@@ -72,20 +72,20 @@ fn gpu(index: u32) -> Gpu {
     }
 }
 
-fn machine(count: u32) -> Snapshot {
+pub(super) fn machine(count: u32) -> Snapshot {
     Snapshot {
         gpus: (0..count).map(gpu).collect(),
         ..Snapshot::default()
     }
 }
 
-fn named(name: &str) -> Slice {
+pub(super) fn named(name: &str) -> Slice {
     Slice::Profile(name.into())
 }
 
 /// Puts what was decided on the machine, as the driver would.
 fn take(snapshot: &mut Snapshot, asked: &Slice) -> Result<(u32, String, Placement), NoRoom> {
-    let d = choose(snapshot, &[], asked)?;
+    let d = choose(snapshot, &[], &Wanted::one(asked))?;
     let (index, id, name, placement) = (
         d.gpu.index,
         d.profile.id,
@@ -103,7 +103,7 @@ fn take(snapshot: &mut Snapshot, asked: &Slice) -> Result<(u32, String, Placemen
     Ok((index, name, placement))
 }
 
-fn words(no: NoRoom) -> String {
+pub(super) fn words(no: NoRoom) -> String {
     Error::from(no).line()
 }
 
@@ -162,7 +162,7 @@ fn memory_means_the_smallest_profile_that_has_it() {
 
 #[test]
 fn an_unknown_profile_is_answered_with_what_there_is_nearest_first() {
-    let line = words(choose(&machine(2), &[], &named("1g.5gb")).unwrap_err());
+    let line = words(choose(&machine(2), &[], &Wanted::one(&named("1g.5gb"))).unwrap_err());
     assert!(line.starts_with(
         "no GPU has profile 1g.5gb; hint: nearest first, there are 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb"
     ), "{line}");
@@ -173,12 +173,12 @@ fn a_machine_without_mig_says_what_is_missing() {
     let mut m = machine(2);
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Disabled);
     assert_eq!(
-        words(choose(&m, &[], &named("1g.10gb")).unwrap_err()),
+        words(choose(&m, &[], &Wanted::one(&named("1g.10gb"))).unwrap_err()),
         "MIG is off on every GPU that has it (GPU 0, 1); hint: nvidia-smi -i 0,1 -mig 1 turns it on"
     );
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Unsupported);
     assert!(
-        words(choose(&m, &[], &named("1g.10gb")).unwrap_err())
+        words(choose(&m, &[], &Wanted::one(&named("1g.10gb"))).unwrap_err())
             .starts_with("no MIG-capable GPU: the driver has 2 GPUs")
     );
 }
@@ -191,7 +191,7 @@ fn what_the_ledger_has_promised_is_not_free() {
         profile_id: 0,
         placement: Placement { start: 0, size: 8 },
     }];
-    assert!(choose(&m, &promised, &named("1g.10gb")).is_err());
+    assert!(choose(&m, &promised, &Wanted::one(&named("1g.10gb"))).is_err());
 }
 
 proptest! {
@@ -233,4 +233,85 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_first_alternative_that_can_be_had() {
+    let m = machine(1);
+    let asked = [named("7g.99gb"), named("3g.40gb"), named("1g.10gb")];
+    let wanted = Wanted {
+        alternatives: &asked,
+        ..Wanted::default()
+    };
+    assert_eq!(choose(&m, &[], &wanted).unwrap().profile.name, "3g.40gb");
+    let wanted = Wanted {
+        alternatives: &asked[..1],
+        min_compute: 2,
+        ..wanted
+    };
+    assert!(words(choose(&m, &[], &wanted).unwrap_err()).contains("no GPU has profile 7g.99gb"));
+}
+
+#[test]
+fn compute_slices_are_a_least_number() {
+    let m = machine(1);
+    let with = |slice: &Slice, min_compute| {
+        let wanted = Wanted {
+            min_compute,
+            ..Wanted::one(slice)
+        };
+        choose(&m, &[], &wanted).map(|d| d.profile.name.clone())
+    };
+    let gib19 = Slice::Memory(19 << 30);
+    assert_eq!(with(&gib19, 0).unwrap(), "1g.20gb");
+    assert_eq!(with(&gib19, 2).unwrap(), "2g.20gb");
+    assert_eq!(with(&gib19, 4).unwrap(), "4g.40gb");
+    assert_eq!(
+        words(with(&named("1g.10gb"), 2).unwrap_err()),
+        "1g.10gb has 1 compute slice, and at least 2 are asked for; hint: ask for a larger \
+         profile, or for fewer compute slices"
+    );
+    assert!(words(with(&gib19, 9).unwrap_err()).contains("19Gi of memory and 9 compute slices"));
+}
+
+#[test]
+fn a_gpu_that_a_rule_keeps_from_it_is_left_out() {
+    let m = machine(2);
+    let asked = named("1g.10gb");
+    let rules = [0, 1].map(|n| (format!("GPU-{n}"), "reserved for team-a".to_owned()));
+    let wanted = Wanted {
+        excluded: &rules[1..],
+        ..Wanted::one(&asked)
+    };
+    assert_eq!(choose(&m, &[], &wanted).unwrap().gpu.index, 0);
+    let none = Wanted {
+        excluded: &rules,
+        ..wanted
+    };
+    assert!(words(choose(&m, &[], &none).unwrap_err()).starts_with(
+        "every GPU with MIG is kept from it (GPU 0: reserved for team-a; GPU 1: reserved for"
+    ));
+}
+
+#[test]
+fn what_is_idle_is_taken_first_and_is_no_obstacle() {
+    let mut m = machine(1);
+    let asked = named("3g.40gb");
+    take(&mut m, &asked).unwrap();
+    take(&mut m, &asked).unwrap();
+    let idle = [Reserved {
+        gpu: "GPU-0".into(),
+        profile_id: 9,
+        placement: Placement { start: 0, size: 4 },
+    }];
+    let at = |slice: &Slice| {
+        let wanted = Wanted {
+            idle: &idle,
+            ..Wanted::one(slice)
+        };
+        choose(&m, &[], &wanted).map(|d| d.placement.start)
+    };
+    assert_eq!(at(&asked), Ok(0));
+    assert_eq!(at(&named("4g.40gb")), Ok(0));
+    assert!(at(&named("7g.80gb")).is_err());
 }

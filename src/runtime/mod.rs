@@ -9,6 +9,7 @@ pub mod args;
 mod ask;
 mod beside;
 mod delete;
+mod features;
 mod image;
 mod key;
 mod lowlevel;
@@ -35,6 +36,7 @@ struct Front<'a> {
 struct Slicer {
     create: fn(&Front<'_>, ask::Asking<'_>) -> Result<i32>,
     delete: fn(&Front<'_>, crate::store::Key) -> Result<i32>,
+    features: fn(&Front<'_>) -> Result<i32>,
 }
 
 /// `runmig`
@@ -43,15 +45,19 @@ pub fn front() -> i32 {
         create: |front, _| beside::exec(front),
         // A container must be deletable whatever became of our installation; its slice then comes
         // back by the hook or a collection.
-        delete: |front, _| {
-            let e = match beside::exec(front) {
-                Ok(status) => return Ok(status),
-                Err(e) => e,
-            };
-            report::error(&e, None);
-            Err(front.runtime.exec(front.args))
-        },
+        delete: |front, _| beside_or_bare(front),
+        features: beside_or_bare,
     })
+}
+
+/// The low-level runtime does without us what has to be done in any case.
+fn beside_or_bare(front: &Front<'_>) -> Result<i32> {
+    let e = match beside::exec(front) {
+        Ok(status) => return Ok(status),
+        Err(e) => e,
+    };
+    report::error(&e, None);
+    Err(front.runtime.exec(front.args))
 }
 
 /// `runmig-slice`
@@ -59,6 +65,7 @@ pub fn slice() -> i32 {
     enter(&Slicer {
         create: slicing::create,
         delete: delete::give_back,
+        features: features::tell,
     })
 }
 
@@ -103,7 +110,8 @@ fn dispatch(
             Some(key) => return (slicer.delete)(&front, key),
             None => None,
         },
-        Verb::Features | Verb::Other => None,
+        Verb::Features => return (slicer.features)(&front),
+        Verb::Other => None,
     };
     match asks {
         Some(asking) => (slicer.create)(&front, asking),

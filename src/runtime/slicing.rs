@@ -7,6 +7,7 @@ use crate::config::DriverFiles as Choice;
 use crate::error::{Context, Error, Result};
 use crate::gpu::nodes::{self, Nodes};
 use crate::lease::{Leases, Patience, Returned};
+use crate::process;
 use crate::request::{self, Request};
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, DriverFiles, Grant, HookCommand, Host, cdi};
@@ -218,6 +219,7 @@ impl Slicing<'_> {
             pod: who.pod,
             pod_uid: who.pod_uid,
             container_name: who.container_name,
+            user: process::login(),
         })
     }
 }

@@ -4,7 +4,12 @@
 //!
 //! ```text
 //! <key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>
+//! <key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>.adopted
+//! <key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>.shared
 //! ```
+//!
+//! The last two say that the end of this lease is not the end of its instance. A program that is older
+//! than they are takes such a file for none of its own, and leaves both alone.
 
 use super::record::Lease;
 use crate::model::Placement;
@@ -18,6 +23,28 @@ pub struct Claim {
     pub gpu_uuid: String,
     pub profile_id: u32,
     pub placement: Placement,
+    pub tie: Tie,
+}
+
+/// How a lease and its instance belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tie {
+    /// They end together.
+    Own,
+    /// An administrator made the instance, and ends it.
+    Adopted,
+    /// It ends with the last of several leases.
+    Shared,
+}
+
+impl Tie {
+    fn of(lease: &Lease) -> Tie {
+        match (lease.adopted, &lease.shared_in) {
+            (true, _) => Tie::Adopted,
+            (false, Some(_)) => Tie::Shared,
+            (false, None) => Tie::Own,
+        }
+    }
 }
 
 impl Claim {
@@ -33,13 +60,20 @@ impl Claim {
             gpu_uuid: plain(&lease.slice.gpu_uuid),
             profile_id: lease.slice.profile_id,
             placement: lease.slice.placement,
+            tie: Tie::of(lease),
         }
     }
 
     pub fn parse(name: &str) -> Option<Claim> {
         let parts: Vec<&str> = name.split('.').collect();
-        let [key, lease, boot, gpu, profile, start, size] = parts[..] else {
+        let [key, lease, boot, gpu, profile, start, size, ref tail @ ..] = parts[..] else {
             return None;
+        };
+        let tie = match tail {
+            [] => Tie::Own,
+            ["adopted"] => Tie::Adopted,
+            ["shared"] => Tie::Shared,
+            _ => return None,
         };
         Some(Claim {
             key: key.to_owned(),
@@ -51,12 +85,18 @@ impl Claim {
                 start: start.parse().ok()?,
                 size: size.parse().ok()?,
             },
+            tie,
         })
     }
 
     pub fn name(&self) -> String {
+        let tail = match self.tie {
+            Tie::Own => "",
+            Tie::Adopted => ".adopted",
+            Tie::Shared => ".shared",
+        };
         format!(
-            "{}.{}.{}.{}.{}.{}.{}",
+            "{}.{}.{}.{}.{}.{}.{}{tail}",
             self.key,
             self.lease,
             self.boot_id,

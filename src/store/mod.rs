@@ -6,6 +6,7 @@
 //!   ledger.lock               held while a lease is written, never longer; names its holder
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
+//!   queue/<number>             one that waits for room, in its order (queue.rs)
 //!   runmig.log                what was done, for people
 //! ```
 //!
@@ -15,10 +16,12 @@
 mod claim;
 mod durable;
 mod lock;
+mod queue;
 mod record;
 
-pub use claim::Claim;
+pub use claim::{Claim, Tie};
 pub use lock::Lock;
+pub use queue::{Ticket, UNFINISHED, Waiter, Waiting};
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
 pub(crate) use record::{decode, encode, frame};
 
@@ -103,7 +106,7 @@ impl Store {
         &self.dir
     }
 
-    fn leases(&self) -> PathBuf {
+    pub fn leases(&self) -> PathBuf {
         self.dir.join("leases")
     }
 
@@ -172,6 +175,14 @@ impl Store {
         Ok(None)
     }
 
+    /// Of the records there are.
+    pub fn names(&self) -> Vec<String> {
+        let files = self.files().unwrap_or_default();
+        let mut names: Vec<String> = files.iter().map(|f| name(f)).collect();
+        names.sort();
+        names
+    }
+
     fn files(&self) -> Result<Vec<PathBuf>> {
         let dir = self.leases();
         let what = || format!("read {}", dir.display());
@@ -216,6 +227,13 @@ impl Ledger<'_> {
         change(&mut lease);
         self.put(&lease)?;
         Ok(Some(lease))
+    }
+
+    /// One lease goes, and another of the same slice comes. Never neither: killed in between, both are
+    /// there, and whoever ends one of them sees the other.
+    pub fn replace(&self, gone: &Lease, come: &Lease) -> Result<()> {
+        self.put(come)?;
+        self.remove(gone)
     }
 
     pub fn remove(&self, lease: &Lease) -> Result<()> {

@@ -63,6 +63,17 @@ pub struct Lease {
     /// Tries to give it back that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
+    /// RFC 3339; since when a slice without a container waits for the next that asks for its profile.
+    /// Such a lease is *releasing*: a program that does not know this field ends what it takes for
+    /// begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<String>,
+    /// An administrator made the instance, and it outlives the lease.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
+    /// The pod whose containers have the slice together, each with a lease of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_in: Option<String>,
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
@@ -75,8 +86,25 @@ impl Lease {
             State::Creating => "creating",
             State::Ready => "ready",
             State::Releasing if self.attempt.is_some() => "quarantined",
+            State::Releasing if self.idle_since.is_some() => "idle",
             State::Releasing => "releasing",
         }
+    }
+
+    /// Whether both are of one instance, and of one that was made: what is only planned has its place
+    /// to itself.
+    pub fn has_instance_of(&self, other: &Lease) -> bool {
+        let instance = |l: &Lease| {
+            let s = &l.slice;
+            (
+                l.boot_id.clone(),
+                s.gpu_uuid.clone(),
+                s.profile_id,
+                s.placement,
+                s.gpu_instance,
+            )
+        };
+        self.slice.gpu_instance.is_some() && instance(self) == instance(other)
     }
 }
 
@@ -91,8 +119,8 @@ pub enum State {
     Releasing,
 }
 
-/// For whom: a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// For whom: a container; all empty while there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     #[serde(flatten)]
@@ -107,10 +135,13 @@ pub struct Holder {
     pub pod_uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
+    /// Whose login the engine was called from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// What makes two containers two: ids are not unique across the roots of low-level runtimes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
     /// Canonical path of the low-level runtime.

@@ -19,6 +19,7 @@ fn lease(id: &str) -> Lease {
             pod: None,
             pod_uid: None,
             container_name: Some("web".into()),
+            user: Some(1000),
         },
         slice: Slice {
             request: "1g.10gb".into(),
@@ -41,6 +42,9 @@ fn lease(id: &str) -> Lease {
         init: None,
         cgroups: vec!["c1".into()],
         attempt: None,
+        idle_since: None,
+        adopted: false,
+        shared_in: None,
         unknown: serde_json::Map::new(),
     }
 }
@@ -160,5 +164,57 @@ proptest! {
         if let Ok(read) = record::decode(&bytes) {
             prop_assert_eq!(read, lease("one"));
         }
+    }
+}
+
+/// A program that is older than these sees a release that was begun, or a file that is none of its own.
+#[test]
+fn what_an_older_program_makes_of_what_is_there_already() {
+    let mut idle = lease("idle");
+    (idle.state, idle.idle_since) = (State::Releasing, Some("2026-01-01T00:00:00.5Z".into()));
+    assert_eq!(idle.shown_state(), "idle");
+    let text = String::from_utf8(encode(&idle)).unwrap();
+    assert!(text.contains(r#""state":"releasing""#), "{text}");
+    // Seven parts: what a name was before there were adopted and shared leases.
+    let parts = |lease: &Lease| Claim::of(lease).name().split('.').count();
+    assert_eq!((parts(&idle), Claim::of(&idle).tie), (7, Tie::Own));
+    let (mut adopted, mut shared) = (lease("adopted"), lease("shared"));
+    adopted.adopted = true;
+    shared.shared_in = Some("sandbox s".into());
+    assert_eq!((parts(&adopted), parts(&shared)), (8, 8));
+    for (lease, tie) in [(&adopted, Tie::Adopted), (&shared, Tie::Shared)] {
+        assert_eq!(
+            Claim::parse(&Claim::of(lease).name()),
+            Some(Claim::of(lease))
+        );
+        assert_eq!(Claim::of(lease).tie, tie);
+    }
+    // Shared or not, nobody destroys it.
+    adopted.shared_in = shared.shared_in.clone();
+    assert_eq!(Claim::of(&adopted).tie, Tie::Adopted);
+    assert_eq!(Claim::parse("k.l.b.GPU-1.19.3.1.borrowed"), None);
+}
+
+#[test]
+fn one_lease_for_another_of_the_same_slice() {
+    let (_dir, store) = store();
+    let (old, new) = (lease("old"), lease("new"));
+    assert!(old.has_instance_of(&new));
+    let ledger = store.lock("test").unwrap();
+    ledger.put(&old).unwrap();
+    ledger.replace(&old, &new).unwrap();
+    assert_eq!(store.list().unwrap().0, vec![new.clone()]);
+    let mut planned = new.clone();
+    planned.slice.gpu_instance = None;
+    assert!(!planned.has_instance_of(&planned.clone()));
+    for change in [
+        (|l: &mut Lease| l.boot_id = "later".into()) as fn(&mut Lease),
+        |l| l.slice.gpu_uuid = "GPU-2".into(),
+        |l| l.slice.gpu_instance = Some(11),
+        |l| l.slice.placement.start = 4,
+    ] {
+        let mut other = new.clone();
+        change(&mut other);
+        assert!(!new.has_instance_of(&other));
     }
 }

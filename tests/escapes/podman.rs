@@ -1,50 +1,25 @@
 //! The same from podman's command line.
 
 use crate::inside::{Shared, asking, none_opens, script};
+use crate::support::Setup;
 use crate::support::bundle::{SHOW, nodes, visible};
-use crate::support::{Low, Podman, Setup};
+use crate::support::podman::on_each;
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
-
-#[track_caller]
-fn on_each(test: impl Fn(&Setup, &Podman)) {
-    for low in [Low::Runc, Low::Crun] {
-        let Some(setup) = Setup::of(low) else {
-            continue;
-        };
-        let Some(podman) = Podman::new(&setup) else {
-            continue;
-        };
-        test(&setup, &podman);
-    }
-}
 
 /// An image whose ENV asks for every GPU: it gets its slice, or nothing where nobody else asks.
 #[test]
 fn an_image_with_environment() {
-    on_each(|setup, podman| {
-        let tar = setup.path("image.tar");
-        let mut make = std::process::Command::new("tar");
-        make.args(["-C", &podman.rootfs(), "-cf"])
-            .arg(&tar)
-            .arg(".");
-        crate::support::said(&mut make).ok();
-        let mut import = vec!["import".to_owned()];
-        for env in [
-            "NVIDIA_VISIBLE_DEVICES=all",
-            "NVIDIA_MIG_CONFIG_DEVICES=all",
-            "NVIDIA_DRIVER_CAPABILITIES=all",
-            "LD_PRELOAD=/evil.so",
-        ] {
-            import.push(format!("--change=ENV {env}"));
-        }
-        import.extend([tar.display().to_string(), "localhost/evil:1".into()]);
-        let import: Vec<&str> = import.iter().map(String::as_str).collect();
-        podman.podman(&import).ok();
-
+    on_each(Setup::of, |setup, podman| {
+        let env = [
+            "ENV NVIDIA_VISIBLE_DEVICES=all",
+            "ENV NVIDIA_MIG_CONFIG_DEVICES=all",
+            "ENV NVIDIA_DRIVER_CAPABILITIES=all",
+            "ENV LD_PRELOAD=/evil.so",
+        ];
+        podman.import("localhost/evil:1", &env);
         let run = |options: &[&str]| {
             let mut all = vec!["run", "--rm"];
-            all.extend(Podman::OPTIONS);
             all.extend(options);
             let show = format!("{SHOW}; env | /bin/busybox grep NVIDIA");
             all.extend(["localhost/evil:1", "/bin/sh", "-c", &show]);
@@ -63,7 +38,7 @@ fn an_image_with_environment() {
 /// `--device`, `-v` and capabilities, as a user of podman has them.
 #[test]
 fn devices_and_volumes() {
-    on_each(|setup, podman| {
+    on_each(Setup::of, |setup, podman| {
         let shared = Shared::new(setup);
         let mut options = vec![ASK.to_owned(), "--rm".into(), "--cap-add=MKNOD".into()];
         let mut paths = Vec::new();
@@ -92,7 +67,7 @@ fn devices_and_volumes() {
 
 #[test]
 fn what_is_refused() {
-    on_each(|setup, podman| {
+    on_each(Setup::of, |setup, podman| {
         for (options, words) in [
             (
                 &["--privileged"][..],

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 
 impl World {
-    /// No instance without a lease, no instance with two, no lease that claims what is not there.
+    /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
+    /// claims what is not there.
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
         let (leases, instances) = (self.leases(), self.instances());
         let complain = |what: String| {
@@ -18,9 +19,20 @@ impl World {
         };
         for instance in &instances {
             let owners: Vec<&Value> = leases.iter().filter(|l| claims(l, instance)).collect();
-            if owners.len() != 1 {
+            let pods: Vec<Option<&str>> = owners.iter().map(|l| l["sharedIn"].as_str()).collect();
+            let together = pods.iter().all(|p| p.is_some() && *p == pods[0]);
+            let is_theirs = self.theirs().contains(&instance.generation);
+            let fine = match owners.len() {
+                0 => is_theirs,
+                1 => true,
+                _ => together,
+            };
+            if !fine || owners.iter().any(|l| l["adopted"] != is_theirs) {
                 return complain(format!("{} leases claim {instance:?}", owners.len()));
             }
+        }
+        if let Some(lost) = self.lost_of_theirs() {
+            return complain(format!("an administrator's instance is gone: {lost}"));
         }
         for lease in &leases {
             let ready = lease["state"] == "ready";
@@ -39,13 +51,21 @@ impl World {
 
     /// The machine and the ledger are empty, and every bundle is what the engine wrote.
     pub fn as_if_nothing_had_been(&self) -> Result<(), String> {
-        let instances = self.instances();
+        let mut instances = self.instances();
+        instances.retain(|i| !self.theirs().contains(&i.generation));
         if !instances.is_empty() {
             return Err(format!("left behind: {instances:#?}"));
+        }
+        if let Some(lost) = self.lost_of_theirs() {
+            return Err(format!("an administrator's instance is gone: {lost}"));
         }
         let records = names(&self.state().join("leases"));
         if records.iter().any(|name| !name.starts_with(".new-")) {
             return Err(format!("left in the ledger: {records:?}"));
+        }
+        let queue = names(&self.state().join("queue"));
+        if !queue.is_empty() {
+            return Err(format!("left in the queue: {queue:?}"));
         }
         for id in names(&self.path("bundles")) {
             let dir = self.path("bundles").join(&id);

@@ -123,6 +123,40 @@ impl World {
         })
     }
 
+    /// The same, for good: the checks want it to stay. Gives its MIG UUID.
+    #[track_caller]
+    pub fn admin_leaves(&self, gpu: u32, profile: &str, start: u32) -> String {
+        let gi = self.admin_creates(gpu, profile, start, true);
+        let mut made = self.instances();
+        made.retain(|i| (i.gpu, i.gi) == (gpu, gi));
+        self.theirs.lock().unwrap().push(made[0].generation);
+        made[0].uuids[0].clone()
+    }
+
+    pub fn theirs(&self) -> Vec<u64> {
+        self.theirs.lock().unwrap().clone()
+    }
+
+    /// The generation of one that has gone, or lost its compute instance.
+    pub fn lost_of_theirs(&self) -> Option<u64> {
+        let instances = self.instances();
+        let is_there = |g: &u64| {
+            let mut whole = instances.iter().filter(|i| i.uuids.len() == 1);
+            whole.any(|i| i.generation == *g)
+        };
+        self.theirs().into_iter().find(|g| !is_there(g))
+    }
+
+    /// What they left goes.
+    pub fn admin_tidies_up(&self) {
+        let theirs = std::mem::take(&mut *self.theirs.lock().unwrap());
+        for instance in self.instances() {
+            if theirs.contains(&instance.generation) {
+                self.admin_destroys(instance.gpu, instance.gi);
+            }
+        }
+    }
+
     #[track_caller]
     pub fn admin_destroys(&self, gpu: u32, gi: u32) {
         self.change(|machine, holds| {

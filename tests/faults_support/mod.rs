@@ -29,6 +29,8 @@ pub struct World {
     bin: Arc<TempDir>,
     pub profile: &'static str,
     pub slots: u32,
+    /// What administrators made, by generation: it is to stay.
+    theirs: Mutex<Vec<u64>>,
 }
 
 /// An A30: four memory slices and the fewest profiles, so the quickest to read.
@@ -52,6 +54,7 @@ impl World {
             bin: bin(),
             profile,
             slots: slots * gpus,
+            theirs: Mutex::default(),
         };
         for name in ["root", "bundles"] {
             fs::create_dir(world.path(name)).unwrap();
@@ -175,11 +178,25 @@ impl World {
     }
 
     pub fn bundle_asking(&self, id: &str, slice: &str) -> PathBuf {
+        self.bundle_saying(id, &[("runmig.dev/slice", slice)])
+    }
+
+    /// Of a container whose slice is its pod's.
+    pub fn bundle_in_pod(&self, id: &str, slice: &str, pod: &str) -> PathBuf {
+        let all = [
+            ("runmig.dev/slice", slice),
+            ("runmig.dev/scope", "pod"),
+            ("io.kubernetes.cri.sandbox-id", pod),
+        ];
+        self.bundle_saying(id, &all)
+    }
+
+    pub fn bundle_saying(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
         let dir = self.path("bundles").join(id);
         if !dir.exists() {
             fs::create_dir_all(dir.join("rootfs")).unwrap();
-            fs::write(dir.join("config.json"), config(slice)).unwrap();
-            fs::write(dir.join("original"), config(slice)).unwrap();
+            fs::write(dir.join("config.json"), config(annotations)).unwrap();
+            fs::write(dir.join("original"), config(annotations)).unwrap();
         }
         dir
     }
@@ -221,11 +238,16 @@ impl Drop for World {
 }
 
 /// Spaces, an unknown field and a number that a double cannot hold: what a rewrite would lose.
-fn config(slice: &str) -> String {
+fn config(annotations: &[(&str, &str)]) -> String {
+    let annotations: Vec<String> = annotations
+        .iter()
+        .map(|(key, value)| format!("\"{key}\": \"{value}\""))
+        .collect();
+    let annotations = annotations.join(", ");
     format!(
         r#"{{"ociVersion": "1.0.2",  "unknown": 12345678901234567890.5,
   "process": {{"args": ["sh"], "cwd": "/", "env": ["PATH=/bin"]}}, "root": {{"path": "rootfs"}},
-  "annotations": {{"runmig.dev/slice": "{slice}"}},
+  "annotations": {{{annotations}}},
   "mounts": [{{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}}],
   "linux": {{"resources": {{"devices": [{{"allow": false, "access": "rwm"}}]}}}}}}
 "#

@@ -173,7 +173,6 @@ impl<'a> World<'a> {
         let rootfs = podman.rootfs();
         let detach = self.random.one_in(2);
         let mut run = vec!["run", "--annotation=runmig.dev/slice=1g.10gb"];
-        run.extend(Podman::OPTIONS);
         run.push(if detach { "--detach" } else { "--rm" });
         run.extend([
             "--rootfs",

@@ -95,6 +95,19 @@ pub fn rootfs(path: &Path) {
 pub const SHOW: &str =
     "find /dev -name 'nvidia*' -type c -exec ls -l '{}' ';'; echo VISIBLE=$NVIDIA_VISIBLE_DEVICES";
 
+/// A script that says for each NVIDIA node why it could not be opened. There is no driver behind
+/// them, so that is "No such device" where the cgroup lets it pass.
+pub const OPEN: &str =
+    "find /dev -name 'nvidia*' -type c | while read node; do (: <$node) 2>&1; done; true";
+
+/// Whether a cgroup let all of the slice's nodes pass.
+#[track_caller]
+pub fn all_open(stdout: &str) {
+    let said = stdout.to_lowercase();
+    assert_eq!(said.matches("no such device").count(), 7, "{stdout}");
+    assert!(!said.contains("not permitted"), "{stdout}");
+}
+
 /// The NVIDIA nodes that a container saw, by path below `/dev`.
 pub fn nodes(stdout: &str) -> BTreeMap<String, (u32, u32)> {
     let mut nodes = BTreeMap::new();

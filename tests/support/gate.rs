@@ -58,11 +58,7 @@ impl Gate {
                 setup.runtime.display()
             ),
         );
-        let config = fs::read_to_string(setup.config()).unwrap();
-        let runtime = format!("\"{}\"", setup.runtime.display());
-        let changed = config.replace(&runtime, &format!("\"{}\"", front.display()));
-        assert_ne!(config, changed);
-        fs::write(setup.config(), changed).unwrap();
+        setup.put_before(&front);
     }
 
     /// A fifo can be opened for writing without waiting as soon as there is a reader.

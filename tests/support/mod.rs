@@ -6,9 +6,17 @@
 
 pub mod bundle;
 pub mod cases;
+pub mod containerd;
+pub mod cri;
+pub mod crio;
 pub mod diff;
+pub mod docker;
 pub mod gate;
+pub mod http;
+pub mod images;
+pub mod leftovers;
 pub mod machine;
+pub mod named;
 pub mod podman;
 pub mod process;
 pub mod refusal;
@@ -41,7 +49,7 @@ macro_rules! every_case {
                 descriptors_that_are_handed_on, sockets_of_a_service_manager, no_stray_descriptors,
                 detached;
             passing: answers_are_the_low_level_runtimes, who_does_not_ask_is_left_alone,
-                without_a_driver;
+                features, without_a_driver;
             failing: the_low_level_runtime_fails, the_executable_is_missing, the_rootfs_is_missing,
                 again_after_a_failure, a_restore_of_what_asks;
         }

@@ -1,11 +1,14 @@
-//! podman, with storage of its own and nothing of the system's: no systemd, no network, images
-//! that are a folder.
+//! podman, with storage of its own and nothing of the system's but the program: no systemd, no
+//! network, and the configuration that is shipped.
 
 use super::bundle::rootfs;
+use super::leftovers::unmount_below;
+use super::named::Named;
 use super::process::{Said, said};
+use super::runtimes::{Low, built, on_path};
 use super::setup::Setup;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -13,18 +16,47 @@ use tempfile::TempDir;
 pub struct Podman<'a> {
     setup: &'a Setup,
     dir: TempDir,
-    /// `runmig-NAME`, which reads the next.
-    runtime: PathBuf,
-    /// `/etc/runmig/NAME.toml`: podman 4 hands no environment on, so this is the way in.
-    config: PathBuf,
+    program: PathBuf,
+    /// podman 4 hands no environment on.
+    runmig: Named,
+}
+
+/// Both podmans, each over its own low-level runtimes.
+pub fn on_each(setup: impl Fn(Low) -> Option<Setup>, test: impl Fn(&Setup, &Podman)) {
+    let distribution = [
+        (on_path("podman"), Low::Runc),
+        (on_path("podman"), Low::Crun),
+    ];
+    let current = [
+        (built("podman", "podman"), Low::NewRunc),
+        (built("podman", "podman"), Low::Crun),
+    ];
+    for (program, low) in distribution.into_iter().chain(current) {
+        let Some(setup) = setup(low) else {
+            continue;
+        };
+        if let Some(podman) = Podman::of(&setup, program) {
+            test(&setup, &podman);
+        }
+    }
+}
+
+/// The id that a `run --detach` or a `create` printed.
+pub fn id(said: &Said) -> &str {
+    said.stdout.trim()
 }
 
 impl<'a> Podman<'a> {
+    /// The distribution's.
     pub fn new(setup: &'a Setup) -> Option<Podman<'a>> {
-        if super::runtimes::on_path("podman").is_none() {
+        Podman::of(setup, on_path("podman"))
+    }
+
+    fn of(setup: &'a Setup, program: Option<PathBuf>) -> Option<Podman<'a>> {
+        let Some(program) = program else {
             super::skip("podman is not there; run scripts/setup");
             return None;
-        }
+        };
         let dir = tempfile::Builder::new()
             .prefix("runmig-podman-")
             .tempdir()
@@ -32,32 +64,47 @@ impl<'a> Podman<'a> {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         rootfs(&dir.path().join("rootfs"));
 
-        let name = format!("e2e-{}", super::unique());
-        let etc = Path::new("/etc/runmig");
-        fs::create_dir_all(etc).unwrap();
-        let config = etc.join(format!("{name}.toml"));
-        fs::copy(setup.config(), &config).unwrap();
-        let runtime = setup.program(&format!("runmig-{name}"));
-        symlink("runmig", &runtime).unwrap();
-        Some(Podman {
+        let podman = Podman {
             setup,
             dir,
-            runtime,
-            config,
-        })
+            program,
+            runmig: Named::new(setup),
+        };
+        podman.configure();
+        Some(podman)
+    }
+
+    /// What is shipped, with our runtime, and what every container here needs: without
+    /// CAP_SYS_RESOURCE limits cannot be raised to podman's own.
+    fn configure(&self) {
+        let ours = self.runmig.shipped("podman-config/50-runmig.conf");
+        let text = ours.replace(
+            "[engine]\n",
+            &format!(
+                "[containers]\nnetns = \"none\"\n\
+                 default_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\n\
+                 [engine]\ninfra_image = \"{IMAGE}\"\n",
+            ),
+        );
+        fs::write(self.dir.path().join("containers.conf"), text).unwrap();
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("podman");
+        let mut command = Command::new(&self.program);
         for option in ["root", "runroot", "tmpdir"] {
             let dir = self.dir.path().join(option);
             command.arg(format!("--{option}={}", dir.display()));
         }
         command
             .args(["--storage-driver=vfs", "--cgroup-manager=cgroupfs"])
-            .args(["--events-backend=file", "--log-level=error"])
-            .arg(format!("--runtime={}", self.runtime.display()))
+            .args([
+                "--events-backend=file",
+                "--log-level=error",
+                "--runtime=runmig",
+            ])
             .args(arguments)
+            .env("CONTAINERS_CONF", self.dir.path().join("containers.conf"))
+            .env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1")
             .env_remove("RUNMIG_CONFIG")
             .current_dir(self.dir.path());
         command
@@ -68,17 +115,9 @@ impl<'a> Podman<'a> {
         said(&mut self.command(arguments))
     }
 
-    /// What every container here needs. Without CAP_SYS_RESOURCE its limits cannot be raised to
-    /// podman's own.
-    pub const OPTIONS: [&'static str; 3] = [
-        "--network=none",
-        "--ulimit=nofile=1024:1024",
-        "--ulimit=nproc=1024:1024",
-    ];
-
     /// What podman calls; no other podman's.
-    pub fn runtime(&self) -> &Path {
-        &self.runtime
+    pub fn path(&self) -> &Path {
+        &self.runmig.program
     }
 
     pub fn rootfs(&self) -> String {
@@ -90,38 +129,53 @@ impl<'a> Podman<'a> {
     pub fn run(&self, verb: &str, options: &[&str], script: &str) -> Said {
         let rootfs = self.rootfs();
         let mut all = vec![verb];
-        all.extend(Podman::OPTIONS);
         all.extend(options);
         all.extend(["--rootfs", &rootfs, "/bin/sh", "-c", script]);
         self.podman(&all)
     }
+
+    /// An image of the folder, with changes as in a Dockerfile.
+    #[track_caller]
+    pub fn import(&self, name: &str, changes: &[&str]) {
+        let tar = self.dir.path().join("image.tar");
+        let mut make = Command::new("tar");
+        make.args(["-C", &self.rootfs(), "-cf"]).arg(&tar).arg(".");
+        said(&mut make).ok();
+        let mut import = self.command(&["import"]);
+        for change in changes {
+            import.arg(format!("--change={change}"));
+        }
+        said(import.arg(&tar).arg(name)).ok();
+    }
+
+    /// `.State.NAME` of a container that runs.
+    #[track_caller]
+    pub fn pid(&self, id: &str, name: &str) -> i32 {
+        let format = format!("--format={{{{.State.{name}}}}}");
+        let said = self.podman(&["inspect", &format, id]).ok();
+        said.stdout.trim().parse().unwrap()
+    }
+
+    pub fn remove(&self, id: &str) -> Said {
+        self.podman(&["rm", "--force", "--time=0", id])
+    }
+
+    /// A row of the README's table.
+    pub fn passed(&self, case: &str) {
+        let said = said(Command::new(&self.program).arg("--version")).ok();
+        let version = said.stdout.split(' ').next_back().unwrap().trim();
+        super::table::passed(&format!("podman {version}"), case);
+    }
 }
+
+/// For the pause container of a pod, and what `podman kube play` runs.
+pub const IMAGE: &str = "localhost/runmig-e2e:1";
 
 impl Drop for Podman<'_> {
     fn drop(&mut self) {
         let _ = self
             .command(&["rm", "--all", "--force", "--time=0"])
             .output();
-        for mount in self.mounts() {
-            let _ = Command::new("umount").arg(mount).output();
-        }
-        let _ = fs::remove_file(&self.config);
-        // Only if it is empty: it was not there before.
-        let _ = fs::remove_dir("/etc/runmig");
-    }
-}
-
-impl Podman<'_> {
-    /// What podman left mounted, the innermost first.
-    fn mounts(&self) -> Vec<String> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let dir = self.dir.path().to_str().unwrap();
-        let ours = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        let mut ours: Vec<String> = ours
-            .filter(|at| at.starts_with(dir))
-            .map(str::to_owned)
-            .collect();
-        ours.reverse();
-        ours
+        unmount_below(self.dir.path().to_str().unwrap());
     }
 }

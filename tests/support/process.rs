@@ -124,6 +124,11 @@ impl Going {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
+    /// Both of its outputs, as they are now.
+    pub fn said_so_far(&self) -> String {
+        text(&self.out) + &text(&self.err)
+    }
+
     /// With SIGKILL, and waited for.
     pub fn kill(self) {
         drop(self);
@@ -228,10 +233,13 @@ pub fn with_argument(text: &str) -> Vec<i32> {
     everybody().filter(|p| has(p) && lives(*p)).collect()
 }
 
-/// The processes that have a cgroup with this in its path.
+/// The processes that have a cgroup with this in its path, where no letter or digit follows: the
+/// numbers of tests begin with those of others.
 pub fn in_cgroup(name: &str) -> Vec<i32> {
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
     let inside = |pid: &i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|c| c.contains(name))
+        std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
+            .is_ok_and(|text| text.split(name).skip(1).any(ends))
     };
     everybody().filter(|p| inside(p) && lives(*p)).collect()
 }

@@ -85,6 +85,15 @@ impl Setup {
         fs::write(self.config(), text).unwrap();
     }
 
+    /// Has a program called in the low-level runtime's place, which it is to call in turn.
+    pub fn put_before(&self, front: &Path) {
+        let config = fs::read_to_string(self.config()).unwrap();
+        let runtime = format!("{:?}", self.runtime);
+        let changed = config.replace(&runtime, &format!("{front:?}"));
+        assert_ne!(config, changed);
+        fs::write(self.config(), changed).unwrap();
+    }
+
     /// Something in its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

@@ -1,11 +1,35 @@
-//! What was seen to work with which engine: the README's table is made of this, and of nothing else.
+//! What was seen to work with which engine: the README's table is made of this, by
+//! `scripts/engine-table`, and of nothing else.
 
 use std::fs;
 use std::path::Path;
 
+/// The rows, in their order; the script reads them here.
+const CASES: [&str; 17] = [
+    "a slice by annotation",
+    "a pod of two with different slices",
+    "none",
+    "per-container key",
+    "container annotation",
+    "exec",
+    "logs",
+    "stop, start again",
+    "restart",
+    "update",
+    "pause",
+    "remove",
+    "a job that ends by itself",
+    "the engine is restarted",
+    "the engine is killed",
+    "no room: the user reads why",
+    "a wrong request: the user reads why",
+];
+
 /// `engine` with its version, as `podman 5.8.3`; `case` in the words of the table's row. Called at
 /// the end of the test that has seen it.
+#[track_caller]
 pub fn passed(engine: &str, case: &str) {
+    assert!(CASES.contains(&case), "not a row of the table: {case}");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("engine-table")
         .join(engine);

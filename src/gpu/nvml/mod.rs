@@ -5,8 +5,9 @@ mod codes;
 mod session;
 
 use super::{Driver, DriverError, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
-use crate::model::{GpuInstance, MigMode, Placement, Profile, Snapshot};
+use crate::model::{ComputeInstance, GpuInstance, MigMode, Placement, Profile, Snapshot};
 use codes::failed;
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings as sys;
 use session::{MAX_INSTANCES, call, check, counts, gone, raw, text};
 pub use session::{Session, open};
@@ -142,13 +143,8 @@ impl Driver for Session {
         };
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
-        // The one that leaves room for no second: of those, two may have the same slices and differ in
-        // multiprocessors (1g.20gb on H100).
         let full = self
-            .compute_profiles(gpu, gpu_instance, handle)?
-            .into_iter()
-            .filter(|p| p.instanceCount == 1)
-            .max_by_key(|p| (p.sliceCount, p.multiprocessorCount))
+            .filling_profile(gpu, gpu_instance, handle)?
             .ok_or_else(|| DriverError {
                 what: what(),
                 reason: Reason::Code(NOT_SUPPORTED),
@@ -157,7 +153,7 @@ impl Driver for Session {
         call!(
             self,
             what,
-            nvmlGpuInstanceCreateComputeInstance(handle, full.id, &mut ci)
+            nvmlGpuInstanceCreateComputeInstance(handle, full, &mut ci)
         )?;
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
@@ -165,15 +161,9 @@ impl Driver for Session {
         Ok(info.id)
     }
 
-    /// Asked for by name. The device that a compute instance's information holds is the parent, and
-    /// a walk over all MIG devices was seen to take seconds.
     fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String> {
-        let name = format!("MIG-{gpu}/{gpu_instance}/{compute_instance}");
-        let what = || format!("find MIG device {name}");
-        let device = self
-            .nvml
-            .device_by_uuid(name.as_str())
-            .map_err(|e| failed(what(), e))?;
+        let what = || format!("find MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}");
+        let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
         let mut uuid = [0 as c_char; 96];
         call!(
             self,
@@ -181,6 +171,28 @@ impl Driver for Session {
             nvmlDeviceGetUUID(raw(&device), uuid.as_mut_ptr(), uuid.len() as c_uint)
         )?;
         Ok(text(&uuid))
+    }
+
+    fn is_filled_by(&self, gpu: &str, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
+        let device = self.device(gpu)?;
+        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let full = self.filling_profile(gpu, gpu_instance, handle)?;
+        Ok(full == Some(ci.profile_id))
+    }
+
+    fn processes(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<Vec<u32>> {
+        let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
+        match device.running_compute_processes() {
+            Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
+            // It does not tell; whoever has the capabilities open is still seen.
+            Err(NvmlError::NotSupported) => Ok(Vec::new()),
+            Err(e) => Err(failed(
+                format!(
+                    "list the processes on MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}"
+                ),
+                e,
+            )),
+        }
     }
 
     fn destroy_compute_instance(

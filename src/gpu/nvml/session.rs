@@ -60,6 +60,15 @@ impl Session {
             .map_err(|e| failed(format!("find GPU {uuid}"), e))
     }
 
+    /// Asked for by name. The device that a compute instance's information holds is the parent, and
+    /// a walk over all MIG devices was seen to take seconds.
+    pub(super) fn mig_device(&self, gpu: &str, gi: u32, ci: u32) -> Result<Device<'_>> {
+        let name = format!("MIG-{gpu}/{gi}/{ci}");
+        self.nvml
+            .device_by_uuid(name.as_str())
+            .map_err(|e| failed(format!("find MIG device {name}"), e))
+    }
+
     pub(super) fn gpu_instance(
         &self,
         device: &Device<'_>,
@@ -285,6 +294,20 @@ impl Session {
             }
         }
         Ok(profiles)
+    }
+
+    /// The profile of the compute instance that leaves room for no second: of those, two may have the
+    /// same slices and differ in multiprocessors (1g.20gb on H100).
+    pub(super) fn filling_profile(
+        &self,
+        gpu: &str,
+        id: u32,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Option<u32>> {
+        let profiles = self.compute_profiles(gpu, id, handle)?;
+        let alone = profiles.iter().filter(|p| p.instanceCount == 1);
+        let full = alone.max_by_key(|p| (p.sliceCount, p.multiprocessorCount));
+        Ok(full.map(|p| p.id))
     }
 
     pub(super) fn read_gpu(&self, index: u32) -> std::result::Result<Gpu, NvmlError> {

@@ -64,6 +64,25 @@ pub fn who_does_not_ask_is_left_alone(setup: &Setup) {
     assert!(!setup.state().exists(), "no state directory was made");
 }
 
+/// What the low-level runtime says, refusals too; with our annotations where it lists such.
+pub fn features(setup: &Setup) {
+    const LIST: &str = "potentiallyUnsafeConfigAnnotations";
+    // as engines ask: no --root, anywhere
+    let ours = said(setup.plain(&setup.program("runmig")).arg("features"));
+    let bare = said(setup.plain(&setup.runtime).arg("features"));
+    assert_eq!(ours.status.code(), bare.status.code());
+    assert_eq!(ours.stderr, bare.stderr);
+    if !bare.stdout.contains(LIST) {
+        assert_eq!(ours.stdout, bare.stdout);
+        return;
+    }
+    let (mut ours, bare) = (ours.json(), bare.json());
+    let list = ours[LIST].as_array_mut().unwrap();
+    let own = list.split_off(bare[LIST].as_array().unwrap().len());
+    assert_eq!(own, ["runmig.", "slice.runmig."]);
+    assert_eq!(ours, bare);
+}
+
 /// Not even a broken driver is noticed.
 pub fn without_a_driver(setup: &Setup) {
     std::fs::remove_file(setup.machine.library()).unwrap();

@@ -1,0 +1,346 @@
+//! containerd: its CRI plugin, which Kubernetes and crictl talk to. (`ctr` and nerdctl name a runtime
+//! by its path and need none of this.)
+//!
+//! Version 2 joins the tables of imported files, so a drop-in does. Version 1 takes the whole
+//! table of a plugin from the last file that has one: a drop-in would undo every other setting of
+//! the CRI plugin, so there the handler goes into the main file. And where that lists no runtimes,
+//! a list with ours alone would be one without runc.
+
+use super::engine::Found;
+use super::{MADE, Plan, Task, inherit, toml_text};
+use crate::error::{Context, Error, Result};
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+const SHIPPED_V2: &str = include_str!("../../../containerd-config/runmig-v2.toml");
+const SHIPPED_V3: &str = include_str!("../../../containerd-config/runmig.toml");
+const CONFIG: &str = "/etc/containerd/config.toml";
+const DROP_INS: &str = "/etc/containerd/conf.d";
+
+/// The plugin with the runtimes in, by the version of the file.
+const CRI: [&str; 3] = [
+    "cri",
+    "io.containerd.grpc.v1.cri",
+    "io.containerd.cri.v1.runtime",
+];
+
+/// Before the labels of blocks with handlers.
+const HANDLER: &str = "handler ";
+const DEFAULT: &str = "default_runtime_name";
+/// The block that keeps the handler which containerd has by itself.
+const RUNC: &str = "runc, which a list of others would hide";
+
+pub fn plan(task: &Task<'_>) -> Result<Plan> {
+    let engine = Found::of(task, "containerd", "containerd")?;
+    let Some((major, _)) = engine.version else {
+        return Err(Error::new(
+            "containerd does not say its version, which decides the format",
+        ));
+    };
+    let path = task.engine_config.unwrap_or(CONFIG.as_ref());
+    let drop_in = match task.drop_in {
+        Some(path) => path.to_owned(),
+        None => PathBuf::from(format!("{DROP_INS}/{}.toml", task.name)),
+    };
+    let before = task.read(path)?;
+    let main =
+        Main::read(before.as_deref(), major).context(|| format!("read {}", path.display()))?;
+    let theirs = task
+        .read(&drop_in)?
+        .is_some_and(|text| !text.starts_with(MADE));
+    let import = (!theirs && (task.remove || major == 1)).then(|| drop_in.display().to_string());
+    let plain = main
+        .without(task, import.as_deref())
+        .context(|| format!("change {}", path.display()))?;
+    let (drop_in, after) = if task.remove {
+        (task.own_file(&drop_in, String::new())?, plain)
+    } else {
+        let effective = effective(task, &engine, before.as_ref().map(|_| path))?;
+        check(task, &effective, &main, path, &drop_in)?;
+        let handler = handler(task, &effective, main.version);
+        if major == 1 {
+            main.check_imports(task, path)?;
+            let after = main.with_handler(task, &plain, &handler)?;
+            // One that was made for containerd 2.
+            let gone =
+                |before: Option<&str>| before.filter(|t| !t.starts_with(MADE)).map(str::to_owned);
+            (task.change(&drop_in, |before| Ok(gone(before)))?, after)
+        } else {
+            let default = match task.default {
+                true => format!(
+                    "\n[plugins.\"{}\".containerd]\n{DEFAULT} = \"{}\"\n",
+                    CRI[main.version - 1],
+                    task.name
+                ),
+                false => String::new(),
+            };
+            let text = format!("{MADE}version = {}\n\n{handler}{default}", main.version);
+            let imports = with_import(&plain, path, &drop_in);
+            let after = imports.context(|| format!("change {}", path.display()))?;
+            (task.own_file(&drop_in, text)?, after)
+        }
+    };
+    let after = (after != main.empty()).then_some(after);
+    let mut changes = vec![drop_in, task.change(path, |_| Ok(after))?];
+    // What is imported has to be there before the import, and go after it.
+    if task.remove || major == 1 {
+        changes.reverse();
+    }
+    changes.retain(|change| change.before.is_some() || change.after.is_some());
+    Ok(Plan {
+        engine: engine.name,
+        changes,
+        restart: Some("systemctl restart containerd"),
+        notes: Vec::new(),
+    })
+}
+
+/// The main file.
+struct Main {
+    text: String,
+    version: usize,
+}
+
+impl Main {
+    fn read(text: Option<&str>, major: u32) -> Result<Main> {
+        let newest = if major == 1 { 2 } else { 3 };
+        let text = match text {
+            Some(text) => text.to_owned(),
+            None => empty(newest),
+        };
+        let table = toml_text::parse(&text).map_err(|e| e.hint("nothing was changed"))?;
+        let version = match table.get("version") {
+            None => 1,
+            Some(version) => version.as_integer().unwrap_or_default(),
+        };
+        if version == 1 && major > 1 {
+            return Err(Error::new(
+                "it has no version, so containerd 2 takes it for version 1 and ignores its plugins",
+            )
+            .hint("bring it up to date: containerd config migrate prints how"));
+        }
+        if !(1..=newest as i64).contains(&version) {
+            return Err(Error::new(format!(
+                "version = {version} is none that containerd {major} is known to read"
+            )));
+        }
+        Ok(Main {
+            text,
+            version: version as usize,
+        })
+    }
+
+    /// What we make where there is none.
+    fn empty(&self) -> String {
+        empty(self.version)
+    }
+
+    /// What it says without us, and without this import.
+    fn without(&self, task: &Task<'_>, import: Option<&str>) -> Result<String> {
+        let mut text = toml_text::without_block(&self.text, &label(task));
+        if toml_text::labels(&text, HANDLER).next().is_none() {
+            text = toml_text::without_block(&text, RUNC);
+        }
+        text = toml_text::without_key(&text, DEFAULT, task.name);
+        if let Some(import) = import {
+            text = toml_text::without_string(&text, "imports", import)?;
+        }
+        Ok(text)
+    }
+
+    fn with_handler(&self, task: &Task<'_>, plain: &str, handler: &str) -> Result<String> {
+        let cri = CRI[self.version - 1];
+        let default = ["plugins", cri, "containerd", DEFAULT];
+        if toml_text::block(&self.text, &label(task)) == Some(handler) {
+            let there = toml_text::at(&toml_text::parse(&self.text)?, &default).cloned();
+            if task.default == (there == Some(Value::from(task.name))) {
+                return Ok(self.text.clone());
+            }
+        }
+        let mut text = plain.to_owned();
+        let runtimes = ["plugins", cri, "containerd", "runtimes"];
+        if toml_text::at(&toml_text::parse(plain)?, &runtimes).is_none() {
+            let runc = format!(
+                "[plugins.\"{cri}\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n"
+            );
+            text = toml_text::with_block(&text, RUNC, &runc);
+        }
+        let mut text = toml_text::with_block(&text, &label(task), handler);
+        if task.default {
+            let header = format!("[plugins.\"{cri}\".containerd]");
+            text = toml_text::with_key(&text, &default, &header, task.name)?;
+        }
+        toml_text::parse(&text).map_err(|e| {
+            e.hint(
+                "its plugins are written in a way that cannot be added to; add the handler by hand",
+            )
+        })?;
+        Ok(text)
+    }
+
+    /// A file that is imported and has a table of the CRI plugin takes the place of this one's.
+    fn check_imports(&self, task: &Task<'_>, path: &Path) -> Result<()> {
+        for pattern in toml_text::strings(&self.text, "imports")? {
+            for file in matching(task, &beside(path, &pattern)) {
+                let text = task.read(&file)?.unwrap_or_default();
+                let table =
+                    toml_text::parse(&text).context(|| format!("read {}", file.display()))?;
+                if toml_text::at(&table, &["plugins", CRI[self.version - 1]]).is_some() {
+                    return Err(Error::new(format!(
+                        "{} imports {}, whose CRI plugin containerd 1 takes in place of all that \
+                         {0} says of it",
+                        path.display(),
+                        file.display()
+                    ))
+                    .hint(format!(
+                        "--engine-config {} puts the handler there",
+                        file.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn empty(version: usize) -> String {
+    format!("{MADE}version = {version}\n")
+}
+
+fn label(task: &Task<'_>) -> String {
+    format!("{HANDLER}{}", task.name)
+}
+
+fn with_import(text: &str, path: &Path, drop_in: &Path) -> Result<String> {
+    let patterns = toml_text::strings(text, "imports")?;
+    if patterns.iter().any(|p| matches(&beside(path, p), drop_in)) {
+        return Ok(text.to_owned());
+    }
+    // This one file: a pattern could let others in that nobody wanted.
+    toml_text::with_string(text, "imports", &drop_in.display().to_string())
+}
+
+/// What containerd makes of all its files.
+fn effective(task: &Task<'_>, engine: &Found, file: Option<&Path>) -> Result<Table> {
+    match file {
+        Some(file) => {
+            let file = task.on_disk(file).display().to_string();
+            engine.effective(&["--config", &file, "config", "dump"])
+        }
+        None => engine.effective(&["config", "default"]),
+    }
+}
+
+fn cri<'a>(effective: &'a Table, keys: &[&str]) -> Option<&'a Value> {
+    CRI.iter().rev().find_map(|cri| {
+        let keys = [&["plugins", cri, "containerd"], keys].concat();
+        toml_text::at(effective, &keys)
+    })
+}
+
+fn check(
+    task: &Task<'_>,
+    effective: &Table,
+    main: &Main,
+    path: &Path,
+    drop_in: &Path,
+) -> Result<()> {
+    let disabled = effective.get("disabled_plugins").and_then(Value::as_array);
+    let is_cri = |plugin: &Value| plugin.as_str().is_some_and(|p| CRI.contains(&p));
+    if disabled.is_some_and(|plugins| plugins.iter().any(is_cri)) {
+        return Err(Error::new(format!(
+            "the CRI plugin is in disabled_plugins of {}, so this containerd has no handlers",
+            path.display()
+        ))
+        .hint("docker, nerdctl and ctr need none: migctl configure docker, or --runtime PATH"));
+    }
+    let Some(theirs) = cri(effective, &["runtimes", task.name]) else {
+        return Ok(());
+    };
+    let in_main = toml_text::block(&main.text, &label(task)).is_some();
+    let in_drop_in = task.read(drop_in)?.is_some();
+    if in_main || in_drop_in {
+        return Ok(());
+    }
+    let program = toml_text::at(
+        theirs.as_table().unwrap_or(&Table::new()),
+        &["options", "BinaryName"],
+    )
+    .map_or("no BinaryName".to_owned(), |p| format!("BinaryName = {p}"));
+    Err(Error::new(format!(
+        "{}, or a file that it imports, has a handler {} with {program}, which migctl configure did not add",
+        path.display(),
+        task.name
+    ))
+    .hint("take it out, or choose another name with --name"))
+}
+
+/// The tables of the shipped file, for this handler and this machine.
+fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
+    let shipped = if version == 3 { SHIPPED_V3 } else { SHIPPED_V2 };
+    let tables = shipped.find("\n[").map_or(shipped, |at| &shipped[at + 1..]);
+    let text = tables
+        .replace("runtimes.runmig", &format!("runtimes.{}", task.name))
+        .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
+    let text = match version {
+        1 => text.replace(CRI[1], CRI[0]),
+        _ => text,
+    };
+    let default = cri(effective, &[DEFAULT])
+        .and_then(Value::as_str)
+        // Ours says what that one said.
+        .map(|name| if name == task.name { "runc" } else { name })
+        .and_then(|name| cri(effective, &["runtimes", name]))
+        .and_then(Value::as_table)
+        .filter(|t| t.get("runtime_type").and_then(Value::as_str) == Some("io.containerd.runc.v2"));
+    let own = [
+        "runtime_",
+        "pod_annotations",
+        "container_annotations",
+        "sandboxer",
+    ];
+    let of_handler = inherit::lines(default, |key| !own.iter().any(|o| key.starts_with(o)));
+    let options = default
+        .and_then(|t| t.get("options"))
+        .and_then(Value::as_table);
+    let of_options = inherit::lines(options, |key| key != "BinaryName");
+    match text.rsplit_once("\n\n[") {
+        Some((handler, options)) => format!("{handler}\n{of_handler}\n[{options}{of_options}"),
+        None => text,
+    }
+}
+
+/// A path in `imports`, which may be relative to the file it stands in.
+fn beside(file: &Path, pattern: &str) -> PathBuf {
+    file.parent().unwrap_or(Path::new("/")).join(pattern)
+}
+
+/// The files that a pattern stands for.
+fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
+    let dir = pattern.parent().unwrap_or(Path::new("/"));
+    let entries = std::fs::read_dir(task.on_disk(dir))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let paths = entries.map(|entry| dir.join(entry.file_name()));
+    paths.filter(|path| matches(pattern, path)).collect()
+}
+
+/// Go's Match, as far as imports use it: `*` in a file's name. What is not understood matches nothing,
+/// and a file that is imported twice is read once.
+fn matches(pattern: &Path, path: &Path) -> bool {
+    let (Some(pattern_name), Some(name)) = (pattern.file_name(), path.file_name()) else {
+        return false;
+    };
+    let (pattern_name, name) = (pattern_name.to_string_lossy(), name.to_string_lossy());
+    pattern.parent() == path.parent()
+        && match pattern_name.split_once('*') {
+            None => pattern_name == name,
+            Some((head, tail)) => {
+                !tail.contains('*')
+                    && name.len() >= head.len() + tail.len()
+                    && name.starts_with(head)
+                    && name.ends_with(tail)
+            }
+        }
+}

@@ -1,0 +1,106 @@
+//! CRI-O: a drop-in.
+
+use super::engine::Found;
+use super::{MADE, Plan, Task, inherit, toml_text};
+use crate::error::{Context, Error, Result};
+use std::path::{Path, PathBuf};
+use toml::Table;
+
+const SHIPPED: &str = include_str!("../../../crio-config/20-runmig.conf");
+const CONFIG: &str = "/etc/crio/crio.conf";
+const DROP_INS: &str = "/etc/crio/crio.conf.d";
+
+/// What is the node's and not the runtime's.
+const INHERITED: [&str; 7] = [
+    "monitor_path",
+    "monitor_cgroup",
+    "monitor_exec_cgroup",
+    "monitor_env",
+    "container_min_memory",
+    "privileged_without_host_devices",
+    "allowed_annotations",
+];
+
+pub fn plan(task: &Task<'_>) -> Result<Plan> {
+    let engine = Found::of(task, "CRI-O", "crio")?;
+    let drop_in = match task.drop_in {
+        Some(path) => path.to_owned(),
+        None => PathBuf::from(format!("{DROP_INS}/20-{}.conf", task.name)),
+    };
+    let text = match task.remove {
+        true => String::new(),
+        false => drop_in_text(task, &Others::read(task, &drop_in)?),
+    };
+    Ok(Plan {
+        changes: vec![task.own_file(&drop_in, text)?],
+        engine: engine.name,
+        restart: Some("systemctl restart crio"),
+        notes: Vec::new(),
+    })
+}
+
+/// What the other files say: the last one that says something counts.
+struct Others(Vec<Table>);
+
+impl Others {
+    fn read(task: &Task<'_>, ours: &Path) -> Result<Others> {
+        let mut tables = Vec::new();
+        for (file, text) in task.files(
+            &[task.engine_config.unwrap_or(CONFIG.as_ref())],
+            DROP_INS,
+            ours,
+        )? {
+            let table = toml_text::parse(&text).context(|| format!("read {}", file.display()))?;
+            if runtimes(&table, task.name).is_some() {
+                return Err(Error::new(format!(
+                    "{} has a handler {}, which migctl configure did not add",
+                    file.display(),
+                    task.name
+                ))
+                .hint("take it out, or choose another name with --name"));
+            }
+            tables.push(table);
+        }
+        Ok(Others(tables))
+    }
+
+    /// The default handler, as it is written.
+    fn default(&self) -> Table {
+        let name = self.0.iter().rev().find_map(|table| {
+            toml_text::at(table, &["crio", "runtime", "default_runtime"])?.as_str()
+        });
+        let of = |name: &str| {
+            let tables = self.0.iter().filter_map(|table| runtimes(table, name));
+            tables
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect::<Table>()
+        };
+        match name {
+            Some(name) => of(name),
+            // CRI-O's own default: crun, formerly runc.
+            None => Some(of("crun"))
+                .filter(|t| !t.is_empty())
+                .unwrap_or_else(|| of("runc")),
+        }
+    }
+}
+
+fn runtimes<'a>(table: &'a Table, name: &str) -> Option<&'a Table> {
+    toml_text::at(table, &["crio", "runtime", "runtimes", name])?.as_table()
+}
+
+fn drop_in_text(task: &Task<'_>, others: &Others) -> String {
+    let text = SHIPPED
+        .replace("runtimes.runmig]", &format!("runtimes.{}]", task.name))
+        .replace("\"runmig\"", &format!("\"{}\"", task.name))
+        .replace("handler: runmig`", &format!("handler: {}`", task.name))
+        .replace("/run/runmig-oci", &format!("/run/{}-oci", task.name))
+        .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
+    let inherited = inherit::lines(Some(&others.default()), |key| INHERITED.contains(&key));
+    let default = match task.default {
+        true => format!("\n[crio.runtime]\ndefault_runtime = \"{}\"\n", task.name),
+        false => String::new(),
+    };
+    format!("{MADE}{text}{inherited}{default}")
+}

@@ -1,0 +1,117 @@
+//! Which engine is installed, and what it says of itself.
+
+use super::Task;
+use crate::error::{Context, Error, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Found {
+    /// `containerd 1.6.20`
+    pub name: String,
+    program: PathBuf,
+    /// None where it does not say, as programs of developers.
+    pub version: Option<(u32, u32)>,
+}
+
+/// Where packages and people put engines, for a PATH that lacks some of it.
+const USUAL: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+
+impl Found {
+    pub fn of(task: &Task<'_>, engine: &str, program: &str) -> Result<Found> {
+        let program = match task.executable {
+            Some(given) => given.to_owned(),
+            None => search(program).ok_or_else(|| {
+                Error::new(format!("{engine} is not installed: no {program} on PATH"))
+                    .hint("--executable PATH names one that is elsewhere")
+            })?,
+        };
+        let mut found = Found {
+            name: engine.to_owned(),
+            program,
+            version: None,
+        };
+        let said = found.says(&["--version"])?;
+        if let Some((word, version)) = said.split_whitespace().find_map(version) {
+            found.name = format!("{engine} {word}");
+            found.version = Some(version);
+        }
+        Ok(found)
+    }
+
+    pub fn at_least(&self, major: u32) -> bool {
+        self.version.is_some_and(|(found, _)| found >= major)
+    }
+
+    /// The engine's own configuration as it is in effect.
+    pub fn effective(&self, arguments: &[&str]) -> Result<toml::Table> {
+        let text = self.says(arguments)?;
+        toml::from_str(&text).context(|| {
+            format!(
+                "understand what {} {} says",
+                self.program.display(),
+                arguments.join(" ")
+            )
+        })
+    }
+
+    fn says(&self, arguments: &[&str]) -> Result<String> {
+        let called = || format!("{} {}", self.program.display(), arguments.join(" "));
+        let output = Command::new(&self.program)
+            .args(arguments)
+            .output()
+            .context(|| format!("run {}", called()))?;
+        if !output.status.success() {
+            let last = String::from_utf8_lossy(&output.stderr);
+            let last = last.trim_end().lines().last().unwrap_or_default();
+            return Err(Error::new(format!(
+                "{}: {}: {last}",
+                called(),
+                output.status
+            )));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+fn search(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(USUAL.iter().map(PathBuf::from))
+        .map(|dir| dir.join(program))
+        .find(|path| Path::is_file(path))
+}
+
+/// `v2.1.5`, `1.6.20~ds1`, `28.2.2,`: as it is shown, and its first two numbers.
+fn version(word: &str) -> Option<(&str, (u32, u32))> {
+    let word = word.strip_prefix('v').unwrap_or(word);
+    let numbers = |c: char| c.is_ascii_digit() || c == '.';
+    let shown = &word[..word.find(|c| !numbers(c)).unwrap_or(word.len())];
+    let mut parts = shown.split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?.parse().ok()?;
+    Some((shown, (major, minor)))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn versions_are_found_in_what_engines_say() {
+        for (said, expected) in [
+            (
+                "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3",
+                "1.6.20",
+            ),
+            (
+                "containerd github.com/containerd/containerd/v2 v2.1.5 fcd43222d6b0",
+                "2.1.5",
+            ),
+            ("crio version 1.36.3\n   GitCommit: unknown", "1.36.3"),
+            ("Docker version 28.2.2, build e6534b4", "28.2.2"),
+            ("podman version 4.3.1", "4.3.1"),
+        ] {
+            let found = said.split_whitespace().find_map(super::version);
+            assert_eq!(found.unwrap().0, expected, "{said}");
+        }
+        assert_eq!(super::version("unknown"), None);
+    }
+}

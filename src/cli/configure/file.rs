@@ -1,0 +1,143 @@
+//! Files of engines: read with care, replaced whole.
+
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// What we read of an engine's configuration at most.
+const LIMIT: u64 = 4 << 20;
+
+pub struct Change {
+    /// As the engine calls it.
+    pub path: PathBuf,
+    pub on_disk: PathBuf,
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+/// None where there is no such file. A link is followed, but not out of the root.
+pub fn read(file: &Path, root: &Path) -> Result<Option<String>> {
+    let real = match fs::canonicalize(file) {
+        Ok(real) => real,
+        Err(e) if e.kind() == ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
+            return Ok(None);
+        }
+        Err(e) => return Err(Error::new("follow it").caused_by(e)),
+    };
+    if !real.starts_with(root) {
+        return Err(Error::new(format!(
+            "it leads to {}, which is not below --root",
+            real.display()
+        )));
+    }
+    trust::read_to_string(&real, LIMIT).map(Some)
+}
+
+impl Change {
+    pub fn changes(&self) -> bool {
+        self.before != self.after
+    }
+
+    pub fn word(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            (before, after) if before == after => "unchanged",
+            (None, _) => "created",
+            (_, None) => "removed",
+            _ => "changed",
+        }
+    }
+
+    pub fn diff(&self) -> String {
+        let name = |side: &str, text: &Option<String>| match text {
+            Some(_) => format!("{side}{}", self.path.display()),
+            None => "/dev/null".to_owned(),
+        };
+        let before = self.before.as_deref().unwrap_or_default();
+        let after = self.after.as_deref().unwrap_or_default();
+        similar::TextDiff::from_lines(before, after)
+            .unified_diff()
+            .header(&name("a", &self.before), &name("b", &self.after))
+            .to_string()
+    }
+
+    pub fn make(&self) -> Result<()> {
+        if !self.changes() {
+            return Ok(());
+        }
+        let what = || format!("write {}", self.path.display());
+        let done = match &self.after {
+            Some(text) => self.replace(text),
+            None => self.remove(),
+        };
+        done.context(what)
+    }
+
+    fn replace(&self, text: &str) -> Result<()> {
+        let parent = self.on_disk.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(parent).context(|| "make its folder")?;
+        let target = crate::paths::resolve(&self.on_disk);
+        let dir = target.parent().unwrap_or(Path::new("/"));
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        // Hidden, and with an ending that no engine takes for a drop-in.
+        let unfinished = dir.join(format!(".{name}.migctl-{}", std::process::id()));
+        let written = self
+            .write(&unfinished, &target, text)
+            .and_then(|()| self.as_it_was())
+            .and_then(|()| fs::rename(&unfinished, &target).context(|| "put it in place"));
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        written?;
+        sync(dir)
+    }
+
+    fn write(&self, unfinished: &Path, target: &Path, text: &str) -> Result<()> {
+        let old = fs::metadata(target).ok();
+        let _ = fs::remove_file(unfinished);
+        let mut out = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(unfinished)
+            .context(|| format!("make {}", unfinished.display()))?;
+        out.write_all(text.as_bytes()).context(|| "write it")?;
+        if let Some(old) = &old {
+            let new = out.metadata().context(|| "look at it")?;
+            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+                fchown(&out, Some(old.uid()), Some(old.gid())).context(|| "keep its owner")?;
+            }
+        }
+        let mode = old.map_or(0o644, |old| old.mode() & 0o7777);
+        out.set_permissions(fs::Permissions::from_mode(mode))
+            .context(|| "keep its mode")?;
+        out.sync_all().context(|| "sync it")
+    }
+
+    fn remove(&self) -> Result<()> {
+        self.as_it_was()?;
+        fs::remove_file(&self.on_disk).context(|| "remove it")?;
+        sync(self.on_disk.parent().unwrap_or(Path::new("/")))
+    }
+
+    /// Nobody wrote it since we read it.
+    fn as_it_was(&self) -> Result<()> {
+        let now = match fs::read(&self.on_disk) {
+            Ok(bytes) => Some(bytes),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(Error::new("read it again").caused_by(e)),
+        };
+        match now.as_deref() == self.before.as_deref().map(str::as_bytes) {
+            true => Ok(()),
+            false => Err(Error::new("somebody else has just changed it").hint("run it again")),
+        }
+    }
+}
+
+fn sync(dir: &Path) -> Result<()> {
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .context(|| format!("sync {}", dir.display()))
+}

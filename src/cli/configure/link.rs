@@ -1,0 +1,72 @@
+//! The link that `runmig-NAME` is called by, beside runmig.
+
+use super::Task;
+use crate::error::{Context, Result};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// `runmig-NAME` is called by that name: it reads NAME.toml.
+pub fn variant(name: &str) -> Option<&str> {
+    name.strip_prefix("runmig-")
+        .filter(|n| !matches!(*n, "hook" | "slice"))
+}
+
+impl Task<'_> {
+    pub(super) fn is_link(&self) -> bool {
+        variant(self.name).is_some_and(|_| self.runtime.file_name().is_some_and(|f| f == self.name))
+    }
+
+    /// The link that `runmig-NAME` is called by.
+    pub(super) fn link(&self) -> Result<Option<Link>> {
+        if !self.is_link() {
+            return Ok(None);
+        }
+        let on_disk = self.on_disk(&self.runtime);
+        let there = std::fs::symlink_metadata(&on_disk).is_ok();
+        let ours = std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new("runmig"));
+        let wanted = match self.remove {
+            false => !there,
+            true => ours,
+        };
+        Ok(wanted.then(|| Link {
+            path: self.runtime.clone(),
+            on_disk,
+        }))
+    }
+}
+
+pub struct Link {
+    path: PathBuf,
+    on_disk: PathBuf,
+}
+
+impl Link {
+    pub fn make(&self, remove: bool) -> Result<()> {
+        let done = match remove {
+            false => symlink("runmig", &self.on_disk),
+            true => std::fs::remove_file(&self.on_disk),
+        };
+        done.context(|| {
+            format!(
+                "{} the link {}",
+                if remove { "remove" } else { "make" },
+                self.path.display()
+            )
+        })
+    }
+
+    pub fn note(&self, remove: bool, dry_run: bool) -> String {
+        let verb = match (remove, dry_run) {
+            (false, false) => "linked",
+            (false, true) => "would link",
+            (true, false) => "removed the link",
+            (true, true) => "would remove the link",
+        };
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let from = variant(&name).unwrap_or_default();
+        format!(
+            "{verb} {} to runmig; it reads /etc/runmig/{from}.toml",
+            self.path.display()
+        )
+    }
+}

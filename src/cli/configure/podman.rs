@@ -1,0 +1,76 @@
+//! podman: a drop-in; there is no service.
+
+use super::engine::Found;
+use super::{MADE, Plan, Task, toml_text};
+use crate::error::{Context, Result};
+use std::path::{Path, PathBuf};
+use toml::Value;
+
+const SHIPPED: &str = include_str!("../../../podman-config/50-runmig.conf");
+const DROP_INS: &str = "/etc/containers/containers.conf.d";
+const LIST: &str = "runtime_supports_json";
+
+pub fn plan(task: &Task<'_>) -> Result<Plan> {
+    let engine = Found::of(task, "podman", "podman")?;
+    let drop_in = match task.drop_in {
+        Some(path) => path.to_owned(),
+        None => PathBuf::from(format!("{DROP_INS}/50-{}.conf", task.name)),
+    };
+    let program = task
+        .runtime
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    // Since 5.0 a list can be added to; before, it has to be repeated.
+    let list = match engine.at_least(5) {
+        true => format!("[\"{program}\", {{append = true}}]"),
+        false => {
+            let mut names = listed(task, &drop_in)?;
+            names.push(Value::from(program.as_ref()));
+            Value::Array(names).to_string()
+        }
+    };
+    let default = match task.default {
+        true => format!("runtime = \"{}\"\n", task.name),
+        false => String::new(),
+    };
+    let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
+        Some((key, _)) if key == LIST => format!("{LIST} = {list}\n{default}"),
+        Some(("runmig", _)) => format!("{} = [\"{}\"]\n", task.name, task.runtime.display()),
+        _ => format!(
+            "{}\n",
+            line.replace("--runtime runmig", &format!("--runtime {}", task.name))
+        ),
+    });
+    let text = format!("{MADE}{}", lines.collect::<String>());
+    Ok(Plan {
+        changes: vec![task.own_file(&drop_in, text)?],
+        engine: engine.name,
+        restart: None,
+        notes: Vec::new(),
+    })
+}
+
+/// The list that is in effect without ours: of the last file that has one, else podman's own.
+fn listed(task: &Task<'_>, ours: &Path) -> Result<Vec<Value>> {
+    let mut list = of(SHIPPED)?;
+    list.retain(|name| name.as_str() != Some("runmig"));
+    let files = [
+        "/usr/share/containers/containers.conf".as_ref(),
+        task.engine_config
+            .unwrap_or("/etc/containers/containers.conf".as_ref()),
+    ];
+    for (file, text) in task.files(&files, DROP_INS, ours)? {
+        let found = of(&text).context(|| format!("read {}", file.display()))?;
+        if !found.is_empty() {
+            list = found;
+        }
+    }
+    Ok(list)
+}
+
+fn of(text: &str) -> Result<Vec<Value>> {
+    let table = toml_text::parse(text)?;
+    let list = toml_text::at(&table, &["engine", LIST]).and_then(Value::as_array);
+    Ok(list.cloned().unwrap_or_default())
+}

@@ -1,0 +1,135 @@
+//! Instances that an administrator made beforehand, with nvidia-smi or mig-parted: handed out while
+//! nobody uses them, and never destroyed by us. What is on record is that a container has one; the end
+//! of that lease is the end of the record alone.
+
+use super::Leases;
+use super::acquire::Applicant;
+use super::reuse::{chosen, of_what_is_there, only, place_of};
+use crate::error::Result;
+use crate::gpu::Driver;
+use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
+use crate::placement::{self, Decision, Reserved, Wanted};
+use crate::store::{Lease, Slice};
+
+impl Leases<'_> {
+    /// One that is what is wanted, and at least as much so as the best that could be made; none where
+    /// the configuration says so.
+    pub(super) fn adoptable(
+        &self,
+        driver: &impl Driver,
+        (snapshot, taken): (&Snapshot, &[Reserved]),
+        wanted: &Wanted<'_>,
+        unfit: &[Reserved],
+        best: Option<&Decision<'_>>,
+    ) -> Result<Option<Slice>> {
+        if !self.config.adopt {
+            return Ok(None);
+        }
+        let is_awaited = |s: &Slice| {
+            let mut ahead = wanted.ahead.iter();
+            ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
+        };
+        let made = of_what_is_there(wanted);
+        let mut there: Vec<Slice> = slices(snapshot)
+            .filter(|s| is_nobodys(s, taken) && !unfit.contains(&place_of(s)) && !is_awaited(s))
+            .collect();
+        while let Some(found) = preferred(snapshot, &there, best, &made) {
+            let slice = there.swap_remove(found);
+            if is_usable(driver, &slice)? {
+                return Ok(Some(slice));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts on record whose it is now.
+    pub(super) fn adopt(&self, slice: Slice, who: &Applicant<'_>) -> Result<Lease> {
+        let mut lease = self.draft(who, slice)?;
+        lease.adopted = true;
+        let ledger = self.store.lock(&who.why())?;
+        ledger.sweep();
+        ledger.put(&lease)?;
+        tracing::info!(
+            lease = lease.id,
+            container = who.holder.key.id,
+            "{} at {} on GPU {}, which is not ours, is adopted",
+            lease.slice.profile,
+            lease.slice.placement,
+            lease.slice.gpu_index
+        );
+        Ok(lease)
+    }
+}
+
+/// Of what is there the one that placement chooses, unless it prefers the profile of what could be
+/// made: a request may leave a choice of profiles.
+fn preferred(
+    snapshot: &Snapshot,
+    there: &[Slice],
+    best: Option<&Decision<'_>>,
+    wanted: &Wanted<'_>,
+) -> Option<usize> {
+    let there: Vec<Reserved> = there.iter().map(place_of).collect();
+    let only_there = only(snapshot, &there);
+    let decision = placement::choose(&only_there, &[], wanted).ok()?;
+    let name = &decision.profile.name;
+    if let Some(best) = best.filter(|best| best.profile.name != *name) {
+        let both = only(snapshot, &[chosen(&decision), chosen(best)]);
+        let preferred = placement::choose(&both, &[], wanted).ok()?;
+        if preferred.profile.name != *name {
+            return None;
+        }
+    }
+    let chosen = chosen(&decision);
+    there.iter().position(|place| *place == chosen)
+}
+
+/// Also a place that is only planned is ours, and so is what lies there by the time we look.
+fn is_nobodys(slice: &Slice, taken: &[Reserved]) -> bool {
+    let here = taken.iter().filter(|r| r.gpu == slice.gpu_uuid);
+    { here }.all(|r| !r.placement.overlaps(slice.placement))
+}
+
+/// Asked while a place is chosen, so only what the driver answers at once; who has an instance merely
+/// open is looked for once it is ours to hand out.
+fn is_usable(driver: &impl Driver, slice: &Slice) -> Result<bool> {
+    let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
+        return Ok(false);
+    };
+    let gpu = &slice.gpu_uuid;
+    let listed = driver.instances_of(gpu, slice.profile_id)?;
+    let instance = listed.into_iter().find(|i| i.id == gi);
+    let cis: Vec<ComputeInstance> = instance.map_or(Vec::new(), |i| i.compute_instances);
+    let [only] = cis.as_slice() else {
+        return Ok(false);
+    };
+    Ok(only.id == ci
+        && driver.is_filled_by(gpu, gi, only)?
+        && driver.processes(gpu, gi, ci)?.is_empty())
+}
+
+/// GPU instances with one compute instance.
+fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
+    let all = snapshot.gpus.iter();
+    all.flat_map(|gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
+}
+
+/// None where it has no compute instance, or several.
+fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
+    let [ci] = instance.compute_instances.as_slice() else {
+        return None;
+    };
+    Some(Slice {
+        request: String::new(),
+        profile: gpu.profile(instance.profile_id)?.name.clone(),
+        profile_id: instance.profile_id,
+        gpu_uuid: gpu.uuid.clone(),
+        gpu_index: gpu.index,
+        gpu_minor: gpu.minor,
+        placement: instance.placement,
+        gpu_instance: Some(instance.id),
+        compute_instance: Some(ci.id),
+        mig_uuid: None,
+        emptied: false,
+    })
+}

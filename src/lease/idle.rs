@@ -1,0 +1,140 @@
+//! Slices that were given back and wait for the next that asks for their profile. Such a slice has a
+//! lease of its own, of nobody: who had it is done with it in every way, and no late hook or delete of
+//! that container finds it.
+
+use super::acquire::{Applicant, random_id};
+use super::reuse::is_there;
+use super::{Leases, Patience, now};
+use crate::error::Result;
+use crate::model::Snapshot;
+use crate::process;
+use crate::store::{Holder, Lease, State};
+use std::time::SystemTime;
+
+impl Leases<'_> {
+    /// In place of its end: the slice of a lease that is *releasing* is nobody's from now on, and
+    /// stays. False where it is not to be kept, or cannot.
+    pub(super) fn keep_idle(&self, lease: &Lease) -> Result<bool> {
+        let slice = &lease.slice;
+        let is_whole = slice.compute_instance.is_some() && slice.mig_uuid.is_some();
+        let keeps = !self.config.keep_idle.is_zero()
+            && lease.boot_id == self.boot_id
+            && !lease.adopted
+            && is_whole
+            && !slice.emptied
+            && lease.attempt.is_none();
+        if !keeps {
+            return Ok(false);
+        }
+        let idle = Lease {
+            idle_since: Some(humantime::format_rfc3339_millis(SystemTime::now()).to_string()),
+            ..nobodys(lease)?
+        };
+        let ledger = self.store.lock("release")?;
+        let Some(lease) = self.store.get(&lease.id)? else {
+            // Somebody else was at it, and struck it off.
+            return Ok(true);
+        };
+        if self.is_anothers_too(&lease)? {
+            ledger.remove(&lease)?;
+            return Ok(true);
+        }
+        ledger.replace(&lease, &idle)?;
+        tracing::info!(
+            lease = idle.id,
+            "{} at {} on GPU {} is kept idle",
+            slice.profile,
+            slice.placement,
+            slice.gpu_index
+        );
+        Ok(true)
+    }
+
+    /// Those that can be handed out; else those that are to be destroyed first, since their time is
+    /// over or they are not what they were. What was to be destroyed before is left alone.
+    pub(super) fn idle(
+        &self,
+        snapshot: &Snapshot,
+        leases: &[Lease],
+        tried: &[String],
+    ) -> std::result::Result<Vec<Lease>, Vec<Lease>> {
+        let is_idle = |l: &&Lease| l.idle_since.is_some() && !tried.contains(&l.id);
+        let idle = leases.iter().filter(is_idle).cloned();
+        let (idle, over): (Vec<Lease>, Vec<Lease>) = idle.partition(|lease| {
+            let others = leases.iter().filter(|l| l.id != lease.id);
+            lease.boot_id == self.boot_id
+                && is_there(snapshot, &lease.slice)
+                && self.idle_is_over(lease).is_err()
+                // Whoever handed it out was killed before it had struck this one off.
+                && !{ others }.any(|l| l.has_instance_of(lease))
+        });
+        if over.is_empty() { Ok(idle) } else { Err(over) }
+    }
+
+    /// An idle slice becomes the container's; none when it has gone since it was seen.
+    pub(super) fn take_over(&self, idle: &Lease, who: &Applicant<'_>) -> Result<Option<Lease>> {
+        let lease = self.draft(who, idle.slice.clone())?;
+        let ledger = self.store.lock(&who.why())?;
+        ledger.sweep();
+        let now = self.store.get(&idle.id)?;
+        let Some(now) = now.filter(|now| now.idle_since.is_some()) else {
+            return Ok(None);
+        };
+        ledger.replace(&now, &lease)?;
+        tracing::info!(
+            lease = lease.id,
+            container = who.holder.key.id,
+            "{} at {} on GPU {}, which was idle, is handed out",
+            lease.slice.profile,
+            lease.slice.placement,
+            lease.slice.gpu_index
+        );
+        Ok(Some(lease))
+    }
+
+    /// Why an idle slice may go; else why it stays.
+    pub(super) fn idle_is_over(&self, lease: &Lease) -> std::result::Result<String, String> {
+        let for_how_long = self.config.keep_idle;
+        if for_how_long.is_zero() {
+            return Ok("idle slices are not kept".to_owned());
+        }
+        let since = lease.idle_since.as_deref().unwrap_or_default();
+        let age = humantime::parse_rfc3339(since)
+            .ok()
+            .and_then(|since| SystemTime::now().duration_since(since).ok());
+        // A clock that was set back would keep it for long.
+        let Some(left) = age.and_then(|age| for_how_long.checked_sub(age)) else {
+            let time = humantime::format_duration(for_how_long);
+            return Ok(format!("it was idle for {time}"));
+        };
+        Err(format!("it is idle, for {} s more", left.as_secs()))
+    }
+
+    /// Destroys an idle slice, unless it was handed out meanwhile. One that cannot be destroyed stays on
+    /// record like any other.
+    pub(super) fn discard_idle(&self, idle: &Lease) {
+        let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
+        if let Err(e) = self.release_unless(&idle.id, Patience::NONE, handed_out) {
+            tracing::warn!(lease = idle.id, "{}", e.line());
+        }
+    }
+}
+
+/// A lease on the same slice that is no container's, to be given back.
+pub(super) fn nobodys(lease: &Lease) -> Result<Lease> {
+    Ok(Lease {
+        id: random_id()?,
+        state: State::Releasing,
+        created: now(),
+        holder: Holder::default(),
+        creator: process::current(),
+        runtime_process: None,
+        init: None,
+        cgroups: Vec::new(),
+        attempt: None,
+        idle_since: None,
+        shared_in: None,
+        unknown: serde_json::Map::new(),
+        ..lease.clone()
+    })
+}

@@ -1,0 +1,123 @@
+//! A slice that is there already instead of one that is made: an idle one of ours (`idle`), an
+//! administrator's (`adopt`), another container's (`share`).
+
+use super::idle::nobodys;
+use super::{Leases, Patience};
+use crate::error::{Error, Result};
+use crate::gpu::Driver;
+use crate::model::Snapshot;
+use crate::placement::{Decision, Reserved, Wanted};
+use crate::store::{Lease, Slice};
+
+pub(super) fn place_of(slice: &Slice) -> Reserved {
+    Reserved {
+        gpu: slice.gpu_uuid.clone(),
+        profile_id: slice.profile_id,
+        placement: slice.placement,
+    }
+}
+
+pub(super) fn chosen(decision: &Decision<'_>) -> Reserved {
+    Reserved {
+        gpu: decision.gpu.uuid.clone(),
+        profile_id: decision.profile.id,
+        placement: decision.placement,
+    }
+}
+
+/// Whether the driver shows the very instance of a slice.
+pub(super) fn is_there(snapshot: &Snapshot, slice: &Slice) -> bool {
+    let here = snapshot.gpus.iter().filter(|g| g.uuid == slice.gpu_uuid);
+    here.flat_map(|g| &g.instances).any(|i| {
+        (Some(i.id), i.profile_id, i.placement)
+            == (slice.gpu_instance, slice.profile_id, slice.placement)
+    })
+}
+
+/// The same, of slices that are there: what has to stay free for others is not asked.
+pub(super) fn of_what_is_there<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
+    Wanted {
+        idle: &[],
+        ahead: &[],
+        ours: &[],
+        ..*wanted
+    }
+}
+
+/// As if these places were all the room there is.
+pub(super) fn only(snapshot: &Snapshot, places: &[Reserved]) -> Snapshot {
+    let mut only = snapshot.clone();
+    for gpu in &mut only.gpus {
+        gpu.instances.clear();
+        for profile in &mut gpu.profiles {
+            let is_it = |p: &Reserved, at| {
+                (&p.gpu, p.profile_id, p.placement) == (&gpu.uuid, profile.id, at)
+            };
+            let placements = &mut profile.placements;
+            placements.retain(|at| places.iter().any(|p| is_it(p, *at)));
+        }
+    }
+    only
+}
+
+impl Leases<'_> {
+    /// Once it is ours alone to hand out: whether it is still what it was and nobody uses it; else it
+    /// is given up, and the place told.
+    pub(super) fn look_over(
+        &self,
+        driver: &impl Driver,
+        lease: &Lease,
+    ) -> Result<std::result::Result<Lease, Reserved>> {
+        let wrong = match self.what_is_wrong(driver, lease) {
+            Ok(Ok(lease)) => return Ok(Ok(lease)),
+            Ok(Err(why)) => why,
+            Err(e) => return Err(e.and(self.give_up(lease).err())),
+        };
+        tracing::warn!(lease = lease.id, "not handed out: {wrong}");
+        // What is in use stays on record, and is tried again by whoever comes next.
+        if let Err(e) = self.give_up(lease) {
+            tracing::warn!("{}", e.line());
+        }
+        Ok(Err(place_of(&lease.slice)))
+    }
+
+    /// What the container would have had, and never did, is not shown as its own.
+    fn give_up(&self, lease: &Lease) -> Result<()> {
+        if lease.adopted {
+            return self.release(&lease.id, Patience::NONE);
+        }
+        let nobodys = nobodys(lease)?;
+        self.store.lock("create")?.replace(lease, &nobodys)?;
+        self.release(&nobodys.id, Patience::NONE)
+    }
+
+    fn what_is_wrong(
+        &self,
+        driver: &impl Driver,
+        lease: &Lease,
+    ) -> Result<std::result::Result<Lease, String>> {
+        let slice = &lease.slice;
+        let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
+            return Err(Error::new("the lease has no instance"));
+        };
+        let Some(instance) = self.find(driver, lease)? else {
+            return Ok(Err("its instance is gone, or another one".to_owned()));
+        };
+        if instance.compute_instances.iter().map(|c| c.id).ne([ci]) {
+            return Ok(Err("it has other compute instances than ours".to_owned()));
+        }
+        let computing = driver.processes(&slice.gpu_uuid, gi, ci)?;
+        if let Some(pid) = computing.first() {
+            return Ok(Err(format!("process {pid} computes on it")));
+        }
+        if let Some(holder) = self.holders(lease).first() {
+            return Ok(Err(format!("process {holder} has it open")));
+        }
+        if slice.mig_uuid.is_some() {
+            return Ok(Ok(lease.clone()));
+        }
+        let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci)?;
+        let lease = self.record(lease, |l| l.slice.mig_uuid = Some(uuid))?;
+        Ok(Ok(lease))
+    }
+}

@@ -1,0 +1,331 @@
+//! What containers may have, as the administrator wrote it: pure functions of the rules, of who asks
+//! and of what others have. An error names the rule and where it stands.
+//!
+//! Who asks is what the engine says of the container (its namespace and pod) and what the kernel says
+//! of the engine's caller (its login); nothing that an image or a pod's author could choose.
+
+use crate::error::{Error, Result, printable};
+use crate::model::Gpu;
+use crate::request::{self, Slice};
+use serde::Deserialize;
+use std::fmt;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Patterns of profile names; absent: all.
+    pub profiles: Option<Vec<String>>,
+    /// That get no slice of ours.
+    pub exclude_gpus: Vec<GpuName>,
+    pub reserve: Vec<Reserve>,
+    pub limit: Vec<Limit>,
+}
+
+/// By the driver's index, or by UUID.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a GPU is an index (0) or a UUID (\"GPU-…\")")]
+pub enum GpuName {
+    Index(u32),
+    Uuid(String),
+}
+
+impl GpuName {
+    fn is(&self, gpu: &Gpu) -> bool {
+        match self {
+            GpuName::Index(index) => *index == gpu.index,
+            GpuName::Uuid(uuid) => *uuid == gpu.uuid,
+        }
+    }
+}
+
+/// For whom a rule is: for who matches all that is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subjects {
+    /// Patterns.
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub user: Option<User>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a user is a number, or \"*\" for each")]
+pub enum User {
+    Id(u32),
+    Each(Each),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Each {
+    #[serde(rename = "*")]
+    Each,
+}
+
+/// GPUs that only some may use.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserve {
+    pub gpus: Vec<GpuName>,
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub user: Option<User>,
+}
+
+/// What a namespace, a pod or a user may have at most, each for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub user: Option<User>,
+    pub slices: Option<u32>,
+    #[serde(default, deserialize_with = "memory")]
+    pub memory: Option<u64>,
+}
+
+/// For whom a slice is, or is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Who {
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub pod_uid: Option<String>,
+    pub user: Option<u32>,
+}
+
+/// A slice that somebody has, or asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub who: Who,
+    pub memory_mib: u64,
+}
+
+impl Policy {
+    /// What the parser cannot see.
+    pub fn check(&self) -> Result<()> {
+        for (n, limit) in numbered(&self.limit) {
+            if limit.slices.is_none() && limit.memory.is_none() {
+                return Err(Error::new(format!("[[policy.limit]] {n} limits nothing"))
+                    .hint("give it slices = 4 or memory = \"40Gi\""));
+            }
+        }
+        for (n, reserve) in numbered(&self.reserve) {
+            if reserve.gpus.is_empty() {
+                return Err(Error::new(format!("[[policy.reserve]] {n} names no GPU")));
+            }
+            if reserve.subjects() == Subjects::default() {
+                return Err(
+                    Error::new(format!("[[policy.reserve]] {n} names nobody")).hint(
+                        "give it a namespace, a pod or a user; policy.exclude_gpus is for nobody",
+                    ),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// GPUs that this container may not use, by UUID, and the rule in words.
+    pub fn excluded(&self, gpus: &[Gpu], who: &Who) -> Vec<(String, String)> {
+        let rule = |gpu: &Gpu| {
+            if self.exclude_gpus.iter().any(|name| name.is(gpu)) {
+                return Some("excluded by policy.exclude_gpus".to_owned());
+            }
+            let mut reserves =
+                numbered(&self.reserve).filter(|(_, r)| r.gpus.iter().any(|name| name.is(gpu)));
+            let (n, first) = reserves.clone().next()?;
+            if reserves.any(|(_, r)| r.subjects().group(who).is_some()) {
+                return None;
+            }
+            let whose = first.subjects();
+            Some(format!("reserved for {whose} by [[policy.reserve]] {n}"))
+        };
+        let ruled = gpus
+            .iter()
+            .filter_map(|gpu| Some((gpu.uuid.clone(), rule(gpu)?)));
+        ruled.collect()
+    }
+
+    /// The profiles among these that nobody may have.
+    pub fn barred(&self, gpus: &[Gpu]) -> Vec<String> {
+        let names = gpus.iter().flat_map(|g| &g.profiles).map(|p| &p.name);
+        let mut barred: Vec<String> = names.filter(|n| !self.allows(n)).cloned().collect();
+        barred.sort();
+        barred.dedup();
+        barred
+    }
+
+    /// The alternatives that are allowed; an error where none is.
+    pub fn allowed(&self, alternatives: &[Slice]) -> Result<Vec<Slice>> {
+        let is_allowed = |slice: &&Slice| match slice {
+            Slice::Profile(name) => self.allows(name),
+            Slice::Memory(_) => true,
+        };
+        let allowed: Vec<Slice> = alternatives.iter().filter(is_allowed).cloned().collect();
+        if allowed.is_empty() {
+            let patterns = self.profiles.as_deref().unwrap_or_default().join(", ");
+            return Err(Error::new(format!(
+                "{} is not allowed (policy.profiles)",
+                request::written(alternatives)
+            ))
+            .hint(format!("allowed is {patterns}")));
+        }
+        Ok(allowed)
+    }
+
+    fn allows(&self, profile: &str) -> bool {
+        let mut patterns = self.profiles.iter().flatten();
+        self.profiles.is_none() || patterns.any(|pattern| matches(pattern, profile))
+    }
+
+    /// Whether somebody may have another slice beside what there is. `memory_mib` of it is none where
+    /// only the number counts, since which it will be is not known yet.
+    pub fn check_limits(&self, who: &Who, memory_mib: Option<u64>, held: &[Held]) -> Result<()> {
+        for (n, limit) in numbered(&self.limit) {
+            let subjects = limit.subjects();
+            let Some(group) = subjects.group(who) else {
+                continue;
+            };
+            let same = held
+                .iter()
+                .filter(|h| subjects.group(&h.who).as_ref() == Some(&group));
+            let too_much = |what: String, hint: &str| {
+                Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
+            };
+            const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
+            let count = same.clone().count();
+            if let Some(most) = limit.slices
+                && count >= most as usize
+            {
+                let what = format!("{count} of {most} slices");
+                return Err(too_much(what, ASK_AGAIN));
+            }
+            let used: u128 = same.map(|h| u128::from(h.memory_mib) << 20).sum();
+            let more = u128::from(memory_mib.unwrap_or(0)) << 20;
+            if let Some(most) = limit.memory
+                && used + more > u128::from(most)
+            {
+                let asked = match memory_mib {
+                    Some(mib) => format!(", and {mib}Mi are asked for"),
+                    None => String::new(),
+                };
+                let hint = match more > u128::from(most) {
+                    true => "ask for less",
+                    false => ASK_AGAIN,
+                };
+                let (used, most) = (used >> 20, Slice::Memory(most));
+                let what = format!("{used}Mi of {most} of memory{asked}");
+                return Err(too_much(what, hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As people count them.
+fn numbered<T>(rules: &[T]) -> impl Iterator<Item = (usize, &T)> + Clone {
+    rules.iter().enumerate().map(|(n, rule)| (n + 1, rule))
+}
+
+impl Limit {
+    fn subjects(&self) -> Subjects {
+        subjects(&self.namespace, &self.pod, &self.user)
+    }
+}
+
+impl Reserve {
+    fn subjects(&self) -> Subjects {
+        subjects(&self.namespace, &self.pod, &self.user)
+    }
+}
+
+fn subjects(namespace: &Option<String>, pod: &Option<String>, user: &Option<User>) -> Subjects {
+    Subjects {
+        namespace: namespace.clone(),
+        pod: pod.clone(),
+        user: user.clone(),
+    }
+}
+
+/// Those whose slices are counted together: what a rule names, each with its own value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    namespace: Option<String>,
+    /// Name, and what tells it from another of that name.
+    pod: Option<(String, Option<String>, Option<String>)>,
+    user: Option<u32>,
+}
+
+impl Subjects {
+    /// None for who is not meant. What a rule does not name is not asked, so that without any all
+    /// are one group; what it names, the container must have.
+    fn group(&self, who: &Who) -> Option<Group> {
+        let named = |pattern: &Option<String>, value: &Option<String>| match (pattern, value) {
+            (None, _) => Some(None),
+            (Some(pattern), Some(value)) => matches(pattern, value).then(|| Some(value.clone())),
+            (Some(_), None) => None,
+        };
+        let pod = named(&self.pod, &who.pod)?;
+        Some(Group {
+            namespace: named(&self.namespace, &who.namespace)?,
+            pod: pod.map(|name| (name, who.pod_uid.clone(), who.namespace.clone())),
+            user: match (&self.user, who.user) {
+                (None, _) => None,
+                (Some(User::Each(_)), Some(id)) => Some(id),
+                (Some(User::Id(named)), Some(id)) if *named == id => Some(id),
+                (Some(_), _) => return None,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Subjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|user| match user {
+            User::Id(id) => id.to_string(),
+            User::Each(_) => "*".to_owned(),
+        });
+        words(f, [&self.namespace, &self.pod, &user])
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pod = self.pod.as_ref().map(|(name, ..)| name.clone());
+        let user = self.user.map(|id| id.to_string());
+        words(f, [&self.namespace, &pod, &user])
+    }
+}
+
+/// `namespace team-a, user 1000`
+fn words(f: &mut fmt::Formatter<'_>, values: [&Option<String>; 3]) -> fmt::Result {
+    let kinds = ["namespace", "pod", "user"].into_iter().zip(values);
+    let named: Vec<String> = kinds
+        .filter_map(|(kind, value)| Some(format!("{kind} {}", printable(value.as_ref()?))))
+        .collect();
+    match named.is_empty() {
+        true => f.write_str("the machine"),
+        false => f.write_str(&named.join(", ")),
+    }
+}
+
+/// `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(head) else {
+        return false;
+    };
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    { ends }.any(|at| matches(rest, &text[at..]))
+}
+
+fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    use serde::de::Error as _;
+    let text = String::deserialize(d)?;
+    match request::alternatives(&text).ok().flatten().as_deref() {
+        Some([Slice::Memory(bytes)]) => Ok(Some(*bytes)),
+        _ => Err(D::Error::custom(format!(
+            "\"{}\" is no amount of memory such as 40Gi",
+            printable(&text)
+        ))),
+    }
+}

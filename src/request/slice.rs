@@ -1,0 +1,217 @@
+//! The value of a request: a profile, an amount of memory, or a list of such.
+
+use crate::error::{Error, Result, printable};
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// `1g.10gb`
+    Profile(String),
+    /// The smallest profile that has so many bytes.
+    Memory(u64),
+}
+
+impl Slice {
+    /// A profile by name that has fewer compute slices than that, and how many it has.
+    pub fn has_fewer_than(&self, least: u32) -> Option<(&str, u32)> {
+        let Slice::Profile(name) = self else {
+            return None;
+        };
+        let has = name.split_once("g.")?.0.parse().ok()?;
+        (has < least).then_some((name, has))
+    }
+}
+
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slice::Profile(name) => f.write_str(name),
+            Slice::Memory(bytes) => {
+                let units = [
+                    (1u64 << 40, "Ti"),
+                    (1 << 30, "Gi"),
+                    (1 << 20, "Mi"),
+                    (1 << 10, "Ki"),
+                ];
+                match units.iter().find(|(size, _)| bytes % size == 0) {
+                    Some((size, unit)) => write!(f, "{}{unit}", bytes / size),
+                    None => write!(f, "{bytes}"),
+                }
+            }
+        }
+    }
+}
+
+/// What an annotation asks for, the first that can be had; `none` gives `None`.
+pub fn alternatives(value: &str) -> Result<Option<Vec<Slice>>> {
+    if value.trim() == "none" {
+        return Ok(None);
+    }
+    value.split(',').map(one).collect::<Result<_>>().map(Some)
+}
+
+/// As it can be read again.
+pub fn written(alternatives: &[Slice]) -> String {
+    let all: Vec<String> = alternatives.iter().map(Slice::to_string).collect();
+    all.join(",")
+}
+
+fn one(value: &str) -> Result<Slice> {
+    let text = value.trim();
+    let wrong = |why: &str| {
+        Error::new(format!("\"{}\" {why}", printable(value)))
+            .hint("ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none")
+    };
+    if text == "none" {
+        return Err(wrong("is no alternative to a slice"));
+    }
+    if text.contains('*') {
+        return Err(Error::new(format!(
+            "\"{}\" asks for several slices, and CUDA uses one MIG device in a process",
+            printable(value)
+        ))
+        .hint("ask for one larger slice, or run a container for each"));
+    }
+    if text.is_empty() {
+        return Err(wrong("asks for nothing"));
+    }
+    if is_profile_name(text) {
+        return Ok(Slice::Profile(text.to_owned()));
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let size: u64 = match unit {
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "" if digits > 0 => {
+            return Err(wrong("has no unit"));
+        }
+        _ => return Err(wrong("is neither a profile nor an amount of memory")),
+    };
+    if digits == 0 {
+        return Err(wrong("is neither a profile nor an amount of memory"));
+    }
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(size));
+    match bytes {
+        Some(0) => Err(wrong("is no memory at all")),
+        Some(bytes) => Ok(Slice::Memory(bytes)),
+        None => Err(wrong("is more memory than can be counted")),
+    }
+}
+
+/// `<n>g.<n>gb` with attributes such as `+me`, `-me`, `+gfx`, `+me.all`.
+fn is_profile_name(text: &str) -> bool {
+    fn number(text: &str) -> Option<&str> {
+        let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        (rest.len() < text.len()).then_some(rest)
+    }
+    let Some(rest) = number(text)
+        .and_then(|t| t.strip_prefix("g."))
+        .and_then(number)
+    else {
+        return false;
+    };
+    let Some(attributes) = rest.strip_prefix("gb") else {
+        return false;
+    };
+    attributes.is_empty()
+        || (attributes.len() > 1
+            && attributes.starts_with(['+', '-'])
+            && attributes
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b"+-.".contains(&b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(value: &str) -> Vec<Slice> {
+        alternatives(value).unwrap().unwrap()
+    }
+
+    fn line(value: &str) -> String {
+        alternatives(value).unwrap_err().line()
+    }
+
+    #[test]
+    fn profiles_and_amounts() {
+        for name in [
+            "1g.10gb",
+            "1g.10gb+me",
+            "1g.24gb-me",
+            "1g.24gb+me.all",
+            "4g.96gb+gfx",
+        ] {
+            assert_eq!(asked(name), [Slice::Profile(name.into())]);
+        }
+        assert_eq!(asked("20Gi"), [Slice::Memory(20 << 30)]);
+        assert_eq!(asked(" 5000Mi "), [Slice::Memory(5000 << 20)]);
+        assert_eq!(asked("1g.10gb\n"), asked("1g.10gb"));
+        assert_eq!(alternatives("none").unwrap(), None);
+    }
+
+    #[test]
+    fn a_list_is_in_order() {
+        let list = [
+            Slice::Profile("3g.40gb".into()),
+            Slice::Memory(20 << 30),
+            Slice::Profile("1g.10gb".into()),
+        ];
+        assert_eq!(asked("3g.40gb, 20Gi,1g.10gb"), list);
+        assert_eq!(written(&list), "3g.40gb,20Gi,1g.10gb");
+        assert_eq!(
+            line("1g.10gb,,2g.20gb"),
+            "\"\" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, \
+             5000Mi) or none"
+        );
+        assert!(line("1g.10gb,none").contains("\"none\" is no alternative to a slice"));
+        assert_eq!(
+            line("1g.10gb*2"),
+            "\"1g.10gb*2\" asks for several slices, and CUDA uses one MIG device in a process; hint: \
+             ask for one larger slice, or run a container for each"
+        );
+    }
+
+    #[test]
+    fn what_is_no_amount_is_refused() {
+        for bad in [
+            "",
+            "0Gi",
+            "-1",
+            "20",
+            "1.5Gi",
+            "g.10gb",
+            "1g.10",
+            "1g.10gb+",
+            "all",
+            "Gi",
+            "1g.10gb,",
+            "99999999999999999999Gi",
+            "18446744073709551615Gi",
+        ] {
+            assert!(alternatives(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            line("0Gi"),
+            "\"0Gi\" is no memory at all; hint: ask for a profile (1g.10gb), an amount of memory \
+             (20Gi, 5000Mi) or none"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_asked_is_printed_as_it_can_be_read(bytes in 1u64..u64::MAX) {
+            let printed = Slice::Memory(bytes).to_string();
+            if printed.ends_with('i') {
+                proptest::prop_assert_eq!(asked(&printed), [Slice::Memory(bytes)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `features`: what the low-level runtime says, and that our annotations change what a container gets.
+
+use super::Front;
+use crate::error::{Context, Result};
+use crate::request::PREFIXES;
+use serde_json::Value;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+pub fn tell(front: &Front<'_>) -> Result<i32> {
+    let path = front.runtime.path();
+    let said = Command::new(path)
+        .args(front.args)
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .output()
+        .context(|| format!("run {}", path.display()))?;
+    let text = match said.status.success() {
+        true => with_ours(&said.stdout).unwrap_or(said.stdout),
+        // its refusal, in its words
+        false => said.stdout,
+    };
+    let mut out = std::io::stdout();
+    out.write_all(&text)
+        .and_then(|()| out.flush())
+        .context(|| "write the features")?;
+    Ok(said
+        .status
+        .code()
+        .unwrap_or(128 + said.status.signal().unwrap_or(0)))
+}
+
+/// None: it does not list such, and stays as it is to the byte.
+fn with_ours(said: &[u8]) -> Option<Vec<u8>> {
+    let mut features: Value = serde_json::from_slice(said).ok()?;
+    let list = features.get_mut("potentiallyUnsafeConfigAnnotations")?;
+    list.as_array_mut()?
+        .extend(PREFIXES.into_iter().map(Value::from));
+    let mut out = Vec::new();
+    // as runc writes it
+    let form = PrettyFormatter::with_indent(b"    ");
+    let mut serializer = Serializer::with_formatter(&mut out, form);
+    serde::Serialize::serialize(&features, &mut serializer).ok()?;
+    out.push(b'\n');
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_else_stays() {
+        let said = r#"{
+    "b": 1.50,
+    "potentiallyUnsafeConfigAnnotations": [
+        "bundle"
+    ],
+    "a": 18446744073709551616
+}
+"#;
+        let told = with_ours(said.as_bytes()).unwrap();
+        let wanted = said.replace(
+            "\"bundle\"",
+            "\"bundle\",\n        \"runmig.\",\n        \"slice.runmig.\"",
+        );
+        assert_eq!(String::from_utf8(told).unwrap(), wanted);
+    }
+
+    #[test]
+    fn what_lists_none_is_left_alone() {
+        for said in [
+            "",
+            "no JSON",
+            "{}",
+            r#"{"potentiallyUnsafeConfigAnnotations": null}"#,
+            "[]",
+        ] {
+            assert_eq!(with_ours(said.as_bytes()), None, "{said}");
+        }
+    }
+
+    /// Every key of ours is below one of them.
+    #[test]
+    fn the_prefixes_are_those_of_the_keys() {
+        use crate::request::{SLICE, SLICE_OF, WAIT};
+        for key in [SLICE, WAIT, SLICE_OF] {
+            assert!(PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
+        }
+        assert!(PREFIXES.iter().all(|prefix| prefix.ends_with('.')));
+    }
+}

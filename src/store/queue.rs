@@ -1,0 +1,195 @@
+//! Who waits for room, in order of arrival.
+//!
+//! ```text
+//! queue/<number>      a process that waits: who it is, and what it could use; it holds the file's
+//!                     lock, so one that is not locked is of a waiter that was killed
+//! queue/.new          being written
+//! ```
+
+use super::{Lock, Store, durable};
+use crate::error::{Context, Result};
+use fs2::FileExt;
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+pub const UNFINISHED: &str = ".new";
+/// A waiter names the profiles that it could use on each GPU: 16 GPUs with 20 of them are 20 KiB.
+const MAX_SIZE: u64 = 256 * 1024;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiter {
+    pub container: String,
+    /// As it was asked for.
+    pub request: String,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// What could ever satisfy it: profile ids by GPU.
+    pub could_use: Vec<(String, Vec<u32>)>,
+}
+
+/// One that waits now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub number: u64,
+    /// None where that cannot be read: then nobody knows what it does not need.
+    pub waiter: Option<Waiter>,
+}
+
+/// What a file in the queue means.
+enum State {
+    /// Nobody's any more.
+    Dead,
+    /// It has its place and makes its slice.
+    Aside,
+    Waits(Option<Waiter>),
+}
+
+/// A place in the queue, left when this is dropped or its process ends.
+#[derive(Debug)]
+pub struct Ticket {
+    pub number: u64,
+    file: File,
+    path: PathBuf,
+}
+
+impl Store {
+    pub fn queue(&self) -> PathBuf {
+        self.dir.join("queue")
+    }
+
+    /// Made where it is missing.
+    pub fn open_queue(&self) -> Result<()> {
+        let dir = self.queue();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.context(|| format!("make {}", dir.display()))
+    }
+
+    /// Those who wait, in their order. Looking needs no lock.
+    pub fn waiting(&self) -> Result<Vec<Waiting>> {
+        let mut waiting = Vec::new();
+        for (number, file) in self.tickets()? {
+            let state = state(&file).context(|| format!("read {}", file.display()))?;
+            if let State::Waits(waiter) = state {
+                waiting.push(Waiting { number, waiter });
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Behind all who are there: in the order in which the plan's lock is had.
+    pub fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
+        let dir = self.queue();
+        let what = || format!("write a place in the queue into {}", dir.display());
+        self.open_queue()?;
+        let last = self.tickets()?.last().map_or(0, |(number, _)| *number);
+        let number = last + 1;
+        let (unfinished, path) = (dir.join(UNFINISHED), dir.join(format!("{number:020}")));
+        let _ = std::fs::remove_file(&unfinished);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&unfinished)
+            .context(what)?;
+        // Before anybody can see it: what is not locked is taken away.
+        file.try_lock_exclusive().context(what)?;
+        let mut ticket = Ticket {
+            number,
+            file,
+            path: unfinished.clone(),
+        };
+        ticket.write(waiter)?;
+        std::fs::rename(&unfinished, &path).context(what)?;
+        ticket.path = path;
+        Ok(ticket)
+    }
+
+    /// Takes away what killed waiters left.
+    pub fn sweep_queue(&self, _plan: &Lock) {
+        for (_, file) in self.tickets().unwrap_or_default() {
+            if matches!(state(&file), Ok(State::Dead)) {
+                let _ = durable::remove(&file);
+            }
+        }
+        let _ = std::fs::remove_file(self.queue().join(UNFINISHED));
+    }
+
+    /// Whether not even anything killed is in it.
+    pub fn is_queue_empty(&self) -> bool {
+        let entries = std::fs::read_dir(self.queue());
+        entries.into_iter().flatten().next().is_none()
+    }
+
+    fn tickets(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let dir = self.queue();
+        let what = || format!("read {}", dir.display());
+        let mut tickets = Vec::new();
+        let entries = match std::fs::read_dir(&dir) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(tickets),
+            entries => entries.context(what)?,
+        };
+        for entry in entries {
+            let path = entry.context(what)?.path();
+            if let Ok(number) = super::name(&path).parse() {
+                tickets.push((number, path));
+            }
+        }
+        tickets.sort();
+        Ok(tickets)
+    }
+}
+
+impl Ticket {
+    /// What it waits for now.
+    pub fn write(&mut self, waiter: &Waiter) -> Result<()> {
+        let text = serde_json::to_vec(waiter).context(|| "write a place in the queue")?;
+        self.replace(&text)
+    }
+
+    /// It has found its place and is about to make its slice. Nobody has to go on behind it; should it
+    /// come to nothing, its number is still its own.
+    pub fn step_aside(&mut self) -> Result<()> {
+        self.replace(b"")
+    }
+
+    fn replace(&mut self, text: &[u8]) -> Result<()> {
+        let what = || format!("write {}", self.path.display());
+        self.file.set_len(0).context(what)?;
+        self.file.rewind().context(what)?;
+        self.file.write_all(text).context(what)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // Under the lock: nobody else can have taken it for a dead one's.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn state(path: &Path) -> std::io::Result<State> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path);
+    let file = match opened {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(State::Dead),
+        opened => opened?,
+    };
+    // Shared, so that those who look do not take one another for a waiter.
+    match FileExt::try_lock_shared(&file) {
+        Ok(()) => return Ok(State::Dead),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+        Err(e) => return Err(e),
+    }
+    let mut text = Vec::new();
+    file.take(MAX_SIZE).read_to_end(&mut text)?;
+    Ok(match text.is_empty() {
+        true => State::Aside,
+        false => State::Waits(serde_json::from_slice(&text).ok()),
+    })
+}

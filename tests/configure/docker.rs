@@ -1,0 +1,84 @@
+//! daemon.json, which docker itself finds in order.
+
+use crate::place::{Place, RUNMIG};
+use crate::support::runtimes::{built, on_path};
+use crate::support::{said, skip};
+use std::path::Path;
+use std::process::Command;
+
+const CONFIG: &str = "/etc/docker/daemon.json";
+
+fn docker() -> Option<(Place, String)> {
+    let program = built("docker", "dockerd").or_else(|| on_path("dockerd"));
+    if program.is_none() {
+        skip("dockerd is not there; run scripts/engines docker");
+    }
+    Some((Place::new(), program?.display().to_string()))
+}
+
+// docs/engines.md: migctl configure docker
+// docs/engines.md: migctl configure docker --remove
+#[test]
+fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
+    let Some((place, program)) = docker() else {
+        return;
+    };
+    let arguments = ["docker", "--executable", &program];
+    for text in [
+        None,
+        Some("{\"log-level\":\"warn\"}"),
+        Some("{\n    \"log-opts\": { \"max-size\": \"10m\" },\n    \"data-root\": \"/x\"\n}\n"),
+        Some(
+            "{\n\t\"runtimes\": {\n\t\t\"other\": {\"path\": \"/usr/bin/other\"}\n\t},\n\t\"debug\": true\n}",
+        ),
+    ] {
+        if let Some(text) = text {
+            place.write(CONFIG, text);
+        }
+        place.there_and_back(&arguments, || {
+            let file = place.path(CONFIG);
+            let mut validate = Command::new(&program);
+            validate.arg("--validate").arg("--config-file").arg(&file);
+            // Where it looks for its docker-proxy.
+            validate.env("PATH", Path::new(&program).parent().unwrap());
+            said(&mut validate).ok();
+            let after: serde_json::Value = serde_json::from_str(&place.read(CONFIG)).unwrap();
+            assert_eq!(after["runtimes"]["runmig"]["path"], RUNMIG);
+            if text.is_none() {
+                let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/docker-config/daemon.json");
+                assert_eq!(
+                    place.read(CONFIG),
+                    std::fs::read_to_string(shipped).unwrap()
+                );
+            }
+        });
+    }
+    let default = [&arguments[..], &["--set-as-default"]].concat();
+    place.write(CONFIG, "{\"debug\": true}");
+    place.configure(&default).ok();
+    let wanted = "{\"debug\": true,\"runtimes\":{\"runmig\":{\"path\":\"/usr/local/bin/runmig\"}},\"default-runtime\":\"runmig\"}";
+    assert_eq!(place.read(CONFIG), wanted);
+    place
+        .configure(&[&arguments[..], &["--remove"]].concat())
+        .ok();
+    assert_eq!(place.read(CONFIG), "{\"debug\": true}");
+    place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
+    place.refused(&default, "its default-runtime is nvidia already");
+    place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
+    place.refused(
+        &arguments,
+        "change /etc/docker/daemon.json: expected `,` or `}` at line 3",
+    );
+    place.write(CONFIG, "[]");
+    place.refused(&arguments, "is no object");
+    place.write(
+        CONFIG,
+        "{\"runtimes\": {\"runmig\": {\"path\": \"/usr/bin/kata\"}}}",
+    );
+    place.refused(
+        &arguments,
+        "its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name",
+    );
+    let drop_in = [&arguments[..], &["--drop-in", "/etc/docker/x.json"]].concat();
+    place.refused(&drop_in, "docker reads one file and no drop-ins");
+}

@@ -1,0 +1,135 @@
+//! How files are written: whole, as whoever has them wants them, by root.
+
+use crate::place::Place;
+use crate::support::runtimes::on_path;
+use crate::support::{said, skip};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const CONFIG: &str = "/etc/containerd/config.toml";
+const TEXT: &str = "version = 2\n";
+
+fn place() -> Option<(Place, String)> {
+    let Some(program) = on_path("containerd") else {
+        skip("containerd is not there; run scripts/setup");
+        return None;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        skip("owners are changed by root");
+        return None;
+    }
+    let place = Place::new();
+    place.write(CONFIG, TEXT);
+    Some((place, program.display().to_string()))
+}
+
+#[test]
+fn mode_and_owner_stay_and_a_link_stays_a_link() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let real = place.path("/managed/config.toml");
+    fs::create_dir(real.parent().unwrap()).unwrap();
+    fs::rename(place.path(CONFIG), &real).unwrap();
+    symlink("../../managed/config.toml", place.path(CONFIG)).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    chown(&real, None, Some(4)).unwrap();
+    place.there_and_back(&["containerd", "--executable", &program], || {
+        let meta = fs::metadata(&real).unwrap();
+        assert_eq!(
+            (meta.mode() & 0o7777, meta.uid(), meta.gid()),
+            (0o640, 0, 4)
+        );
+        assert!(
+            fs::read_to_string(&real)
+                .unwrap()
+                .contains("runtimes.runmig]")
+        );
+    });
+    assert_eq!(fs::metadata(&real).unwrap().gid(), 4);
+}
+
+#[test]
+fn what_others_can_write_or_what_leads_out_is_refused() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let arguments = ["containerd", "--executable", &program];
+    let config = place.path(CONFIG);
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
+    place.refused(
+        &arguments,
+        "config.toml: others than root can write to it (mode 0666)",
+    );
+    fs::remove_file(&config).unwrap();
+    symlink("/etc/hostname", &config).unwrap();
+    place.refused(
+        &arguments,
+        "it leads to /etc/hostname, which is not below --root",
+    );
+    fs::remove_file(&config).unwrap();
+    symlink("/nowhere", &config).unwrap();
+    let line = place.configure(&arguments).refused();
+    assert!(
+        line.contains("read /etc/containerd/config.toml: follow it"),
+        "{line}"
+    );
+}
+
+#[test]
+fn who_is_not_root_is_told() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let migctl = place.path("/usr/local/bin/migctl");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&migctl);
+        command
+            .arg("configure")
+            .args(["containerd", "--executable", &program]);
+        command.args(["--engine-config", "/nonexistent/config.toml"]);
+        said(command.args(arguments).uid(65534).gid(65534))
+    };
+    let line = as_nobody(&[]).refused();
+    assert!(
+        line.contains("only root can write; hint: run it with sudo, or with --dry-run"),
+        "{line}"
+    );
+    let dry = as_nobody(&["--dry-run"]).ok().stdout;
+    assert!(dry.contains("+++ b/nonexistent/config.toml"), "{dry}");
+}
+
+#[test]
+fn nobody_sees_half_a_file() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let arguments = ["containerd", "--executable", &program];
+    place.configure(&arguments).ok();
+    let configured = place.read(CONFIG);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let reader = threads.spawn(|| {
+            let mut seen = 0;
+            while !over.load(Ordering::Relaxed) {
+                let text = place.read(CONFIG);
+                assert!(text == TEXT || text == configured, "{text}");
+                seen += 1;
+            }
+            seen
+        });
+        for _ in 0..10 {
+            place
+                .configure(&[&arguments[..], &["--remove"]].concat())
+                .ok();
+            place.configure(&arguments).ok();
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+    // Nothing unfinished lies about.
+    let names: Vec<_> = place.files().into_keys().collect();
+    assert_eq!(names, ["etc/containerd/config.toml"]);
+}

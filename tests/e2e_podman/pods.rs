@@ -1,0 +1,120 @@
+//! podman's pods: each container asks for itself, and the pause container has nothing.
+
+use crate::support::bundle::{SHOW, nodes};
+use crate::support::podman::{IMAGE, id, on_each};
+use crate::support::process::until;
+use crate::support::{Podman, Said, Setup};
+use std::collections::BTreeMap;
+
+/// Gone when dropped: `podman rm` leaves pause containers alone.
+struct Pod<'a>(&'a Podman<'a>);
+
+impl<'a> Pod<'a> {
+    fn new(podman: &'a Podman<'a>) -> Pod<'a> {
+        podman.import(IMAGE, &["CMD [\"/bin/sleep\", \"1000\"]"]);
+        Pod(podman)
+    }
+
+    fn remove(&self) -> Said {
+        self.0.podman(&["pod", "stop", "--all", "--time=0"]);
+        let ids = self
+            .0
+            .podman(&["pod", "ps", "--quiet", "--no-trunc"])
+            .stdout;
+        ids.lines().for_each(forget_cgroups);
+        self.0.podman(&["pod", "rm", "--all", "--force"])
+    }
+}
+
+impl Drop for Pod<'_> {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// podman makes a pod's cgroup for every controller that the kernel has. Where one is mounted nowhere
+/// (this is about cgroup v1) that is a plain directory, which it then cannot remove.
+fn forget_cgroups(pod: &str) {
+    for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
+        let path = controller.path().join("libpod_parent").join(pod);
+        if !path.join("cgroup.procs").exists() {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Each container's id, and the profile it has.
+fn profiles(setup: &Setup) -> BTreeMap<String, String> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let leases = setup.leases();
+    let pairs = leases
+        .iter()
+        .map(|l| (text(&l["container"]), text(&l["profile"])));
+    pairs.collect()
+}
+
+fn id_of(podman: &Podman, name: &str) -> String {
+    let said = podman.podman(&["inspect", "--format={{.Id}}", name]).ok();
+    id(&said).to_owned()
+}
+
+#[test]
+fn a_pod_of_two_with_different_slices() {
+    on_each(Setup::of, |setup, podman| {
+        let pod = Pod::new(podman);
+        podman.podman(&["pod", "create", "--name=pair"]).ok();
+        for (name, slice) in [
+            ("first", "1g.10gb"),
+            ("second", "3g.40gb"),
+            ("third", "none"),
+        ] {
+            let annotation = format!("--annotation=runmig.dev/slice={slice}");
+            let name = format!("--name={name}");
+            let options = ["--detach", "--pod=pair", &name, &annotation];
+            podman.run("run", &options, "exec sleep 1000").ok();
+        }
+        let mut wanted = BTreeMap::new();
+        for (name, slice) in [("first", "1g.10gb"), ("second", "3g.40gb")] {
+            wanted.insert(id_of(podman, name), slice.to_owned());
+        }
+        assert_eq!(profiles(setup), wanted);
+        let saw = |name: &str| podman.podman(&["exec", name, "sh", "-c", SHOW]).ok().stdout;
+        assert_ne!(nodes(&saw("first")), nodes(&saw("second")));
+        assert_eq!(nodes(&saw("third")).len(), 0);
+
+        podman.podman(&["pod", "stop", "--time=0", "pair"]).ok();
+        until("the slices are back", || setup.leases().is_empty());
+        podman.podman(&["pod", "start", "pair"]).ok();
+        assert_eq!(profiles(setup), wanted);
+        pod.remove().ok();
+        setup.nothing_is_left();
+        podman.passed("a pod of two with different slices");
+    });
+}
+
+/// The annotation of a pod reaches each of its containers; podman tells their names to nobody, so one
+/// of them alone cannot be meant.
+#[test]
+fn kube_play() {
+    on_each(Setup::of, |setup, podman| {
+        let pod = Pod::new(podman);
+        let file = setup.path("pod.yaml");
+        let write = |annotation: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Pod\nmetadata:\n  name: played\n  annotations:\n    \
+                 {annotation}\nspec:\n  containers:\n  - name: a\n    image: {IMAGE}\n    \
+                 command: [/bin/sleep, \"1000\"]\n  - name: b\n    image: {IMAGE}\n    \
+                 command: [/bin/sleep, \"1000\"]\n"
+            );
+            std::fs::write(&file, text).unwrap();
+        };
+        write("runmig.dev/slice: 2g.20gb");
+        let file = file.to_str().unwrap();
+        podman.podman(&["kube", "play", file]).ok();
+        let wanted =
+            ["played-a", "played-b"].map(|name| (id_of(podman, name), "2g.20gb".to_owned()));
+        assert_eq!(profiles(setup), BTreeMap::from(wanted));
+        pod.remove().ok();
+        setup.nothing_is_left();
+    });
+}

@@ -1,0 +1,109 @@
+//! The engine goes, its containers stay.
+
+use crate::passed;
+use crate::support::cri::{Cri, Pod};
+use crate::support::images::STAYS;
+use crate::support::process::{lives, until, with_argument};
+use crate::support::said;
+use serde_json::Value;
+
+crate::on_every_engine! { the_engine_is_restarted, the_engine_is_killed, a_create_that_nobody_waits_for, a_pod_that_is_deleted_while_it_waits }
+
+fn the_engine_is_restarted(cri: &mut Cri) {
+    containers_outlive(cri, |cri| cri.stop());
+    passed(cri, "the engine is restarted");
+}
+
+fn the_engine_is_killed(cri: &mut Cri) {
+    containers_outlive(cri, |cri| cri.kill());
+    passed(cri, "the engine is killed");
+}
+
+fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
+    let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
+    let (web, db) = (cri.run(&pod, "web", STAYS), cri.run(&pod, "db", STAYS));
+    let (instances, leases) = (cri.setup.machine.instances(), cri.setup.leases());
+    assert_eq!(leases.len(), 2);
+    let unchanged = |cri: &Cri| {
+        cri.setup.migctl(&["gc"]).ok();
+        assert_eq!(cri.setup.machine.instances(), instances);
+        for (was, is) in leases.iter().zip(cri.setup.leases()) {
+            assert_eq!(
+                (&is["migUUID"], &is["state"]),
+                (&was["migUUID"], &was["state"])
+            );
+            assert!(lives(is["initPid"].as_i64().unwrap() as i32));
+        }
+    };
+    end(cri);
+    unchanged(cri);
+    cri.up();
+    unchanged(cri);
+    for id in [&web, &db] {
+        assert_eq!(cri.state(id), "CONTAINER_RUNNING");
+        cri.crictl(&["exec", "--sync", id, "true"]).ok();
+    }
+    // It gives back what it did not see being made.
+    cri.crictl(&["stop", "--timeout=10", &web]).ok();
+    cri.crictl(&["rm", &web]).ok();
+    assert_eq!(cri.setup.the_lease()["container"], db);
+    let again = cri.run(&pod, "web#1", STAYS);
+    assert_eq!(cri.setup.leases().len(), 2);
+    end(cri);
+    cri.up();
+    cri.crictl(&["rmp", "--force", &pod.id]).ok();
+    assert!(cri.crictl(&["inspect", &again]).status.code() != Some(0));
+    cri.setup.nothing_is_left();
+}
+
+/// A create that waits for room until its client's deadline is over. containerd kills the runtime;
+/// under CRI-O it goes on.
+fn waits_in_vain(cri: &Cri, pod: &Pod) {
+    let mut call = cri.create(pod, "web", STAYS, &[]).to_vec();
+    if cri.engine.is_containerd() {
+        let id = said(cri.command(&[]).args(&call)).ok().stdout;
+        call = vec!["start".into(), id.trim().into()];
+    }
+    let late = said(cri.command(&["--timeout=2s"]).args(call)).exits(1);
+    assert!(late.stderr.contains("DeadlineExceeded"), "{late:?}");
+}
+
+const ALL: (&str, &str) = ("runmig.dev/slice", "7g.80gb");
+
+fn patient(wait: &'static str) -> [(&'static str, &'static str); 2] {
+    [ALL, ("runmig.dev/wait", wait)]
+}
+
+/// What the kubelet tries again has the room when there is some. CRI-O made the container in the
+/// meantime, and gives it to who asks again.
+fn a_create_that_nobody_waits_for(cri: &mut Cri) {
+    let (first, second) = (cri.pod(&[ALL]), cri.pod(&patient("10m")));
+    cri.run(&first, "web", STAYS);
+    waits_in_vain(cri, &second);
+    cri.crictl(&["rmp", "--force", &first.id]).ok();
+    let id = if cri.engine.is_containerd() {
+        cri.setup.nothing_is_left();
+        cri.run(&second, "web#1", STAYS)
+    } else {
+        let ready = |lease: &Value| lease["state"] == "ready";
+        until("it is made", || cri.setup.leases().iter().any(ready));
+        cri.run(&second, "web", STAYS)
+    };
+    let lease = cri.setup.the_lease();
+    assert_eq!(lease["container"], id);
+    assert_eq!(lease["pod"], second.name());
+    cri.setup.machine.the_instance();
+}
+
+/// CRI-O removes a pod only when no create of it is at work, so a removal waits as long as that does.
+fn a_pod_that_is_deleted_while_it_waits(cri: &mut Cri) {
+    let (first, second) = (cri.pod(&[ALL]), cri.pod(&patient("6s")));
+    let id = cri.run(&first, "web", STAYS);
+    waits_in_vain(cri, &second);
+    cri.crictl(&["rmp", "--force", &second.id]).ok();
+    assert_eq!(cri.setup.the_lease()["container"], id);
+    cri.crictl(&["rmp", "--force", &first.id]).ok();
+    let runtime = cri.runtime.program.to_str().unwrap();
+    until("nobody waits", || with_argument(runtime).is_empty());
+    cri.setup.nothing_is_left();
+}

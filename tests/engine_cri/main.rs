@@ -1,0 +1,62 @@
+//! The engines of Kubernetes, containerd and CRI-O, from crictl's command line to the slice in the
+//! container.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod engine;
+mod life;
+mod refusals;
+mod requests;
+
+use support::bundle::SHOW;
+use support::cri::{Cri, Engine};
+use support::images::STAYS;
+use support::table;
+use support::{Low, Machine, Setup};
+
+/// Makes a test of every function, for every engine.
+#[macro_export]
+macro_rules! on_every_engine {
+    ($($name:ident),+ $(,)?) => {
+        $crate::on_every_engine! { @ containerd_1 Containerd1: $($name),+ }
+        $crate::on_every_engine! { @ containerd_2 Containerd2: $($name),+ }
+        $crate::on_every_engine! { @ cri_o Crio: $($name),+ }
+    };
+    (@ $module:ident $engine:ident: $($name:ident),+) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                $crate::with($crate::support::cri::Engine::$engine, super::$name);
+            })+
+        }
+    };
+}
+
+/// On Debian's runc.
+fn with(engine: Engine, test: fn(&mut Cri)) {
+    with_low(Low::Runc, engine, test);
+}
+
+/// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
+fn with_low(low: Low, engine: Engine, test: fn(&mut Cri)) {
+    let Some(setup) = Setup::on(low, Machine::new("A100-80GB", 1)) else {
+        return;
+    };
+    let Some(mut cri) = Cri::start(engine, &setup) else {
+        return;
+    };
+    test(&mut cri);
+    cri.remove_all();
+    setup.nothing_is_left();
+}
+
+/// What a test has seen, for the table in the README.
+fn passed(cri: &Cri, case: &str) {
+    table::passed(&cri.name(), case);
+}
+
+/// A container that prints what it has, and stays.
+fn shows() -> String {
+    format!("{SHOW}; {STAYS}")
+}

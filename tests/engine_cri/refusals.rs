@@ -1,0 +1,47 @@
+//! What is refused, in the words that reach the user.
+
+use crate::passed;
+use crate::support::cri::Cri;
+use crate::support::images::STAYS;
+
+crate::on_every_engine! { no_room, a_wrong_request }
+
+/// crictl's words hold ours, all of them.
+#[track_caller]
+fn refused(cri: &Cri, slice: &str, words: &str) {
+    let pod = cri.pod(&[("runmig.dev/slice", slice)]);
+    let said = cri.try_run(&pod, "web", STAYS, &[]).unwrap_err();
+    assert!(said.contains(words), "{said}\n--\n{words}");
+    let all = cri.crictl(&["ps", "--quiet"]).ok().stdout;
+    assert!(cri.setup.leases().len() >= all.lines().count());
+}
+
+fn no_room(cri: &mut Cri) {
+    let pod = cri.pod(&[("runmig.dev/slice", "7g.80gb")]);
+    let id = cri.run(&pod, "all", STAYS);
+    refused(
+        cri,
+        "1g.10gb",
+        "runmig: no room for 1g.10gb on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU \
+         (too few); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for \
+         room",
+    );
+    assert_eq!(cri.setup.the_lease()["container"], id);
+    passed(cri, "no room: the user reads why");
+}
+
+fn a_wrong_request(cri: &mut Cri) {
+    refused(
+        cri,
+        "9g.10gb",
+        "runmig: no GPU has profile 9g.10gb; hint: nearest first, there are 7g.80gb, 4g.40gb, 3g.40gb,",
+    );
+    refused(
+        cri,
+        "1g.10gb*2",
+        " asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger \
+         slice, or run a container for each",
+    );
+    cri.setup.nothing_is_left();
+    passed(cri, "a wrong request: the user reads why");
+}

@@ -1,0 +1,75 @@
+//! What the API answers when there is no container, and the client prints.
+
+use crate::support::docker::{Docker, with};
+use serde_json::{Value, json};
+
+/// The container is made, and does not start.
+#[track_caller]
+fn refused(docker: &Docker, annotations: &[(&str, &str)], more: Value, line: &str) {
+    let id = docker.create_with(annotations, "true", more);
+    let answer = docker.post(&id, "start");
+    assert!(answer.status >= 400, "{}", answer.status);
+    let wanted = format!(
+        "failed to create task for container: failed to create shim task: OCI runtime create \
+         failed: runmig: {line}"
+    );
+    assert_eq!(answer.json()["message"], wanted);
+    docker.remove(&id);
+}
+
+#[test]
+fn no_room() {
+    with(false, |setup, docker| {
+        let whole = [docker.sleeping("7g.80gb"), docker.sleeping("7g.80gb")];
+        refused(
+            docker,
+            &[("runmig.dev/slice", "1g.10gb")],
+            Value::Null,
+            "no room for 1g.10gb on 2 GPUs: 0 of 16 memory slices are free, at most 0 on one GPU \
+             (too few); hint: migctl list shows who has what; runmig.dev/wait lets a container wait \
+             for room",
+        );
+        assert_eq!(setup.leases().len(), 2);
+        whole.iter().for_each(|id| docker.remove(id));
+        setup.nothing_is_left();
+        docker.passed("no room: the user reads why");
+    });
+}
+
+#[test]
+fn what_is_no_request() {
+    with(false, |setup, docker| {
+        for (key, value, line) in [
+            (
+                "runmig.dev/slice",
+                "9g.90gb",
+                "no GPU has profile 9g.90gb; hint: nearest first, there are 7g.80gb, 4g.40gb, \
+                 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me",
+            ),
+            (
+                "runmig.dev/slices",
+                "1g.10gb",
+                "unknown annotation runmig.dev/slices; hint: this version knows runmig.dev/slice, \
+                 runmig.dev/wait, slice.runmig.dev/<container>",
+            ),
+        ] {
+            refused(docker, &[(key, value)], Value::Null, line);
+        }
+        refused(
+            docker,
+            &[("runmig.dev/slice", "1g.10gb")],
+            json!({"Privileged": true}),
+            "?",
+        );
+        docker.passed("a wrong request: the user reads why");
+        refused(
+            docker,
+            &[("slice.runmig.dev/main", "1g.10gb")],
+            Value::Null,
+            "annotation slice.runmig.dev/main is for a container by name, but the engine gave this \
+             one no name; hint: use runmig.dev/slice",
+        );
+        docker.passed("per-container key");
+        setup.nothing_is_left();
+    });
+}

@@ -1,0 +1,220 @@
+//! The rules of `[policy]`, as pure functions.
+
+use runmig::config::Config;
+use runmig::model::{Gpu, MigMode, Profile};
+use runmig::policy::{Held, Policy, Who};
+use runmig::request::Slice;
+
+fn policy(text: &str) -> Policy {
+    Config::parse(text).unwrap().policy
+}
+
+fn refused(text: &str) -> String {
+    Config::parse(text).unwrap_err().line()
+}
+
+fn who(namespace: &str, pod: &str) -> Who {
+    Who {
+        namespace: Some(namespace.to_owned()),
+        pod: Some(pod.to_owned()),
+        pod_uid: Some(format!("uid-of-{pod}")),
+        user: None,
+    }
+}
+
+fn user(id: u32) -> Who {
+    Who {
+        user: Some(id),
+        ..Who::default()
+    }
+}
+
+fn held(who: Who, gib: u64) -> Held {
+    Held {
+        who,
+        memory_mib: gib << 10,
+    }
+}
+
+fn gpu(index: u32) -> Gpu {
+    let profiles = ["1g.10gb", "1g.10gb+me", "2g.20gb", "7g.80gb"];
+    Gpu {
+        index,
+        minor: index,
+        uuid: format!("GPU-{index}"),
+        name: "A100".into(),
+        pci_bus_id: String::new(),
+        mig: MigMode::Enabled,
+        mig_pending: None,
+        profiles: { profiles.into_iter() }
+            .map(|name| Profile {
+                name: name.into(),
+                ..Default::default()
+            })
+            .collect(),
+        instances: Vec::new(),
+    }
+}
+
+#[test]
+fn profiles_by_pattern() {
+    let policy = policy("[policy]\nprofiles = [\"1g.*\", \"2g.20gb\"]");
+    assert_eq!(policy.barred(&[gpu(0), gpu(1)]), ["7g.80gb"]);
+    let named = |name: &str| Slice::Profile(name.into());
+    let list = [named("7g.80gb"), named("2g.20gb"), Slice::Memory(1 << 30)];
+    assert_eq!(policy.allowed(&list).unwrap(), list[1..]);
+    assert_eq!(
+        policy.allowed(&list[..1]).unwrap_err().line(),
+        "7g.80gb is not allowed (policy.profiles); hint: allowed is 1g.*, 2g.20gb"
+    );
+    assert_eq!(Policy::default().barred(&[gpu(0)]), Vec::<String>::new());
+    let nothing = self::policy("[policy]\nprofiles = []");
+    assert_eq!(nothing.barred(&[gpu(0)]).len(), 4);
+}
+
+#[test]
+fn a_star_is_any_text() {
+    for (pattern, text, is) in [
+        ("*", "", true),
+        ("1g.*", "1g.10gb", true),
+        ("1g.*", "11g.10gb", false),
+        ("*+me", "1g.10gb+me", true),
+        ("*gb", "1g.10gb+me", false),
+        ("a*b*c", "aXbYbZc", true),
+        ("a*b*c", "acb", false),
+        ("größe*", "größer", true),
+    ] {
+        let policy = policy(&format!("[policy]\nprofiles = [\"x\", \"{pattern}\"]"));
+        let allowed = policy.allowed(&[Slice::Profile(text.into())]);
+        assert_eq!(allowed.is_ok(), is, "{pattern} {text}");
+    }
+}
+
+#[test]
+fn gpus_that_are_excluded_or_reserved() {
+    let policy = policy(
+        "[policy]\nexclude_gpus = [0]\n\
+         [[policy.reserve]]\ngpus = [\"GPU-1\", 2]\nnamespace = \"team-a\"\n\
+         [[policy.reserve]]\ngpus = [2]\nuser = 1000\n",
+    );
+    let gpus = [gpu(0), gpu(1), gpu(2), gpu(3)];
+    let excluded = |who: &Who| policy.excluded(&gpus, who);
+    let rule = |n: u32, rule: &str| (format!("GPU-{n}"), rule.to_owned());
+    let zero = rule(0, "excluded by policy.exclude_gpus");
+    assert_eq!(excluded(&who("team-a", "p")), std::slice::from_ref(&zero));
+    let one = rule(1, "reserved for namespace team-a by [[policy.reserve]] 1");
+    assert_eq!(excluded(&user(1000)), [zero.clone(), one.clone()]);
+    let two = rule(2, "reserved for namespace team-a by [[policy.reserve]] 1");
+    assert_eq!(excluded(&who("team-b", "p")), [zero, one, two]);
+}
+
+#[test]
+fn each_namespace_has_its_own_share() {
+    let policy = policy(
+        "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
+    );
+    let a = |pod| held(who("team-a", pod), 10);
+    let check = |who: &Who, held: &[Held]| policy.check_limits(who, Some(1), held);
+    let both = [a("p"), a("q"), held(who("team-b", "p"), 10)];
+    assert_eq!(
+        check(&who("team-a", "r"), &both).unwrap_err().line(),
+        "namespace team-a has 2 of 2 slices ([[policy.limit]] 2); hint: migctl list shows which; when \
+         one of them ends, ask again"
+    );
+    check(&who("team-b", "r"), &both).unwrap();
+    check(&who("other", "r"), &both).unwrap();
+    check(&user(0), &both).unwrap();
+    let full = vec![held(who("other", "p"), 10); 9];
+    let line = check(&user(0), &full).unwrap_err().line();
+    assert!(
+        line.starts_with("the machine has 9 of 9 slices ([[policy.limit]] 1)"),
+        "{line}"
+    );
+}
+
+#[test]
+fn memory_is_counted_with_what_is_asked_for() {
+    let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
+    let has = [held(user(1000), 30), held(user(2000), 40)];
+    let check = |id, gib: Option<u64>| policy.check_limits(&user(id), gib.map(|g| g << 10), &has);
+    check(1000, Some(10)).unwrap();
+    check(3000, Some(40)).unwrap();
+    assert!(check(1000, Some(11)).unwrap_err().line().starts_with(
+        "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)"
+    ));
+    check(2000, None).unwrap();
+    // Who is nobody that the rule names is not counted.
+    policy
+        .check_limits(&Who::default(), Some(1 << 20), &has)
+        .unwrap();
+}
+
+#[test]
+fn a_pod_of_the_same_name_is_another() {
+    let policy = policy("[[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n");
+    let has = [held(who("team-a", "p"), 10)];
+    let mut again = who("team-a", "p");
+    assert!(
+        policy
+            .check_limits(&again, None, &has)
+            .unwrap_err()
+            .line()
+            .starts_with("namespace team-a, pod p has 1 of 1 slices")
+    );
+    again.pod_uid = Some("another".into());
+    policy.check_limits(&again, None, &has).unwrap();
+    policy
+        .check_limits(&who("team-b", "p"), None, &has)
+        .unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (text, words) in [
+        (
+            "[policy]\nprofile = []",
+            "line 2: unknown field `profile`, expected one of `profiles`",
+        ),
+        (
+            "[[policy.limit]]\nuser = 1\nslice = 4",
+            "unknown field `slice`",
+        ),
+        (
+            "[[policy.limit]]\nnamespace = \"a\"",
+            "[[policy.limit]] 1 limits nothing",
+        ),
+        (
+            "[[policy.limit]]\nmemory = \"40\"",
+            "\"40\" is no amount of memory such as 40Gi",
+        ),
+        (
+            "[[policy.limit]]\nmemory = \"none\"",
+            "\"none\" is no amount of memory",
+        ),
+        (
+            "[[policy.limit]]\nmemory = \"1g.10gb\"",
+            "\"1g.10gb\" is no amount of memory",
+        ),
+        ("[[policy.limit]]\nslices = -1", "invalid value"),
+        (
+            "[[policy.limit]]\nuser = \"root\"\nslices = 1",
+            "a user is a number, or \"*\" for each",
+        ),
+        (
+            "[policy]\nexclude_gpus = [1.5]",
+            "a GPU is an index (0) or a UUID",
+        ),
+        (
+            "[[policy.reserve]]\ngpus = []\nuser = 1",
+            "[[policy.reserve]] 1 names no GPU",
+        ),
+        (
+            "[[policy.reserve]]\ngpus = [1]",
+            "[[policy.reserve]] 1 names nobody",
+        ),
+        ("[[policy.reserve]]\nuser = 1", "missing field `gpus`"),
+    ] {
+        let line = refused(text);
+        assert!(line.contains(words), "{text}: {line}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Instances that an administrator made.
+
+use crate::faults_support::World;
+use crate::faults_support::strace::settled;
+use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::{Low, Setup, said, unique};
+use crate::{abandon, changes, hold};
+
+fn adopting() -> World {
+    let world = World::small();
+    world.configure("adopt = true");
+    world
+}
+
+#[test]
+fn on_runc_a_container_gets_it_and_it_stays() {
+    let Some(setup) = Setup::of(Low::Runc) else {
+        return;
+    };
+    setup.configure("adopt = true");
+    let make = ["--gpu", "1", "--profile", "2g.20gb", "--start", "2"];
+    setup.machine.sim("create", &make);
+    let theirs = setup.machine.the_instance();
+    for _ in 0..2 {
+        let bundle = setup.asking("2g.20gb", SHOW);
+        let id = unique();
+        let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        let lease = setup.the_lease();
+        assert_eq!(
+            (&lease["adopted"], &lease["state"]),
+            (&true.into(), &"ready".into())
+        );
+        assert!(
+            setup
+                .migctl(&["list"])
+                .ok()
+                .stdout
+                .contains("ready, adopted")
+        );
+        setup.runmig(&["start", &id]).ok();
+        crate::support::process::until("it has ended", || {
+            setup.runmig(&["state", &id]).ok().json()["status"] == "stopped"
+        });
+        let saw = created.stdout_now();
+        assert_eq!(visible(&saw), Some(theirs.uuid.as_str()));
+        assert_eq!(nodes(&saw), setup.machine.nodes_of(&theirs));
+        setup.runmig(&["delete", &id]).ok();
+        assert_eq!(setup.machine.instances(), [theirs.clone()]);
+        assert!(setup.leases().is_empty());
+        assert_eq!(bundle.names(), ["config.json", "rootfs"]);
+    }
+}
+
+#[test]
+fn nothing_changes_on_the_gpu_whoever_gives_it_back() {
+    let world = adopting();
+    let theirs = world.admin_leaves(0, world.profile, 1);
+    let ways: [(&str, fn(&World)); 5] = [
+        ("delete", |w| drop(w.delete("a"))),
+        ("the hook", |w| {
+            let lease = abandon(w, "a");
+            assert!(settled(&w.hook("a", &lease)).status.success());
+        }),
+        ("gc", |w| {
+            abandon(w, "a");
+            w.gc().ok();
+        }),
+        ("release", |w| {
+            abandon(w, "a");
+            said(&mut w.migctl(&["release", "a"])).ok();
+        }),
+        ("a create that fails", |w| {
+            w.delete("a");
+            w.behave("create-fails-late");
+            said(&mut w.create_command("b")).exits(1);
+            w.behave("");
+        }),
+    ];
+    for (name, way) in ways {
+        let calls = changes(&world, || {
+            world.create("a");
+            assert_eq!(world.uuid_in_bundle("a").as_ref(), Some(&theirs), "{name}");
+            world.nothing_lost_nothing_given_twice().unwrap();
+            way(&world);
+        });
+        assert_eq!(calls, [""; 0], "{name}");
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+/// Whoever cannot read a record knows from its name that the instance is not ours.
+#[test]
+fn a_damaged_record_destroys_nothing() {
+    let world = adopting();
+    world.admin_leaves(0, world.profile, 1);
+    for way in ["delete", "hook", "release"] {
+        world.create("a");
+        let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
+        let leases = world.state().join("leases");
+        let files = crate::faults_support::check::names(&leases);
+        let [name] = files.as_slice() else {
+            panic!("{files:?}")
+        };
+        assert!(name.ends_with(".adopted"), "{name}");
+        std::fs::write(leases.join(name), "rubbish").unwrap();
+        // As long as it is not known that its container is gone, it is nobody else's.
+        world.gc().ok();
+        world.create("b");
+        assert_eq!(world.instances().len(), 2);
+        world.delete("b");
+        match way {
+            "delete" => drop(world.delete("a")),
+            "hook" => drop(settled(&world.hook("a", &lease))),
+            _ => drop(said(&mut world.migctl(&["release", &lease])).ok()),
+        }
+        world.delete("a");
+        let bundle = world.path("bundles").join("a");
+        std::fs::remove_dir_all(bundle).unwrap();
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+#[test]
+fn only_what_is_whole_and_unused_and_what_was_asked_for() {
+    let makes_its_own = |what: &str, prepare: &dyn Fn(&World) -> Option<Box<dyn std::any::Any>>| {
+        let world = adopting();
+        let kept = prepare(&world);
+        let before = world.instances();
+        world.create("a");
+        assert_eq!(world.lease_of("a")["adopted"], false, "{what}");
+        world.delete("a");
+        assert_eq!(world.instances(), before, "{what}");
+        drop(kept);
+    };
+    makes_its_own("adoption is off", &|world| {
+        world.configure("");
+        world.admin_leaves(0, world.profile, 1);
+        None
+    });
+    makes_its_own("it has no compute instance", &|world| {
+        world.admin_creates(0, world.profile, 1, false);
+        None
+    });
+    makes_its_own("another profile", &|world| {
+        world.admin_leaves(0, "2g.12gb", 2);
+        None
+    });
+    makes_its_own("somebody computes on it", &|world| {
+        world.admin_leaves(0, world.profile, 1);
+        Some(Box::new(hold(world, 0, world.the_instance().gi)))
+    });
+    makes_its_own("somebody has it open", &|world| {
+        world.admin_leaves(0, world.profile, 1);
+        let gi = world.the_instance().gi;
+        let access = format!("proc/driver/nvidia/capabilities/gpu0/mig/gi{gi}/access");
+        let open = std::fs::File::open(world.machine().join(access)).unwrap();
+        Some(Box::new(open))
+    });
+}
+
+/// A compute instance that leaves room for another does not fill its GPU instance.
+#[test]
+fn one_that_is_not_filled_is_left_alone() {
+    let world = adopting();
+    world.change(|machine, holds| {
+        let profiles = &machine.gpu(0).unwrap().model().profiles;
+        let two = profiles.iter().find(|p| p.name == "2g.12gb").unwrap().id;
+        let gi = machine.create_gpu_instance(0, two, None, holds).unwrap();
+        // Compute instance profile 0 has one compute slice of the two.
+        machine.create_compute_instance(0, gi.id, 0, None).unwrap();
+    });
+    let before = world.instances();
+    world.bundle_asking("a", "2g.12gb");
+    world.create("a");
+    assert_eq!(world.lease_of("a")["adopted"], false);
+    world.delete("a");
+    assert_eq!(world.instances(), before);
+}
+
+/// They are handed out before anything is made; each to one container.
+#[test]
+fn first_theirs_then_ours() {
+    let world = adopting();
+    let (one, two) = (
+        world.admin_leaves(0, world.profile, 0),
+        world.admin_leaves(0, world.profile, 2),
+    );
+    let ids = ["a", "b", "c", "d"];
+    ids.iter().for_each(|id| drop(world.create(id)));
+    world.nothing_lost_nothing_given_twice().unwrap();
+    let uuid = |id| world.uuid_in_bundle(id).unwrap();
+    let mut first = [uuid("a"), uuid("b")];
+    first.sort();
+    let mut theirs = [one, two];
+    theirs.sort();
+    assert_eq!(first, theirs);
+    let refused = said(&mut world.create_command("e")).refused();
+    assert!(refused.contains("no room"), "{refused}");
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    world.as_if_nothing_had_been().unwrap();
+}

@@ -1,0 +1,78 @@
+//! The one image that the tests run, made here and pulled from nowhere: busybox, in an OCI archive.
+
+use super::bundle::rootfs;
+use super::process::said;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// With nothing said to it, it waits, as a pod's sandbox does.
+pub const IMAGE: &str = "localhost/runmig-test:1";
+
+/// Ends when it is told to: as a first process it would not by itself.
+pub const STAYS: &str = "trap 'exit 0' TERM INT; while :; do sleep 1000 & wait; done";
+
+/// Writes the archive into a folder that is not there yet; its path.
+pub fn archive(dir: &Path) -> PathBuf {
+    let (layout, layer) = (dir.join("layout"), dir.join("layer.tar"));
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    rootfs(&dir.join("rootfs"));
+    tar(&dir.join("rootfs"), &layer);
+
+    let blob = |bytes: &[u8], media: &str| {
+        let hash = hash(bytes);
+        fs::write(blobs.join(&hash), bytes).unwrap();
+        let media = format!("application/vnd.oci.image.{media}");
+        json!({"mediaType": media, "digest": format!("sha256:{hash}"), "size": bytes.len()})
+    };
+    let layer = blob(&fs::read(layer).unwrap(), "layer.v1.tar");
+    let config = json!({
+        "architecture": architecture(),
+        "os": "linux",
+        "config": {"Entrypoint": ["/bin/sh", "-c", STAYS], "Env": ["PATH=/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
+    });
+    let config = blob(config.to_string().as_bytes(), "config.v1+json");
+    let media = "application/vnd.oci.image.manifest.v1+json";
+    let manifest =
+        json!({"schemaVersion": 2, "mediaType": media, "config": config, "layers": [layer]});
+    let mut manifest = blob(manifest.to_string().as_bytes(), "manifest.v1+json");
+    // podman reads the one, containerd the other.
+    manifest["annotations"] = json!({
+        "org.opencontainers.image.ref.name": IMAGE,
+        "io.containerd.image.name": IMAGE,
+    });
+    let write = |name: &str, value: Value| fs::write(layout.join(name), value.to_string()).unwrap();
+    write("oci-layout", json!({"imageLayoutVersion": "1.0.0"}));
+    write(
+        "index.json",
+        json!({"schemaVersion": 2, "manifests": [manifest]}),
+    );
+    let archive = dir.join("image.tar");
+    tar(&layout, &archive);
+    archive
+}
+
+/// SHA-256, as it is written everywhere.
+pub fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn tar(dir: &Path, to: &Path) {
+    let mut tar = Command::new("tar");
+    tar.args(["--owner=0", "--group=0", "--numeric-owner"]);
+    said(tar.arg("-C").arg(dir).arg("-cf").arg(to).arg(".")).ok();
+}
+
+/// In the words of Go, as images have it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
