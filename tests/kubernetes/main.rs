@@ -16,8 +16,9 @@ fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, fn(&Node)); 8] = [
+    let cases: [(&str, fn(&Node)); 9] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
+        ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a job that ends", cases::a_job_that_ends),
         ("no room, then room", cases::no_room_then_room),
         ("a pod that waits for room", cases::a_pod_that_waits),

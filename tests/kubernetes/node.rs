@@ -2,7 +2,7 @@
 
 use crate::support::process::{said, with_argument};
 use crate::support::runtimes::{built, on_path};
-use crate::support::{Machine, Said, skip};
+use crate::support::{Machine, Said, skip, table};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A kubelet tries again after some ten seconds, then twenty; and 2 cores are not many.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(240);
 
 pub struct Node {
     /// As `scripts/kubernetes` calls it.
@@ -124,16 +124,24 @@ impl Node {
         self.kubectl(&all).ok().json()
     }
 
+    /// Until it is so, in the words of `kubectl wait --for`.
+    #[track_caller]
+    pub fn is(&self, so: &str, what: &str) {
+        let so = format!("--for={so}");
+        let bound = format!("--timeout={}s", LIMIT.as_secs());
+        let program = self.dir().join("bin/kubectl");
+        let output = Command::new(program)
+            .args(["wait", &so, &bound, what])
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what} {so}: {error}");
+    }
+
     /// Until its containers run.
     #[track_caller]
     pub fn is_ready(&self, pod: &str) {
-        self.kubectl(&[
-            "wait",
-            "--for=condition=Ready",
-            "--timeout=55s",
-            &format!("pod/{pod}"),
-        ])
-        .ok();
+        self.is("condition=Ready", &format!("pod/{pod}"));
     }
 
     #[track_caller]
@@ -151,6 +159,34 @@ impl Node {
     #[track_caller]
     pub fn describe(&self, pod: &str) -> String {
         self.kubectl(&["describe", "pod", pod]).ok().stdout
+    }
+
+    /// How often it found no room, by the pod's events.
+    pub fn failures(&self, pod: &str) -> u64 {
+        let of = format!("--field-selector=involvedObject.name={pod},reason=Failed");
+        let events = self.get(&["events", &of]);
+        let found_none = |event: &&Value| event["message"].as_str().unwrap().contains("no room");
+        let all = events["items"].as_array().unwrap().iter();
+        let times = |event: &Value| event["count"].as_u64().unwrap_or(1);
+        all.filter(found_none).map(times).sum()
+    }
+
+    /// For the README's table.
+    pub fn passed(&self, cases: &[&str]) {
+        let version = |part: &str| {
+            let bin = built(part, "").unwrap().canonicalize().unwrap();
+            let version = bin.parent().unwrap().file_name().unwrap();
+            version.to_str().unwrap().to_owned()
+        };
+        let engine = match self.engine {
+            "cri-o" => "CRI-O",
+            engine => engine,
+        };
+        let (kubernetes, its) = (version("kubernetes"), version(self.engine));
+        let column = format!("Kubernetes {kubernetes}, {engine} {its}");
+        for case in cases {
+            table::passed(&column, case);
+        }
     }
 
     #[track_caller]
