@@ -44,6 +44,8 @@ pub struct Deadline {
     pub engine: &'static str,
     /// The longest wait for room that leaves time for the create itself.
     pub longest_wait: Duration,
+    /// It then kills us and deletes nothing, so what we have begun must end with us.
+    pub kills: bool,
 }
 
 /// The kubelet gives a call of the CRI two minutes. Then containerd kills us, which nobody hears of;
@@ -145,6 +147,8 @@ fn compute(text: &str, key: &str, alternatives: &[Slice]) -> Result<u32> {
     }
 }
 
+const CONTAINERD: &str = "containerd";
+
 fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
     let has = |prefix: &str| annotations.iter().any(|(key, _)| key.starts_with(prefix));
     let by = |manager: &str| {
@@ -156,12 +160,13 @@ fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
         // It borrows CRI-O's keys in pods.
         () if by("libpod") => return None,
         () if by("cri-o") || has("io.kubernetes.cri-o.") => "CRI-O",
-        () if has("io.kubernetes.cri.") => "containerd",
+        () if has("io.kubernetes.cri.") => CONTAINERD,
         () => return None,
     };
     Some(Deadline {
         engine,
         longest_wait: LONGEST_WAIT_IN_KUBERNETES,
+        kills: engine == CONTAINERD,
     })
 }
 

@@ -99,7 +99,7 @@ fn the_configuration() {
     for (text, line) in [
         (
             "statedir = \"/run/x\"",
-            "read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `driver`, `policy`; hint: docs/configuration.md lists the keys",
+            "read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `policy`; hint: docs/configuration.md lists the keys",
         ),
         (
             "wait = \"soon\"",

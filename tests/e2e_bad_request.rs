@@ -49,7 +49,7 @@ fn requests() {
         ),
         (
             "1g.10gb,1g.10gb",
-            r#"annotation runmig.dev/slice: "1g.10gb,1g.10gb" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
+            "annotation runmig.dev/slice: 1g.10gb stands there twice, and a list names alternatives to one slice; hint: ask for one larger slice, or run a container for each",
         ),
         (
             "90Gi",
@@ -58,6 +58,14 @@ fn requests() {
         (
             "99999999999999999999Gi",
             r#"annotation runmig.dev/slice: "99999999999999999999Gi" is more memory than can be counted; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
+        ),
+        (
+            "1g.10gb,",
+            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
+        ),
+        (
+            "1g.10gb*2",
+            r#"annotation runmig.dev/slice: "1g.10gb*2" asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger slice, or run a container for each"#,
         ),
         (
             "\u{1b}[2J",
@@ -77,14 +85,25 @@ fn requests() {
 fn annotations_that_contradict_each_other() {
     let Some(setup) = setup() else { return };
     type Annotations<'a> = &'a [(&'a str, &'a str)];
-    let table: [(Annotations, &str); 6] = [
+    let table: [(Annotations, &str); 8] = [
         (
             &[("runmig.dev/slcie", "1g.10gb")],
-            "unknown annotation runmig.dev/slcie; hint: this version knows runmig.dev/slice, runmig.dev/compute, runmig.dev/wait, slice.runmig.dev/<container>",
+            "unknown annotation runmig.dev/slcie; hint: this version knows runmig.dev/slice, runmig.dev/compute, runmig.dev/wait, runmig.dev/scope, slice.runmig.dev/<container>",
         ),
         (
             &[("runmig.dev/wait", "30s")],
             "annotation runmig.dev/wait without runmig.dev/slice; hint: add runmig.dev/slice, or take runmig.dev/wait away",
+        ),
+        (
+            &[
+                ("runmig.dev/slice", "3g.40gb,1g.10gb"),
+                ("runmig.dev/compute", "2"),
+            ],
+            "annotation runmig.dev/compute: at least 2 compute slices are asked for, and 1g.10gb in runmig.dev/slice has 1; hint: ask for a larger profile, or take runmig.dev/compute away",
+        ),
+        (
+            &[("runmig.dev/slice", "20Gi"), ("runmig.dev/compute", "many")],
+            r#"annotation runmig.dev/compute: "many" is no number of compute slices; hint: write it as a whole number: 2"#,
         ),
         (
             &[("runmig.dev/slice", "1g.10gb"), ("runmig.dev/wait", "soon")],

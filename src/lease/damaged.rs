@@ -104,7 +104,7 @@ impl Leases<'_> {
         let there = match claim.tie {
             Tie::Own => self.claimed(&driver, claim)?,
             // That others have the same place says nothing of this one's container.
-            Tie::Adopted | Tie::Shared => at_its_place(&driver, claim)?,
+            Tie::Adopted | Tie::Shared | Tie::Unknown => at_its_place(&driver, claim)?,
         };
         if there.is_none() {
             return Ok(Ok(
@@ -140,8 +140,13 @@ fn at_its_place(driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstanc
 }
 
 fn claim(damaged: &Damaged) -> Result<&Claim> {
-    damaged.claim.as_ref().ok_or_else(|| {
-        Error::new(format!("{} is no lease of ours", damaged.file.display()))
-            .hint("remove the file; nothing depends on it")
-    })
+    let file = damaged.file.display();
+    match &damaged.claim {
+        Some(claim) if claim.tie != Tie::Unknown => Ok(claim),
+        // Its place is not given out, and no more than that is known of it.
+        Some(_) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
+            .hint("give it back with the runmig that wrote it")),
+        None => Err(Error::new(format!("{file} is no lease of ours"))
+            .hint("remove the file; nothing depends on it")),
+    }
 }

@@ -74,10 +74,14 @@ impl Leases<'_> {
         // what could not be destroyed is not fit for anybody.
         let keeps = lease.state != State::Releasing;
         lease.state = State::Releasing;
-        lease.idle_since = None;
+        let was_idle = lease.idle_since.take().is_some();
         // What cannot be written (a full disk) keeps no slice back: its container is as gone without
         // the mark, and the next one starts from the beginning.
         if let Err(e) = ledger.put(&lease) {
+            // But what another container could take or share as long as it is not marked.
+            if was_idle || lease.shared_in.is_some() {
+                return Err(e);
+            }
             tracing::warn!(lease = id, "{}", e.line());
         }
         drop(ledger);

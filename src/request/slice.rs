@@ -47,7 +47,16 @@ pub fn alternatives(value: &str) -> Result<Option<Vec<Slice>>> {
     if value.trim() == "none" {
         return Ok(None);
     }
-    value.split(',').map(one).collect::<Result<_>>().map(Some)
+    let all: Vec<Slice> = value.split(',').map(one).collect::<Result<_>>()?;
+    // Somebody may mean two slices by it.
+    if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
+        return Err(Error::new(format!(
+            "{} stands there twice, and a list names alternatives to one slice",
+            all[twice]
+        ))
+        .hint("ask for one larger slice, or run a container for each"));
+    }
+    Ok(Some(all))
 }
 
 /// As it can be read again.
@@ -171,6 +180,7 @@ mod tests {
             "\"\" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, \
              5000Mi) or none"
         );
+        assert!(line("20Gi,1g.10gb,20480Mi").starts_with("20Gi stands there twice"));
         assert!(line("1g.10gb,none").contains("\"none\" is no alternative to a slice"));
         assert_eq!(
             line("1g.10gb*2"),

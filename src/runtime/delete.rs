@@ -27,7 +27,8 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
 pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     let inherited = Inherited::now(&[])?;
     crate::log::start(front.config);
-    let ended = spawn::spawn(front.runtime, front.args, &inherited)?.run(|| Meanwhile::Done)?;
+    let ended =
+        spawn::spawn(front.runtime, front.args, &inherited, false)?.run(|| Meanwhile::Done)?;
     // A container that lives on (a plain delete of a running one) keeps its slice.
     let returned = Leases::existing(front.config)
         .and_then(|leases| leases.map_or(Ok(()), |l| l.release_if_dead(&key, ended.succeeded())));

@@ -80,7 +80,7 @@ impl Slicing<'_> {
             .edit(&lease, &original, &driver, hook)
             .and_then(|edited| {
                 self.asking.bundle.install(&lease.id, &original, &edited)?;
-                self.hand_over(&lease, stays)
+                self.hand_over(&lease, stays, asked)
             });
         match made {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
@@ -122,8 +122,12 @@ impl Slicing<'_> {
         self.asking.bundle.restore(&lease.id).map(drop)
     }
 
-    fn hand_over(&self, lease: &Lease, stays: Stays) -> Result<spawn::Ended> {
-        let child = spawn::spawn(self.front.runtime, self.front.args, &self.inherited)?;
+    fn hand_over(&self, lease: &Lease, stays: Stays, asked: &Request) -> Result<spawn::Ended> {
+        // A foreground run outlives us as runc's own container would; a create that is killed at the
+        // engine's deadline would go on and make a container that nobody deletes.
+        let ends_with_us = stays == Stays::Until && asked.deadline.is_some_and(|d| d.kills);
+        let (runtime, args) = (self.front.runtime, self.front.args);
+        let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
         if self.leases.started(&lease.id, child.process())?.is_none() {
             return Err(Error::new(
                 "the lease was taken away while the container was made",

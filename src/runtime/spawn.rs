@@ -129,7 +129,13 @@ const OWN: [Signal; 7] = [
     Signal::SIGURG,
 ];
 
-pub fn spawn(runtime: &LowLevel, args: &[OsString], inherited: &Inherited) -> Result<Waiting> {
+/// `ends_with_us`: it is killed when we are, as if the engine had killed it.
+pub fn spawn(
+    runtime: &LowLevel,
+    args: &[OsString],
+    inherited: &Inherited,
+    ends_with_us: bool,
+) -> Result<Waiting> {
     let what = || format!("start {}", runtime.path().display());
     let mut image = Image::new(runtime, args)?;
     inherited.close_all_others_on_exec()?;
@@ -157,6 +163,10 @@ pub fn spawn(runtime: &LowLevel, args: &[OsString], inherited: &Inherited) -> Re
         }),
         ForkResult::Child => {
             drop(go);
+            if ends_with_us {
+                // Before the pipe is read: a parent that is gone by then is seen there.
+                let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+            }
             let mut byte = [0u8];
             // The end of the file means that the parent is gone, and with it the reason to go on.
             if nix::unistd::read(&wait, &mut byte) == Ok(1) {

@@ -35,6 +35,8 @@ pub enum Tie {
     Adopted,
     /// It ends with the last of several leases.
     Shared,
+    /// A newer program knows.
+    Unknown,
 }
 
 impl Tie {
@@ -73,7 +75,7 @@ impl Claim {
             [] => Tie::Own,
             ["adopted"] => Tie::Adopted,
             ["shared"] => Tie::Shared,
-            _ => return None,
+            _ => Tie::Unknown,
         };
         Some(Claim {
             key: key.to_owned(),
@@ -91,7 +93,7 @@ impl Claim {
 
     pub fn name(&self) -> String {
         let tail = match self.tie {
-            Tie::Own => "",
+            Tie::Own | Tie::Unknown => "",
             Tie::Adopted => ".adopted",
             Tie::Shared => ".shared",
         };

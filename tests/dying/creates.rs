@@ -4,8 +4,8 @@ use crate::on_every_runtime;
 use crate::support::process::{in_cgroup, kill, lives, until};
 use crate::support::{Bundle, Gate, Going, Setup, going, unique};
 use crate::victim::{
-    SLEEPS, at_the_beginning, child, create, ended, halfway, halfway_with, init, keeps_its_slice,
-    the_next_create_has_room,
+    SLEEPS, at_the_beginning, child, create, ended, halfway, halfway_in, halfway_with, init,
+    keeps_its_slice, the_next_create_has_room,
 };
 use nix::sys::signal::Signal;
 use std::fs::File;
@@ -15,6 +15,7 @@ on_every_runtime! {
     the_low_level_runtime_goes_on_alone,
     it_had_not_even_begun,
     so_does_a_detached_run,
+    under_containerd_it_ends_with_its_front,
     both_are_killed,
     only_init_is_left,
     the_low_level_runtime_alone_is_killed,
@@ -65,6 +66,19 @@ fn so_does_a_detached_run(setup: &Setup) {
     keeps_its_slice(setup, &half.id);
     setup.runmig(&["delete", "--force", &half.id]).ok();
     setup.nothing_is_left();
+}
+
+/// At its deadline containerd kills who makes a pod's container, and deletes nothing.
+fn under_containerd_it_ends_with_its_front(setup: &Setup) {
+    let bundle = setup.asking("1g.10gb", SLEEPS);
+    bundle.annotate("io.kubernetes.cri.container-type", "container");
+    let half = halfway_in(setup, bundle, &["create"], &unique(), "createRuntime");
+    half.front.kill();
+    ended("the low-level runtime is killed too", half.runtime);
+    let cgroup = half.bundle.cgroup();
+    until("init has noticed", || in_cgroup(&cgroup).is_empty());
+    the_next_create_has_room(setup);
+    assert_eq!(half.bundle.bytes(), half.before);
 }
 
 fn both_are_killed(setup: &Setup) {

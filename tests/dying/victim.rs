@@ -56,6 +56,11 @@ pub fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Going {
 #[track_caller]
 pub fn halfway_with(setup: &Setup, verb: &[&str], id: &str, hook: &str) -> Halfway {
     let bundle = setup.asking("1g.10gb", SLEEPS);
+    halfway_in(setup, bundle, verb, id, hook)
+}
+
+#[track_caller]
+pub fn halfway_in(setup: &Setup, bundle: Bundle, verb: &[&str], id: &str, hook: &str) -> Halfway {
     let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
     gate.put(&bundle, hook);
     let before = bundle.bytes();

@@ -3,11 +3,11 @@
 use crate::passed;
 use crate::support::cri::{Cri, Pod};
 use crate::support::images::STAYS;
-use crate::support::process::{lives, until, with_argument};
+use crate::support::process::{kill, lives, until, with_argument};
 use crate::support::said;
 use serde_json::Value;
 
-crate::on_every_engine! { the_engine_is_restarted, the_engine_is_killed, a_create_that_nobody_waits_for, a_pod_that_is_deleted_while_it_waits }
+crate::on_every_engine! { the_engine_is_restarted, the_engine_is_killed, it_ends_while_the_engine_is_gone, a_create_that_nobody_waits_for, a_pod_that_is_deleted_while_it_waits }
 
 fn the_engine_is_restarted(cri: &mut Cri) {
     containers_outlive(cri, |cri| cri.stop());
@@ -54,6 +54,40 @@ fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
     cri.crictl(&["rmp", "--force", &pod.id]).ok();
     assert!(cri.crictl(&["inspect", &again]).status.code() != Some(0));
     cri.setup.nothing_is_left();
+}
+
+/// Two of them: one slice is collected meanwhile, the other is the engine's to give back. containerd does
+/// so when it is there again, CRI-O when the container is removed.
+fn it_ends_while_the_engine_is_gone(cri: &mut Cri) {
+    let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
+    let (web, db) = (cri.run(&pod, "web", STAYS), cri.run(&pod, "db", STAYS));
+    let init = |id: &str| {
+        let leases = cri.setup.leases();
+        let lease = leases.iter().find(|lease| lease["container"] == id);
+        lease.unwrap()["initPid"].as_i64().unwrap() as i32
+    };
+    let (first, second) = (init(&web), init(&db));
+    cri.kill();
+    kill(first);
+    until("the slice is back", || {
+        cri.setup.migctl(&["gc"]).ok();
+        cri.setup.leases().len() == 1
+    });
+    assert_eq!(cri.setup.the_lease()["container"], db);
+    kill(second);
+    cri.up();
+    for id in [&web, &db] {
+        until("it has ended", || cri.state(id) == "CONTAINER_EXITED");
+    }
+    if cri.engine.is_containerd() {
+        until("the slice is back", || cri.setup.leases().is_empty());
+    } else {
+        assert_eq!(cri.setup.the_lease()["container"], db);
+    }
+    cri.crictl(&["rm", &web, &db]).ok();
+    cri.setup.nothing_is_left();
+    cri.run(&pod, "web#1", STAYS);
+    cri.setup.machine.the_instance();
 }
 
 /// A create that waits for room until its client's deadline is over. containerd kills the runtime;

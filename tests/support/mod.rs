@@ -38,7 +38,7 @@ macro_rules! every_case {
     ($low:ident) => {
         $crate::cases! {
             $low;
-            asking: a_profile, a_profile_with_media_engines, an_amount_of_memory, none,
+            asking: a_profile, a_profile_with_media_engines, an_amount_of_memory, a_list, a_least_number_of_compute_slices, none,
                 one_container_of_a_pod, the_containers_own_key_wins, the_sandbox_of_a_pod,
                 the_pod_is_on_record, an_image_cannot_ask;
             life: create_start_delete, what_changes_in_config_json, delete_is_the_second_net,

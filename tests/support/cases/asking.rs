@@ -48,6 +48,38 @@ pub fn an_amount_of_memory(setup: &Setup) {
     assert_eq!(of_slice(setup, "40Gi").as_deref(), Some("7g.80gb"));
 }
 
+/// The first that can be had, of those that the machine has.
+pub fn a_list(setup: &Setup) {
+    let list = "7g.999gb,3g.40gb,1g.10gb";
+    assert_eq!(of_slice(setup, list).as_deref(), Some("3g.40gb"));
+    for gpu in ["0", "1"] {
+        let profile = ["--gpu", gpu, "--profile", "4g.40gb", "--start", "0"];
+        setup.machine.sim("create", &profile);
+        let profile = ["--gpu", gpu, "--profile", "1g.10gb", "--start", "6"];
+        setup.machine.sim("create", &profile);
+    }
+    let (bundle, id) = (setup.asking(list, "true"), unique());
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let lease = setup.the_lease();
+    assert_eq!(
+        (&lease["profile"], &lease["request"]),
+        (&"1g.10gb".into(), &list.into())
+    );
+    setup.runmig(&["delete", "--force", &id]).ok();
+}
+
+pub fn a_least_number_of_compute_slices(setup: &Setup) {
+    for (slice, compute, profile) in [
+        ("10Gi", "1", "1g.20gb"),
+        ("10Gi", "2", "2g.20gb"),
+        ("5Gi", "4", "4g.40gb"),
+    ] {
+        let bundle = setup.asking(slice, "true");
+        bundle.annotate("runmig.dev/compute", compute);
+        assert_eq!(given(setup, &bundle).as_deref(), Some(profile));
+    }
+}
+
 pub fn none(setup: &Setup) {
     assert_eq!(of_slice(setup, "none"), None);
 }
