@@ -21,7 +21,7 @@ pub fn configure(cri: &Cri) {
         "policy.json",
         r#"{"default": [{"type": "insecureAcceptAnything"}]}"#,
     );
-    script(&cri.path("pinns"), PINNS);
+    let repository = env!("CARGO_MANIFEST_DIR");
     let dir = cri.path("");
     let dir = dir.to_str().unwrap().trim_end_matches('/');
     let runc = cri.setup.runtime.display();
@@ -42,7 +42,7 @@ apparmor_profile = "unconfined"
 container_exits_dir = "{dir}/exits"
 container_attach_socket_dir = "{dir}/attach"
 namespaces_dir = "{dir}/ns"
-pinns_path = "{dir}/pinns"
+pinns_path = "{repository}/scripts/pinns"
 hooks_dir = []
 default_runtime = "runc"
 [crio.runtime.runtimes.runc]
@@ -103,34 +103,3 @@ pub fn without_oom_scores(setup: &Setup) {
     );
     setup.put_before(&front);
 }
-
-/// In place of CRI-O's own helper, which is C and is not built with it: pins namespaces to files.
-const PINNS: &str = r#"
-while [ $# -gt 0 ]; do
-  case $1 in
-  -d) dir=$2; shift ;;
-  -f) name=$2; shift ;;
-  -s) sysctls="$sysctls $2"; shift ;;
-  --*=host) host="$host ${1#--}" ;;
-  --*) own="$own ${1#--}" ;;
-  esac
-  shift
-done
-file() {
-  mkdir -p "$dir/$1ns"
-  : >"$dir/$1ns/$name"
-}
-for kind in $host; do
-  kind=${kind%=host}
-  file "$kind"
-  mount --bind "/proc/self/ns/$kind" "$dir/${kind}ns/$name"
-done
-for kind in $own; do
-  file "$kind"
-  options="$options --$kind=$dir/${kind}ns/$name"
-done
-[ -z "$options" ] || exec unshare $options sh -c '
-  for one; do
-    echo "${one#*=}" >"/proc/sys/$(echo "${one%%=*}" | tr . /)"
-  done' sh $sysctls
-"#;
