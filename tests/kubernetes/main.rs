@@ -30,6 +30,7 @@ fn every_case(engine: &'static str) {
         ("the engine is restarted", cases::the_engine_is_restarted),
         ("the node is rebooted", cases::the_node_is_rebooted),
     ];
+    // To run one of them alone, by a part of its name.
     let only = std::env::var("RUNMIG_CASE").unwrap_or_default();
     for (name, case) in cases.iter().filter(|(name, _)| name.contains(&only)) {
         let begun = std::time::Instant::now();

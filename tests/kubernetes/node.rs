@@ -124,18 +124,22 @@ impl Node {
         self.kubectl(&all).ok().json()
     }
 
-    /// Until it is so, in the words of `kubectl wait --for`.
+    /// kubectl, for what may take its time.
     #[track_caller]
-    pub fn is(&self, so: &str, what: &str) {
-        let so = format!("--for={so}");
-        let bound = format!("--timeout={}s", LIMIT.as_secs());
-        let program = self.dir().join("bin/kubectl");
-        let output = Command::new(program)
-            .args(["wait", &so, &bound, what])
+    fn patiently(&self, arguments: &[&str]) {
+        let output = Command::new(self.dir().join("bin/kubectl"))
+            .args(arguments)
+            .arg(format!("--timeout={}s", LIMIT.as_secs()))
             .output()
             .unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{what} {so}: {error}");
+        assert!(output.status.success(), "{arguments:?}: {error}");
+    }
+
+    /// Until it is so, in the words of `kubectl wait --for`.
+    #[track_caller]
+    pub fn is(&self, so: &str, what: &str) {
+        self.patiently(&["wait", &format!("--for={so}"), what]);
     }
 
     /// Until its containers run.
@@ -146,8 +150,7 @@ impl Node {
 
     #[track_caller]
     pub fn delete(&self, pod: &str) {
-        self.kubectl(&["delete", "pod", pod, "--ignore-not-found", "--timeout=55s"])
-            .ok();
+        self.patiently(&["delete", "pod", pod, "--ignore-not-found"]);
     }
 
     #[track_caller]
@@ -238,9 +241,7 @@ impl Drop for Node {
                 }
             }
         }
-        if std::env::var_os("RUNMIG_KEEP").is_none() {
-            let _ = self.script_command("down", &[]).output();
-        }
+        let _ = self.script_command("down", &[]).output();
     }
 }
 
