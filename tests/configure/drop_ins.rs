@@ -3,6 +3,8 @@
 use crate::place::{Place, RUNMIG};
 use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -105,6 +107,14 @@ fn podman_knows_the_runtime_by_name() {
         place.write(
             "/etc/containers/policy.json",
             "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}",
+        );
+        // podman 5 looks for it, and has no network to make.
+        let helpers = place.path("/helpers");
+        fs::create_dir(&helpers).unwrap();
+        symlink("/bin/true", helpers.join("netavark")).unwrap();
+        place.write(
+            "/etc/containers/containers.conf.d/10-machine.conf",
+            &format!("[engine]\nhelper_binaries_dir = [{helpers:?}]\n"),
         );
         let runmig = place.path(RUNMIG).display().to_string();
         let name = program.display().to_string();

@@ -1,7 +1,7 @@
 //! How files are written: whole, as whoever has them wants them, by root.
 
-use crate::place::Place;
-use crate::support::runtimes::on_path;
+use crate::place::{Files, Place};
+use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -132,4 +132,81 @@ fn nobody_sees_half_a_file() {
     // Nothing unfinished lies about.
     let names: Vec<_> = place.files().into_keys().collect();
     assert_eq!(names, ["etc/containerd/config.toml"]);
+}
+
+/// Killed at each of the calls that write, it leaves files that are as before or as they are to be,
+/// nothing that an engine would read by mistake, and a next run that goes through.
+#[test]
+fn killed_at_any_write_it_leaves_whole_files() {
+    let (Some(program), Some(strace)) = (built("containerd", "containerd"), on_path("strace"))
+    else {
+        return skip("containerd 2 or strace is not there; run scripts/setup");
+    };
+    let place = Place::new();
+    place.write(CONFIG, TEXT);
+    let arguments = ["containerd", "--executable", program.to_str().unwrap()];
+    let removes = [&arguments[..], &["--remove"]].concat();
+    let before = place.files();
+    place.configure(&arguments).ok();
+    let after = place.files();
+    let whole = |files: &Files| {
+        for (name, file) in files {
+            let known = [before.get(name), after.get(name)].contains(&Some(file));
+            let unread = name.starts_with("etc/containerd/.");
+            assert!(known || unread, "{name}: {file:?}");
+        }
+        // What is imported is there.
+        if files["etc/containerd/config.toml"] == after["etc/containerd/config.toml"] {
+            assert!(files.contains_key("etc/containerd/conf.d/runmig.toml"));
+        }
+    };
+    let mut killed = 0;
+    for (run, start, end) in [
+        (&removes[..], &after, &before),
+        (&arguments[..], &before, &after),
+    ] {
+        for call in ["write", "fsync", "fchmod", "rename", "unlink"] {
+            for when in 1.. {
+                let mut traced = std::process::Command::new(&strace);
+                let inject = format!("inject={call}:signal=KILL:when={when}");
+                traced.args([
+                    "-o",
+                    "/dev/null",
+                    "-e",
+                    &format!("trace={call}"),
+                    "-e",
+                    &inject,
+                ]);
+                let command = place.command(run);
+                traced.arg(command.get_program()).args(command.get_args());
+                let status = said(&mut traced).status;
+                whole(&place.files());
+                place.configure(run).ok();
+                let now = place.files();
+                let read = now
+                    .iter()
+                    .filter(|(name, _)| !name.starts_with("etc/containerd/."));
+                assert!(read.eq(end.iter()), "{call} {when}");
+                for name in now
+                    .keys()
+                    .filter(|name| name.starts_with("etc/containerd/."))
+                {
+                    fs::remove_file(place.path(name)).unwrap();
+                }
+                let back = if run.len() == removes.len() {
+                    &arguments[..]
+                } else {
+                    &removes
+                };
+                place.configure(back).ok();
+                assert_eq!(&place.files(), start);
+                if status.success() {
+                    break;
+                }
+                killed += 1;
+            }
+        }
+        place.configure(run).ok();
+    }
+    assert!(killed > 10, "{killed}");
 }

@@ -42,7 +42,7 @@ apparmor_profile = "unconfined"
 container_exits_dir = "{dir}/exits"
 container_attach_socket_dir = "{dir}/attach"
 namespaces_dir = "{dir}/ns"
-pinns_path = "{repository}/scripts/pinns"
+pinns_path = "{repository}/tests/conformance/pinns"
 hooks_dir = []
 default_runtime = "runc"
 [crio.runtime.runtimes.runc]

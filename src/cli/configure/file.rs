@@ -81,8 +81,12 @@ impl Change {
         let target = crate::paths::resolve(&self.on_disk);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // Hidden, and with an ending that no engine takes for a drop-in.
-        let unfinished = dir.join(format!(".{name}.migctl-{}", std::process::id()));
+        // Not in a folder of drop-ins: CRI-O reads whatever lies there.
+        let aside = match dir.extension().is_some_and(|e| e == "d") {
+            true => dir.parent().unwrap_or(dir),
+            false => dir,
+        };
+        let unfinished = aside.join(format!(".{name}.migctl-{}", std::process::id()));
         let written = self
             .write(&unfinished, &target, text)
             .and_then(|()| self.as_it_was())

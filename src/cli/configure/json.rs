@@ -219,4 +219,46 @@ mod tests {
             r#"{"runtimes": {"a": 1, "c": 3}}"#
         );
     }
+
+    fn any_value() -> impl proptest::strategy::Strategy<Value = serde_json::Value> {
+        use proptest::prelude::*;
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<i32>().prop_map(Into::into),
+            "[{}\\[\\],:\"\\\\ a\n]{0,6}".prop_map(Into::into),
+        ];
+        leaf.prop_recursive(3, 12, 4, |inner| {
+            let key = "[{}\",\\\\ a]{0,3}|runtimes";
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+                prop::collection::vec((key, inner), 0..4)
+                    .prop_map(|members| members.into_iter().collect::<serde_json::Value>()),
+            ]
+        })
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_stands_there_stays(members in proptest::collection::vec(("[a-c]", any_value()), 0..4),
+                                       others in proptest::collection::vec(("[\"x-z]", any_value()), 0..3),
+                                       indent in "[ ]{0,4}|\t") {
+            let mut root: serde_json::Map<_, _> = members.into_iter().collect();
+            if !others.is_empty() {
+                root.insert("runtimes".into(), others.into_iter().collect::<serde_json::Value>());
+            }
+            let root = serde_json::Value::Object(root);
+            let mut pretty = Vec::new();
+            let formatter = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
+            let mut serializer = serde_json::Serializer::with_formatter(&mut pretty, formatter);
+            serde::Serialize::serialize(&root, &mut serializer).unwrap();
+            for text in [root.to_string(), String::from_utf8(pretty).unwrap()] {
+                let more = with_member(&text, &["runtimes", "r"], "path", "\"/r\"");
+                let mut expected = root.clone();
+                expected["runtimes"]["r"]["path"] = "/r".into();
+                let parsed: serde_json::Value = serde_json::from_str(&more).unwrap();
+                proptest::prop_assert_eq!(parsed, expected);
+                proptest::prop_assert_eq!(without_member(&more, &["runtimes"], "r"), text);
+            }
+        }
+    }
 }
