@@ -21,7 +21,7 @@ pub fn configure(cri: &Cri) {
         "policy.json",
         r#"{"default": [{"type": "insecureAcceptAnything"}]}"#,
     );
-    script(&cri.path("pinns"), PINNS);
+    let repository = env!("CARGO_MANIFEST_DIR");
     let dir = cri.path("");
     let dir = dir.to_str().unwrap().trim_end_matches('/');
     let runc = cri.setup.runtime.display();
@@ -42,7 +42,7 @@ apparmor_profile = "unconfined"
 container_exits_dir = "{dir}/exits"
 container_attach_socket_dir = "{dir}/attach"
 namespaces_dir = "{dir}/ns"
-pinns_path = "{dir}/pinns"
+pinns_path = "{repository}/tests/conformance/pinns"
 hooks_dir = []
 default_runtime = "runc"
 [crio.runtime.runtimes.runc]
@@ -103,6 +103,3 @@ pub fn without_oom_scores(setup: &Setup) {
     );
     setup.put_before(&front);
 }
-
-/// In place of CRI-O's own helper, which is C and is not built with it: pins namespaces to files.
-const PINNS: &str = include_str!("../conformance/pinns");

@@ -33,15 +33,20 @@ impl Machine {
 
     /// As `nvml-sim new DIR ARGUMENTS` makes it.
     pub fn with(arguments: &[&str]) -> Machine {
+        let machine = Machine::to_be();
+        machine.sim("new", arguments);
+        machine
+    }
+
+    /// One that somebody else makes.
+    pub fn to_be() -> Machine {
         let home = tempfile::Builder::new()
             .prefix("runmig-sim-")
             .tempdir()
             .expect("a temporary folder");
         // Other users may look at it, as they may at a real driver.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let machine = Machine { home };
-        machine.sim("new", arguments);
-        machine
+        Machine { home }
     }
 
     pub fn dir(&self) -> PathBuf {

@@ -1,0 +1,239 @@
+//! What a user of Kubernetes does, and what becomes of the slices.
+
+use crate::node::{Node, eventually, pod_spec};
+use crate::support::bundle::{SHOW, nodes, visible};
+use serde_json::{Value, json};
+
+const FULL: &str = "7g.80gb";
+
+fn restarts(pod: &Value) -> &Value {
+    &pod["status"]["containerStatuses"][0]["restartCount"]
+}
+
+/// It sees the slice that the ledger says it has, and a pod of no RuntimeClass sees none.
+pub fn a_pod_by_annotation(node: &Node) {
+    node.pod("asks", json!({"runmig.dev/slice": "2g.20gb"}), SHOW);
+    let mut plain = pod_spec(&format!("{SHOW}; exec sleep 10000"), "Always");
+    plain.as_object_mut().unwrap().remove("runtimeClassName");
+    plain["terminationGracePeriodSeconds"] = json!(0);
+    node.apply(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": plain
+    }));
+    node.is_ready("asks");
+    node.is_ready("plain");
+
+    let instance = node.machine.the_instance();
+    assert_eq!(instance.profile, "2g.20gb");
+    let said = node.logs("asks");
+    assert_eq!(visible(&said), Some(instance.uuid.as_str()), "{said}");
+    assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
+    let inside = node.kubectl(&["exec", "asks", "--", "sh", "-c", SHOW]).ok();
+    assert_eq!(nodes(&inside.stdout), node.machine.nodes_of(&instance));
+    let said = node.logs("plain");
+    assert_eq!(
+        (visible(&said), nodes(&said).len()),
+        (Some(""), 0),
+        "{said}"
+    );
+
+    node.passed(&["a slice by annotation", "exec", "logs"]);
+
+    let lease = &node.leases()[0];
+    assert_eq!(lease["migUUID"], instance.uuid.as_str());
+    assert_eq!(lease["state"], "ready");
+    let list = node.run("migctl", &["list"]).ok().stdout;
+    assert!(list.contains("default/asks/c"), "{list}");
+    node.delete("asks");
+    node.delete("plain");
+}
+
+/// As docs/engines.md has it. Its image is another here, whose nvidia-smi is a look at /dev.
+pub fn the_pod_that_is_shipped(node: &Node) {
+    // docs/engines.md: kubectl apply -f kubernetes/runtimeclass.yaml
+    // docs/engines.md: kubectl apply -f kubernetes/pod.yaml
+    for file in ["kubernetes/runtimeclass.yaml", "kubernetes/pod.yaml"] {
+        node.kubectl(&["apply", "-f", file]).ok();
+    }
+    node.is("jsonpath={.status.phase}=Succeeded", "pod/slices");
+    // docs/engines.md: kubectl logs slices -c infer
+    let said = |container| {
+        node.kubectl(&["logs", "slices", "-c", container])
+            .ok()
+            .stdout
+    };
+    let (infer, train) = (said("infer"), said("train"));
+    for said in [&infer, &train] {
+        assert_eq!(nodes(said).len(), 7, "{said}");
+        assert!(visible(said).unwrap().starts_with("MIG-"), "{said}");
+    }
+    assert_eq!((said("log").as_str(), nodes(&said("log")).len()), ("", 0));
+    assert_ne!(visible(&infer), visible(&train));
+    node.delete("slices");
+    node.passed(&[
+        "a pod of two with different slices",
+        "none",
+        "per-container key",
+    ]);
+}
+
+/// Its pod stays, and its slice is the next one's.
+pub fn a_job_that_ends(node: &Node) {
+    let job = |name: &str| {
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"template": {
+                "metadata": {"annotations": {"runmig.dev/slice": FULL}},
+                "spec": pod_spec(SHOW, "Never"),
+            }},
+        })
+    };
+    for name in ["first", "second"] {
+        node.apply(&job(name));
+        let name = format!("job/{name}");
+        node.is("condition=Complete", &name);
+        let said = node.logs(&name);
+        assert!(visible(&said).unwrap().starts_with("MIG-"), "{said}");
+    }
+    let pods = node.get(&["pods"]);
+    assert_eq!(pods["items"].as_array().unwrap().len(), 2, "{pods}");
+    let all = ["delete", "job", "first", "second", "--cascade=foreground"];
+    node.kubectl(&all).ok();
+    node.passed(&["a job that ends by itself"]);
+}
+
+/// The pod says why, the kubelet tries again, and when there is room it runs. One that is never to be
+/// restarted has failed for good with containerd, which calls the runtime when it starts a container;
+/// with CRI-O, which does when it creates one, nothing was started yet.
+pub fn no_room_then_room(node: &Node) {
+    node.sleeper("holder", FULL);
+    node.is_ready("holder");
+    node.sleeper("late", "2g.20gb");
+    node.apply(&json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "once", "annotations": {"runmig.dev/slice": "1g.10gb"}},
+        "spec": pod_spec(SHOW, "Never"),
+    }));
+    eventually("the pod says why it does not run", || {
+        let said = node.describe("late");
+        said.contains("no room for 2g.20gb") && said.contains("hint: ")
+    });
+    node.passed(&["no room: the user reads why"]);
+    for pod in ["late", "once"] {
+        let failed = |wanted: u64| node.failures(pod) >= wanted;
+        eventually("it has failed", || failed(1));
+        if pod == "late" || node.engine == "cri-o" {
+            eventually("the kubelet has tried again", || failed(2));
+        }
+    }
+    node.delete("holder");
+    let (phase, why) = match node.engine {
+        "cri-o" => ("Succeeded", "Completed"),
+        _ => ("Failed", "StartError"),
+    };
+    node.is(&format!("jsonpath={{.status.phase}}={phase}"), "pod/once");
+    let once = node.get(&["pod", "once"]);
+    let end = &once["status"]["containerStatuses"][0]["state"]["terminated"]["reason"];
+    assert_eq!(end, why);
+    eventually("it runs", || {
+        node.get(&["pod", "late"])["status"]["containerStatuses"][0]["ready"] == true
+    });
+    let made = node.machine.instances();
+    assert!(made.iter().any(|i| i.profile == "2g.20gb"), "{made:?}");
+    node.delete("late");
+    node.delete("once");
+}
+
+/// With an annotation the create itself waits, and no attempt fails.
+pub fn a_pod_that_waits(node: &Node) {
+    waiting(node, "100s");
+    node.delete("holder");
+    node.is_ready("waits");
+    assert_eq!(restarts(&node.get(&["pod", "waits"])), &json!(0));
+    let said = node.describe("waits");
+    assert!(!said.contains("no room"), "{said}");
+    node.delete("waits");
+}
+
+/// A pod that has all, and one whose create waits for room.
+fn waiting(node: &Node, how_long: &str) {
+    node.sleeper("holder", FULL);
+    node.is_ready("holder");
+    let annotations = json!({"runmig.dev/slice": "1g.10gb", "runmig.dev/wait": how_long});
+    node.pod("waits", annotations, "true");
+    eventually("its create waits", || node.is_creating());
+}
+
+/// The kubelet goes on with a pod when the engine has answered, and not before: it is deleted when
+/// its wait is over.
+pub fn deleted_while_it_waits(node: &Node) {
+    waiting(node, "15s");
+    node.delete("waits");
+    assert!(!node.is_creating());
+    assert_eq!(node.leases().len(), 1);
+    node.delete("holder");
+}
+
+/// It gets its slice all the same, and gives it back at once.
+pub fn deleted_before_room_comes(node: &Node) {
+    waiting(node, "100s");
+    let only_ask = ["delete", "pod", "waits", "--wait=false"];
+    node.kubectl(&only_ask).ok();
+    assert!(node.is_creating());
+    node.delete("holder");
+    node.delete("waits");
+    assert!(!node.is_creating());
+}
+
+/// Its containers go on, with their slices; it knows them when it is back.
+pub fn the_engine_is_restarted(node: &Node) {
+    node.sleeper("stays", "1g.10gb");
+    node.is_ready("stays");
+    let before = (node.leases(), node.machine.the_instance());
+    let runtime = match node.engine {
+        "cri-o" => "crio",
+        engine => engine,
+    };
+    node.script("restart", &[runtime]);
+    let its = node.machine.nodes_of(&before.1);
+    eventually("it answers again", || {
+        let inside = node.kubectl(&["exec", "stays", "--", "sh", "-c", SHOW]);
+        nodes(&inside.stdout) == its
+    });
+    assert_eq!((node.leases(), node.machine.the_instance()), before);
+    assert_eq!(restarts(&node.get(&["pod", "stays"])), &json!(0));
+    node.delete("stays");
+    node.passed(&["the engine is restarted", "remove"]);
+}
+
+/// Processes and instances are gone; the kubelet starts its pods again, and they get slices.
+pub fn the_node_is_rebooted(node: &Node) {
+    let pods = [("one", "3g.40gb"), ("two", "1g.10gb")];
+    for (name, slice) in pods {
+        node.pod(name, json!({"runmig.dev/slice": slice}), SHOW);
+    }
+    for (name, _) in pods {
+        node.is_ready(name);
+    }
+    let before = node.leases();
+    node.script("reboot", &[]);
+    for (name, _) in pods {
+        eventually("it runs again", || {
+            let pod = node.get(&["pod", name]);
+            restarts(&pod) == &json!(1) && pod["status"]["containerStatuses"][0]["ready"] == true
+        });
+    }
+    let (leases, instances) = (node.leases(), node.machine.instances());
+    assert_eq!((leases.len(), instances.len()), (2, 2), "{leases:?}");
+    for (name, slice) in pods {
+        let said = node.logs(name);
+        let its = instances.iter().find(|i| i.profile == slice).unwrap();
+        assert_eq!(visible(&said), Some(its.uuid.as_str()), "{said}");
+        assert_eq!(nodes(&said), node.machine.nodes_of(its), "{said}");
+    }
+    assert!(before.iter().all(|old| !leases.contains(old)), "{before:?}");
+    node.delete("one");
+    node.delete("two");
+}

@@ -1,0 +1,52 @@
+//! A real Kubernetes node, over containerd 2 and over CRI-O, that runs pods through runmig.
+//!
+//! What `scripts/kubernetes` makes is what is tested: it installs runmig and the engine's
+//! configuration as the documents say.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cases;
+mod node;
+
+use node::Node;
+
+/// One node for all cases, as one comes up in half a minute; each leaves it as it was.
+fn every_case(engine: &'static str) {
+    let Some(node) = Node::up(engine) else {
+        return;
+    };
+    let cases: [(&str, fn(&Node)); 9] = [
+        ("a pod by annotation", cases::a_pod_by_annotation),
+        ("the pod that is shipped", cases::the_pod_that_is_shipped),
+        ("a job that ends", cases::a_job_that_ends),
+        ("no room, then room", cases::no_room_then_room),
+        ("a pod that waits for room", cases::a_pod_that_waits),
+        ("deleted while it waits", cases::deleted_while_it_waits),
+        (
+            "deleted before room comes",
+            cases::deleted_before_room_comes,
+        ),
+        ("the engine is restarted", cases::the_engine_is_restarted),
+        ("the node is rebooted", cases::the_node_is_rebooted),
+    ];
+    // To run one of them alone, by a part of its name.
+    let only = std::env::var("RUNMIG_CASE").unwrap_or_default();
+    for (name, case) in cases.iter().filter(|(name, _)| name.contains(&only)) {
+        let begun = std::time::Instant::now();
+        eprintln!("{engine}: {name}");
+        case(&node);
+        node.nothing_is_left();
+        eprintln!("{engine}: {name}: {:.0} s", begun.elapsed().as_secs_f64());
+    }
+}
+
+#[test]
+fn over_containerd() {
+    every_case("containerd");
+}
+
+#[test]
+fn over_cri_o() {
+    every_case("cri-o");
+}
