@@ -15,31 +15,39 @@ impl<'a> Pod<'a> {
         Pod(podman)
     }
 
+    /// podman 5 removes the cgroups here already.
+    fn stop(&self) -> Said {
+        self.forget_cgroups();
+        self.0.podman(&["pod", "stop", "--all", "--time=0"])
+    }
+
     fn remove(&self) -> Said {
-        self.0.podman(&["pod", "stop", "--all", "--time=0"]);
+        self.stop();
+        self.forget_cgroups();
+        self.0.podman(&["pod", "rm", "--all", "--force"])
+    }
+
+    /// podman makes a pod's cgroup for every controller that the kernel has. Where one is mounted
+    /// nowhere (this is about cgroup v1) that is a plain directory, which it then cannot remove.
+    fn forget_cgroups(&self) {
         let ids = self
             .0
             .podman(&["pod", "ps", "--quiet", "--no-trunc"])
             .stdout;
-        ids.lines().for_each(forget_cgroups);
-        self.0.podman(&["pod", "rm", "--all", "--force"])
+        for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
+            for id in ids.lines() {
+                let path = controller.path().join("libpod_parent").join(id);
+                if !path.join("cgroup.procs").exists() {
+                    let _ = std::fs::remove_dir_all(path);
+                }
+            }
+        }
     }
 }
 
 impl Drop for Pod<'_> {
     fn drop(&mut self) {
         self.remove();
-    }
-}
-
-/// podman makes a pod's cgroup for every controller that the kernel has. Where one is mounted nowhere
-/// (this is about cgroup v1) that is a plain directory, which it then cannot remove.
-fn forget_cgroups(pod: &str) {
-    for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
-        let path = controller.path().join("libpod_parent").join(pod);
-        if !path.join("cgroup.procs").exists() {
-            let _ = std::fs::remove_dir_all(path);
-        }
     }
 }
 
@@ -82,7 +90,7 @@ fn a_pod_of_two_with_different_slices() {
         assert_ne!(nodes(&saw("first")), nodes(&saw("second")));
         assert_eq!(nodes(&saw("third")).len(), 0);
 
-        podman.podman(&["pod", "stop", "--time=0", "pair"]).ok();
+        pod.stop().ok();
         until("the slices are back", || setup.leases().is_empty());
         podman.podman(&["pod", "start", "pair"]).ok();
         assert_eq!(profiles(setup), wanted);

@@ -75,7 +75,6 @@ fn what_is_no_request() {
             "annotation slice.runmig.dev/main is for a container by name, but the engine gave this \
              one no name; hint: use runmig.dev/slice",
         );
-        podman.passed("per-container key");
         setup.nothing_is_left();
     });
 }

@@ -95,7 +95,7 @@ fn containerd_is_killed_below_dockerd() {
         assert_eq!(setup.the_lease()["container"], id);
         docker.start_containerd();
         until("dockerd has found it", || {
-            docker.try_exec(&id, "true").is_some()
+            docker.try_exec(&id, "echo up") == Some("up\n".to_owned())
         });
         has_the_slice(setup, docker, &id);
         docker.remove(&id);

@@ -59,7 +59,9 @@ fn what_is_no_request() {
             docker,
             &[("runmig.dev/slice", "1g.10gb")],
             json!({"Privileged": true}),
-            "?",
+            "device rule linux.resources.devices[8] (allow a *:* rwm) lets the container open NVIDIA \
+             devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules \
+             for the devices that it needs",
         );
         docker.passed("a wrong request: the user reads why");
         refused(
@@ -69,7 +71,6 @@ fn what_is_no_request() {
             "annotation slice.runmig.dev/main is for a container by name, but the engine gave this \
              one no name; hint: use runmig.dev/slice",
         );
-        docker.passed("per-container key");
         setup.nothing_is_left();
     });
 }

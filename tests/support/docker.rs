@@ -251,7 +251,7 @@ impl<'a> Docker<'a> {
         self.try_exec(id, script).expect("an exec")
     }
 
-    /// None: the engine could not, in which case it said why.
+    /// None: the engine could not begin; where it failed later, it says so in the output.
     pub fn try_exec(&self, id: &str, script: &str) -> Option<String> {
         let what = json!({
             "AttachStdout": true, "AttachStderr": true, "Cmd": ["/bin/sh", "-c", script],
