@@ -171,12 +171,12 @@ fn no_room() {
     refused(
         &setup,
         &setup.asking("1g.10gb", "true"),
-        "no room for 1g.10gb on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU (too few); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "no room for 1g.10gb on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
     );
     refused(
         &setup,
         &setup.asking("40Gi", "true"),
-        "no room for 40Gi (7g.80gb) on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU (too few); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "no room for 40Gi (7g.80gb) on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
     );
     for instance in setup.machine.instances() {
         sim("destroy", &["--gi", &instance.gi.to_string()]);
@@ -193,7 +193,7 @@ fn no_room() {
     refused(
         &setup,
         &setup.asking("3g.40gb", "true"),
-        "no room for 3g.40gb on 1 GPU: 5 of 8 memory slices are free, at most 5 on one GPU (enough, but no place of the profile is free there: fragmentation, or its engines are used up); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "no room for 3g.40gb on 1 GPU: 5 of 8 memory slices are free, at most 5 on one GPU (fragmented by what is not runmig's, and cannot be moved); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
     );
 }
 

@@ -1,10 +1,12 @@
-//! `migctl gpus`: in the shape of `nvidia-smi mig -lgip`, with what the ledger says beside it.
+//! `migctl gpus`: in the shape of `nvidia-smi mig -lgip`, and above it what lies where, and whose it is.
 
 use super::output::{self, Format};
+use super::world::{World, is_quarantined, whose};
 use crate::config::Config;
 use crate::error::Result;
-use crate::gpu::{Driver, nvml};
+use crate::gpu::Driver;
 use crate::model::{Gpu, MigMode, Placement, Profile};
+use crate::placement::{self, Lying};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -21,6 +23,21 @@ struct Item<'a> {
     mig_mode_pending: Option<&'static str>,
     profiles: Vec<ProfileItem<'a>>,
     instances: Vec<InstanceItem>,
+    free_slices: u32,
+    /// Null where it takes too long to find out, and where MIG is off.
+    fragmentation_percent: Option<u32>,
+    /// From slice 0 on.
+    slices: Vec<SliceItem>,
+}
+
+/// One memory slice.
+#[derive(Serialize, Clone)]
+#[serde(rename_all = "camelCase")]
+struct SliceItem {
+    state: &'static str,
+    profile: Option<String>,
+    /// Who has it; several where a pod's containers have it together.
+    leases: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -51,46 +68,111 @@ struct InstanceItem {
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let driver = nvml::open(&config.driver.library)?;
-    let snapshot = driver.snapshot()?;
+    let world = World::look(config)?;
+    let gpus = &world.snapshot.gpus;
     let mut free = Vec::new();
-    for gpu in &snapshot.gpus {
+    for gpu in gpus {
         let of_gpu: std::result::Result<Vec<u32>, _> = gpu
             .profiles
             .iter()
-            .map(|p| driver.free_instances(&gpu.uuid, p.id))
+            .map(|p| world.driver.free_instances(&gpu.uuid, p.id))
             .collect();
         free.push(of_gpu?);
     }
     match format {
         Format::Json => {
-            let items: Vec<Item<'_>> = snapshot
-                .gpus
-                .iter()
-                .zip(&free)
-                .map(|(gpu, free)| item(gpu, free))
-                .collect();
+            let items = gpus.iter().zip(&free);
+            let items: Vec<Item<'_>> = items.map(|(gpu, free)| item(&world, gpu, free)).collect();
             output::json("GpuList", &items);
         }
         Format::Table => {
-            for (i, (gpu, free)) in snapshot.gpus.iter().zip(&free).enumerate() {
+            for (i, (gpu, free)) in gpus.iter().zip(&free).enumerate() {
                 if i > 0 {
                     output::line("");
                 }
-                show(gpu, free);
+                show(&world, gpu, free);
             }
-            if snapshot.gpus.is_empty() {
+            if gpus.is_empty() {
                 output::line("the driver has no GPUs");
             }
         }
     }
-    for (_, why) in &snapshot.unreadable {
-        eprintln!("migctl: {why}");
-    }
-    Ok(i32::from(!snapshot.unreadable.is_empty()))
+    Ok(i32::from(!world.tell_unread()))
 }
 
-fn show(gpu: &Gpu, free: &[u32]) {
+/// What lies on a GPU, and whose it is.
+fn lying(world: &World, gpu: &Gpu, lying: &Lying) -> (&'static str, String) {
+    let holders = world.holders(gpu, lying.at);
+    let names: Vec<String> = holders.iter().map(|l| whose(l)).collect();
+    let names = names.join(", ");
+    match holders.first() {
+        Some(l) if is_quarantined(l) => {
+            ("quarantined", format!("{names}, could not be given back"))
+        }
+        Some(l) if l.idle_since.is_some() => ("idle", "kept for the next".to_owned()),
+        Some(_) => ("leased", names),
+        None if world.is_damaged(gpu, lying.at) => {
+            ("quarantined", "its lease cannot be read".to_owned())
+        }
+        None => ("foreign", "made by others".to_owned()),
+    }
+}
+
+/// A letter for each slice on it, below the number of each memory slice that it has.
+fn bar(world: &World, gpu: &Gpu) {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let mut room = world.room(gpu);
+    room.lying.sort_by_key(|l| l.at);
+    let letter = |n: usize| char::from(*LETTERS.get(n).unwrap_or(&b'?'));
+    let slots = room.slots();
+    let (mut numbers, mut marks) = (String::new(), String::new());
+    for (n, slot) in slots.iter().enumerate() {
+        numbers.push_str(&format!("{n:3}"));
+        marks.push_str(&format!("  {}", slot.map_or('.', letter)));
+    }
+    let fragmented = placement::fragmentation(&room);
+    let fragmented = fragmented.map_or_else(String::new, |f| format!(", {f} % fragmented"));
+    output::line(&format!("slice {numbers}"));
+    output::line(&format!(
+        "      {marks}   {} of {} free{fragmented}",
+        room.free_slices(),
+        room.total_slices()
+    ));
+    for (n, one) in room.lying.iter().enumerate() {
+        let (state, who) = lying(world, gpu, one);
+        output::line(&format!(
+            "  {}  {:<12} {:<5} {state}: {who}",
+            letter(n),
+            room.name(one.profile_id),
+            one.at.to_string()
+        ));
+    }
+}
+
+fn slices(world: &World, gpu: &Gpu) -> Vec<SliceItem> {
+    let room = world.room(gpu);
+    let of = |n: usize| {
+        let one = &room.lying[n];
+        let holders = world.holders(gpu, one.at);
+        SliceItem {
+            state: lying(world, gpu, one).0,
+            profile: Some(room.name(one.profile_id)),
+            leases: holders.iter().map(|l| l.id.clone()).collect(),
+        }
+    };
+    let free = SliceItem {
+        state: "free",
+        profile: None,
+        leases: Vec::new(),
+    };
+    let slots = room.slots();
+    slots
+        .iter()
+        .map(|slot| slot.map_or_else(|| free.clone(), of))
+        .collect()
+}
+
+fn show(world: &World, gpu: &Gpu, free: &[u32]) {
     let pending = match gpu.mig_pending {
         Some(mode) => format!(", {} after a reset", word(mode)),
         None => String::new(),
@@ -105,6 +187,7 @@ fn show(gpu: &Gpu, free: &[u32]) {
     if gpu.profiles.is_empty() {
         return;
     }
+    bar(world, gpu);
     let rows: Vec<Vec<String>> = gpu
         .profiles
         .iter()
@@ -149,7 +232,8 @@ fn row(p: &Profile, free: u32) -> Vec<String> {
     row
 }
 
-fn item<'a>(gpu: &'a Gpu, free: &[u32]) -> Item<'a> {
+fn item<'a>(world: &World, gpu: &'a Gpu, free: &[u32]) -> Item<'a> {
+    let room = world.room(gpu);
     let profile = |id| {
         gpu.profile(id)
             .map_or_else(|| id.to_string(), |p| p.name.clone())
@@ -190,6 +274,12 @@ fn item<'a>(gpu: &'a Gpu, free: &[u32]) -> Item<'a> {
                 mig_placement: i.placement,
             })
             .collect(),
+        free_slices: room.free_slices(),
+        fragmentation_percent: match gpu.mig {
+            MigMode::Enabled => placement::fragmentation(&room),
+            _ => None,
+        },
+        slices: slices(world, gpu),
     }
 }
 

@@ -1,11 +1,14 @@
 //! `migctl`, a file a verb. Exits 0, 1 when it failed, 2 when it was called wrongly.
 
 mod configure;
+mod defrag;
+mod explain;
 mod gc;
 mod gpus;
 mod list;
 mod output;
 mod release;
+mod world;
 
 use crate::config::Config;
 use crate::error::Result;
@@ -33,6 +36,10 @@ enum Verb {
     Gpus,
     /// Which container has which slice
     List,
+    /// Whether a request would find room, where it would go and why there; or why it does not
+    Explain(explain::Asked),
+    /// Which containers would have to be restarted for a request to fit
+    Defrag(defrag::Asked),
     /// Give back the slice of a container that is gone
     Release {
         /// The container's id, or the lease's
@@ -74,6 +81,8 @@ fn run(arguments: &Arguments) -> Result<i32> {
     match &arguments.verb {
         Verb::Gpus => gpus::run(&config()?, format),
         Verb::List => list::run(&config()?, format),
+        Verb::Explain(asked) => explain::run(&config()?, format, asked),
+        Verb::Defrag(asked) => defrag::run(&config()?, format, asked),
         Verb::Release { id } => release::run(&config()?, format, id),
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
         // About the engine's configuration; ours may not be there yet.

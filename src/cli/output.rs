@@ -32,6 +32,26 @@ pub fn json<T: Serialize>(kind: &'static str, items: &[T]) {
     line(&inert(&text));
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'a, T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    fields: &'a T,
+}
+
+/// One thing that is no list: `Explanation` …
+pub fn object<T: Serialize>(kind: &'static str, fields: &T) {
+    let object = Object {
+        api_version: API_VERSION,
+        kind,
+        fields,
+    };
+    let text = serde_json::to_string_pretty(&object).expect("only strings are keys");
+    line(&inert(&text));
+}
+
 /// JSON escapes the first 32 control characters only; a terminal obeys more (U+009B begins what ESC
 /// and a bracket begin), and shows some text backwards. Of these none stands outside a string.
 fn inert(json: &str) -> String {

@@ -74,6 +74,7 @@ impl Leases<'_> {
                 }
             }
             if !place.wait(self)? {
+                let no = self.explained(&driver, &who, no);
                 return Err(place.give_up(self, no));
             }
             collected = false;
@@ -259,7 +260,7 @@ impl Leases<'_> {
     }
 
     /// What the ledger has promised, by the names of its records where they cannot be read.
-    fn reserved(
+    pub(super) fn reserved(
         &self,
         snapshot: &Snapshot,
         leases: &[Lease],

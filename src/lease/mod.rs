@@ -18,6 +18,7 @@ mod reuse;
 mod rules;
 mod share;
 mod watch;
+mod why;
 
 pub use alive::{container_lives, is_made_by_others, sign_of_life};
 pub use gc::{Collection, Finding, Outcome};

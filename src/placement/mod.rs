@@ -2,21 +2,28 @@
 //! built in, no file read.
 //!
 //! `room` says what fits where, `score` how much a choice would cost those who come later, `pass`
-//! what those who came before are left, `why` what to tell who finds no room.
+//! what those who came before are left, `explain` why each GPU will do or will not, `repack` what
+//! would have to lie elsewhere (`pack`: whether that helps at all), `why` what to tell who finds no
+//! room.
 
+mod explain;
+mod pack;
 mod pass;
+mod repack;
 mod room;
 mod score;
 mod why;
 
+pub use explain::{OnGpu, Place, Verdict, explain, fragmentation};
+pub use pack::Packer;
 pub use pass::{Awaited, could_use, is_held_up};
-pub use room::Reserved;
-pub use why::{NoRoom, none_of};
+pub use repack::{Found, Movable, Move, PATIENCE, Plan, fewest_moves};
+pub use room::{Lying, Reserved, Room};
+pub use why::{NoRoom, explained, no_room, none_of};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 use pass::Ahead;
-use room::Room;
 use std::cmp::Reverse;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +53,9 @@ pub struct Wanted<'a> {
     pub ours: &'a [Reserved],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
+    /// Of what is reserved, that which no restart would move: it could not be given back, or an
+    /// administrator made it.
+    pub stuck: &'a [Reserved],
 }
 
 impl<'a> Wanted<'a> {
@@ -56,8 +66,13 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    fn rule_against(&self, gpu: &Gpu) -> Option<&str> {
+        let rule = self.excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid);
+        rule.map(|(_, rule)| rule.as_str())
+    }
+
     fn excludes(&self, gpu: &Gpu) -> bool {
-        self.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid)
+        self.rule_against(gpu).is_some()
     }
 
     /// What a request means on one GPU: the profile of that name, or the smallest that has the
@@ -87,17 +102,13 @@ pub fn choose<'a>(
     reserved: &[Reserved],
     wanted: &Wanted<'_>,
 ) -> Result<Decision<'a>, NoRoom> {
-    let on: Vec<&Gpu> = snapshot.gpus.iter().filter(|g| is_on(g)).collect();
-    if on.is_empty() {
-        return Err(why::no_gpu(snapshot));
-    }
-    let usable: Vec<&Gpu> = on.iter().copied().filter(|g| !wanted.excludes(g)).collect();
+    let usable = usable(snapshot, wanted);
     if usable.is_empty() {
-        return Err(why::all_excluded(&on, wanted.excluded));
+        return Err(why::no_gpu(snapshot, wanted));
     }
     let mut noes = Vec::new();
     for slice in wanted.alternatives {
-        match choose_one(&usable, reserved, slice, wanted) {
+        match choose_one(snapshot, &usable, reserved, slice, wanted) {
             Ok(decision) => return Ok(decision),
             Err(no) => noes.push(no),
         }
@@ -105,67 +116,118 @@ pub fn choose<'a>(
     Err(why::none_of(noes))
 }
 
+/// GPUs with MIG on that no rule keeps from it.
+fn usable<'a>(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Vec<&'a Gpu> {
+    let gpus = snapshot.gpus.iter();
+    gpus.filter(|g| is_on(g) && !wanted.excludes(g)).collect()
+}
+
+/// What a request means on each GPU that has it.
+fn fitting<'a>(
+    usable: &[&'a Gpu],
+    slice: &Slice,
+    wanted: &Wanted<'_>,
+) -> Vec<(&'a Gpu, &'a Profile)> {
+    usable
+        .iter()
+        .filter_map(|gpu| Some((*gpu, wanted.profile_on(gpu, slice)?)))
+        .collect()
+}
+
 fn choose_one<'a>(
+    snapshot: &'a Snapshot,
     usable: &[&'a Gpu],
     reserved: &[Reserved],
     slice: &Slice,
     wanted: &Wanted<'_>,
 ) -> Result<Decision<'a>, NoRoom> {
-    let fitting: Vec<(&Gpu, &Profile)> = usable
-        .iter()
-        .filter_map(|gpu| Some((*gpu, wanted.profile_on(gpu, slice)?)))
-        .collect();
+    let fitting = fitting(usable, slice, wanted);
     if fitting.is_empty() {
         return Err(why::no_profile(usable, slice, wanted));
     }
 
-    let (mut best, mut kept) = (None, false);
-    for &(gpu, profile) in &fitting {
+    let mut best: Option<Candidate<'a>> = None;
+    let kept = each_candidate(&fitting, reserved, wanted, |candidate| {
+        if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
+            best = Some(candidate);
+        }
+    });
+    let Some(best) = best else {
+        if kept {
+            return Err(why::kept(&fitting, slice));
+        }
+        return Err(why::full(snapshot, &fitting, reserved, slice, wanted));
+    };
+    let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
+    Ok(Decision {
+        gpu,
+        profile,
+        placement,
+        evicts: Room::new(gpu, reserved, wanted.idle).in_the_way(profile, placement),
+    })
+}
+
+/// A place where a slice could go. The least rank is taken.
+struct Candidate<'a> {
+    gpu: &'a Gpu,
+    profile: &'a Profile,
+    placement: Placement,
+    rank: Rank,
+}
+
+/// In this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// An amount of memory may mean different profiles on different models.
+    memory_mib: u64,
+    /// An idle slice of just that profile is had without making one.
+    is_made: bool,
+    cost: i64,
+    free_slices: u32,
+    start: Reverse<u32>,
+    gpu_index: u32,
+}
+
+/// Says whether there were places that those who came before wait for.
+fn each_candidate<'a>(
+    fitting: &[(&'a Gpu, &'a Profile)],
+    reserved: &[Reserved],
+    wanted: &Wanted<'_>,
+    mut see: impl FnMut(Candidate<'a>),
+) -> bool {
+    let mut kept = false;
+    for &(gpu, profile) in fitting {
         let room = Room::new(gpu, reserved, wanted.idle);
-        let before = score::fragmentation(gpu, &room);
+        let mut places = room.places(profile).peekable();
+        if places.peek().is_none() {
+            continue;
+        }
+        let costs = score::Costs::of(&room);
+        let free_slices = room.free_slices();
         let ahead = Ahead::on(gpu, wanted);
-        for placement in room.places(profile) {
+        for placement in places {
             if !ahead.lets(profile, placement) {
                 kept = true;
                 continue;
             }
-            let after = score::fragmentation(gpu, &room.with(profile, placement));
-            let cost = after - before;
-            let is_idle = room.is_idle(profile, placement);
-            let evicts: Vec<Placement> = match is_idle {
-                true => Vec::new(),
-                false => room.idle_at(placement).collect(),
-            };
-            let rank = (
-                // An amount of memory may mean different profiles on different models.
-                profile.memory_mib,
-                // An idle slice of just that profile is had without making one.
-                !is_idle,
-                cost,
-                evicts.len(),
-                room.free_slices(),
-                Reverse(placement.start),
-                gpu.index,
-            );
-            if best.as_ref().is_none_or(|(least, _)| rank < *least) {
-                best = Some((
-                    rank,
-                    Decision {
-                        gpu,
-                        profile,
-                        placement,
-                        evicts,
-                    },
-                ));
-            }
+            // What is kept warm is worth as much as a memory slice that one profile loses.
+            let evicts = room.in_the_way(profile, placement).len() as i64;
+            see(Candidate {
+                gpu,
+                profile,
+                placement,
+                rank: Rank {
+                    memory_mib: profile.memory_mib,
+                    is_made: !room.is_idle(profile, placement),
+                    cost: costs.cost(placement) + evicts * score::SLICE,
+                    free_slices,
+                    start: Reverse(placement.start),
+                    gpu_index: gpu.index,
+                },
+            });
         }
     }
-    best.map(|(_, decision)| decision).ok_or_else(|| {
-        if kept {
-            return why::kept(&fitting, slice);
-        }
-        why::full(&fitting, reserved, slice)
-    })
+    kept
 }
 
 #[cfg(test)]

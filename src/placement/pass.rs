@@ -62,10 +62,16 @@ impl<'a> Ahead<'a> {
             .filter_map(|a| gpu.profile(a.profile_id))
             .collect::<Vec<_>>();
         awaited.dedup_by_key(|p| p.id);
+        if awaited.is_empty() {
+            return Ahead {
+                gpu,
+                places: Vec::new(),
+            };
+        }
         let stays = Room::of_others(gpu, wanted.ours);
         let places = awaited
             .into_iter()
-            .flat_map(|p| stays.places(p).into_iter().map(move |at| (p, at)))
+            .flat_map(|p| stays.places(p).map(move |at| (p, at)))
             .collect();
         Ahead { gpu, places }
     }
@@ -92,7 +98,7 @@ impl<'a> Ahead<'a> {
 
 /// Of each part, the most that slices can take up which do not overlap a place.
 fn most_beside(gpu: &Gpu, place: Placement) -> Parts {
-    let end = super::room::total_slices(gpu) as usize;
+    let end = Room::empty(gpu).total_slices() as usize;
     let mut from = vec![Parts::default(); end + 1];
     for start in (0..end).rev() {
         from[start] = from[start + 1];

@@ -1,5 +1,6 @@
-//! What is free on one GPU. Memory slices, compute slices and engines are limits of their own; the
-//! driver may still refuse, and then the decision is made again without that place.
+//! What is free on one GPU, in bits: a bit for each memory slice. Memory slices, compute slices and
+//! engines are limits of their own; the driver may still refuse, and then the decision is made again
+//! without that place.
 
 use crate::model::{Gpu, Placement, Profile};
 
@@ -11,12 +12,41 @@ pub struct Reserved {
     pub placement: Placement,
 }
 
+/// A set of memory slices.
+pub type Slices = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lying {
+    pub profile_id: u32,
+    pub at: Placement,
+    pub slices: Slices,
+    /// Kept for the next, and nobody's: it counts as free.
+    pub idle: bool,
+    /// In a search for what to move: which of the movable ones it is.
+    pub movable: Option<usize>,
+}
+
+impl Lying {
+    pub fn new(profile_id: u32, at: Placement) -> Self {
+        Lying {
+            profile_id,
+            at,
+            slices: slices(at),
+            idle: false,
+            movable: None,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Room<'a> {
-    gpu: &'a Gpu,
-    taken: Vec<(u32, Placement)>,
-    /// Kept for the next; it counts as free.
-    idle: Vec<(u32, Placement)>,
+    pub gpu: &'a Gpu,
+    pub lying: Vec<Lying>,
+    /// Every place that the driver offers, profile after profile; `ends` says where each one's end.
+    windows: Vec<Slices>,
+    ends: Vec<usize>,
+    limit: Parts,
+    all: Slices,
 }
 
 /// Media and copy engines and compute slices, in one order.
@@ -24,112 +54,44 @@ pub type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
     pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
-        let here = idle.iter().filter(|i| i.gpu == gpu.uuid);
-        let idle: Vec<_> = here.map(|i| (i.profile_id, i.placement)).collect();
-        let mut taken: Vec<_> = gpu
-            .instances
-            .iter()
-            .map(|i| (i.profile_id, i.placement))
-            .filter(|i| !idle.contains(i))
-            .collect();
-        for r in reserved.iter().filter(|r| r.gpu == gpu.uuid) {
-            if !taken.iter().any(|(_, at)| *at == r.placement) {
-                taken.push((r.profile_id, r.placement));
+        let mut room = Room::empty(gpu);
+        let here = |r: &&Reserved| r.gpu == gpu.uuid;
+        let is_idle = |id: u32, at: Placement| {
+            let mut idle = idle.iter().filter(here);
+            idle.any(|i| i.profile_id == id && i.placement == at)
+        };
+        for i in &gpu.instances {
+            room.lying.push(Lying {
+                idle: is_idle(i.profile_id, i.placement),
+                ..Lying::new(i.profile_id, i.placement)
+            });
+        }
+        for r in reserved.iter().filter(here) {
+            match room.lying.iter_mut().find(|l| l.at == r.placement) {
+                Some(lying) => lying.idle = false,
+                None => room.lying.push(Lying::new(r.profile_id, r.placement)),
             }
         }
-        Room { gpu, taken, idle }
+        room
     }
 
-    /// What is not ours, and stays for all we know.
-    pub fn of_others(gpu: &'a Gpu, ours: &[Reserved]) -> Self {
-        let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
-        let others = gpu.instances.iter().filter(|i| !is_ours(i.placement));
+    /// As if nothing lay on it.
+    pub fn empty(gpu: &'a Gpu) -> Self {
+        let places = gpu.profiles.iter().map(|p| p.placements.len()).sum();
+        let mut windows = Vec::with_capacity(places);
+        let mut ends = Vec::with_capacity(gpu.profiles.len());
+        for profile in &gpu.profiles {
+            windows.extend(profile.placements.iter().map(|p| slices(*p)));
+            ends.push(windows.len());
+        }
         Room {
             gpu,
-            taken: others.map(|i| (i.profile_id, i.placement)).collect(),
-            idle: Vec::new(),
+            lying: Vec::with_capacity(8),
+            all: windows.iter().fold(0, |all, w| all | w),
+            windows,
+            ends,
+            limit: Room::limit(gpu),
         }
-    }
-
-    /// What would have to be destroyed first.
-    pub fn idle_at(&self, at: Placement) -> impl Iterator<Item = Placement> {
-        let places = self.idle.iter().map(|(_, place)| *place);
-        places.filter(move |place| place.overlaps(at))
-    }
-
-    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
-        self.idle.contains(&(profile.id, at))
-    }
-
-    pub fn with(&self, profile: &Profile, at: Placement) -> Self {
-        let mut more = self.clone();
-        more.taken.push((profile.id, at));
-        more
-    }
-
-    /// Where the profile could go now.
-    pub fn places(&self, profile: &Profile) -> Vec<Placement> {
-        if !self.has_parts_for(profile) {
-            return Vec::new();
-        }
-        profile
-            .placements
-            .iter()
-            .copied()
-            .filter(|p| self.is_free(*p))
-            .collect()
-    }
-
-    pub fn is_free(&self, at: Placement) -> bool {
-        !self.taken.iter().any(|(_, other)| other.overlaps(at))
-    }
-
-    pub fn free_slices(&self) -> u32 {
-        self.free_mask().count_ones()
-    }
-
-    /// A bit for each free memory slice.
-    pub fn free_mask(&self) -> u64 {
-        self.taken
-            .iter()
-            .fold(mask(0, total_slices(self.gpu)), |free, (_, at)| {
-                free & !mask(at.start, at.size)
-            })
-    }
-
-    #[cfg(test)]
-    pub fn taken(&self) -> impl Iterator<Item = (u32, Placement)> {
-        self.taken.iter().copied()
-    }
-
-    #[cfg(test)]
-    pub fn without(&self, at: Placement) -> Self {
-        let mut fewer = self.clone();
-        fewer.taken.retain(|(_, place)| *place != at);
-        fewer
-    }
-
-    fn has_parts_for(&self, profile: &Profile) -> bool {
-        let same = self
-            .taken
-            .iter()
-            .filter(|(id, _)| *id == profile.id)
-            .count();
-        if same >= profile.max_instances as usize {
-            return false;
-        }
-        let limit = Room::limit(self.gpu);
-        let mut used = parts(profile);
-        for taken in self
-            .taken
-            .iter()
-            .filter_map(|(id, _)| self.gpu.profile(*id))
-        {
-            for (sum, part) in used.iter_mut().zip(parts(taken)) {
-                *sum += part;
-            }
-        }
-        used.iter().zip(limit).all(|(used, limit)| *used <= limit)
     }
 
     /// The whole GPU's is what its largest profile has.
@@ -142,7 +104,175 @@ impl<'a> Room<'a> {
         }
         limit
     }
+
+    /// What is not ours, and stays for all we know.
+    pub fn of_others(gpu: &'a Gpu, ours: &[Reserved]) -> Self {
+        let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
+        let mut room = Room::new(gpu, &[], &[]);
+        room.lying.retain(|l| !is_ours(l.at));
+        room
+    }
+
+    pub fn with(&self, profile: &Profile, at: Placement) -> Self {
+        let mut more = self.clone();
+        more.lying.push(Lying::new(profile.id, at));
+        more
+    }
+
+    /// Where the profile could go now, what is idle out of the way.
+    pub fn places<'p>(&self, profile: &'p Profile) -> impl Iterator<Item = Placement> + use<'p> {
+        let free = self.free();
+        let any = self.lacks(profile, self.taken()).is_none();
+        let places = profile.placements.iter().copied();
+        places.filter(move |at| any && slices(*at) & !free == 0)
+    }
+
+    pub fn taken(&self) -> impl Iterator<Item = &Lying> + Clone {
+        self.lying.iter().filter(|l| !l.idle)
+    }
+
+    pub fn free(&self) -> Slices {
+        self.taken().fold(self.all, |free, l| free & !l.slices)
+    }
+
+    pub fn free_slices(&self) -> u32 {
+        self.free().count_ones()
+    }
+
+    pub fn total_slices(&self) -> u32 {
+        self.all.count_ones()
+    }
+
+    /// The idle slices that have to go before the profile can be made there.
+    pub fn in_the_way(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
+        if self.lying.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
+            return Vec::new();
+        }
+        let here = slices(at);
+        let (mut going, mut staying): (Vec<&Lying>, Vec<&Lying>) = self
+            .lying
+            .iter()
+            .filter(|l| l.idle)
+            .partition(|l| l.slices & here != 0);
+        // Engines and compute slices that idle ones hold elsewhere.
+        while let Some(lack) = self.lacks(profile, self.taken().chain(staying.iter().copied())) {
+            let Some(which) = staying.iter().position(|l| self.frees(lack, profile, l)) else {
+                break;
+            };
+            going.push(staying.remove(which));
+        }
+        going.into_iter().map(|l| l.at).collect()
+    }
+
+    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
+        let is = |l: &Lying| l.idle && l.profile_id == profile.id && l.at == at;
+        self.lying.iter().any(is)
+    }
+
+    /// Of which one more of the profile beside these would be too much.
+    pub fn lacks<'l>(
+        &self,
+        profile: &Profile,
+        beside: impl Iterator<Item = &'l Lying>,
+    ) -> Option<Lack> {
+        let mut used = parts(profile);
+        let mut same = 0;
+        for lying in beside {
+            same += u32::from(lying.profile_id == profile.id);
+            if let Some(p) = self.gpu.profile(lying.profile_id) {
+                for (sum, part) in used.iter_mut().zip(parts(p)) {
+                    *sum += part;
+                }
+            }
+        }
+        if same >= profile.max_instances {
+            return Some(Lack::OfProfile);
+        }
+        let over = used.iter().zip(self.limit).position(|(u, most)| *u > most);
+        over.map(Lack::OfPart)
+    }
+
+    /// For each memory slice, which of `lying` has it.
+    pub fn slots(&self) -> Vec<Option<usize>> {
+        let of = |slot: u32| self.lying.iter().position(|l| l.slices >> slot & 1 == 1);
+        (0..self.total_slices()).map(of).collect()
+    }
+
+    /// Whether it is one of those that use up what the profile lacks.
+    pub fn frees(&self, lack: Lack, profile: &Profile, lying: &Lying) -> bool {
+        match lack {
+            Lack::OfProfile => lying.profile_id == profile.id,
+            Lack::OfPart(part) => {
+                let of = self.gpu.profile(lying.profile_id);
+                of.is_some_and(|p| parts(p)[part] > 0)
+            }
+        }
+    }
+
+    pub fn name(&self, profile_id: u32) -> String {
+        let known = self.gpu.profile(profile_id);
+        known.map_or_else(|| profile_id.to_string(), |p| p.name.clone())
+    }
+
+    /// The same model with the same on it, whosever it is.
+    pub fn is_like(&self, other: &Room<'_>) -> bool {
+        let same = |a: &Lying, b: &Lying| {
+            a.profile_id == b.profile_id
+                && a.at == b.at
+                && a.movable.is_some() == b.movable.is_some()
+        };
+        self.lying.len() == other.lying.len()
+            && self
+                .lying
+                .iter()
+                .all(|a| other.lying.iter().any(|b| same(a, b)))
+            && self.gpu.profiles == other.gpu.profiles
+    }
+
+    /// Over all profiles, the memory slices of these free ones that no place of the profile covers
+    /// which lies in them whole.
+    pub fn uncovered(&self, free: Slices) -> u32 {
+        let (mut lost, mut start) = (0, 0);
+        for &end in &self.ends {
+            let mut covered = 0;
+            for window in &self.windows[start..end] {
+                if window & !free == 0 {
+                    covered |= window;
+                }
+            }
+            lost += (free & !covered).count_ones();
+            start = end;
+        }
+        lost
+    }
 }
+
+/// What one more would be too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The GPU holds so many of that profile and no more.
+    OfProfile,
+    /// An index into `PARTS`.
+    OfPart(usize),
+}
+
+impl Lack {
+    pub fn of(self, profile: &Profile) -> String {
+        match self {
+            Lack::OfProfile => format!("instances of {}", profile.name),
+            Lack::OfPart(part) => PARTS[part].to_owned(),
+        }
+    }
+}
+
+const PARTS: [&str; 6] = [
+    "compute slices",
+    "copy engines",
+    "decoders",
+    "encoders",
+    "JPEG engines",
+    "optical flow accelerators",
+];
 
 pub fn parts(p: &Profile) -> Parts {
     [
@@ -155,16 +285,7 @@ pub fn parts(p: &Profile) -> Parts {
     ]
 }
 
-pub fn total_slices(gpu: &Gpu) -> u32 {
-    gpu.profiles
-        .iter()
-        .flat_map(|p| &p.placements)
-        .map(|p| p.start + p.size)
-        .max()
-        .unwrap_or(0)
-}
-
-pub fn mask(start: u32, size: u32) -> u64 {
+pub fn slices(at: Placement) -> Slices {
     let ones = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
-    ones(start.saturating_add(size)) & !ones(start)
+    ones(at.start.saturating_add(at.size)) & !ones(at.start)
 }

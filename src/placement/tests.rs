@@ -117,9 +117,9 @@ fn an_empty_gpu_holds_seven_of_the_smallest() {
     assert!(matches!(no, NoRoom::Now { .. }));
     assert_eq!(
         words(no),
-        "no room for 1g.10gb on 1 GPU: 1 of 8 memory slices are free, at most 1 on one GPU (enough, \
-         but no place of the profile is free there: fragmentation, or its engines are used up); hint: \
-         migctl list shows who has what; runmig.dev/wait lets a container wait for room"
+        "no room for 1g.10gb on 1 GPU: 1 of 8 memory slices are free, at most 1 on one GPU (GPU 0 \
+         has no more instances of 1g.10gb); hint: migctl list shows who has what; runmig.dev/wait \
+         lets a container wait for room"
     );
 }
 

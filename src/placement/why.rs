@@ -1,7 +1,8 @@
 //! Why there is no room, in words that an operator can act on.
 
 use super::Wanted;
-use super::room::{Reserved, Room, total_slices};
+use super::repack::{Found, Movable, Move, PATIENCE, fewest_moves};
+use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
@@ -21,16 +22,41 @@ impl From<NoRoom> for Error {
     }
 }
 
-pub fn no_gpu(snapshot: &Snapshot) -> NoRoom {
-    let off: Vec<&Gpu> = snapshot
-        .gpus
+/// What keeps whole GPUs from the request, whatever is free on them.
+fn kept_out(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<String> {
+    let rules = snapshot.gpus.iter().filter(|g| g.mig == MigMode::Enabled);
+    let rules = rules.filter_map(|gpu| {
+        let rule = wanted.rule_against(gpu)?;
+        Some(format!("GPU {}: {}", gpu.index, printable(rule)))
+    });
+    let lost = snapshot.unreadable.iter().map(|(_, why)| why.clone());
+    rules.chain(lost).collect()
+}
+
+/// For those who come after a semicolon.
+fn and_kept_out(snapshot: &Snapshot, wanted: &Wanted<'_>) -> String {
+    kept_out(snapshot, wanted)
         .iter()
-        .filter(|g| g.mig == MigMode::Disabled)
-        .collect();
+        .map(|why| format!("; {why}"))
+        .collect()
+}
+
+pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
+    let with = |mode: MigMode| snapshot.gpus.iter().filter(move |g| g.mig == mode);
+    if with(MigMode::Enabled).next().is_some() {
+        return NoRoom::Never {
+            why: format!(
+                "every GPU with MIG is kept from it ({})",
+                kept_out(snapshot, wanted).join("; ")
+            ),
+            hint: "[policy] in the configuration has the rule".to_owned(),
+        };
+    }
     let lost = match snapshot.unreadable.first() {
         Some((_, why)) => format!(" ({why})"),
         None => String::new(),
     };
+    let off: Vec<&Gpu> = with(MigMode::Disabled).collect();
     if off.is_empty() {
         return NoRoom::Never {
             why: format!(
@@ -52,20 +78,6 @@ pub fn no_gpu(snapshot: &Snapshot) -> NoRoom {
         } else {
             format!("nvidia-smi -i {} -mig 1 turns it on", indices.join(","))
         },
-    }
-}
-
-pub fn all_excluded(gpus: &[&Gpu], excluded: &[(String, String)]) -> NoRoom {
-    let rules: Vec<String> = gpus
-        .iter()
-        .filter_map(|gpu| {
-            let (_, rule) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid)?;
-            Some(format!("GPU {}: {rule}", gpu.index))
-        })
-        .collect();
-    NoRoom::Never {
-        why: format!("every GPU with MIG is kept from it ({})", rules.join("; ")),
-        hint: "[policy] in the configuration has the rule".to_owned(),
     }
 }
 
@@ -158,36 +170,148 @@ fn numbers(profile: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-pub fn full(wanted: &[(&Gpu, &Profile)], reserved: &[Reserved], asked: &Slice) -> NoRoom {
-    let (mut free, mut total, mut most, mut fragmented) = (0, 0, 0, false);
-    for (gpu, profile) in wanted {
-        let room = Room::new(gpu, reserved, &[]);
-        free += room.free_slices();
-        total += total_slices(gpu);
-        most = most.max(room.free_slices());
-        fragmented |= room.free_slices() >= profile.memory_slices();
+/// Why a request finds no room, as far as can be said without a search.
+pub fn full(
+    snapshot: &Snapshot,
+    fitting: &[(&Gpu, &Profile)],
+    reserved: &[Reserved],
+    asked: &Slice,
+    wanted: &Wanted<'_>,
+) -> NoRoom {
+    in_words(snapshot, fitting, reserved, asked, wanted, None)
+}
+
+/// The same after the search for what would have to lie elsewhere: for when there is time, and
+/// somebody who reads it.
+pub fn no_room(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Option<NoRoom> {
+    let usable = super::usable(snapshot, wanted);
+    let movable = movable(snapshot, reserved, wanted);
+    let mut noes = Vec::new();
+    for asked in wanted.alternatives {
+        let fitting = super::fitting(&usable, asked, wanted);
+        if fitting.is_empty() {
+            continue;
+        }
+        let found = fewest_moves(snapshot, reserved, &movable, asked, wanted, PATIENCE / 10);
+        let found = Some((&found, movable.is_empty()));
+        noes.push(in_words(snapshot, &fitting, reserved, asked, wanted, found));
     }
-    let name = name_of(wanted, asked);
-    let kind = if fragmented {
-        "enough, but no place of the profile is free there: fragmentation, or its engines are used up"
-    } else {
-        "too few"
+    (!noes.is_empty()).then(|| none_of(noes))
+}
+
+/// What has come of a search for one request, in words.
+pub fn explained(
+    snapshot: &Snapshot,
+    reserved: &[Reserved],
+    asked: &Slice,
+    wanted: &Wanted<'_>,
+    found: &Found,
+    nothing_moves: bool,
+) -> NoRoom {
+    let usable = super::usable(snapshot, wanted);
+    let fitting = super::fitting(&usable, asked, wanted);
+    if usable.is_empty() {
+        return no_gpu(snapshot, wanted);
+    }
+    if fitting.is_empty() {
+        return no_profile(&usable, asked, wanted);
+    }
+    let found = Some((found, nothing_moves));
+    in_words(snapshot, &fitting, reserved, asked, wanted, found)
+}
+
+/// Slices of containers: what a restart would move, as far as one can see from here.
+fn movable(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Vec<Movable> {
+    let exists = |r: &&Reserved| {
+        let mut gpus = snapshot.gpus.iter().filter(|g| g.uuid == r.gpu);
+        gpus.any(|g| g.instances.iter().any(|i| i.placement == r.placement))
+    };
+    let stays = |r: &&Reserved| wanted.stuck.contains(r) || wanted.idle.contains(r);
+    let moves = reserved.iter().filter(|r| !stays(r) && exists(r));
+    moves
+        .map(|place| Movable {
+            place: place.clone(),
+            containers: 1,
+        })
+        .collect()
+}
+
+fn in_words(
+    snapshot: &Snapshot,
+    fitting: &[(&Gpu, &Profile)],
+    reserved: &[Reserved],
+    asked: &Slice,
+    wanted: &Wanted<'_>,
+    found: Option<(&Found, bool)>,
+) -> NoRoom {
+    let (mut free, mut total, mut most, mut stuck) = (0, 0, 0, 0);
+    let mut smallest = u32::MAX;
+    let mut used_up = Vec::new();
+    for (gpu, profile) in fitting {
+        let room = Room::new(gpu, reserved, wanted.idle);
+        free += room.free_slices();
+        total += room.total_slices();
+        most = most.max(room.free_slices());
+        smallest = smallest.min(profile.memory_slices());
+        let held = wanted.stuck.iter().filter(|r| r.gpu == gpu.uuid);
+        stuck += held.map(|r| r.placement.size).sum::<u32>();
+        if room.free_slices() >= profile.memory_slices()
+            && let Some(lack) = room.lacks(profile, room.taken())
+        {
+            used_up.push(format!(
+                "GPU {} has no more {}",
+                gpu.index,
+                lack.of(profile)
+            ));
+        }
+    }
+    let name = name_of(fitting, asked);
+    let mut hint = WAIT_FOR_ROOM.to_owned();
+    let kind = match found {
+        _ if free < smallest => "full".to_owned(),
+        _ if !used_up.is_empty() => used_up.join(", "),
+        Some((Found::Plan(plan), _)) => {
+            hint = format!(
+                "migctl defrag --plan {asked} says what to restart for it; {WAIT_FOR_ROOM}"
+            );
+            let of = |m: &Move| format!("{} at {} of GPU {}", m.profile, m.from, m.from_gpu);
+            let moves: Vec<String> = plan.moves.iter().map(of).collect();
+            format!(
+                "fragmented: it would fit if {} lay elsewhere",
+                moves.join(" and ")
+            )
+        }
+        Some((Found::Impossible, true)) => {
+            "fragmented by what is not runmig's, and cannot be moved".to_owned()
+        }
+        Some((Found::Impossible, false)) => {
+            "full: no other order of the slices makes room".to_owned()
+        }
+        Some((Found::Beyond(_), _)) => "fragmented: to move a few slices would not help".to_owned(),
+        None if most < smallest => "too few on each".to_owned(),
+        None => "fragmented: enough are free, but no place of the profile is".to_owned(),
+    };
+    let stuck = match stuck {
+        0 => String::new(),
+        n => format!("; {n} are quarantined, which could not be given back"),
     };
     NoRoom::Now {
         why: format!(
-            "no room for {name} on {}: {free} of {total} memory slices are free, at most {most} on one GPU ({kind})",
-            count(wanted.len(), "GPU"),
+            "no room for {name} on {}: {free} of {total} memory slices are free, at most {most} on one \
+             GPU ({kind}){stuck}{}",
+            count(fitting.len(), "GPU"),
+            and_kept_out(snapshot, wanted)
         ),
-        hint: WAIT_FOR_ROOM.to_owned(),
+        hint,
     }
 }
 
 /// There is room, and who came before waits for it, or for what it is part of.
-pub fn kept(wanted: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
+pub fn kept(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
     NoRoom::Now {
         why: format!(
             "no room for {} but what others wait for",
-            name_of(wanted, asked)
+            name_of(fitting, asked)
         ),
         hint: WAIT_FOR_ROOM.to_owned(),
     }
@@ -196,10 +320,10 @@ pub fn kept(wanted: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
 const WAIT_FOR_ROOM: &str =
     "migctl list shows who has what; runmig.dev/wait lets a container wait for room";
 
-fn name_of(wanted: &[(&Gpu, &Profile)], asked: &Slice) -> String {
+fn name_of(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> String {
     match asked {
         Slice::Profile(name) => name.clone(),
-        Slice::Memory(_) => format!("{asked} ({})", wanted[0].1.name),
+        Slice::Memory(_) => format!("{asked} ({})", fitting[0].1.name),
     }
 }
 

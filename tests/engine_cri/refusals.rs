@@ -23,7 +23,7 @@ fn no_room(cri: &mut Cri) {
         cri,
         "1g.10gb",
         "runmig: no room for 1g.10gb on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU \
-         (too few); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for \
+         (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for \
          room",
     );
     assert_eq!(cri.setup.the_lease()["container"], id);

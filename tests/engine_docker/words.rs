@@ -26,7 +26,7 @@ fn no_room() {
             &[("runmig.dev/slice", "1g.10gb")],
             Value::Null,
             "no room for 1g.10gb on 2 GPUs: 0 of 16 memory slices are free, at most 0 on one GPU \
-             (too few); hint: migctl list shows who has what; runmig.dev/wait lets a container wait \
+             (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait \
              for room",
         );
         assert_eq!(setup.leases().len(), 2);

@@ -4,6 +4,7 @@ use crate::faults_support::World;
 use crate::support::bundle::{SHOW, visible};
 use crate::support::{Low, Setup, going, said, unique};
 use crate::{abandon, changes, create_in};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
 fn in_pod(setup: &Setup, slice: &str, pod: &str) -> crate::support::Bundle {
@@ -102,15 +103,19 @@ fn the_first_fails_and_the_second_keeps_it() {
     world.behave(&format!("create-waits {}", fifo.display()));
     world.bundle_in_pod("a", world.profile, "p");
     let first = going(world.create_command("a").stdin(Stdio::null()));
+    // Open as soon as the low-level runtime stands before it.
+    let mut opened = None;
     crate::support::process::until("the slice is there", || {
-        let leases = world.leases();
-        leases.len() == 1 && leases[0]["migUUID"].is_string()
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).custom_flags(libc::O_NONBLOCK);
+        opened = options.open(&fifo).ok();
+        opened.is_some()
     });
     world.behave("");
     create_in(&world, "p", "b").ok();
     let made = world.the_instance();
     first.kill();
-    std::fs::write(&fifo, "").unwrap();
+    drop(opened);
     world.delete("a");
     world.gc().ok();
     assert_eq!(world.the_instance(), made);

@@ -18,6 +18,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -162,7 +163,7 @@ impl<'a> Cri<'a> {
         engine.env("PATH", format!("{beside}:/usr/sbin:/usr/bin:/sbin:/bin"));
         self.going = Some(going(engine.stdin(Stdio::null())));
         until("the engine answers", || {
-            self.crictl(&["version"]).status.success()
+            UnixStream::connect(self.socket()).is_ok() && self.crictl(&["version"]).status.success()
         });
     }
 

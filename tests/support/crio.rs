@@ -105,32 +105,4 @@ pub fn without_oom_scores(setup: &Setup) {
 }
 
 /// In place of CRI-O's own helper, which is C and is not built with it: pins namespaces to files.
-const PINNS: &str = r#"
-while [ $# -gt 0 ]; do
-  case $1 in
-  -d) dir=$2; shift ;;
-  -f) name=$2; shift ;;
-  -s) sysctls="$sysctls $2"; shift ;;
-  --*=host) host="$host ${1#--}" ;;
-  --*) own="$own ${1#--}" ;;
-  esac
-  shift
-done
-file() {
-  mkdir -p "$dir/$1ns"
-  : >"$dir/$1ns/$name"
-}
-for kind in $host; do
-  kind=${kind%=host}
-  file "$kind"
-  mount --bind "/proc/self/ns/$kind" "$dir/${kind}ns/$name"
-done
-for kind in $own; do
-  file "$kind"
-  options="$options --$kind=$dir/${kind}ns/$name"
-done
-[ -z "$options" ] || exec unshare $options sh -c '
-  for one; do
-    echo "${one#*=}" >"/proc/sys/$(echo "${one%%=*}" | tr . /)"
-  done' sh $sysctls
-"#;
+const PINNS: &str = include_str!("../conformance/pinns");

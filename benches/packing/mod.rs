@@ -1,0 +1,12 @@
+//! Placement policies side by side, on the same arrivals and departures.
+
+pub mod figures;
+#[path = "../../tests/support/models.rs"]
+pub mod models;
+pub mod plot;
+pub mod policy;
+pub mod world;
+
+pub use figures::{Settings, by_mix, measure, table};
+pub use policy::{ALL, Policy};
+pub use world::Workloads;

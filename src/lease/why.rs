@@ -1,0 +1,49 @@
+//! Why a create found no room, for who reads its error.
+
+use super::Leases;
+use super::acquire::Applicant;
+use super::reuse::place_of;
+use super::rules::Ruled;
+use crate::error::Result;
+use crate::gpu::Driver;
+use crate::placement::{self, NoRoom, Wanted};
+use crate::store::{Lease, State};
+
+impl Leases<'_> {
+    /// The answer with what a search adds: what would have to lie elsewhere. Of a new look at the
+    /// machine, without a lock, since nothing is decided by it; where that fails, or finds room
+    /// after all, the answer is as it was.
+    pub(super) fn explained(
+        &self,
+        driver: &impl Driver,
+        who: &Applicant<'_>,
+        no: NoRoom,
+    ) -> NoRoom {
+        self.search(driver, who).ok().flatten().unwrap_or(no)
+    }
+
+    fn search(&self, driver: &impl Driver, who: &Applicant<'_>) -> Result<Option<NoRoom>> {
+        let snapshot = driver.snapshot()?;
+        let (leases, damaged) = self.store.list()?;
+        let of = |which: fn(&Lease) -> bool| {
+            let those = leases.iter().filter(|l| which(l));
+            those.map(|l| place_of(&l.slice)).collect::<Vec<_>>()
+        };
+        let idle = of(|l| l.idle_since.is_some());
+        let mut stuck = of(|l| l.state == State::Releasing && l.idle_since.is_none() || l.adopted);
+        let mut reserved = self.reserved(&snapshot, &leases, damaged);
+        let readable: Vec<_> = leases.iter().map(|l| place_of(&l.slice)).collect();
+        stuck.extend(reserved.iter().filter(|r| !readable.contains(r)).cloned());
+        reserved.retain(|r| !idle.contains(r));
+        let ruled = Ruled::new(&self.config.policy, &snapshot, who)?;
+        let wanted = Wanted {
+            idle: &idle,
+            stuck: &stuck,
+            ..ruled.wanted()
+        };
+        let is_room = placement::choose(&snapshot, &reserved, &wanted).is_ok();
+        Ok((!is_room)
+            .then(|| placement::no_room(&snapshot, &reserved, &wanted))
+            .flatten())
+    }
+}

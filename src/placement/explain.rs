@@ -1,0 +1,157 @@
+//! Why each GPU will do for a request, or will not.
+
+use super::pack::Packer;
+use super::room::{Reserved, Room};
+use super::score::{self, Costs};
+use super::{Rank, Wanted, each_candidate};
+use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
+use crate::request::Slice;
+
+/// What one GPU has to say to one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnGpu<'a> {
+    pub gpu: &'a Gpu,
+    /// What the request means there.
+    pub profile: Option<&'a Profile>,
+    pub free_slices: u32,
+    pub total_slices: u32,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Where it could go, the best first.
+    Fits(Vec<Place>),
+    /// Fewer memory slices are free than it takes.
+    Full,
+    /// Enough are free, but no place of the profile is.
+    NoPlace,
+    /// All that there is of something else is in use: "decoders".
+    UsedUp(String),
+    NoProfile,
+    MigOff,
+    /// MIG is off until the GPU is reset.
+    MigPending,
+    NoMig,
+    /// By this rule.
+    Excluded(String),
+}
+
+/// A place, and what taking it costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    pub placement: Placement,
+    /// In memory slices of no more use to one profile (docs/packing.md).
+    pub cost: f64,
+    /// What had a place on that GPU and would have none afterwards.
+    pub closes: Vec<String>,
+    /// An idle slice is handed out as it is.
+    pub reuses: bool,
+    /// Idle slices that would be destroyed for it.
+    pub evicts: usize,
+    rank: Rank,
+}
+
+/// Every GPU, in the order in which they would be taken.
+pub fn explain<'a>(
+    snapshot: &'a Snapshot,
+    reserved: &[Reserved],
+    asked: &Slice,
+    wanted: &Wanted<'_>,
+) -> Vec<OnGpu<'a>> {
+    let look = |gpu: &'a Gpu| on_gpu(gpu, reserved, asked, wanted);
+    let mut all: Vec<OnGpu<'a>> = snapshot.gpus.iter().map(look).collect();
+    all.sort_by_key(|on| match &on.verdict {
+        Verdict::Fits(places) => (0, Some(places[0].rank), on.gpu.index),
+        _ => (1, None, on.gpu.index),
+    });
+    all
+}
+
+fn on_gpu<'a>(
+    gpu: &'a Gpu,
+    reserved: &[Reserved],
+    asked: &Slice,
+    wanted: &Wanted<'_>,
+) -> OnGpu<'a> {
+    let room = Room::new(gpu, reserved, wanted.idle);
+    let profile = wanted.profile_on(gpu, asked);
+    let verdict = match (gpu.mig, gpu.mig_pending, profile) {
+        (MigMode::Unsupported, ..) => Verdict::NoMig,
+        (MigMode::Disabled, Some(MigMode::Enabled), _) => Verdict::MigPending,
+        (MigMode::Disabled, ..) => Verdict::MigOff,
+        (MigMode::Enabled, _, found) => match (wanted.rule_against(gpu), found) {
+            (Some(rule), _) => Verdict::Excluded(rule.to_owned()),
+            (None, None) => Verdict::NoProfile,
+            (None, Some(profile)) => look(&room, profile, reserved, wanted),
+        },
+    };
+    OnGpu {
+        gpu,
+        profile,
+        free_slices: room.free_slices(),
+        total_slices: room.total_slices(),
+        verdict,
+    }
+}
+
+fn look(room: &Room<'_>, profile: &Profile, reserved: &[Reserved], wanted: &Wanted<'_>) -> Verdict {
+    let mut places: Vec<Place> = Vec::new();
+    each_candidate(&[(room.gpu, profile)], reserved, wanted, |c| {
+        let placement = c.placement;
+        places.push(Place {
+            placement,
+            cost: Costs::of(room).cost(placement) as f64 / score::SLICE as f64,
+            closes: closes(room, profile, placement),
+            reuses: room.is_idle(profile, placement),
+            evicts: room.in_the_way(profile, placement).len(),
+            rank: c.rank,
+        });
+    });
+    places.sort_by_key(|p| p.rank);
+    if !places.is_empty() {
+        return Verdict::Fits(places);
+    }
+    if room.free_slices() < profile.memory_slices() {
+        return Verdict::Full;
+    }
+    match room.lacks(profile, room.taken()) {
+        Some(lack) => Verdict::UsedUp(lack.of(profile)),
+        None => Verdict::NoPlace,
+    }
+}
+
+fn closes(room: &Room<'_>, profile: &Profile, at: Placement) -> Vec<String> {
+    let after = room.with(profile, at);
+    let has_place = |room: &Room<'_>, p: &Profile| room.places(p).next().is_some();
+    let closed = |p: &&Profile| has_place(room, p) && !has_place(&after, p);
+    let closed = room.gpu.profiles.iter().filter(closed);
+    closed.map(|p| p.name.clone()).collect()
+}
+
+/// How fragmented a GPU is, in per cent: what of the largest slice that its free memory could be,
+/// did all on it lie as well as it can, is lost to where it lies. 0: nothing is.
+pub fn fragmentation(room: &Room<'_>) -> Option<u32> {
+    let largest = |fits: &mut dyn FnMut(&Profile) -> Option<bool>| {
+        let mut by_size: Vec<&Profile> = room.gpu.profiles.iter().collect();
+        by_size.sort_by_key(|p| std::cmp::Reverse(p.memory_slices()));
+        for profile in by_size {
+            if fits(profile)? {
+                return Some(profile.memory_slices());
+            }
+        }
+        Some(0)
+    };
+    let now = largest(&mut |p| Some(room.places(p).next().is_some()))?;
+    let names: Vec<String> = room.taken().map(|l| room.name(l.profile_id)).collect();
+    let mut packer = Packer::new(&[Room::empty(room.gpu)], super::PATIENCE);
+    let could = largest(&mut |p| {
+        let more = names.iter().map(String::as_str).chain([p.name.as_str()]);
+        packer.holds(more)
+    })?;
+    Some(
+        (100 * could.saturating_sub(now))
+            .checked_div(could)
+            .unwrap_or(0),
+    )
+}

@@ -1,0 +1,168 @@
+//! Whether a set of slices could lie on a set of GPUs at all, were each free to lie anywhere: exact,
+//! by the sets that one GPU can hold.
+
+use super::room::Room;
+use std::collections::{HashMap, HashSet};
+
+/// How many of each profile, in the order of `Packer::names`.
+type Counts = Vec<u8>;
+
+pub struct Packer {
+    names: Vec<String>,
+    /// Memory slices of one, by name: the fewest that any model needs.
+    sizes: Vec<u32>,
+    /// The kind of each GPU, so that alike ones are together and the most common last.
+    bins: Vec<usize>,
+    kinds: Vec<Kind>,
+    /// What has been found out: GPUs from a number on, and what they are to hold.
+    known: HashMap<(usize, Counts), bool>,
+    /// Steps that one question may take.
+    patience: u32,
+}
+
+struct Kind {
+    free: u32,
+    /// What it can hold so that nothing can be added.
+    fills: Vec<Counts>,
+}
+
+impl Packer {
+    /// On these GPUs, where what lies there stays.
+    pub fn new(rooms: &[Room<'_>], patience: u32) -> Self {
+        let (mut names, mut sizes): (Vec<String>, Vec<u32>) = Default::default();
+        for p in rooms.iter().flat_map(|r| &r.gpu.profiles) {
+            match names.iter().position(|n| *n == p.name) {
+                Some(at) => sizes[at] = sizes[at].min(p.memory_slices()),
+                None => {
+                    names.push(p.name.clone());
+                    sizes.push(p.memory_slices());
+                }
+            }
+        }
+        let mut alike: Vec<(&Room<'_>, usize)> = Vec::new();
+        for room in rooms {
+            match alike.iter_mut().find(|(other, _)| room.is_like(other)) {
+                Some((_, count)) => *count += 1,
+                None => alike.push((room, 1)),
+            }
+        }
+        alike.sort_by_key(|(_, count)| *count);
+        let bins = alike.iter().enumerate();
+        Packer {
+            bins: bins.flat_map(|(k, (_, n))| vec![k; *n]).collect(),
+            kinds: alike
+                .iter()
+                .map(|(room, _)| Kind {
+                    free: room.free_slices(),
+                    fills: fills(room, &names),
+                })
+                .collect(),
+            names,
+            sizes,
+            known: HashMap::new(),
+            patience,
+        }
+    }
+
+    /// Whether slices of these profiles fit. None where that would take too long to find out.
+    pub fn holds<'n>(&mut self, profiles: impl Iterator<Item = &'n str>) -> Option<bool> {
+        let mut counts = vec![0; self.names.len()];
+        for profile in profiles {
+            let Some(at) = self.names.iter().position(|n| n == profile) else {
+                return Some(false);
+            };
+            counts[at] += 1;
+        }
+        let mut left = self.patience;
+        self.from(0, counts, &mut left)
+    }
+
+    fn from(&mut self, bin: usize, counts: Counts, left: &mut u32) -> Option<bool> {
+        if counts.iter().all(|n| *n == 0) {
+            return Some(true);
+        }
+        let room: u32 = self.bins[bin..].iter().map(|k| self.kinds[*k].free).sum();
+        let need = |counts: &Counts| -> u32 {
+            counts
+                .iter()
+                .zip(&self.sizes)
+                .map(|(n, size)| u32::from(*n) * size)
+                .sum()
+        };
+        if need(&counts) > room {
+            return Some(false);
+        }
+        let key = (bin, counts);
+        if let Some(known) = self.known.get(&key) {
+            return Some(*known);
+        }
+        *left = left.checked_sub(1)?;
+        let counts = &key.1;
+        let kind = self.bins[bin];
+        // Where the rest are alike, the largest may as well lie on this one.
+        let largest = self.bins[bin..].iter().all(|k| *k == kind).then(|| {
+            let left = (0..counts.len()).filter(|p| counts[*p] > 0);
+            left.max_by_key(|p| self.sizes[*p])
+        });
+        let mut tries: Vec<Counts> = self.kinds[kind]
+            .fills
+            .iter()
+            .map(|fill| fill.iter().zip(counts).map(|(f, c)| *f.min(c)).collect())
+            .filter(|fill: &Counts| largest.flatten().is_none_or(|p| fill[p] > 0))
+            .collect();
+        tries.sort_by_key(|fill| (std::cmp::Reverse(need(fill)), fill.clone()));
+        tries.dedup();
+        let mut found = false;
+        for (i, fill) in tries.iter().enumerate() {
+            if tries[..i].iter().any(|more| is_within(fill, more)) {
+                continue;
+            }
+            let rest = counts.iter().zip(fill).map(|(c, f)| c - f).collect();
+            if bin + 1 < self.bins.len() {
+                found = self.from(bin + 1, rest, left)?;
+            } else {
+                found = rest.iter().all(|n| *n == 0);
+            }
+            if found {
+                break;
+            }
+        }
+        self.known.insert(key, found);
+        Some(found)
+    }
+}
+
+fn is_within(a: &Counts, b: &Counts) -> bool {
+    a.iter().zip(b).all(|(a, b)| a <= b)
+}
+
+fn fills(room: &Room<'_>, names: &[String]) -> Vec<Counts> {
+    let of = |name: &str| names.iter().position(|n| n == name).expect("all are named");
+    let mut seen = HashSet::new();
+    let mut full = HashSet::new();
+    let mut open = vec![(room.clone(), vec![0; names.len()])];
+    while let Some((room, counts)) = open.pop() {
+        let mut more = false;
+        for profile in &room.gpu.profiles {
+            for at in room.places(profile) {
+                more = true;
+                let mut next = counts.clone();
+                next[of(&profile.name)] += 1;
+                let with = room.with(profile, at);
+                if seen.insert((with.free(), next.clone())) {
+                    open.push((with, next));
+                }
+            }
+        }
+        if !more {
+            full.insert(counts);
+        }
+    }
+    let mut most: Vec<Counts> = full
+        .iter()
+        .filter(|a| !full.iter().any(|b| b != *a && is_within(a, b)))
+        .cloned()
+        .collect();
+    most.sort();
+    most
+}

@@ -1,0 +1,240 @@
+//! migctl explain, defrag and gpus, on real containers: what they say is what then happens.
+
+mod support;
+
+use serde_json::Value;
+use support::{Low, Machine, Setup};
+
+fn setup(gpus: u32) -> Option<Setup> {
+    Setup::on(Low::Runc, Machine::new("A100-80GB", gpus))
+}
+
+fn create(setup: &Setup, id: &str, slice: &str) {
+    let bundle = setup.asking(slice, "true");
+    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+}
+
+fn delete(setup: &Setup, id: &str) {
+    setup.runmig(&["delete", "--force", id]).ok();
+}
+
+fn place(setup: &Setup, id: &str) -> (Value, Value) {
+    let leases = setup.leases();
+    let lease = leases.iter().find(|l| l["container"] == id);
+    let lease = lease.unwrap_or_else(|| panic!("no lease of {id}"));
+    (lease["gpuIndex"].clone(), lease["migPlacement"].clone())
+}
+
+/// Smallest slices everywhere, and those of every second place gone again. Gives who is left.
+fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
+    let ids: Vec<String> = (0..7 * gpus).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| create(setup, id, "1g.10gb"));
+    let (stay, go): (Vec<String>, Vec<String>) = ids.into_iter().partition(|id| {
+        let start = place(setup, id).1["start"].as_u64().unwrap();
+        start % 4 == 1
+    });
+    go.iter().for_each(|id| delete(setup, id));
+    stay
+}
+
+#[test]
+fn what_fits_goes_where_it_is_said_to_go() {
+    let Some(setup) = setup(2) else { return };
+    for (n, slice) in ["1g.10gb", "3g.40gb", "20Gi", "2g.20gb"].iter().enumerate() {
+        let said = setup.migctl(&["explain", slice, "--json"]).ok().json();
+        assert_eq!(
+            (&said["apiVersion"], &said["kind"]),
+            (&"runmig.dev/v1".into(), &"Explanation".into())
+        );
+        assert_eq!(said["fits"], true);
+        let first = &said["alternatives"][0]["gpus"][0];
+        assert_eq!(first["state"], "fits");
+        let best = first["places"][0]["migPlacement"].clone();
+        let id = format!("c{n}");
+        create(&setup, &id, slice);
+        assert_eq!(
+            place(&setup, &id),
+            (first["index"].clone(), best),
+            "{slice}"
+        );
+    }
+    let table = setup.migctl(&["explain", "7g.80gb,1g.10gb"]).ok().stdout;
+    assert!(
+        table.starts_with("full: no room for 7g.80gb on 2 GPUs: ")
+            || table.starts_with("fragmented: "),
+        "{table}"
+    );
+    assert!(table.contains("\nfits: 1g.10gb at "), "{table}");
+    for n in 0..4 {
+        delete(&setup, &format!("c{n}"));
+    }
+    setup.nothing_is_left();
+}
+
+#[test]
+fn a_plan_that_is_followed_makes_room() {
+    let Some(setup) = setup(2) else { return };
+    let stay = scatter(&setup, 2);
+    assert_eq!(stay.len(), 4);
+    let plan = ["defrag", "--plan", "4g.40gb", "-o", "json"];
+    let said = setup.migctl(&plan).ok().json();
+    assert_eq!(said["kind"], "DefragmentationPlan");
+    assert_eq!(said["verdict"], "moves");
+    let restarts = said["restarts"].as_array().unwrap();
+    assert_eq!(restarts.len(), 1, "{said:#}");
+    // The same in the error of a create, and in explain.
+    let bundle = setup.asking("4g.40gb", "true");
+    let refused = setup
+        .runmig(&["create", "-b", bundle.as_str(), "large"])
+        .refused();
+    let words = "fragmented: it would fit if 1g.10gb at ";
+    assert!(refused.contains(words), "{refused}");
+    assert!(
+        refused.contains("hint: migctl defrag --plan 4g.40gb says what to restart"),
+        "{refused}"
+    );
+    let explained = setup.migctl(&["explain", "4g.40gb"]).exits(1).stdout;
+    assert!(
+        explained.starts_with("fragmented: no room for 4g.40gb on 2 GPUs: "),
+        "{explained}"
+    );
+    assert!(explained.contains(words), "{explained}");
+    assert!(
+        explained.contains("but no place of 4g.40gb is"),
+        "{explained}"
+    );
+    let moved = restarts[0]["container"].as_str().unwrap();
+    assert!(stay.iter().any(|id| id == moved));
+    assert!(explained.contains(moved), "{explained}");
+
+    // As it says: stop, start the new one, start again.
+    delete(&setup, moved);
+    create(&setup, "large", "4g.40gb");
+    create(&setup, moved, "1g.10gb");
+    assert_eq!(
+        place(&setup, "large"),
+        (said["gpuIndex"].clone(), said["migPlacement"].clone())
+    );
+    let to = (
+        restarts[0]["toGPUIndex"].clone(),
+        restarts[0]["toPlacement"].clone(),
+    );
+    assert_eq!(place(&setup, moved), to);
+
+    let plan = setup.migctl(&["defrag", "--plan", "1g.10gb"]).ok().stdout;
+    assert!(plan.starts_with("fits now: 1g.10gb at "), "{plan}");
+    let plan = setup
+        .migctl(&["defrag", "--plan", "7g.80gb", "--json"])
+        .exits(1)
+        .json();
+    assert_eq!(plan["verdict"], "impossible");
+    delete(&setup, "large");
+    stay.iter().for_each(|id| delete(&setup, id));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn what_is_not_ours_is_not_to_be_moved() {
+    let Some(setup) = setup(1) else { return };
+    for start in ["1", "5"] {
+        setup.machine.sim(
+            "create",
+            &["--gpu", "0", "--profile", "1g.10gb", "--start", start],
+        );
+    }
+    let said = setup
+        .migctl(&["explain", "3g.40gb", "-o", "json"])
+        .exits(1)
+        .json();
+    let one = &said["alternatives"][0];
+    assert_eq!(one["verdict"], "full");
+    let why = one["why"].as_str().unwrap();
+    assert!(
+        why.contains("fragmented by what is not runmig's, and cannot be moved"),
+        "{why}"
+    );
+    assert_eq!(one["restarts"], Value::Array(Vec::new()));
+    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let gpu = &gpus["items"][0];
+    assert_eq!(gpu["freeSlices"], 6);
+    // 2g.20gb fits, and 4g.40gb would, did they lie together.
+    assert_eq!(gpu["fragmentationPercent"], 50);
+    let states: Vec<&str> = gpu["slices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        states,
+        [
+            "free", "foreign", "free", "free", "free", "foreign", "free", "free"
+        ]
+    );
+}
+
+#[test]
+fn a_gpu_is_a_bar_that_a_person_can_read() {
+    let Some(setup) = setup(1) else { return };
+    create(&setup, "web", "3g.40gb");
+    create(&setup, "job", "1g.10gb");
+    let shown = setup.migctl(&["gpus"]).ok().stdout;
+    let lines: Vec<&str> = shown.lines().skip(1).take(4).collect();
+    assert_eq!(
+        lines,
+        [
+            "slice   0  1  2  3  4  5  6  7",
+            "        .  .  .  A  B  B  B  B   3 of 8 free, 0 % fragmented",
+            "  A  1g.10gb      3:1   leased: job",
+            "  B  3g.40gb      4:4   leased: web",
+        ],
+        "{shown}"
+    );
+    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let slice = &json["items"][0]["slices"][4];
+    assert_eq!(
+        (&slice["state"], &slice["profile"]),
+        (&"leased".into(), &"3g.40gb".into())
+    );
+    let leases = setup.leases();
+    let web = leases.iter().find(|l| l["container"] == "web").unwrap();
+    assert_eq!(slice["leases"][0], web["id"]);
+    delete(&setup, "web");
+    delete(&setup, "job");
+    setup.nothing_is_left();
+}
+
+#[test]
+fn a_gpu_that_will_not_do_says_why() {
+    let off = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, off) else {
+        return;
+    };
+    let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
+    assert!(
+        said.starts_with("never: MIG is off on every GPU that has it (GPU 0)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("hint: nvidia-smi -i 0 -mig 1 turns it on"),
+        "{said}"
+    );
+
+    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 2)) else {
+        return;
+    };
+    setup.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
+    let said = setup
+        .migctl(&["explain", "1g.10gb", "--namespace", "team-b"])
+        .ok()
+        .stdout;
+    assert!(said.contains("reserved for namespace team-a"), "{said}");
+    let said = setup
+        .migctl(&["explain", "1g.99gb", "--json"])
+        .exits(1)
+        .json();
+    assert_eq!(said["alternatives"][0]["verdict"], "never");
+    assert_eq!(said["alternatives"][0]["gpus"][0]["state"], "noProfile");
+    setup.migctl(&["explain", "nonsense"]).exits(1);
+    setup.migctl(&["defrag"]).exits(2);
+}

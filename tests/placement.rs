@@ -1,0 +1,171 @@
+//! Placement against references that are written as plainly as possible, on random machines of all
+//! models that the simulated driver has; and the packing benchmark in short.
+
+#[path = "support/models.rs"]
+mod models;
+#[path = "../benches/packing/mod.rs"]
+mod packing;
+#[path = "placement/reference.rs"]
+mod reference;
+
+use models::gpu;
+use nvml_sim::engine::Model;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use reference::{Place, decide, fits, restarts};
+use runmig::model::{GpuInstance, Placement, Snapshot};
+use runmig::placement::{Found, Movable, PATIENCE, Reserved, Wanted, choose, fewest_moves};
+use runmig::request::Slice;
+
+/// GPUs of any models, with what fits on them in any order.
+fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {
+    let all = Model::all();
+    let gpus = models.iter().zip(0..);
+    let mut snapshot = Snapshot {
+        gpus: gpus
+            .map(|(m, i)| gpu(&all[m.index(all.len())], i))
+            .collect(),
+        ..Snapshot::default()
+    };
+    for (gpu, profile, place) in filling {
+        let gpu = gpu.index(snapshot.gpus.len());
+        let gpu = &mut snapshot.gpus[gpu];
+        let profile = &gpu.profiles[profile.index(gpu.profiles.len())];
+        let places: Vec<Placement> = profile.placements.clone();
+        let at = places[place.index(places.len())];
+        let there: Vec<(u32, Placement)> = gpu
+            .instances
+            .iter()
+            .map(|i| (i.profile_id, i.placement))
+            .collect();
+        if fits(gpu, &there, profile, at) {
+            gpu.instances.push(GpuInstance {
+                id: 0,
+                profile_id: profile.id,
+                placement: at,
+                compute_instances: Vec::new(),
+            });
+        }
+    }
+    snapshot
+}
+
+fn reserved(snapshot: &Snapshot, mut which: impl FnMut() -> bool) -> Vec<Reserved> {
+    let mut all = Vec::new();
+    for gpu in &snapshot.gpus {
+        for i in &gpu.instances {
+            if which() {
+                all.push(Reserved {
+                    gpu: gpu.uuid.clone(),
+                    profile_id: i.profile_id,
+                    placement: i.placement,
+                });
+            }
+        }
+    }
+    all
+}
+
+fn indices() -> impl Strategy<Value = (Index, Index, Index)> {
+    (any::<Index>(), any::<Index>(), any::<Index>())
+}
+
+/// A profile of one of the GPUs, or an amount of memory.
+fn asked(snapshot: &Snapshot, gpu: &Index, profile: &Index, memory: Option<u64>) -> Slice {
+    let gpu = &snapshot.gpus[gpu.index(snapshot.gpus.len())];
+    match memory {
+        Some(gib) => Slice::Memory(gib << 30),
+        None => Slice::Profile(gpu.profiles[profile.index(gpu.profiles.len())].name.clone()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn decisions_are_those_of_the_reference(
+        models in prop::collection::vec(any::<Index>(), 1..5),
+        filling in prop::collection::vec(indices(), 0..30),
+        idle in prop::collection::vec(any::<bool>(), 30),
+        requests in prop::collection::vec(
+            (any::<Index>(), any::<Index>(), prop::option::weighted(0.3, 1u64..100)), 1..3),
+        min_compute in 0u32..3,
+        excluded in prop::option::of(any::<Index>()),
+    ) {
+        let snapshot = machine(&models, &filling);
+        let mut idle = idle.into_iter();
+        let idle = reserved(&snapshot, || idle.next().unwrap_or(false));
+        let alternatives: Vec<Slice> = requests.iter()
+            .map(|(g, p, memory)| asked(&snapshot, g, p, *memory)).collect();
+        let excluded: Vec<(String, String)> = excluded.iter()
+            .map(|g| (snapshot.gpus[g.index(models.len())].uuid.clone(), "a rule".to_owned()))
+            .collect();
+        let wanted = Wanted {
+            alternatives: &alternatives, min_compute, excluded: &excluded, idle: &idle,
+            ..Wanted::default()
+        };
+        let chosen = choose(&snapshot, &[], &wanted).ok().map(|d| Place {
+            gpu: d.gpu.index, profile: d.profile.name.clone(), at: d.placement,
+        });
+        prop_assert_eq!(chosen, decide(&snapshot, &wanted));
+    }
+}
+
+proptest! {
+    // The reference tries every set in every order.
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    /// Not one restart too many, and none that does not help.
+    #[test]
+    fn the_fewest_restarts_are_those_of_the_reference(
+        model in any::<Index>(),
+        filling in prop::collection::vec(indices(), 4..24),
+        foreign in prop::collection::vec(prop::bool::weighted(0.2), 24),
+        profile in any::<Index>(),
+    ) {
+        let snapshot = machine(&[model, model], &filling);
+        let mut foreign = foreign.into_iter();
+        let ours = reserved(&snapshot, || !foreign.next().unwrap_or(true));
+        let ours = &ours[..ours.len().min(6)];
+        let movable: Vec<Movable> = ours.iter()
+            .map(|place| Movable { place: place.clone(), containers: 1 }).collect();
+        let slice = asked(&snapshot, &model, &profile, None);
+        let wanted = Wanted::one(&slice);
+        let found = fewest_moves(&snapshot, &[], &movable, &slice, &wanted, PATIENCE);
+        let fewest = restarts(&snapshot, ours, &slice);
+        match found {
+            Found::Plan(plan) => prop_assert_eq!(Some(plan.moves.len()), fewest),
+            Found::Impossible => prop_assert_eq!(None, fewest),
+            Found::Beyond(n) => prop_assert!(false, "gave up after {} restarts", n),
+        }
+    }
+}
+
+/// In short, and the same on every machine: the seeds decide.
+#[test]
+fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
+    let workloads = packing::Workloads::read();
+    let settings = packing::Settings {
+        seeds: 1,
+        arrivals: 250,
+        threads: 1,
+    };
+    let results = packing::measure(&workloads, &settings);
+    let of = |policy| {
+        let result = results.iter().find(|r| r.policy == policy);
+        result.expect("all are measured").whole()
+    };
+    let (first, ours) = (of(packing::Policy::FirstFit), of(packing::Policy::Ours));
+    let bound = of(packing::Policy::Repack);
+    assert!(
+        ours.accepted > first.accepted && ours.memory > first.memory,
+        "{ours:?} {first:?}"
+    );
+    assert!(bound.memory > ours.memory, "{bound:?} {ours:?}");
+    assert!(ours.would_fit < first.would_fit, "{ours:?} {first:?}");
+    let table = packing::table(&results);
+    assert_eq!(table.lines().count(), 2 + packing::ALL.len(), "{table}");
+    let by_mix = packing::by_mix(&workloads, &results);
+    assert_eq!(by_mix.lines().count(), 2 + packing::ALL.len(), "{by_mix}");
+    assert!(packing::plot::svg(&workloads, &results).ends_with("</svg>\n"));
+}

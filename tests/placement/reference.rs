@@ -1,0 +1,267 @@
+//! What placement does, written as plainly as possible: memory slices are numbers in sets, and every
+//! possibility is tried.
+
+use runmig::model::{Gpu, Placement, Profile, Snapshot};
+use runmig::placement::{Reserved, Wanted, choose};
+use runmig::request::Slice;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub gpu: u32,
+    pub profile: String,
+    pub at: Placement,
+}
+
+type There = (u32, Placement);
+
+fn span(at: Placement) -> BTreeSet<u32> {
+    (at.start..at.start + at.size).collect()
+}
+
+/// Whether a profile fits beside what is there.
+pub fn fits(gpu: &Gpu, there: &[There], profile: &Profile, at: Placement) -> bool {
+    let same = there.iter().filter(|(id, _)| *id == profile.id).count();
+    let parts: [fn(&Profile) -> u32; 6] = [
+        |p| p.compute_slices,
+        |p| p.copy_engines,
+        |p| p.decoders,
+        |p| p.encoders,
+        |p| p.jpegs,
+        |p| p.ofas,
+    ];
+    let enough = parts.iter().all(|part| {
+        let all = gpu.profiles.iter().map(part).max().unwrap();
+        let used: u32 = there
+            .iter()
+            .map(|(id, _)| part(gpu.profile(*id).unwrap()))
+            .sum();
+        used + part(profile) <= all
+    });
+    (same as u32) < profile.max_instances
+        && enough
+        && there
+            .iter()
+            .all(|(_, other)| span(*other).is_disjoint(&span(at)))
+}
+
+fn free(gpu: &Gpu, there: &[There]) -> BTreeSet<u32> {
+    let mut all: BTreeSet<u32> = gpu
+        .profiles
+        .iter()
+        .flat_map(|p| &p.placements)
+        .flat_map(|at| span(*at))
+        .collect();
+    all.retain(|slice| !there.iter().any(|(_, at)| span(*at).contains(slice)));
+    all
+}
+
+fn fragmentation(gpu: &Gpu, there: &[There]) -> i64 {
+    let free = free(gpu, there);
+    let mut lost = 0;
+    for profile in &gpu.profiles {
+        let mut covered = BTreeSet::new();
+        for at in &profile.placements {
+            if span(*at).is_subset(&free) {
+                covered.extend(span(*at));
+            }
+        }
+        lost += free.difference(&covered).count() as i64;
+    }
+    lost
+}
+
+/// In 8400ths: as it is, and three tenths of what it will be when one of them has gone.
+fn potential(gpu: &Gpu, there: &[There]) -> i64 {
+    let now = fragmentation(gpu, there);
+    let without = |i: usize| {
+        let mut rest = there.to_vec();
+        rest.remove(i);
+        fragmentation(gpu, &rest)
+    };
+    let sum: i64 = (0..there.len()).map(without).sum();
+    let next = match there.len() as i64 {
+        0 => 840 * now,
+        n => 840 * sum / n,
+    };
+    10 * 840 * now + 3 * next
+}
+
+pub fn decide(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Option<Place> {
+    wanted
+        .alternatives
+        .iter()
+        .find_map(|slice| one(snapshot, wanted, slice))
+}
+
+fn one(snapshot: &Snapshot, wanted: &Wanted<'_>, slice: &Slice) -> Option<Place> {
+    let mut all = Vec::new();
+    for gpu in &snapshot.gpus {
+        if wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid) {
+            continue;
+        }
+        let Some(profile) = meant(gpu, slice, wanted.min_compute) else {
+            continue;
+        };
+        let is_idle = |id: u32, at: Placement| {
+            let same = |r: &&Reserved| r.gpu == gpu.uuid && r.profile_id == id && r.placement == at;
+            wanted.idle.iter().find(same).is_some()
+        };
+        let all_there = gpu.instances.iter().map(|i| (i.profile_id, i.placement));
+        let (idle, there): (Vec<There>, Vec<There>) = all_there.partition(|i| is_idle(i.0, i.1));
+        for &at in &profile.placements {
+            if !fits(gpu, &there, profile, at) {
+                continue;
+            }
+            let with = [there.clone(), vec![(profile.id, at)]].concat();
+            let reuses = is_idle(profile.id, at);
+            let evicted = if reuses {
+                0
+            } else {
+                evictions(gpu, &there, &idle, profile, at)
+            };
+            let cost = potential(gpu, &with) - potential(gpu, &there) + evicted * 8400;
+            let rank = (
+                profile.memory_mib,
+                !reuses,
+                cost,
+                free(gpu, &there).len(),
+                Reverse(at.start),
+                gpu.index,
+            );
+            let place = Place {
+                gpu: gpu.index,
+                profile: profile.name.clone(),
+                at,
+            };
+            all.push((rank, place));
+        }
+    }
+    all.into_iter()
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, place)| place)
+}
+
+/// How many idle ones go: all in the way, and of the others, in order, while the driver would refuse.
+fn evictions(gpu: &Gpu, there: &[There], idle: &[There], profile: &Profile, at: Placement) -> i64 {
+    let in_way = |i: &&There| !span(i.1).is_disjoint(&span(at));
+    let going = idle.iter().filter(in_way).count();
+    let mut staying: Vec<There> = idle.iter().filter(|i| !in_way(i)).copied().collect();
+    let mut more = 0;
+    while !fits(gpu, &[there, &staying].concat(), profile, at) {
+        // The first that lets it have more of what it lacks; that is for the product to know, and
+        // here it is enough that each idle one that goes helps.
+        let lack = first_lack(gpu, &[there, &staying].concat(), profile);
+        let helps = staying
+            .iter()
+            .position(|i| lack(gpu.profile(i.0).unwrap()) > 0);
+        staying.remove(helps.expect("without all of them it fits"));
+        more += 1;
+    }
+    (going + more) as i64
+}
+
+fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Box<dyn Fn(&Profile) -> u32> {
+    let same = there.iter().filter(|(id, _)| *id == profile.id).count();
+    if same as u32 >= profile.max_instances {
+        let id = profile.id;
+        return Box::new(move |p| u32::from(p.id == id));
+    }
+    let parts: [fn(&Profile) -> u32; 6] = [
+        |p| p.compute_slices,
+        |p| p.copy_engines,
+        |p| p.decoders,
+        |p| p.encoders,
+        |p| p.jpegs,
+        |p| p.ofas,
+    ];
+    for part in parts {
+        let all = gpu.profiles.iter().map(part).max().unwrap();
+        let used: u32 = there
+            .iter()
+            .map(|(id, _)| part(gpu.profile(*id).unwrap()))
+            .sum();
+        if used + part(profile) > all {
+            return Box::new(part);
+        }
+    }
+    unreachable!("it lacks something")
+}
+
+fn meant<'a>(gpu: &'a Gpu, slice: &Slice, min_compute: u32) -> Option<&'a Profile> {
+    let mut profiles: Vec<&Profile> = gpu
+        .profiles
+        .iter()
+        .filter(|p| p.compute_slices >= min_compute)
+        .collect();
+    match slice {
+        Slice::Profile(name) => profiles.into_iter().find(|p| p.name == *name),
+        Slice::Memory(bytes) => {
+            profiles.retain(|p| p.memory_mib << 20 >= *bytes);
+            profiles.sort_by_key(|p| (p.memory_mib, p.compute_slices, p.name.contains(['+', '-'])));
+            profiles.first().copied()
+        }
+    }
+}
+
+/// The fewest of ours that are to be taken down so that the request and then they find room again, by
+/// trying every set and every order.
+pub fn restarts(snapshot: &Snapshot, ours: &[Reserved], slice: &Slice) -> Option<usize> {
+    let sets = (0..1u32 << ours.len()).filter(|set| {
+        let going: Vec<&Reserved> = (0..ours.len())
+            .filter(|i| set >> i & 1 == 1)
+            .map(|i| &ours[i])
+            .collect();
+        comes_again(snapshot, &going, slice)
+    });
+    sets.map(|set| set.count_ones() as usize).min()
+}
+
+fn comes_again(snapshot: &Snapshot, going: &[&Reserved], slice: &Slice) -> bool {
+    let mut now = snapshot.clone();
+    for gpu in &mut now.gpus {
+        let uuid = gpu.uuid.clone();
+        gpu.instances.retain(|i| {
+            !going
+                .iter()
+                .any(|r| r.gpu == uuid && r.placement == i.placement)
+        });
+    }
+    let mut again: Vec<Slice> = Vec::new();
+    for r in going {
+        let gpu = snapshot.gpus.iter().find(|g| g.uuid == r.gpu).unwrap();
+        again.push(Slice::Profile(
+            gpu.profile(r.profile_id).unwrap().name.clone(),
+        ));
+    }
+    add(&now, slice).is_some_and(|now| in_any_order(&now, &again))
+}
+
+fn in_any_order(now: &Snapshot, again: &[Slice]) -> bool {
+    let mut tried: Vec<&Slice> = Vec::new();
+    again.is_empty()
+        || (0..again.len()).any(|i| {
+            if tried.contains(&&again[i]) {
+                return false;
+            }
+            tried.push(&again[i]);
+            let mut rest = again.to_vec();
+            rest.remove(i);
+            add(now, &again[i]).is_some_and(|then| in_any_order(&then, &rest))
+        })
+}
+
+fn add(now: &Snapshot, slice: &Slice) -> Option<Snapshot> {
+    let found = choose(now, &[], &Wanted::one(slice)).ok()?;
+    let mut then = now.clone();
+    then.gpus[found.gpu.index as usize]
+        .instances
+        .push(runmig::model::GpuInstance {
+            id: 0,
+            profile_id: found.profile.id,
+            placement: found.placement,
+            compute_instances: Vec::new(),
+        });
+    Some(then)
+}

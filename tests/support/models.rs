@@ -1,0 +1,40 @@
+//! The simulated driver's GPU models as NVML describes them to the product.
+
+use nvml_sim::engine::{GiProfile, Model};
+use runmig::model::{Gpu, MigMode, Placement, Profile};
+
+/// An empty GPU with MIG on.
+pub fn gpu(model: &Model, index: u32) -> Gpu {
+    let profile = |p: &GiProfile| Profile {
+        name: p.name.clone(),
+        id: p.id,
+        compute_slices: p.compute_slices,
+        memory_mib: p.memory_mb,
+        multiprocessors: p.sm,
+        copy_engines: p.engines.copy_engines,
+        decoders: p.engines.decoders,
+        encoders: p.engines.encoders,
+        jpegs: p.engines.jpeg,
+        ofas: p.engines.ofa,
+        p2p: false,
+        max_instances: p.max_instances,
+        placements: p
+            .placements()
+            .map(|at| Placement {
+                start: at.start,
+                size: at.size,
+            })
+            .collect(),
+    };
+    Gpu {
+        index,
+        minor: index,
+        uuid: format!("GPU-{index}"),
+        name: model.product.clone(),
+        pci_bus_id: String::new(),
+        mig: MigMode::Enabled,
+        mig_pending: None,
+        profiles: model.profiles.iter().map(profile).collect(),
+        instances: Vec::new(),
+    }
+}
