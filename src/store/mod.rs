@@ -150,11 +150,24 @@ impl Store {
     /// All leases, and what cannot be read. Each record is whole at any time, so looking needs no
     /// lock; deciding does.
     pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
-        let (mut leases, mut damaged) = (Vec::new(), Vec::new());
+        loop {
+            let (mut leases, damaged, all_there) = self.read_all()?;
+            // One that goes may have been replaced by one that was not there yet (`Ledger::replace`).
+            if all_there {
+                leases
+                    .sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+                return Ok((leases, damaged));
+            }
+        }
+    }
+
+    /// And whether none went while they were read.
+    fn read_all(&self) -> Result<(Vec<Lease>, Vec<Damaged>, bool)> {
+        let (mut leases, mut damaged, mut all_there) = (Vec::new(), Vec::new(), true);
         for file in self.files()? {
             match read(&file) {
                 Ok(Some(lease)) => leases.push(lease),
-                Ok(None) => {}
+                Ok(None) => all_there = false,
                 Err(why) => damaged.push(Damaged {
                     claim: Claim::parse(&name(&file)),
                     file,
@@ -162,8 +175,7 @@ impl Store {
                 }),
             }
         }
-        leases.sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
-        Ok((leases, damaged))
+        Ok((leases, damaged, all_there))
     }
 
     pub fn get(&self, id: &str) -> Result<Option<Lease>> {

@@ -220,3 +220,23 @@ fn one_lease_for_another_of_the_same_slice() {
         assert!(!new.has_instance_of(&other));
     }
 }
+
+/// Whoever looks without a lock never finds neither.
+#[test]
+fn one_of_the_two_is_seen_whenever_one_looks() {
+    let (_dir, store) = store();
+    let [mut old, mut new] = ["a", "b"].map(lease);
+    store.lock("test").unwrap().put(&old).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                store.lock("test").unwrap().replace(&old, &new).unwrap();
+                std::mem::swap(&mut old, &mut new);
+            }
+        });
+        let seen = (0..2000).map(|_| store.list().unwrap().0.len()).min();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(seen >= Some(1));
+    });
+}
