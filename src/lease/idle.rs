@@ -6,8 +6,7 @@ use super::acquire::{Applicant, random_id};
 use super::reuse::is_there;
 use super::{Leases, Patience, now};
 use crate::error::Result;
-use crate::model::Snapshot;
-use crate::process;
+use crate::model::{Process, Snapshot};
 use crate::store::{Holder, Lease, State};
 use std::time::SystemTime;
 
@@ -20,9 +19,7 @@ impl Leases<'_> {
         let keeps = !self.config.keep_idle.is_zero()
             && lease.boot_id == self.boot_id
             && !lease.adopted
-            && is_whole
-            && !slice.emptied
-            && lease.attempt.is_none();
+            && is_whole;
         if !keeps {
             return Ok(false);
         }
@@ -30,11 +27,17 @@ impl Leases<'_> {
             idle_since: Some(humantime::format_rfc3339_millis(SystemTime::now()).to_string()),
             ..nobodys(lease)?
         };
+        // It is *releasing*, so whoever collects may be destroying it this very moment.
+        let why = format!("release of {}", lease.holder.key.id);
+        let _gpu = self.store.lock_gpu(&slice.gpu_uuid, &why)?;
         let ledger = self.store.lock("release")?;
         let Some(lease) = self.store.get(&lease.id)? else {
             // Somebody else was at it, and struck it off.
             return Ok(true);
         };
+        if lease.attempt.is_some() || lease.slice.emptied {
+            return Ok(false);
+        }
         if self.is_anothers_too(&lease)? {
             ledger.remove(&lease)?;
             return Ok(true);
@@ -127,7 +130,11 @@ pub(super) fn nobodys(lease: &Lease) -> Result<Lease> {
         state: State::Releasing,
         created: now(),
         holder: Holder::default(),
-        creator: process::current(),
+        // Whoever ends it may live on for long, and makes nothing of it.
+        creator: Process {
+            pid: 0,
+            start_time: 0,
+        },
         runtime_process: None,
         init: None,
         cgroups: Vec::new(),
