@@ -153,6 +153,7 @@ pub fn spawn(
         .context(what)?;
     let (wait, go) = nix::unistd::pipe2(OFlag::O_CLOEXEC).context(what)?;
 
+    let us = nix::unistd::getpid();
     // SAFETY: this process has one thread, and the child makes system calls only until it execs: all
     // it needs was made before.
     match unsafe { nix::unistd::fork() }.context(what)? {
@@ -169,7 +170,10 @@ pub fn spawn(
             }
             let mut byte = [0u8];
             // The end of the file means that the parent is gone, and with it the reason to go on.
-            if nix::unistd::read(&wait, &mut byte) == Ok(1) {
+            let told = nix::unistd::read(&wait, &mut byte) == Ok(1);
+            // Told by one that was killed before the request to die with it was made.
+            let too_late = ends_with_us && nix::unistd::getppid() != us;
+            if told && !too_late {
                 let _ = signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
                 image.exec();
             }
