@@ -12,7 +12,8 @@ use crate::model::Snapshot;
 use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
 use crate::request::{self, Request};
-use crate::store::{Claim, Damaged, Holder, Lease, Slice, State};
+use crate::store::{Claim, Damaged, Holder, Lease, Slice, State, Tie};
+use std::time::Instant;
 
 /// How often the driver may refuse a place that we held for free before we believe it.
 const MAX_REFUSALS: usize = 8;
@@ -35,7 +36,7 @@ impl Leases<'_> {
             let no = match found {
                 Found::Shared(lease) => return Ok(lease),
                 Found::InTheMaking(peer) => {
-                    self.wait_for(&peer, &holder)?;
+                    self.wait_for(&peer, &holder, &mut tried.awaited)?;
                     continue;
                 }
                 Found::InTheWay(idle) => {
@@ -45,7 +46,7 @@ impl Leases<'_> {
                     }
                     continue;
                 }
-                Found::Spare(lease) => match self.look_over(&driver, &lease)? {
+                Found::Spare(lease) => match self.look_over(&driver, &lease) {
                     Ok(lease) => return Ok(lease),
                     Err(place) => {
                         tried.unfit.push(place);
@@ -73,7 +74,7 @@ impl Leases<'_> {
                     continue;
                 }
             }
-            if !place.wait(self)? {
+            if !place.wait(self, tried.woke_others())? {
                 let no = self.explained(&driver, &who, no);
                 return Err(place.give_up(self, no));
             }
@@ -128,9 +129,17 @@ impl Leases<'_> {
             let file = printable(&d.file.to_string_lossy());
             tracing::warn!("{file} cannot be read: {}", d.why.line());
         }
-        let taken = self.reserved(&snapshot, &leases, damaged);
-        let mut ours = self.reserved(&snapshot, &before.0, before.1);
-        ours.extend_from_slice(&taken);
+        let (before, claims) = (
+            self.claims(&snapshot, &before.0, before.1),
+            self.claims(&snapshot, &leases, damaged),
+        );
+        // What is adopted stays when its lease goes.
+        let all = before.iter().chain(&claims);
+        let ours: Vec<Reserved> = all
+            .filter(|c| c.tie != Tie::Adopted)
+            .map(reserved)
+            .collect();
+        let taken = claims.iter().map(reserved).collect();
         let (ahead, ruled) = (
             awaited(&ahead, &snapshot),
             Ruled::new(&self.config.policy, &snapshot, who)?,
@@ -159,7 +168,7 @@ impl Leases<'_> {
         who: &Applicant<'_>,
         tried: &Tried,
     ) -> Result<Found> {
-        match self.share(snapshot, leases, wanted, who)? {
+        match self.share(driver, (snapshot, leases), wanted, who)? {
             Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
             Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
             None => {}
@@ -179,10 +188,11 @@ impl Leases<'_> {
         let limits = self.limits(snapshot, leases, who.holder);
         let decision = limits.choose(snapshot, &reserved, &wanted)?;
         let best = decision.as_ref().ok();
-        if let Some(slice) =
-            self.adoptable(driver, (snapshot, &taken), &wanted, &tried.unfit, best)?
-        {
-            limits.allow(memory_of(&slice, &snapshot.gpus))?;
+        let may = |slice: &Slice| {
+            let memory = memory_of(slice, &snapshot.gpus);
+            !tried.unfit.contains(&place_of(slice)) && limits.allow(memory).is_ok()
+        };
+        if let Some(slice) = self.adoptable(driver, (snapshot, &taken), &wanted, may, best) {
             return Ok(Found::Spare(self.adopt(slice, who)?));
         }
         let decision = match decision {
@@ -260,23 +270,26 @@ impl Leases<'_> {
     }
 
     /// What the ledger has promised, by the names of its records where they cannot be read.
-    pub(super) fn reserved(
+    pub(super) fn claims(
         &self,
         snapshot: &Snapshot,
         leases: &[Lease],
         damaged: Vec<Damaged>,
-    ) -> Vec<Reserved> {
+    ) -> Vec<Claim> {
         let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
         let claims = leases.iter().map(Claim::of);
         claims
             .chain(damaged.into_iter().filter_map(|d| d.claim))
             .filter(|c| c.boot_id == self.boot_id && known(&c.gpu_uuid))
-            .map(|c| Reserved {
-                gpu: c.gpu_uuid,
-                profile_id: c.profile_id,
-                placement: c.placement,
-            })
             .collect()
+    }
+}
+
+pub(super) fn reserved(claim: &Claim) -> Reserved {
+    Reserved {
+        gpu: claim.gpu_uuid.clone(),
+        profile_id: claim.profile_id,
+        placement: claim.placement,
     }
 }
 
@@ -303,6 +316,15 @@ struct Tried {
     unfit: Vec<Reserved>,
     /// Idle slices that were to be destroyed, by lease.
     idle: Vec<String>,
+    /// Another container of the pod that makes the slice, and since when it is waited for.
+    awaited: Option<(String, Instant)>,
+}
+
+impl Tried {
+    /// Each of these was a lease that went.
+    fn woke_others(&self) -> bool {
+        !self.refused.is_empty() || !self.unfit.is_empty()
+    }
 }
 
 /// What there is for who asks; a lease in it is on record.

@@ -12,18 +12,18 @@ use crate::placement::{self, Decision, Reserved, Wanted};
 use crate::store::{Lease, Slice};
 
 impl Leases<'_> {
-    /// One that is what is wanted, and at least as much so as the best that could be made; none where
-    /// the configuration says so.
+    /// One that is what is wanted and that it may have, and at least as much wanted as the best that
+    /// could be made; none where the configuration says so.
     pub(super) fn adoptable(
         &self,
         driver: &impl Driver,
         (snapshot, taken): (&Snapshot, &[Reserved]),
         wanted: &Wanted<'_>,
-        unfit: &[Reserved],
+        may: impl Fn(&Slice) -> bool,
         best: Option<&Decision<'_>>,
-    ) -> Result<Option<Slice>> {
+    ) -> Option<Slice> {
         if !self.config.adopt {
-            return Ok(None);
+            return None;
         }
         let is_awaited = |s: &Slice| {
             let mut ahead = wanted.ahead.iter();
@@ -31,15 +31,17 @@ impl Leases<'_> {
         };
         let made = of_what_is_there(wanted);
         let mut there: Vec<Slice> = slices(snapshot)
-            .filter(|s| is_nobodys(s, taken) && !unfit.contains(&place_of(s)) && !is_awaited(s))
+            .filter(|s| is_nobodys(s, taken) && may(s) && !is_awaited(s))
             .collect();
         while let Some(found) = preferred(snapshot, &there, best, &made) {
             let slice = there.swap_remove(found);
-            if is_usable(driver, &slice)? {
-                return Ok(Some(slice));
+            match is_usable(driver, &slice) {
+                Ok(true) => return Some(slice),
+                Ok(false) => {}
+                Err(e) => tracing::warn!("not adopted: {}", e.line()),
             }
         }
-        Ok(None)
+        None
     }
 
     /// Puts on record whose it is now.

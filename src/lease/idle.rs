@@ -83,7 +83,12 @@ impl Leases<'_> {
         let Some(now) = now.filter(|now| now.idle_since.is_some()) else {
             return Ok(None);
         };
-        ledger.replace(&now, &lease)?;
+        // To the others of its pod it is not there before it was looked over (`share`).
+        let mut unseen = lease.clone();
+        if lease.shared_in.is_some() {
+            unseen.slice.mig_uuid = None;
+        }
+        ledger.replace(&now, &unseen)?;
         tracing::info!(
             lease = lease.id,
             container = who.holder.key.id,

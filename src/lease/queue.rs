@@ -24,6 +24,9 @@ const COLLECT_AGAIN: Duration = Duration::from_secs(5);
 const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
 /// The kernel tells of a killed waiter's file a moment before it lets go of the lock.
 const SOON: Duration = Duration::from_millis(50);
+/// What is tried in vain is a lease that comes and goes, which wakes others, whose tries wake us: each
+/// time a longer pause, up to `COLLECT_AGAIN`.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A create's place among those who wait.
 pub(super) struct Place {
@@ -36,6 +39,8 @@ pub(super) struct Place {
     /// What its ticket says.
     written: Waiter,
     seen: Option<Seen>,
+    /// How often in a row it tried something in vain.
+    in_vain: u32,
 }
 
 /// The world as it was when we last asked the driver.
@@ -66,6 +71,7 @@ impl Place {
             ticket: None,
             written: Waiter::default(),
             seen: None,
+            in_vain: 0,
         }
     }
 
@@ -149,8 +155,15 @@ impl Place {
         }
     }
 
-    /// Until it is worth another look. False when the time is over.
-    pub fn wait(&mut self, leases: &Leases<'_>) -> Result<bool> {
+    /// Until it is worth another look. False when the time is over. `woke_others`: what the last look
+    /// found was tried, and came to nothing.
+    pub fn wait(&mut self, leases: &Leases<'_>, woke_others: bool) -> Result<bool> {
+        self.in_vain = if woke_others { self.in_vain + 1 } else { 0 };
+        if woke_others {
+            let pause = FIRST_PAUSE * (1 << self.in_vain.min(10));
+            let left = self.wait.saturating_sub(self.begun.elapsed());
+            std::thread::sleep(pause.min(COLLECT_AGAIN).min(left));
+        }
         let mut gap = COLLECT_AGAIN;
         while !self.is_over() {
             let left = self.wait.saturating_sub(self.begun.elapsed());

@@ -62,23 +62,24 @@ pub(super) fn only(snapshot: &Snapshot, places: &[Reserved]) -> Snapshot {
 
 impl Leases<'_> {
     /// Once it is ours alone to hand out: whether it is still what it was and nobody uses it; else it
-    /// is given up, and the place told.
+    /// is given up, and the place told. So is one of which that cannot be found out: there may be room
+    /// for another.
     pub(super) fn look_over(
         &self,
         driver: &impl Driver,
         lease: &Lease,
-    ) -> Result<std::result::Result<Lease, Reserved>> {
+    ) -> std::result::Result<Lease, Reserved> {
         let wrong = match self.what_is_wrong(driver, lease) {
-            Ok(Ok(lease)) => return Ok(Ok(lease)),
+            Ok(Ok(lease)) => return Ok(lease),
             Ok(Err(why)) => why,
-            Err(e) => return Err(e.and(self.give_up(lease).err())),
+            Err(e) => e.line(),
         };
         tracing::warn!(lease = lease.id, "not handed out: {wrong}");
         // What is in use stays on record, and is tried again by whoever comes next.
         if let Err(e) = self.give_up(lease) {
             tracing::warn!("{}", e.line());
         }
-        Ok(Err(place_of(&lease.slice)))
+        Err(place_of(&lease.slice))
     }
 
     /// What the container would have had, and never did, is not shown as its own.
@@ -113,7 +114,7 @@ impl Leases<'_> {
         if let Some(holder) = self.holders(lease).first() {
             return Ok(Err(format!("process {holder} has it open")));
         }
-        if slice.mig_uuid.is_some() {
+        if slice.mig_uuid.is_some() && lease.shared_in.is_none() {
             return Ok(Ok(lease.clone()));
         }
         let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci)?;

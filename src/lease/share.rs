@@ -7,10 +7,12 @@ use super::acquire::Applicant;
 use super::reuse::{is_there, of_what_is_there, only, place_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
+use crate::gpu::Driver;
 use crate::model::Snapshot;
 use crate::placement::{self, Wanted};
 use crate::request;
-use crate::store::{Claim, Lease, State, Tie};
+use crate::store::{Claim, Holder, Lease, State, Tie};
+use std::time::{Duration, Instant};
 
 /// Another container of the pod.
 pub(super) enum Peer {
@@ -24,8 +26,8 @@ impl Leases<'_> {
     /// What others of the pod have, put on record as ours too.
     pub(super) fn share(
         &self,
-        snapshot: &Snapshot,
-        leases: &[Lease],
+        driver: &impl Driver,
+        (snapshot, leases): (&Snapshot, &[Lease]),
         wanted: &Wanted<'_>,
         who: &Applicant<'_>,
     ) -> Result<Option<Peer>> {
@@ -41,8 +43,10 @@ impl Leases<'_> {
             if peer.slice.mig_uuid.is_none() {
                 return Ok(Some(Peer::Makes(Box::new(peer.clone()))));
             }
-            // What an administrator took away, or a reset, is nothing to share.
-            if !is_there(snapshot, &peer.slice) {
+            // What an administrator took away, or a reset, is nothing to share. It may also have been
+            // made since the driver was asked.
+            let is_new = || matches!(self.find(driver, peer), Ok(Some(_)));
+            if !is_there(snapshot, &peer.slice) && !is_new() {
                 continue;
             }
             check_same(snapshot, peer, wanted, who)?;
@@ -65,8 +69,14 @@ impl Leases<'_> {
         Ok(None)
     }
 
-    /// Until a slice that another container of the pod makes is there, or that one has given up.
-    pub(super) fn wait_for(&self, peer: &Lease, who: &crate::store::Holder) -> Result<()> {
+    /// Until a slice that another container of the pod makes is there, or that one has given up; an
+    /// error where that takes too long.
+    pub(super) fn wait_for(
+        &self,
+        peer: &Lease,
+        who: &Holder,
+        awaited: &mut Option<(String, Instant)>,
+    ) -> Result<()> {
         // It has the GPU's lock while it makes the slice, or queues for it.
         let why = format!("create of {}", who.key.id);
         drop(self.store.lock_gpu(&peer.slice.gpu_uuid, &why)?);
@@ -75,9 +85,24 @@ impl Leases<'_> {
         if let Err(e) = self.release_unless(&peer.id, Patience::NONE, against) {
             tracing::warn!(lease = peer.id, "{}", e.line());
         }
-        // It may just not have come to the lock yet.
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        Ok(())
+        // It may just not have come to the lock yet, or looks over what was there already.
+        let since = match awaited {
+            Some((id, since)) if *id == peer.id => *since,
+            _ => awaited.insert((peer.id.clone(), Instant::now())).1,
+        };
+        let waited = since.elapsed();
+        if waited < self.config.lock_timeout {
+            let gap = waited / 8;
+            std::thread::sleep(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "container {} of the same pod makes the slice for all of them (process {}), waited {}",
+            printable(&peer.holder.key.id),
+            peer.creator.pid,
+            humantime::format_duration(self.config.lock_timeout)
+        ))
+        .hint("lock_timeout in the configuration is how long to wait"))
     }
 
     /// Whether the instance of a lease is another's too, whose end will be its end. Asked under the

@@ -1,7 +1,7 @@
 //! Why a create found no room, for who reads its error.
 
 use super::Leases;
-use super::acquire::Applicant;
+use super::acquire::{Applicant, reserved};
 use super::reuse::place_of;
 use super::rules::Ruled;
 use crate::error::Result;
@@ -31,7 +31,8 @@ impl Leases<'_> {
         };
         let idle = of(|l| l.idle_since.is_some());
         let mut stuck = of(|l| l.state == State::Releasing && l.idle_since.is_none() || l.adopted);
-        let mut reserved = self.reserved(&snapshot, &leases, damaged);
+        let claims = self.claims(&snapshot, &leases, damaged);
+        let mut reserved: Vec<_> = claims.iter().map(reserved).collect();
         let readable: Vec<_> = leases.iter().map(|l| place_of(&l.slice)).collect();
         stuck.extend(reserved.iter().filter(|r| !readable.contains(r)).cloned());
         reserved.retain(|r| !idle.contains(r));

@@ -9,6 +9,7 @@ mod support;
 mod adopting;
 mod idling;
 mod mixed;
+mod racing;
 mod sharing;
 
 use faults_support::World;
