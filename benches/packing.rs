@@ -61,9 +61,7 @@ fn decision(workloads: &Workloads) -> String {
         let mut world = World::new(model, workloads.gpus);
         for _ in 0..4 * workloads.gpus {
             let profile = &model.profiles[random.next() as usize % model.profiles.len()];
-            let begun = Instant::now();
-            const TIMES: u32 = 100;
-            for _ in 0..TIMES {
+            let one = || {
                 let asked = runmig::request::Slice::Profile(profile.name.clone());
                 let wanted = runmig::placement::Wanted::one(&asked);
                 let _ = std::hint::black_box(runmig::placement::choose(
@@ -71,8 +69,15 @@ fn decision(workloads: &Workloads) -> String {
                     &[],
                     &wanted,
                 ));
-            }
-            times.push(begun.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES));
+            };
+            const TIMES: u32 = 20;
+            // The best of some: what else the machine does is not ours.
+            let batch = |_| {
+                let begun = Instant::now();
+                (0..TIMES).for_each(|_| one());
+                begun.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES)
+            };
+            times.push((0..10).map(batch).fold(f64::INFINITY, f64::min));
             Policy::Ours.place(&mut world, profile);
         }
     }

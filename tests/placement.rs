@@ -1,15 +1,13 @@
 //! Placement against references that are written as plainly as possible, on random machines of all
 //! models that the simulated driver has; and the packing benchmark in short.
 
-#[path = "support/models.rs"]
-mod models;
 #[path = "../benches/packing/mod.rs"]
 mod packing;
 #[path = "placement/reference.rs"]
 mod reference;
 
-use models::gpu;
 use nvml_sim::engine::Model;
+use packing::models::gpu;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::{Place, decide, fits, restarts};

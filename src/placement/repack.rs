@@ -77,6 +77,12 @@ pub fn fewest_moves(
         .iter()
         .map(|gpu| wanted.profile_on(gpu, asked))
         .collect();
+    // What most who are refused meet: no order of slices makes memory.
+    let free: u32 = rooms.iter().map(Room::free_slices).sum();
+    let needed = mine.iter().flatten().map(|p| p.memory_slices()).min();
+    if needed.is_none_or(|needed| free < needed) {
+        return Found::Impossible;
+    }
     if could_fit(&rooms, &mine, patience) == Some(false) {
         return Found::Impossible;
     }

@@ -55,11 +55,6 @@ fn what_is_no_request() {
                  hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none",
             ),
             (
-                "runmig.dev/slices=1g.10gb",
-                "unknown annotation runmig.dev/slices; hint: this version knows runmig.dev/slice, \
-                 runmig.dev/wait, slice.runmig.dev/<container>",
-            ),
-            (
                 "runmig.dev/wait=5s",
                 "annotation runmig.dev/wait without runmig.dev/slice; hint: add runmig.dev/slice, or \
                  take runmig.dev/wait away",

@@ -47,10 +47,10 @@ fn what_is_no_request() {
                  3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me",
             ),
             (
-                "runmig.dev/slices",
-                "1g.10gb",
-                "unknown annotation runmig.dev/slices; hint: this version knows runmig.dev/slice, \
-                 runmig.dev/wait, slice.runmig.dev/<container>",
+                "runmig.dev/slice",
+                "all",
+                "annotation runmig.dev/slice: \"all\" is neither a profile nor an amount of memory; \
+                 hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none",
             ),
         ] {
             refused(docker, &[(key, value)], Value::Null, line);

@@ -11,14 +11,14 @@ mod node;
 
 use node::Node;
 
-type Case = (&'static str, fn(&Node));
+type Case = fn(&Node);
 
 /// One node for all cases, as one comes up in half a minute; each leaves it as it was.
 fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [Case; 9] = [
+    let cases: [(&str, Case); 9] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a job that ends", cases::a_job_that_ends),

@@ -45,7 +45,7 @@ fn on_runc_a_container_gets_it_and_it_stays() {
         assert_eq!(visible(&saw), Some(theirs.uuid.as_str()));
         assert_eq!(nodes(&saw), setup.machine.nodes_of(&theirs));
         setup.runmig(&["delete", &id]).ok();
-        assert_eq!(setup.machine.instances(), [theirs.clone()]);
+        assert_eq!(setup.machine.the_instance(), theirs);
         assert!(setup.leases().is_empty());
         assert_eq!(bundle.names(), ["config.json", "rootfs"]);
     }
@@ -55,7 +55,8 @@ fn on_runc_a_container_gets_it_and_it_stays() {
 fn nothing_changes_on_the_gpu_whoever_gives_it_back() {
     let world = adopting();
     let theirs = world.admin_leaves(0, world.profile, 1);
-    let ways: [(&str, fn(&World)); 5] = [
+    type Way = fn(&World);
+    let ways: [(&str, Way); 5] = [
         ("delete", |w| drop(w.delete("a"))),
         ("the hook", |w| {
             let lease = abandon(w, "a");

@@ -24,10 +24,9 @@ fn walk(seed: u64) {
     let world = World::small();
     world.configure("keep_idle = \"5m\"\nadopt = true");
     world.admin_leaves(0, world.profile, 0);
-    let mut next = 0;
     let mut living: Vec<String> = Vec::new();
     let mut done = Vec::new();
-    for _ in 0..STEPS {
+    for next in 0..STEPS {
         let pick = random.below(10);
         let one = (!living.is_empty()).then(|| random.below(living.len() as u64) as usize);
         let step = match (pick, one) {
@@ -65,7 +64,6 @@ fn walk(seed: u64) {
                 format!("keep_idle = {keep}")
             }
         };
-        next += 1;
         done.push(step);
         if let Err(e) = world.nothing_lost_nothing_given_twice() {
             panic!("seed {seed}: {e}\nafter {done:#?}");

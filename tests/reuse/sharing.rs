@@ -202,3 +202,21 @@ fn a_damaged_record_is_a_container_like_another() {
         world.as_if_nothing_had_been().unwrap();
     }
 }
+
+/// One that cannot be destroyed is not handed to whoever of the pod comes next.
+#[test]
+fn what_is_on_its_way_out_is_not_shared() {
+    let world = World::small();
+    create_in(&world, "p", "a").ok();
+    let made = world.the_instance();
+    let held = crate::hold(&world, 0, made.gi);
+    world.delete("a");
+    assert_eq!(world.lease_of("a")["state"], "quarantined");
+    create_in(&world, "p", "b").ok();
+    assert_ne!(world.lease_of("b")["gpuInstanceID"], made.gi);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    drop(held);
+    world.delete("b");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
