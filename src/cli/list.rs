@@ -158,12 +158,12 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                         [] => String::new(),
                         some => format!(", held by {}", printable(&some.join(", "))),
                     };
-                    eprintln!(
-                        "migctl: {} could not be given back{held}, {} tries so far: {}",
+                    output::complain(&format!(
+                        "{} could not be given back{held}, {} tries so far: {}",
                         printable(&container(lease)),
                         attempt.count,
                         printable(&attempt.error)
-                    );
+                    ));
                 }
             }
         }
@@ -176,11 +176,11 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                 c.placement, c.gpu_uuid, c.lease, c.lease
             )
         });
-        eprintln!(
-            "migctl: lease {} cannot be read: {}{kept}",
+        output::complain(&format!(
+            "lease {} cannot be read: {}{kept}",
             printable(&d.file.to_string_lossy()),
             d.why.line()
-        );
+        ));
     }
     Ok(i32::from(!damaged.is_empty()))
 }
