@@ -190,7 +190,11 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     }
     if changed && !options.dry_run {
         output::line(&match restart {
+            Some(command) if options.remove => {
+                format!("{}: to have it forgotten, run: {command}", plan.engine)
+            }
             Some(command) => format!("{}: to use it, run: {command}", plan.engine),
+            None if options.remove => format!("{}: forgotten at once", plan.engine),
             None => format!("{}: in use from the next container on", plan.engine),
         });
     }
