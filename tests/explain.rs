@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::fs::File;
 use support::{Low, Machine, Setup};
 
 fn setup(gpus: u32) -> Option<Setup> {
@@ -35,6 +36,25 @@ fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
     });
     go.iter().for_each(|id| delete(setup, id));
     stay
+}
+
+/// A program would take half an answer for a whole one; and what cannot be told is no crash.
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let Some(setup) = setup(1) else { return };
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let mut gpus = setup.plain(&setup.program("migctl"));
+    let ended = gpus.args(["gpus", "-o", "json"]).stdout(full()).output();
+    let ended = ended.unwrap();
+    let line = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{line}");
+    assert!(
+        line.contains("write to standard output: No space"),
+        "{line}"
+    );
+    let mut mute = setup.plain(&setup.program("migctl"));
+    let status = mute.args(["release", "nobody"]).stderr(full()).status();
+    assert_eq!(status.unwrap().code(), Some(1));
 }
 
 #[test]

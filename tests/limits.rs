@@ -113,6 +113,11 @@ fn profiles_that_nobody_may_have() {
         refused(&world, "one", "4g.24gb", "n")
             .contains("4g.24gb is not allowed (policy.profiles); hint: allowed is 2g.*")
     );
+    let line = refused(&world, "three", "20Gi", "n");
+    assert!(
+        line.contains("no profile that policy.profiles allows has 20Gi of memory"),
+        "{line}"
+    );
     // The smallest that it may have.
     said(&mut asking(&world, "two", "1Gi", "n")).ok();
     assert_eq!(world.lease_of("two")["profile"], "2g.12gb");

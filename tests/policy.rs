@@ -70,6 +70,10 @@ fn profiles_by_pattern() {
     assert_eq!(Policy::default().barred(&[gpu(0)]), Vec::<String>::new());
     let nothing = self::policy("[policy]\nprofiles = []");
     assert_eq!(nothing.barred(&[gpu(0)]).len(), 4);
+    assert_eq!(
+        nothing.allowed(&list[..1]).unwrap_err().line(),
+        "7g.80gb is not allowed (policy.profiles); hint: allowed is none"
+    );
 }
 
 #[test]

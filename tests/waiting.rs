@@ -76,6 +76,26 @@ fn in_order_of_arrival() {
     all_go(&world, &ids.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
+/// The operator sees who waits, and for what.
+#[test]
+fn who_waits_is_listed() {
+    let world = World::small();
+    let full = full(&world);
+    let waiter = waiting(&world, "w", world.profile);
+    let table = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(table.contains("WAITING   REQUEST"), "{table}");
+    let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
+    let list: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), full.len());
+    assert_eq!(list["waiting"][0]["container"], "w");
+    assert_eq!(list["waiting"][0]["request"], world.profile);
+    world.delete(&full[0]);
+    waiter.end().ok();
+    let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
+    let list: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
+}
+
 /// Everything goes at once, and everybody comes at once.
 #[test]
 fn a_machine_that_empties_serves_all() {

@@ -1,11 +1,11 @@
-//! `migctl list`: which container has which slice.
+//! `migctl list`: which container has which slice, and who waits for one.
 
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::lease::Leases;
 use crate::model::Placement;
-use crate::store::Lease;
+use crate::store::{Lease, Waiting};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -86,18 +86,52 @@ impl<'a> From<&'a Lease> for Item<'a> {
     }
 }
 
+/// A create that waits for room; fields are only ever added.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Waits<'a> {
+    /// Its place in the order of arrival.
+    number: u64,
+    /// None for one that a newer runmig wrote.
+    container: Option<&'a str>,
+    request: Option<&'a str>,
+    since: Option<&'a str>,
+}
+
+impl<'a> From<&'a Waiting> for Waits<'a> {
+    fn from(w: &'a Waiting) -> Self {
+        let waiter = w.waiter.as_ref();
+        Waits {
+            number: w.number,
+            container: waiter.map(|w| w.container.as_str()),
+            request: waiter.map(|w| w.request.as_str()),
+            since: waiter.map(|w| w.since.as_str()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    items: Vec<Item<'a>>,
+    waiting: Vec<Waits<'a>>,
+}
+
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (leases, damaged) = match Leases::existing(config)? {
-        Some(leases) => leases.store().list()?,
+    let (leases, damaged, waiting) = match Leases::existing(config)? {
+        Some(leases) => {
+            let (known, damaged) = leases.store().list()?;
+            (known, damaged, leases.store().waiting()?)
+        }
         None => Default::default(),
     };
     match format {
-        Format::Json => {
-            output::json(
-                "LeaseList",
-                &leases.iter().map(Item::from).collect::<Vec<_>>(),
-            );
-        }
+        Format::Json => output::object(
+            "LeaseList",
+            &List {
+                items: leases.iter().map(Item::from).collect(),
+                waiting: waiting.iter().map(Waits::from).collect(),
+            },
+        ),
         Format::Table => {
             let rows: Vec<Vec<String>> = leases.iter().map(row).collect();
             output::table(
@@ -113,18 +147,23 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                 ],
                 &rows,
             );
+            if !waiting.is_empty() {
+                output::line("");
+                let rows: Vec<Vec<String>> = waiting.iter().map(waits).collect();
+                output::table(&["WAITING", "REQUEST", "FOR"], &rows);
+            }
             for lease in &leases {
                 if let Some(attempt) = &lease.attempt {
                     let held = match attempt.held_by.as_slice() {
                         [] => String::new(),
                         some => format!(", held by {}", printable(&some.join(", "))),
                     };
-                    eprintln!(
-                        "migctl: {} could not be given back{held}, {} tries so far: {}",
+                    output::complain(&format!(
+                        "{} could not be given back{held}, {} tries so far: {}",
                         printable(&container(lease)),
                         attempt.count,
                         printable(&attempt.error)
-                    );
+                    ));
                 }
             }
         }
@@ -137,11 +176,11 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                 c.placement, c.gpu_uuid, c.lease, c.lease
             )
         });
-        eprintln!(
-            "migctl: lease {} cannot be read: {}{kept}",
+        output::complain(&format!(
+            "lease {} cannot be read: {}{kept}",
             printable(&d.file.to_string_lossy()),
             d.why.line()
-        );
+        ));
     }
     Ok(i32::from(!damaged.is_empty()))
 }
@@ -171,14 +210,24 @@ fn row(l: &Lease) -> Vec<String> {
     ]
 }
 
+fn waits(w: &Waiting) -> Vec<String> {
+    match &w.waiter {
+        Some(w) => vec![short(&w.container), w.request.clone(), age(&w.since)],
+        None => vec!["-".to_owned(); 3],
+    }
+}
+
 /// What the container of a lease is called; a dash where it has none.
 pub fn container(l: &Lease) -> String {
-    let id = &l.holder.key.id;
+    short(&l.holder.key.id)
+}
+
+fn short(id: &str) -> String {
     match id.len() {
         0 => "-".to_owned(),
         // As engines print their random ids.
         64 => id.chars().take(12).collect(),
-        _ => id.clone(),
+        _ => id.to_owned(),
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 /// See and put right which container has which MIG slice.
 #[derive(Parser)]
-#[command(name = "migctl", version, about, arg_required_else_help = true)]
+#[command(name = "migctl", version, arg_required_else_help = true)]
 struct Arguments {
     /// The configuration to use [default: /etc/runmig/config.toml]
     #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG")]
@@ -66,7 +66,7 @@ pub fn main() -> i32 {
     match run(&arguments) {
         Ok(status) => status,
         Err(e) => {
-            eprintln!("migctl: {}", e.line());
+            output::complain(&e.line());
             1
         }
     }

@@ -3,7 +3,7 @@
 use crate::error::{is_hidden, printable};
 use clap::ValueEnum;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 pub const API_VERSION: &str = "runmig.dev/v1";
 
@@ -98,9 +98,21 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// A reader that has gone (`migctl list | head -1`) is no error.
+/// A reader that has gone (`migctl list | head -1`) is no error. A full disk is: what was printed would
+/// be taken for all that there is.
 pub fn line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            complain(&format!("write to standard output: {e}"));
+            std::process::exit(1);
+        }
+        _ => {}
+    }
+}
+
+/// On standard error, if there is still one.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "migctl: {text}");
 }
 
 #[cfg(test)]

@@ -21,8 +21,9 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let found: Vec<_> = all
         .into_iter()
         .filter(|l| {
+            // An idle lease has a container called "".
             l.id == id
-                || l.holder.key.id == id
+                || (l.holder.key.id == id && !id.is_empty())
                 || (id.len() >= 12 && l.holder.key.id.starts_with(id))
         })
         .collect();

@@ -1,6 +1,7 @@
 //! What the driver has and what the ledger says of it, at one moment, for those verbs that show both.
 
 use super::list::container;
+use super::output;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::{Driver, nvml};
@@ -111,10 +112,10 @@ impl World {
     /// Tells what could not be read; whether that was all.
     pub fn tell_unread(&self) -> bool {
         for (_, why) in &self.snapshot.unreadable {
-            eprintln!("migctl: {why}");
+            output::complain(&printable(why));
         }
         for e in &self.unread {
-            eprintln!("migctl: {}", e.line());
+            output::complain(&e.line());
         }
         self.snapshot.unreadable.is_empty() && self.unread.is_empty()
     }

@@ -151,11 +151,16 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
             let most = known
                 .iter()
                 .max_by_key(|p| (p.memory_mib, p.compute_slices));
+            let allowed = match wanted.barred.is_empty() {
+                true => "",
+                false => " that policy.profiles allows",
+            };
             NoRoom::Never {
-                why: format!("no profile has {asked} of memory{compute}"),
-                hint: most.map_or_else(String::new, |p| {
-                    format!("the largest, {}, has {} MiB", p.name, p.memory_mib)
-                }),
+                why: format!("no profile{allowed} has {asked} of memory{compute}"),
+                hint: most.map_or_else(
+                    || "migctl gpus shows the profiles that there are".to_owned(),
+                    |p| format!("the largest, {}, has {} MiB", p.name, p.memory_mib),
+                ),
             }
         }
     }

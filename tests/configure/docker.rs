@@ -79,6 +79,15 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
         &arguments,
         "its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name",
     );
+    let more =
+        "{\"runtimes\": {\"runmig\": {\"path\": \"/opt/runmig\", \"runtimeArgs\": [\"--debug\"]}}}";
+    place.write(CONFIG, more);
+    place.refused(
+        &arguments,
+        "its runtime runmig is {\"path\":\"/opt/runmig\"",
+    );
+    let crun = [&arguments[..], &["--name", "crun"]].concat();
+    place.refused(&crun, "--name crun is a low-level runtime to engines");
     let drop_in = [&arguments[..], &["--drop-in", "/etc/docker/x.json"]].concat();
     place.refused(&drop_in, "docker reads one file and no drop-ins");
 }

@@ -79,6 +79,57 @@ fn what_others_can_write_or_what_leads_out_is_refused() {
 }
 
 #[test]
+fn a_folder_that_leads_out_or_is_anybodys_gets_no_file() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let outside = tempfile::tempdir().unwrap();
+    let drop_ins = place.path("/etc/containerd/conf.d");
+    let arguments = ["containerd", "--executable", &program];
+    symlink(outside.path(), &drop_ins).unwrap();
+    let line = place.configure(&arguments).refused();
+    assert!(line.contains("which is not below --root"), "{line}");
+    fs::remove_file(&drop_ins).unwrap();
+    fs::create_dir(&drop_ins).unwrap();
+    fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
+    place.refused(&arguments, "others than root can write to it (mode 0777)");
+    fs::remove_dir(&drop_ins).unwrap();
+
+    // The same for the link beside runmig.
+    fs::copy(
+        place.path("/usr/local/bin/runmig"),
+        outside.path().join("runmig"),
+    )
+    .unwrap();
+    symlink(outside.path(), place.path("/opt")).unwrap();
+    let named = ["--name", "runmig-x", "--runtime-path", "/opt/runmig-x"];
+    place.refused(
+        &[&arguments[..], &named].concat(),
+        "find the folder of /opt/runmig-x: it leads to",
+    );
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_called_as_root_is_roots() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let arguments = ["containerd", "--executable", &program];
+    let link = place.path("/usr/local/bin/runmig-x");
+    fs::write(&link, "").unwrap();
+    fs::set_permissions(&link, fs::Permissions::from_mode(0o777)).unwrap();
+    place.refused(
+        &[&arguments[..], &["--name", "runmig-x"]].concat(),
+        "engines are to call /usr/local/bin/runmig-x as root: others than root can write to it",
+    );
+    place.refused(
+        &[&arguments[..], &["--runtime-path", "/a\"b/runmig"]].concat(),
+        "cannot be written into an engine's configuration",
+    );
+}
+
+#[test]
 fn who_is_not_root_is_told() {
     let Some((place, program)) = place() else {
         return;

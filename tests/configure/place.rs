@@ -115,7 +115,8 @@ impl Place {
         assert!(again.contains("nothing to change"), "{again}");
         assert_eq!(self.files(), after, "a second run changed something");
         look();
-        also(&["--remove"]);
+        let gone = also(&["--remove"]);
+        assert!(gone.contains("forgotten"), "{gone}");
         assert_eq!(self.files(), before, "--remove left something else");
         let again = also(&["--remove"]);
         assert!(again.contains("nothing to change"), "{again}");

@@ -53,7 +53,13 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
         return Err(Error::new("it, or its \"runtimes\", is no object"));
     }
     let there = runtimes.and_then(|r| r.get(task.name));
-    if let Some(theirs) = there.filter(|there| !is_runmig(there)) {
+    let same = there.and_then(path_of) == Some(task.runtime.as_path());
+    // To put ours in its place would take what else it says.
+    let says_more = there
+        .and_then(Value::as_object)
+        .is_some_and(|t| t.len() > 1);
+    let in_the_way = says_more && !same && !task.remove;
+    if let Some(theirs) = there.filter(|there| !is_runmig(there) || in_the_way) {
         if task.remove {
             return Ok(before.map(str::to_owned));
         }
@@ -67,7 +73,6 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
             .hint("take that out, or leave --set-as-default away"));
     }
     let mut after = text.to_owned();
-    let same = there.and_then(path_of) == Some(task.runtime.as_path());
     if !same || task.remove {
         after = json::without_member(&after, &["runtimes"], task.name);
     }

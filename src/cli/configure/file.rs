@@ -2,9 +2,9 @@
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// What we read of an engine's configuration at most.
@@ -23,17 +23,26 @@ pub fn read(file: &Path, root: &Path) -> Result<Option<String>> {
     let real = match fs::canonicalize(file) {
         Ok(real) => real,
         Err(e) if e.kind() == ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
-            return Ok(None);
+            // It may be made later, and then by root.
+            let real = crate::paths::resolve(file);
+            below(&real, root)?;
+            return trust::room_for(&real).map(|()| None);
         }
         Err(e) => return Err(Error::new("follow it").caused_by(e)),
     };
-    if !real.starts_with(root) {
-        return Err(Error::new(format!(
+    below(&real, root)?;
+    trust::read_to_string(&real, LIMIT).map(Some)
+}
+
+/// That a path whose links have been followed has not left the root.
+pub fn below(real: &Path, root: &Path) -> Result<()> {
+    match real.starts_with(root) {
+        true => Ok(()),
+        false => Err(Error::new(format!(
             "it leads to {}, which is not below --root",
             real.display()
-        )));
+        ))),
     }
-    trust::read_to_string(&real, LIMIT).map(Some)
 }
 
 impl Change {
@@ -77,7 +86,8 @@ impl Change {
 
     fn replace(&self, text: &str) -> Result<()> {
         let parent = self.on_disk.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(parent).context(|| "make its folder")?;
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
+        made.context(|| "make its folder")?;
         let target = crate::paths::resolve(&self.on_disk);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();

@@ -1,6 +1,6 @@
 //! The link that `runmig-NAME` is called by, beside runmig.
 
-use super::Task;
+use super::{Task, file};
 use crate::error::{Context, Result};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,14 @@ impl Task<'_> {
             false => !there,
             true => ours,
         };
-        Ok(wanted.then(|| Link {
-            path: self.runtime.clone(),
-            on_disk,
-        }))
+        if !wanted {
+            return Ok(None);
+        }
+        let path = self.runtime.clone();
+        let folder = on_disk.parent().unwrap_or(Path::new("/"));
+        file::below(&crate::paths::resolve(folder), self.root)
+            .context(|| format!("find the folder of {}", path.display()))?;
+        Ok(Some(Link { path, on_disk }))
     }
 }
 
@@ -41,18 +45,14 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn make(&self, remove: bool) -> Result<()> {
-        let done = match remove {
-            false => symlink("runmig", &self.on_disk),
-            true => std::fs::remove_file(&self.on_disk),
-        };
-        done.context(|| {
-            format!(
-                "{} the link {}",
-                if remove { "remove" } else { "make" },
-                self.path.display()
-            )
-        })
+    pub fn make(&self) -> Result<()> {
+        symlink("runmig", &self.on_disk)
+            .context(|| format!("make the link {}", self.path.display()))
+    }
+
+    pub fn remove(&self) -> Result<()> {
+        std::fs::remove_file(&self.on_disk)
+            .context(|| format!("remove the link {}", self.path.display()))
     }
 
     pub fn note(&self, remove: bool, dry_run: bool) -> String {

@@ -133,11 +133,15 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     let link = task.link()?;
     if !options.dry_run {
-        if let Some(link) = &link {
-            link.make(task.remove)?;
+        // It is there as long as an engine calls it.
+        if let Some(link) = link.as_ref().filter(|_| !task.remove) {
+            link.make()?;
         }
         for change in &plan.changes {
             change.make()?;
+        }
+        if let Some(link) = link.as_ref().filter(|_| task.remove) {
+            link.remove()?;
         }
     }
     plan.notes
@@ -186,7 +190,11 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     }
     if changed && !options.dry_run {
         output::line(&match restart {
+            Some(command) if options.remove => {
+                format!("{}: to have it forgotten, run: {command}", plan.engine)
+            }
             Some(command) => format!("{}: to use it, run: {command}", plan.engine),
+            None if options.remove => format!("{}: forgotten at once", plan.engine),
             None => format!("{}: in use from the next container on", plan.engine),
         });
     }
@@ -194,6 +202,14 @@ fn show(plan: &Plan, options: &Options, format: Format) {
 
 /// What a RuntimeClass can name as its handler.
 fn check_name(name: &str) -> Result<()> {
+    // Engines have these without a file of theirs that says so.
+    if matches!(name, "runc" | "crun") {
+        return Err(
+            Error::new(format!("--name {name} is a low-level runtime to engines")).hint(
+                "choose another name; --set-as-default has it used where no runtime is named",
+            ),
+        );
+    }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !name.is_empty()
         && name.len() <= 63
@@ -235,10 +251,23 @@ impl Task<'_> {
                 path.display()
             )));
         }
+        // Between quotes in files of others.
+        let quoted = |c: char| c.is_control() || matches!(c, '"' | '\\');
+        let text = self.runtime.to_str();
+        if text.is_none_or(|t| t.contains(quoted)) {
+            return Err(Error::new(format!(
+                "{:?} cannot be written into an engine's configuration",
+                self.runtime
+            ))
+            .hint("--runtime-path names a runmig without quotes and backslashes in its path"));
+        }
         if self.remove {
             return Ok(());
         }
-        let runmig = match self.is_link() {
+        // A link that is not there yet will lead to it.
+        let to_be_made =
+            self.is_link() && std::fs::symlink_metadata(self.on_disk(&self.runtime)).is_err();
+        let runmig = match to_be_made {
             true => self.runtime.with_file_name("runmig"),
             false => self.runtime.clone(),
         };
