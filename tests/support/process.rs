@@ -233,10 +233,11 @@ pub fn with_argument(text: &str) -> Vec<i32> {
     everybody().filter(|p| has(p) && lives(*p)).collect()
 }
 
-/// The processes that have a cgroup with this in its path, where no letter or digit follows: the
-/// numbers of tests begin with those of others.
+/// The processes that have a cgroup with this in its path. Where it ends in a letter or digit, none
+/// follows: the numbers of tests begin with those of others. `NAME-` and `NAME/` are all that begin so.
 pub fn in_cgroup(name: &str) -> Vec<i32> {
-    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let is_part = |c: char| c.is_ascii_alphanumeric();
+    let ends = |rest: &str| !(name.ends_with(is_part) && rest.starts_with(is_part));
     let inside = |pid: &i32| {
         std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
             .is_ok_and(|text| text.split(name).skip(1).any(ends))
