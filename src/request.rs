@@ -3,8 +3,10 @@
 use crate::error::{Error, Result, printable};
 use std::time::Duration;
 
+mod engine;
 mod slice;
 
+pub use engine::{Deadline, Identity, identity};
 pub use slice::{Slice, alternatives, written};
 
 pub const SLICE: &str = "runmig.dev/slice";
@@ -36,34 +38,6 @@ pub struct Request {
     pub deadline: Option<Deadline>,
     /// The pod whose containers have the slice together; none: it is this container's alone.
     pub shared_in: Option<String>,
-}
-
-/// How long an engine waits for a create, as far as that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    pub engine: &'static str,
-    /// The longest wait for room that leaves time for the create itself.
-    pub longest_wait: Duration,
-    /// It then kills us and deletes nothing, so what we have begun must end with us.
-    pub kills: bool,
-}
-
-/// The kubelet gives a call of the CRI two minutes. Then containerd kills us, which nobody hears of;
-/// under CRI-O, which gives up after 240 s itself, we would go on and make a container that nobody
-/// waits for. What is left is for the driver and the low-level runtime.
-const LONGEST_WAIT_IN_KUBERNETES: Duration = Duration::from_secs(90);
-
-/// Who the container is, in the words of the engine that called. For people; nothing is decided by
-/// it but which per-container key applies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    pub namespace: Option<String>,
-    pub pod: Option<String>,
-    pub pod_uid: Option<String>,
-    pub container_name: Option<String>,
-    pub sandbox: bool,
-    /// What tells the pod from every other: its sandbox's id, else its namespace and uid.
-    pub pod_key: Option<String>,
 }
 
 /// `None`: this container does not ask.
@@ -103,7 +77,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         alternatives,
         min_compute,
         wait,
-        deadline: deadline(annotations),
+        deadline: engine::deadline(annotations),
         shared_in: scope(get(&ours, SCOPE)?, &who)?,
     }))
 }
@@ -145,29 +119,6 @@ fn compute(text: &str, key: &str, alternatives: &[Slice]) -> Result<u32> {
         ))
         .hint(format!("ask for a larger profile, or take {COMPUTE} away"))),
     }
-}
-
-const CONTAINERD: &str = "containerd";
-
-fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
-    let has = |prefix: &str| annotations.iter().any(|(key, _)| key.starts_with(prefix));
-    let by = |manager: &str| {
-        annotations
-            .iter()
-            .any(|(key, value)| key == "io.container.manager" && value == manager)
-    };
-    let engine = match () {
-        // It borrows CRI-O's keys in pods.
-        () if by("libpod") => return None,
-        () if by("cri-o") || has("io.kubernetes.cri-o.") => "CRI-O",
-        () if has("io.kubernetes.cri.") => CONTAINERD,
-        () => return None,
-    };
-    Some(Deadline {
-        engine,
-        longest_wait: LONGEST_WAIT_IN_KUBERNETES,
-        kills: engine == CONTAINERD,
-    })
 }
 
 /// A time to wait, here and in the configuration.
@@ -255,65 +206,6 @@ fn applicable<'a>(
             .hint(format!("add {SLICE}, or take {key} away")));
     }
     Ok(slice.map(|value| (SLICE.to_owned(), value)))
-}
-
-/// The engines' own annotations (containerd, CRI-O, podman, nerdctl).
-pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
-    let one = |keys: &[&str]| -> Result<Option<String>> {
-        let mut found: Option<(&str, &str)> = None;
-        for (key, value) in annotations
-            .iter()
-            .filter(|(k, _)| keys.contains(&k.as_str()))
-        {
-            match found {
-                Some((first, text)) if text != value => {
-                    return Err(Error::new(format!(
-                        "annotations {first} and {key} contradict each other: \"{}\" and \"{}\"",
-                        printable(&shorten(text)),
-                        printable(&shorten(value))
-                    )));
-                }
-                _ => found = Some((key, value)),
-            }
-        }
-        Ok(found.map(|(_, value)| value.chars().take(MAX_VALUE).collect()))
-    };
-    let kind = one(&[
-        "io.kubernetes.cri.container-type",
-        "io.kubernetes.cri-o.ContainerType",
-    ])?;
-    let namespace = one(&[
-        "io.kubernetes.cri.sandbox-namespace",
-        "io.kubernetes.pod.namespace",
-        "nerdctl/namespace",
-    ])?;
-    let pod_uid = one(&["io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"])?;
-    let sandbox_id = one(&[
-        "io.kubernetes.cri.sandbox-id",
-        "io.kubernetes.cri-o.SandboxID",
-    ])?;
-    // An empty one would make one pod of many.
-    let is_said = |text: &&String| !text.is_empty();
-    let pod_key = match (sandbox_id.as_ref(), pod_uid.as_ref()) {
-        (Some(id), _) if is_said(&id) => Some(format!("sandbox {id}")),
-        (_, Some(uid)) if is_said(&uid) => {
-            let namespace = namespace.as_deref().unwrap_or_default();
-            Some(format!("pod {namespace}/{uid}"))
-        }
-        _ => None,
-    };
-    Ok(Identity {
-        namespace,
-        pod_key,
-        pod: one(&["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"])?,
-        pod_uid,
-        container_name: one(&[
-            "io.kubernetes.cri.container-name",
-            "io.kubernetes.container.name",
-            "nerdctl/name",
-        ])?,
-        sandbox: kind.as_deref() == Some("sandbox"),
-    })
 }
 
 #[cfg(test)]
