@@ -231,18 +231,25 @@ impl Leases<'_> {
                 emptied: false,
             },
         )?;
-        let ledger = self.store.lock(&who.why())?;
+        self.put_on_record(&lease, "is to be made")?;
+        Ok(Found::Room(lease))
+    }
+
+    /// A draft becomes a lease; `what` is told of its slice.
+    pub(super) fn put_on_record(&self, lease: &Lease, what: &str) -> Result<()> {
+        let container = &lease.holder.key.id;
+        let ledger = self.store.lock(&format!("create of {container}"))?;
         ledger.sweep();
-        ledger.put(&lease)?;
+        ledger.put(lease)?;
         tracing::info!(
             lease = lease.id,
-            container = who.holder.key.id,
-            "{} at {} on GPU {} is to be made",
+            container,
+            "{} at {} on GPU {} {what}",
             lease.slice.profile,
             lease.slice.placement,
             lease.slice.gpu_index
         );
-        Ok(Found::Room(lease))
+        Ok(())
     }
 
     /// A lease on a slice, not on record yet.

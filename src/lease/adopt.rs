@@ -48,17 +48,7 @@ impl Leases<'_> {
     pub(super) fn adopt(&self, slice: Slice, who: &Applicant<'_>) -> Result<Lease> {
         let mut lease = self.draft(who, slice)?;
         lease.adopted = true;
-        let ledger = self.store.lock(&who.why())?;
-        ledger.sweep();
-        ledger.put(&lease)?;
-        tracing::info!(
-            lease = lease.id,
-            container = who.holder.key.id,
-            "{} at {} on GPU {}, which is not ours, is adopted",
-            lease.slice.profile,
-            lease.slice.placement,
-            lease.slice.gpu_index
-        );
+        self.put_on_record(&lease, "is adopted: it is not ours")?;
         Ok(lease)
     }
 }
