@@ -34,7 +34,7 @@ const OPERATIONS: [Operation; 15] = [
         name: "create-again",
         begin: |world| {
             // The bundle is still edited, and the lease of a container that is no more is there.
-            abandoned(world);
+            world.abandoned(ID);
             world.create_command(ID).into()
         },
     },
@@ -55,7 +55,7 @@ const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "poststop",
         begin: |world| {
-            let lease = abandoned(world);
+            let lease = world.abandoned(ID);
             world.hook(ID, &lease)
         },
     },
@@ -70,14 +70,14 @@ const OPERATIONS: [Operation; 15] = [
     Operation {
         name: "gc",
         begin: |world| {
-            abandoned(world);
+            world.abandoned(ID);
             world.migctl(&["gc"]).into()
         },
     },
     Operation {
         name: "release",
         begin: |world| {
-            abandoned(world);
+            world.abandoned(ID);
             world.migctl(&["release", ID]).into()
         },
     },
@@ -198,16 +198,6 @@ fn way_is_made(world: &World) {
             fs::remove_file(world.path(file)).unwrap();
         }
     }
-}
-
-/// A container that has gone without anybody giving its slice back. Gives its lease.
-fn abandoned(world: &World) -> String {
-    world.create(ID);
-    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", ID])).ok();
-    world.behave("");
-    lease
 }
 
 /// After the kill: first what may never be otherwise, then that somebody puts everything right.

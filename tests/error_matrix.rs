@@ -9,7 +9,6 @@ use faults_support::strace::{Call, settled};
 use nvml_sim::fault::Outcome;
 use std::collections::BTreeMap;
 use std::io::Write;
-use support::said;
 
 const ID: &str = "victim";
 const CODES: std::ops::RangeInclusive<u32> = 1..=30;
@@ -35,7 +34,7 @@ fn create_adopting(world: &World) -> Call {
 }
 
 fn hook(world: &World) -> Call {
-    let lease = abandoned(world);
+    let lease = world.abandoned(ID);
     world.hook(ID, &lease)
 }
 
@@ -46,17 +45,8 @@ fn delete(world: &World) -> Call {
 }
 
 fn gc(world: &World) -> Call {
-    abandoned(world);
+    world.abandoned(ID);
     world.migctl(&["gc"]).into()
-}
-
-fn abandoned(world: &World) -> String {
-    world.create(ID);
-    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", ID])).ok();
-    world.behave("");
-    lease
 }
 
 fn every_code_at_every_call(name: &str, begin: Begin) {

@@ -15,16 +15,6 @@ use support::{going, said};
 
 const ID: &str = "victim";
 
-/// A container that is gone and whose hook did not run. Gives its lease.
-fn abandoned(world: &World) -> String {
-    world.create(ID);
-    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", ID])).ok();
-    world.behave("");
-    lease
-}
-
 /// This process holds an instance, as one that runs CUDA would, until the value is dropped.
 fn hold(world: &World, gi: u32, ci: Option<u32>) -> Hold {
     let gi = Some(gi);
@@ -46,7 +36,7 @@ fn trace(world: &World) {
 #[test]
 fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     let gi = world.the_instance().gi;
     let held = hold(&world, gi, None);
     assert!(settled(&world.hook(ID, &lease)).status.success());
@@ -79,7 +69,7 @@ fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
 #[test]
 fn in_use_for_a_while() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     let held = hold(&world, world.the_instance().gi, Some(0));
     trace(&world);
     let hook = world.hook(ID, &lease);
@@ -95,7 +85,7 @@ fn in_use_for_a_while() {
 #[test]
 fn in_use_for_ever_is_tried_with_growing_gaps() {
     let world = World::small();
-    abandoned(&world);
+    world.abandoned(ID);
     let held = hold(&world, world.the_instance().gi, Some(0));
     let mut last = 0;
     for attempt in 1..=4 {
@@ -127,7 +117,7 @@ fn in_use_for_ever_is_tried_with_growing_gaps() {
 #[test]
 fn a_create_finds_what_is_due() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     let held = hold(&world, world.the_instance().gi, Some(0));
     settled(&world.hook(ID, &lease));
     for n in 1..world.slots {
@@ -148,7 +138,7 @@ fn a_create_finds_what_is_due() {
 #[test]
 fn nobody_waits_for_what_is_in_use() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     let gi = world.the_instance().gi;
     let held = hold(&world, gi, Some(0));
     trace(&world);

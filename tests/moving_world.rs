@@ -14,19 +14,10 @@ use support::said;
 
 const ID: &str = "victim";
 
-fn abandoned(world: &World) -> String {
-    world.create(ID);
-    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", ID])).ok();
-    world.behave("");
-    lease
-}
-
 #[test]
 fn after_a_reboot_the_same_instance_is_another() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     let ours = world.the_instance();
     world.reboot();
     let gi = world.admin_creates(0, world.profile, ours.start, true);
@@ -46,7 +37,7 @@ fn after_a_reboot_the_same_instance_is_another() {
 #[test]
 fn a_gpu_that_is_lost_keeps_its_leases() {
     let world = World::small();
-    abandoned(&world);
+    world.abandoned(ID);
     world.lose(0, true);
     let gc = world.gc().exits(1);
     assert!(gc.stdout.contains("GPU is lost (NVML 15)"), "{}", gc.stdout);
@@ -61,7 +52,7 @@ fn a_gpu_that_is_lost_keeps_its_leases() {
 #[test]
 fn mig_is_switched_off_under_us() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     world.change(|machine, _| {
         let gpu = &mut machine.gpus[0];
         gpu.gpu_instances.clear();
@@ -76,7 +67,7 @@ fn mig_is_switched_off_under_us() {
 #[test]
 fn a_gpu_instance_id_comes_again_with_another_profile() {
     let world = World::small();
-    let lease = abandoned(&world);
+    let lease = world.abandoned(ID);
     let ours = world.the_instance();
     world.admin_destroys(0, ours.gi);
     world.admin_creates(0, "1g.6gb+me", ours.start, true);
@@ -178,7 +169,7 @@ fn create(world: &World) -> Call {
 }
 
 fn hook(world: &World) -> Call {
-    let lease = abandoned(world);
+    let lease = world.abandoned(ID);
     world.hook(ID, &lease)
 }
 
