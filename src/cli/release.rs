@@ -1,6 +1,6 @@
 //! `migctl release ID`: by hand what nobody else gave back.
 
-use super::list::Item;
+use super::list;
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{self, Error, Result};
@@ -18,6 +18,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = Leases::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let (all, _) = leases.store().list()?;
+    let waiting = leases.store().waiting()?;
     let found: Vec<_> = all
         .into_iter()
         .filter(|l| {
@@ -35,7 +36,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             // Who names a lease that cannot be read has seen why it was kept.
             leases.release_damaged(damaged)?;
             match format {
-                Format::Json => output::json::<Item<'_>>("LeaseList", &[]),
+                Format::Json => list::json(&[], &waiting),
                 Format::Table => output::line("gave back what the damaged lease had"),
             }
             return Ok(0);
@@ -54,10 +55,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     }
     error::all(found.iter().map(|lease| give_back(&leases, lease)))?;
     match format {
-        Format::Json => {
-            let items: Vec<Item<'_>> = found.iter().map(Item::from).collect();
-            output::json("LeaseList", &items);
-        }
+        Format::Json => list::json(&found, &waiting),
         Format::Table => found.iter().for_each(tell),
     }
     Ok(0)
