@@ -124,7 +124,9 @@ impl Leases<'_> {
         let (leases, damaged) = self.store.list()?;
         let unreadable = damaged.into_iter().filter_map(|d| d.claim);
         let shared = unreadable.filter(|c| c.tie == Tie::Shared && c.lease != claim.lease);
-        let mut elsewhere = leases.iter().map(Claim::of).chain(shared);
+        // One that could only not be opened for a moment is there again, and is no other.
+        let others = leases.iter().map(Claim::of).filter(|c| c != claim);
+        let mut elsewhere = others.chain(shared);
         if elsewhere.any(|c| c.gpu_uuid == claim.gpu_uuid && c.placement == claim.placement) {
             return Ok(None);
         }
