@@ -1,87 +1,39 @@
 //! `migctl explain`: whether a request would find room, where it would go and why there; or why not.
 
+use super::asked::By;
 use super::defrag::{self, Restart};
+use super::list::Waits;
 use super::output::{self, Format};
-use super::world::World;
+use super::world;
 use crate::config::Config;
-use crate::error::{Error, Result, printable};
+use crate::error::{Result, printable};
+use crate::lease::{Answer, Outlook};
 use crate::model::Placement;
-use crate::placement::{self, Found, NoRoom, OnGpu, Place, Verdict, Wanted};
-use crate::policy::Who;
+use crate::placement::{Kind, OnGpu, PATIENCE, Place, Verdict};
 use crate::request::{self, Slice};
+use crate::store::Lease;
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, or a list of such
-    pub request: String,
-    /// The least number of compute slices
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub compute: u32,
-    /// Asked for by a container of this Kubernetes namespace, for rules about such
-    #[arg(long)]
-    pub namespace: Option<String>,
-    /// Asked for by this pod
-    #[arg(long)]
-    pub pod: Option<String>,
-    /// Asked for by this user
-    #[arg(long, value_name = "UID")]
-    pub user: Option<u32>,
+    request: String,
+    #[command(flatten)]
+    by: By,
     /// The same as -o json
     #[arg(long)]
-    pub json: bool,
-}
-
-/// What the rules leave of a request.
-pub struct Ruled {
-    pub alternatives: Vec<Slice>,
-    excluded: Vec<(String, String)>,
-    barred: Vec<String>,
-    idle: Vec<placement::Reserved>,
-    stuck: Vec<placement::Reserved>,
-    min_compute: u32,
-}
-
-impl Ruled {
-    pub fn new(config: &Config, world: &World, asked: &Asked) -> Result<Ruled> {
-        let all = request::alternatives(&asked.request)?.ok_or_else(|| {
-            Error::new("none asks for nothing").hint("name a profile or an amount of memory")
-        })?;
-        let who = Who {
-            namespace: asked.namespace.clone(),
-            pod: asked.pod.clone(),
-            pod_uid: None,
-            user: asked.user,
-        };
-        let gpus = &world.snapshot.gpus;
-        Ok(Ruled {
-            alternatives: config.policy.allowed(&all)?,
-            excluded: config.policy.excluded(gpus, &who),
-            barred: config.policy.barred(gpus),
-            idle: world.idle(),
-            stuck: world.stuck(),
-            min_compute: asked.compute,
-        })
-    }
-
-    pub fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            alternatives: &self.alternatives,
-            min_compute: self.min_compute,
-            excluded: &self.excluded,
-            barred: &self.barred,
-            idle: &self.idle,
-            stuck: &self.stuck,
-            ..Wanted::default()
-        }
-    }
+    json: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Explanation {
+struct Explanation<'a> {
     request: String,
     fits: bool,
+    /// What a create would say; null where it fits.
+    error: Option<String>,
+    /// Those who wait already, in their order.
+    ahead: Vec<Waits<'a>>,
     /// One for each alternative that was asked for, up to the first that fits.
     alternatives: Vec<Alternative>,
 }
@@ -90,7 +42,7 @@ struct Explanation {
 #[serde(rename_all = "camelCase")]
 struct Alternative {
     request: String,
-    /// `fits`, `full`, `fragmented`, or `never`: no wait helps.
+    /// `fits`, `full`, `fragmented`, `kept` for those who wait, `limited`, or `never`: no wait helps.
     verdict: &'static str,
     why: String,
     hint: Option<String>,
@@ -125,21 +77,28 @@ struct PlaceItem {
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
-    let world = World::look(config)?;
-    let ruled = Ruled::new(config, &world, asked)?;
-    let mut explanation = Explanation {
-        request: request::written(&ruled.alternatives),
-        fits: false,
-        alternatives: Vec::new(),
-    };
-    for slice in &ruled.alternatives {
-        let alternative = look(&world, &ruled, slice);
-        explanation.fits = alternative.verdict == "fits";
-        explanation.alternatives.push(alternative);
-        if explanation.fits {
+    let request = asked.by.request(&asked.request)?;
+    let (_, world) = world::look(config)?;
+    let who = asked.by.who(&world);
+    let outlook = Outlook::new(config, &world, &request, who, &world.waiting)?;
+    let (_, whose) = world.movable();
+    let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
+    for slice in outlook.alternatives() {
+        let answer = outlook.answer(slice, PATIENCE);
+        alternatives.push(look(&outlook, &whose, slice, &answer));
+        fits = matches!(answer, Answer::Fits(_));
+        answers.push(answer);
+        if fits {
             break;
         }
     }
+    let explanation = Explanation {
+        request: request::written(outlook.alternatives()),
+        fits,
+        error: outlook.error(answers).map(|e| e.line()),
+        ahead: world.waiting.iter().map(Waits::from).collect(),
+        alternatives,
+    };
     if asked.json || matches!(format, Format::Json) {
         output::object("Explanation", &explanation);
     } else {
@@ -150,46 +109,56 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
             show(alternative);
         }
     }
-    let all_read = world.tell_unread();
-    Ok(i32::from(!explanation.fits || !all_read))
+    let all_read = world::tell_unread(&world);
+    Ok(i32::from(!fits || !all_read))
 }
 
-fn look(world: &World, ruled: &Ruled, slice: &Slice) -> Alternative {
-    let (reserved, wanted) = (world.reserved(), ruled.wanted());
-    let gpus = placement::explain(&world.snapshot, &reserved, slice, &wanted);
-    let items = gpus.iter().map(|on| item(on, &wanted)).collect();
-    if let Some((on, places)) = gpus.iter().find_map(|on| match &on.verdict {
-        Verdict::Fits(places) => Some((on, places)),
+fn look(
+    outlook: &Outlook<'_>,
+    whose: &[Vec<&Lease>],
+    slice: &Slice,
+    answer: &Answer,
+) -> Alternative {
+    let gpus = outlook.gpus(slice);
+    let best = gpus.iter().find_map(|on| match &on.verdict {
+        Verdict::Fits(places) => Some((on, &places[0])),
         _ => None,
-    }) {
-        return Alternative {
-            request: slice.to_string(),
-            verdict: "fits",
-            why: fits(on, &places[0]),
-            hint: None,
-            gpus: items,
-            restarts: Vec::new(),
-        };
-    }
-    let (found, movable, whose) = defrag::search(world, &wanted, slice);
-    let nothing_moves = movable.is_empty();
-    let snapshot = &world.snapshot;
-    let no = placement::explained(snapshot, &reserved, slice, &wanted, &found, nothing_moves);
-    let (verdict, why, hint) = match (no, &found) {
-        (NoRoom::Never { why, hint }, _) => ("never", why, hint),
-        (NoRoom::Now { why, hint }, Found::Impossible) => ("full", why, hint),
-        (NoRoom::Now { why, hint }, _) => ("fragmented", why, hint),
+    });
+    let mut restarts = Vec::new();
+    let (verdict, why, hint) = match answer {
+        Answer::Fits(_) => (
+            "fits",
+            best.map_or(String::new(), |(on, at)| fits(on, at)),
+            None,
+        ),
+        Answer::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
+        Answer::No(reason) => {
+            let plan = reason.plan.as_ref();
+            restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, whose));
+            let e = outlook.refusal(reason.no.clone());
+            (
+                word(reason.kind),
+                e.to_string(),
+                e.advice().map(str::to_owned),
+            )
+        }
     };
     Alternative {
         request: slice.to_string(),
         verdict,
         why,
-        hint: Some(hint),
-        gpus: items,
-        restarts: match &found {
-            Found::Plan(plan) => defrag::restarts(plan, &whose),
-            _ => Vec::new(),
-        },
+        hint,
+        gpus: gpus.iter().map(|on| item(on, outlook)).collect(),
+        restarts,
+    }
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Never => "never",
+        Kind::Kept => "kept",
+        Kind::Full => "full",
+        Kind::Fragmented => "fragmented",
     }
 }
 
@@ -206,7 +175,7 @@ fn fits(on: &OnGpu<'_>, place: &Place) -> String {
     }
 }
 
-fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
+fn item(on: &OnGpu<'_>, outlook: &Outlook<'_>) -> GpuItem {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",
@@ -215,6 +184,7 @@ fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
     let (state, why) = match &on.verdict {
         Verdict::Fits(places) => ("fits", after(&places[0])),
         Verdict::Full => ("full", free),
+        Verdict::Kept => ("kept", format!("{free}, and others wait for that")),
         Verdict::NoPlace => ("noPlace", format!("{free}, but no place of {profile} is")),
         Verdict::UsedUp(what) => ("usedUp", format!("{free}, but it has no more {what}")),
         Verdict::NoProfile => ("noProfile", "it has no such profile".to_owned()),
@@ -223,7 +193,6 @@ fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
         Verdict::NoMig => ("noMig", "it has no MIG".to_owned()),
         Verdict::Excluded(rule) => ("excluded", rule.clone()),
     };
-    let held = wanted.stuck.iter().filter(|r| r.gpu == on.gpu.uuid);
     GpuItem {
         index: on.gpu.index,
         uuid: on.gpu.uuid.clone(),
@@ -232,7 +201,7 @@ fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
         why,
         free_slices: on.free_slices,
         total_slices: on.total_slices,
-        quarantined_slices: held.map(|r| r.placement.size).sum(),
+        quarantined_slices: outlook.quarantined_on(&on.gpu.uuid),
         places: match &on.verdict {
             Verdict::Fits(places) => places.iter().map(place_item).collect(),
             _ => Vec::new(),
@@ -259,10 +228,8 @@ fn place_item(place: &Place) -> PlaceItem {
 }
 
 fn show(alternative: &Alternative) {
-    match alternative.verdict {
-        "fits" => output::line(&format!("fits: {}", printable(&alternative.why))),
-        verdict => output::line(&format!("{verdict}: {}", printable(&alternative.why))),
-    }
+    let (verdict, why) = (alternative.verdict, printable(&alternative.why));
+    output::line(&format!("{verdict}: {why}"));
     let rows: Vec<Vec<String>> = alternative
         .gpus
         .iter()

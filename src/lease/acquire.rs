@@ -3,7 +3,7 @@
 use super::make::Failed;
 use super::queue::{Place, awaited};
 use super::reuse::{chosen, place_of};
-use super::rules::{Ruled, memory_of};
+use super::rules::{Ruled, memory_of, whose};
 use super::share::Peer;
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{Context, Error, Result, printable};
@@ -75,7 +75,7 @@ impl Leases<'_> {
                 }
             }
             if !place.wait(self, tried.woke_others())? {
-                let no = self.explained(&driver, &who, no);
+                let no = self.explained(&driver, &who, &place, no);
                 return Err(place.give_up(self, no));
             }
             collected = false;
@@ -142,7 +142,12 @@ impl Leases<'_> {
         let taken = claims.iter().map(reserved).collect();
         let (ahead, ruled) = (
             awaited(&ahead, &snapshot),
-            Ruled::new(&self.config.policy, &snapshot, who)?,
+            Ruled::new(
+                &self.config.policy,
+                &snapshot,
+                who.asked,
+                &whose(who.holder),
+            )?,
         );
         let wanted = Wanted {
             ahead: &ahead,

@@ -1,12 +1,11 @@
 //! What the policy says of one create: the rules themselves are in `policy`.
 
 use super::Leases;
-use super::acquire::Applicant;
 use crate::error::{Error, Result};
 use crate::model::{Gpu, Snapshot};
 use crate::placement::{self, Decision, NoRoom, Reserved, Wanted};
 use crate::policy::{Held, Policy, Who};
-use crate::request;
+use crate::request::{self, Request};
 use crate::store::{Holder, Lease, Slice};
 
 /// What is left of a request, on what is left of the machine.
@@ -19,11 +18,11 @@ pub(super) struct Ruled {
 }
 
 impl Ruled {
-    pub fn new(policy: &Policy, snapshot: &Snapshot, who: &Applicant<'_>) -> Result<Ruled> {
+    pub fn new(policy: &Policy, snapshot: &Snapshot, asked: &Request, who: &Who) -> Result<Ruled> {
         Ok(Ruled {
-            alternatives: policy.allowed(&who.asked.alternatives)?,
-            min_compute: who.asked.min_compute,
-            excluded: policy.excluded(&snapshot.gpus, &whose(who.holder)),
+            alternatives: policy.allowed(&asked.alternatives)?,
+            min_compute: asked.min_compute,
+            excluded: policy.excluded(&snapshot.gpus, who),
             barred: policy.barred(&snapshot.gpus),
         })
     }
@@ -54,27 +53,44 @@ impl<'a> Leases<'a> {
         leases: &[Lease],
         holder: &Holder,
     ) -> Limits<'a> {
+        let of_this_boot = leases.iter().filter(|l| l.boot_id == self.boot_id);
+        let (policy, gpus) = (&self.config.policy, &snapshot.gpus);
+        Limits::new(policy, whose(holder), gpus, of_this_boot)
+    }
+}
+
+impl<'a> Limits<'a> {
+    /// Of all leases of this boot.
+    pub fn new<'l>(
+        policy: &'a Policy,
+        who: Who,
+        gpus: &[Gpu],
+        leases: impl IntoIterator<Item = &'l Lease>,
+    ) -> Self {
         let mut counted: Vec<&Lease> = Vec::new();
         for lease in leases {
-            let is_current = lease.boot_id == self.boot_id && lease.idle_since.is_none();
             // A slice that a pod's containers have together is one.
-            if is_current && !counted.iter().any(|other| other.has_instance_of(lease)) {
+            let is_known = counted.iter().any(|other| other.has_instance_of(lease));
+            if lease.idle_since.is_none() && !is_known {
                 counted.push(lease);
             }
         }
         let held = counted.into_iter().map(|lease| Held {
             who: whose(&lease.holder),
-            memory_mib: memory_of(&lease.slice, &snapshot.gpus),
+            memory_mib: memory_of(&lease.slice, gpus),
         });
         Limits {
-            policy: &self.config.policy,
-            who: whose(holder),
+            policy,
+            who,
             held: held.collect(),
         }
     }
-}
 
-impl Limits<'_> {
+    /// Whether it may have anything more: what it will be is not known yet.
+    pub fn allow_any(&self) -> Result<()> {
+        self.policy.check_limits(&self.who, None, &self.held)
+    }
+
     pub fn allow(&self, memory_mib: u64) -> Result<()> {
         self.policy
             .check_limits(&self.who, Some(memory_mib), &self.held)
@@ -91,41 +107,52 @@ impl Limits<'_> {
         if self.policy.limit.is_empty() {
             return Ok(placement::choose(snapshot, reserved, wanted));
         }
-        self.policy.check_limits(&self.who, None, &self.held)?;
+        self.allow_any()?;
         let (mut noes, mut over): (Vec<NoRoom>, Option<Error>) = (Vec::new(), None);
         for slice in wanted.alternatives {
             let one = Wanted {
                 alternatives: std::slice::from_ref(slice),
                 ..*wanted
             };
-            let least = placement::could_use(snapshot, &one)
-                .iter()
-                .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
-                .min();
-            let tried = match self.allow(least.unwrap_or(0)) {
-                Ok(()) => placement::choose(snapshot, reserved, &one),
-                Err(e) => {
-                    over = over.or(Some(e));
-                    continue;
-                }
-            };
-            match tried {
-                // It may be more on a GPU of another model.
-                Ok(decision) => match self.allow(decision.profile.memory_mib) {
-                    Ok(()) => return Ok(Ok(decision)),
-                    Err(e) => over = over.or(Some(e)),
-                },
-                Err(no) => noes.push(no),
+            match self.choose_one(snapshot, reserved, &one) {
+                Ok(Ok(decision)) => return Ok(Ok(decision)),
+                Ok(Err(no)) => noes.push(no),
+                Err(e) => over = over.or(Some(e)),
             }
         }
-        match over {
-            Some(e) if noes.is_empty() => Err(e),
-            _ => Ok(Err(placement::none_of(noes))),
+        all_refused(noes, over).map(Err)
+    }
+
+    /// The same of one alternative.
+    pub fn choose_one<'g>(
+        &self,
+        snapshot: &'g Snapshot,
+        reserved: &[Reserved],
+        one: &Wanted<'_>,
+    ) -> Result<std::result::Result<Decision<'g>, NoRoom>> {
+        let least = placement::could_use(snapshot, one)
+            .iter()
+            .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
+            .min();
+        self.allow(least.unwrap_or(0))?;
+        let tried = placement::choose(snapshot, reserved, one);
+        if let Ok(decision) = &tried {
+            // It may be more on a GPU of another model.
+            self.allow(decision.profile.memory_mib)?;
         }
+        Ok(tried)
     }
 }
 
-fn whose(holder: &Holder) -> Who {
+/// What is in the way of all alternatives: a limit where that is all there is.
+pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> Result<NoRoom> {
+    match over {
+        Some(e) if noes.is_empty() => Err(e),
+        _ => Ok(placement::none_of(noes)),
+    }
+}
+
+pub(super) fn whose(holder: &Holder) -> Who {
     Who {
         namespace: holder.namespace.clone(),
         pod: holder.pod.clone(),

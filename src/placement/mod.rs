@@ -19,7 +19,7 @@ pub use pack::Packer;
 pub use pass::{Awaited, could_use, is_held_up};
 pub use repack::{Found, Movable, Move, PATIENCE, Plan, fewest_moves};
 pub use room::{Lying, Reserved, Room};
-pub use why::{NoRoom, explained, no_room, none_of};
+pub use why::{Kind, NoRoom, Reason, none_of, reason};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
@@ -53,9 +53,8 @@ pub struct Wanted<'a> {
     pub ours: &'a [Reserved],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
-    /// Of what is reserved, that which no restart would move: it could not be given back, or an
-    /// administrator made it.
-    pub stuck: &'a [Reserved],
+    /// Of what is reserved, that which could not be given back.
+    pub quarantined: &'a [Reserved],
 }
 
 impl<'a> Wanted<'a> {
@@ -63,6 +62,15 @@ impl<'a> Wanted<'a> {
         Wanted {
             alternatives: std::slice::from_ref(slice),
             ..Wanted::default()
+        }
+    }
+
+    /// As if nobody had come before.
+    fn alone(&self) -> Self {
+        Wanted {
+            ahead: &[],
+            ours: &[],
+            ..*self
         }
     }
 

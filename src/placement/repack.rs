@@ -3,7 +3,7 @@
 
 use super::pack::Packer;
 use super::room::{Lying, Reserved, Room};
-use super::{Wanted, choose};
+use super::{Decision, Wanted, choose};
 use crate::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
@@ -23,6 +23,18 @@ pub struct Plan {
     pub profile: String,
     pub placement: Placement,
     pub moves: Vec<Move>,
+}
+
+impl From<Decision<'_>> for Plan {
+    fn from(found: Decision<'_>) -> Plan {
+        Plan {
+            gpu_uuid: found.gpu.uuid.clone(),
+            gpu_index: found.gpu.index,
+            profile: found.profile.name.clone(),
+            placement: found.placement,
+            moves: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Why there is no room, in words that an operator can act on.
 
 use super::Wanted;
-use super::repack::{Found, Movable, Move, PATIENCE, fewest_moves};
+use super::repack::{Found, Movable, Move, Plan, fewest_moves};
 use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
@@ -86,10 +86,12 @@ pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
     if noes.len() == 1 {
         return noes.remove(0);
     }
-    let all: Vec<&str> = noes
+    let mut all: Vec<&str> = noes
         .iter()
         .map(|(NoRoom::Never { why, .. } | NoRoom::Now { why, .. })| why.as_str())
         .collect();
+    // That MIG is off is in the way of each.
+    all.dedup();
     let why = all.join("; and ");
     let now = noes.iter().find(|no| matches!(no, NoRoom::Now { .. }));
     match now.or(noes.first()) {
@@ -186,59 +188,68 @@ pub fn full(
     in_words(snapshot, fitting, reserved, asked, wanted, None)
 }
 
-/// The same after the search for what would have to lie elsewhere: for when there is time, and
-/// somebody who reads it.
-pub fn no_room(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Option<NoRoom> {
-    let usable = super::usable(snapshot, wanted);
-    let movable = movable(snapshot, reserved, wanted);
-    let mut noes = Vec::new();
-    for asked in wanted.alternatives {
-        let fitting = super::fitting(&usable, asked, wanted);
-        if fitting.is_empty() {
-            continue;
-        }
-        let found = fewest_moves(snapshot, reserved, &movable, asked, wanted, PATIENCE / 10);
-        let found = Some((&found, movable.is_empty()));
-        noes.push(in_words(snapshot, &fitting, reserved, asked, wanted, found));
-    }
-    (!noes.is_empty()).then(|| none_of(noes))
+/// Why there is no room for one request, as far as a search can say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    pub kind: Kind,
+    pub no: NoRoom,
+    /// Where something would have to lie elsewhere: what.
+    pub plan: Option<Plan>,
 }
 
-/// What has come of a search for one request, in words.
-pub fn explained(
-    snapshot: &Snapshot,
-    reserved: &[Reserved],
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No wait helps.
+    Never,
+    /// There is room, but those who came before wait for it.
+    Kept,
+    Full,
+    /// It would fit if other slices lay elsewhere, or that takes too long to find out.
+    Fragmented,
+}
+
+/// For when there is time, and somebody who reads it.
+pub fn reason(
+    (snapshot, reserved): (&Snapshot, &[Reserved]),
+    movable: &[Movable],
     asked: &Slice,
     wanted: &Wanted<'_>,
-    found: &Found,
-    nothing_moves: bool,
-) -> NoRoom {
+    patience: u32,
+) -> Reason {
     let usable = super::usable(snapshot, wanted);
     let fitting = super::fitting(&usable, asked, wanted);
+    let of = |kind, no| Reason {
+        kind,
+        no,
+        plan: None,
+    };
     if usable.is_empty() {
-        return no_gpu(snapshot, wanted);
+        return of(Kind::Never, no_gpu(snapshot, wanted));
     }
     if fitting.is_empty() {
-        return no_profile(&usable, asked, wanted);
+        return of(Kind::Never, no_profile(&usable, asked, wanted));
     }
-    let found = Some((found, nothing_moves));
-    in_words(snapshot, &fitting, reserved, asked, wanted, found)
-}
-
-/// Slices of containers: what a restart would move, as far as one can see from here.
-fn movable(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Vec<Movable> {
-    let exists = |r: &&Reserved| {
-        let mut gpus = snapshot.gpus.iter().filter(|g| g.uuid == r.gpu);
-        gpus.any(|g| g.instances.iter().any(|i| i.placement == r.placement))
-    };
-    let stays = |r: &&Reserved| wanted.stuck.contains(r) || wanted.idle.contains(r);
-    let moves = reserved.iter().filter(|r| !stays(r) && exists(r));
-    moves
-        .map(|place| Movable {
-            place: place.clone(),
-            containers: 1,
-        })
-        .collect()
+    if super::each_candidate(&fitting, reserved, wanted, |_| {}) {
+        return of(Kind::Kept, kept(&fitting, asked));
+    }
+    let found = fewest_moves(
+        snapshot,
+        reserved,
+        movable,
+        asked,
+        &wanted.alone(),
+        patience,
+    );
+    let searched = Some((&found, movable.is_empty()));
+    let no = in_words(snapshot, &fitting, reserved, asked, wanted, searched);
+    match found {
+        Found::Impossible => of(Kind::Full, no),
+        Found::Beyond(_) => of(Kind::Fragmented, no),
+        Found::Plan(plan) => Reason {
+            plan: Some(plan),
+            ..of(Kind::Fragmented, no)
+        },
+    }
 }
 
 fn in_words(
@@ -249,7 +260,7 @@ fn in_words(
     wanted: &Wanted<'_>,
     found: Option<(&Found, bool)>,
 ) -> NoRoom {
-    let (mut free, mut total, mut most, mut stuck) = (0, 0, 0, 0);
+    let (mut free, mut total, mut most, mut quarantined) = (0, 0, 0, 0);
     let mut smallest = u32::MAX;
     let mut used_up = Vec::new();
     for (gpu, profile) in fitting {
@@ -258,8 +269,8 @@ fn in_words(
         total += room.total_slices();
         most = most.max(room.free_slices());
         smallest = smallest.min(profile.memory_slices());
-        let held = wanted.stuck.iter().filter(|r| r.gpu == gpu.uuid);
-        stuck += held.map(|r| r.placement.size).sum::<u32>();
+        let held = wanted.quarantined.iter().filter(|r| r.gpu == gpu.uuid);
+        quarantined += held.map(|r| r.placement.size).sum::<u32>();
         if room.free_slices() >= profile.memory_slices()
             && let Some(lack) = room.lacks(profile, room.taken())
         {
@@ -292,18 +303,22 @@ fn in_words(
         Some((Found::Impossible, false)) => {
             "full: no other order of the slices makes room".to_owned()
         }
-        Some((Found::Beyond(_), _)) => "fragmented: to move a few slices would not help".to_owned(),
+        Some((Found::Beyond(n), _)) => format!(
+            "fragmented: up to {} make no room, and to look at more takes too long",
+            count(*n, "restart")
+        ),
         None if most < smallest => "too few on each".to_owned(),
         None => "fragmented: enough are free, but no place of the profile is".to_owned(),
     };
-    let stuck = match stuck {
+    let quarantined = match quarantined {
         0 => String::new(),
+        1 => "; 1 is quarantined, which could not be given back".to_owned(),
         n => format!("; {n} are quarantined, which could not be given back"),
     };
     NoRoom::Now {
         why: format!(
             "no room for {name} on {}: {free} of {total} memory slices are free, at most {most} on one \
-             GPU ({kind}){stuck}{}",
+             GPU ({kind}){quarantined}{}",
             count(fitting.len(), "GPU"),
             and_kept_out(snapshot, wanted)
         ),
