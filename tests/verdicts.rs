@@ -158,13 +158,17 @@ fn quarantined() {
     large.kill();
 }
 
-/// An instance that an administrator made is none that could not be given back.
+/// An instance that an administrator made is handed out, and none that could not be given back.
 #[test]
 fn adopted_is_not_quarantined() {
     let world = World::small();
     world.configure("adopt = true\n");
     world.admin_leaves(0, "1g.6gb", 0);
+    let told = said(&mut world.migctl(&["explain", "1g.6gb"])).ok().stdout;
+    let words = "fits: 1g.6gb at 0:1 on GPU 0: an administrator made it\n";
+    assert!(told.starts_with(words), "{told}");
     full(&world);
+    assert_eq!(world.lease_of("full0")["adopted"], true);
     let told = refused(&world, "1g.6gb", NOBODY, "full", "(full); hint");
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 0);
 }
@@ -382,4 +386,88 @@ fn a_plan_for_a_list_takes_the_fewest_restarts() {
         "{told:#}"
     );
     large.kill();
+}
+
+/// Where each of several goes, and all that has to move for them.
+#[test]
+fn several() {
+    let world = World::of(SMALL, 2);
+    let allowed = "[policy]\nslices_per_container = 4\n";
+    world.configure(allowed);
+    scattered(&world, &[1, 3]);
+    let sites = |told: &Value| -> Vec<(u64, u64)> {
+        let all = told["slices"].as_array().unwrap().iter();
+        all.map(|s| {
+            (
+                s["gpuIndex"].as_u64().unwrap(),
+                s["migPlacement"]["start"].as_u64().unwrap(),
+            )
+        })
+        .collect()
+    };
+    let lie = |id: &str| -> Vec<(u64, u64)> {
+        let leases = world.leases().into_iter().filter(|l| l["container"] == id);
+        let mut all: Vec<_> = leases
+            .map(|l| {
+                (
+                    l["gpuIndex"].as_u64().unwrap(),
+                    l["migPlacement"]["start"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let told = verb(&world, &["explain", "1g.6gb*3"], NOBODY, 0);
+    let mut three = sites(&told["alternatives"][0]);
+    create(&world, "three", "1g.6gb*3", NOBODY);
+    three.sort();
+    assert_eq!(lie("three"), three);
+    let words =
+        "1g.6gb*2: there is room for 1 of 2, and then no room for 1g.6gb on 2 GPUs: 0 of 8 ";
+    refused(&world, "1g.6gb*2", NOBODY, "full", words);
+    world.delete("three");
+
+    let words = "it would fit if 1g.6gb at ";
+    let told = refused(&world, "2g.12gb*2", NOBODY, "fragmented", words);
+    assert_eq!(
+        told["alternatives"][0]["restarts"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let plan = verb(
+        &world,
+        &["defrag", "--plan", "4g.24gb*2,2g.12gb*2"],
+        NOBODY,
+        0,
+    );
+    assert_eq!(plan["request"], "2g.12gb*2");
+    let restarts = plan["restarts"].as_array().unwrap();
+    let ids: Vec<&str> = restarts
+        .iter()
+        .map(|r| r["container"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 2, "{plan:#}");
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    create(&world, "two", "2g.12gb*2", NOBODY);
+    let mut two = sites(&plan);
+    assert_eq!(two[0].0, plan["gpuIndex"].as_u64().unwrap());
+    two.sort();
+    assert_eq!(lie("two"), two);
+    for (id, restart) in ids.iter().zip(restarts) {
+        create(&world, id, "1g.6gb", NOBODY);
+        let to = (&restart["toGPUIndex"], &restart["toPlacement"]["start"]);
+        let to = (to.0.as_u64().unwrap(), to.1.as_u64().unwrap());
+        assert_eq!(lie(id), [to]);
+    }
+
+    let words = "4g.24gb*3: 2 GPUs hold 2 of 4g.24gb at most; hint: ask for fewer";
+    refused(&world, "4g.24gb*3", NOBODY, "never", words);
+    world.configure(&format!(
+        "{allowed}[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n"
+    ));
+    let words = "namespace team-a has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)";
+    refused(&world, "1g.6gb*2", TEAM, "limited", words);
 }

@@ -1,21 +1,23 @@
 //! `migctl defrag --plan`: the fewest containers to restart for a request to fit. It changes nothing.
 
 use super::asked::By;
+use super::explain::SliceItem;
 use super::list::Waits;
 use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Result, printable};
+use crate::gpu::Driver;
 use crate::lease::{Answer, Outlook};
 use crate::model::Placement;
-use crate::placement::{Kind, PATIENCE, Plan};
-use crate::request::{self, Slice};
+use crate::placement::{Kind, PATIENCE, Plan, Site};
+use crate::request::{self, Alternative};
 use crate::store::Lease;
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
-    /// For what there shall be room: 3g.40gb, 20Gi, or a list of such, of which the one with the fewest
+    /// For what there shall be room: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such, of which the one with the fewest
     /// restarts
     #[arg(long, required = true, value_name = "REQUEST")]
     plan: String,
@@ -61,6 +63,8 @@ struct PlanItem<'a> {
     gpu_uuid: Option<String>,
     gpu_index: Option<u32>,
     mig_placement: Option<Placement>,
+    /// All that are asked for, of which the above is the first.
+    slices: Vec<SliceItem>,
     /// To be stopped all of them, and started in this order after the request's container.
     restarts: Vec<Restart>,
     /// Those who wait already, in their order.
@@ -84,13 +88,13 @@ struct Way {
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.plan)?;
-    let (_, world) = world::look(config)?;
+    let (driver, world) = world::look(config)?;
     let who = asked.by.who(&world);
-    let outlook = Outlook::new(config, &world, &request, who, &world.waiting)?;
+    let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
     let (_, holders) = world.movable();
     let alternatives = outlook.alternatives().iter();
     let ways: Vec<Way> = { alternatives }
-        .map(|slice| way(&outlook, slice, &holders))
+        .map(|one| way(&outlook, one, &holders))
         .collect();
     let can = ways.iter().filter(|way| way.plan.is_some());
     // Of several the first.
@@ -100,14 +104,16 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         None => none(&outlook, &ways),
     };
     let plan = best.and_then(|way| way.plan.as_ref());
+    let first = plan.and_then(|plan| plan.sites.first());
     let item = PlanItem {
         request,
         verdict,
         why,
-        profile: plan.map(|p| p.profile.clone()),
-        gpu_uuid: plan.map(|p| p.gpu_uuid.clone()),
-        gpu_index: plan.map(|p| p.gpu_index),
-        mig_placement: plan.map(|p| p.placement),
+        profile: first.map(|site| site.profile.clone()),
+        gpu_uuid: first.map(|site| site.gpu_uuid.clone()),
+        gpu_index: first.map(|site| site.gpu_index),
+        mig_placement: first.map(|site| site.placement),
+        slices: plan.map_or_else(Vec::new, |p| p.sites.iter().map(SliceItem::from).collect()),
         restarts: plan.map_or_else(Vec::new, |p| restarts(p, &holders)),
         ahead: world.waiting.iter().map(Waits::from).collect(),
         alternatives: &ways,
@@ -121,9 +127,15 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     Ok(i32::from(plan.is_none() || !all_read))
 }
 
-fn way(outlook: &Outlook<'_>, slice: &Slice, holders: &[Vec<&Lease>]) -> Way {
-    let (verdict, why, plan) = match outlook.answer(slice, PATIENCE) {
-        Answer::Fits(plan) => ("fits", "nothing has to move".to_owned(), Some(plan)),
+fn way(outlook: &Outlook<'_, impl Driver>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
+    let (verdict, why, plan) = match outlook.answer(asked, PATIENCE) {
+        Answer::Fits(fit) => {
+            let plan = Plan {
+                sites: fit.sites.into_iter().map(|(site, _)| site).collect(),
+                moves: Vec::new(),
+            };
+            ("fits", "nothing has to move".to_owned(), Some(plan))
+        }
         Answer::Limited(e) => ("limited", e.to_string(), None),
         Answer::No(reason) => {
             let verdict = match (reason.kind, &reason.plan) {
@@ -136,7 +148,7 @@ fn way(outlook: &Outlook<'_>, slice: &Slice, holders: &[Vec<&Lease>]) -> Way {
         }
     };
     Way {
-        request: slice.to_string(),
+        request: asked.to_string(),
         verdict,
         why,
         restarts: plan.as_ref().map(|plan| restarts(plan, holders).len()),
@@ -145,7 +157,7 @@ fn way(outlook: &Outlook<'_>, slice: &Slice, holders: &[Vec<&Lease>]) -> Way {
 }
 
 /// Where no alternative can be had: what the best of them would be told.
-fn none(outlook: &Outlook<'_>, ways: &[Way]) -> (String, &'static str, String) {
+fn none(outlook: &Outlook<'_, impl Driver>, ways: &[Way]) -> (String, &'static str, String) {
     let mut whys: Vec<&str> = ways.iter().map(|way| way.why.as_str()).collect();
     whys.dedup();
     let worst = ways.iter().all(|way| way.verdict == "impossible");
@@ -163,11 +175,13 @@ fn tell(item: &PlanItem<'_>, plan: Option<&Plan>) {
         output::line(&format!("{}: {}", item.verdict, printable(&item.why)));
         return;
     };
-    let (now, at, gpu) = match item.verdict {
-        "fits" => ("fits now", plan.placement, plan.gpu_index),
-        _ => ("fits then", plan.placement, plan.gpu_index),
+    let now = match item.verdict {
+        "fits" => "fits now",
+        _ => "fits then",
     };
-    output::line(&format!("{now}: {} at {at} on GPU {gpu}", plan.profile));
+    let of = |s: &Site| format!("{} at {} on GPU {}", s.profile, s.placement, s.gpu_index);
+    let sites: Vec<String> = plan.sites.iter().map(of).collect();
+    output::line(&format!("{now}: {}", sites.join(" and ")));
     if item.verdict != "fits" && !item.ahead.is_empty() {
         output::line("before it comes who waits already: migctl list shows them");
     }

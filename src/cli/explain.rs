@@ -7,16 +7,17 @@ use super::output::{self, Format};
 use super::world;
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::lease::{Answer, Outlook};
+use crate::gpu::Driver;
+use crate::lease::{Answer, Fit, Outlook, Source};
 use crate::model::Placement;
-use crate::placement::{Kind, OnGpu, PATIENCE, Place, Verdict};
-use crate::request::{self, Slice};
+use crate::placement::{Kind, OnGpu, PATIENCE, Place, Site, Verdict};
+use crate::request;
 use crate::store::Lease;
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
-    /// As in runmig.dev/slice: 3g.40gb, 20Gi, or a list of such
+    /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
     request: String,
     #[command(flatten)]
     by: By,
@@ -46,9 +47,33 @@ struct Alternative {
     verdict: &'static str,
     why: String,
     hint: Option<String>,
+    /// Where it fits: one for each that is asked for.
+    slices: Vec<SliceItem>,
     gpus: Vec<GpuItem>,
     /// Where it is fragmented: what would have to be restarted.
     restarts: Vec<Restart>,
+}
+
+/// Where a slice would lie.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SliceItem {
+    profile: String,
+    #[serde(rename = "gpuUUID")]
+    gpu_uuid: String,
+    gpu_index: u32,
+    mig_placement: Placement,
+}
+
+impl From<&Site> for SliceItem {
+    fn from(site: &Site) -> Self {
+        SliceItem {
+            profile: site.profile.clone(),
+            gpu_uuid: site.gpu_uuid.clone(),
+            gpu_index: site.gpu_index,
+            mig_placement: site.placement,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -78,14 +103,14 @@ struct PlaceItem {
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.request)?;
-    let (_, world) = world::look(config)?;
+    let (driver, world) = world::look(config)?;
     let who = asked.by.who(&world);
-    let outlook = Outlook::new(config, &world, &request, who, &world.waiting)?;
+    let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
     let (_, whose) = world.movable();
     let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
-    for slice in outlook.alternatives() {
-        let answer = outlook.answer(slice, PATIENCE);
-        alternatives.push(look(&outlook, &whose, slice, &answer));
+    for one in outlook.alternatives() {
+        let answer = outlook.answer(one, PATIENCE);
+        alternatives.push(look(&outlook, &whose, one, &answer));
         fits = matches!(answer, Answer::Fits(_));
         answers.push(answer);
         if fits {
@@ -114,40 +139,33 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 }
 
 fn look(
-    outlook: &Outlook<'_>,
+    outlook: &Outlook<'_, impl Driver>,
     whose: &[Vec<&Lease>],
-    slice: &Slice,
+    asked: &request::Alternative,
     answer: &Answer,
 ) -> Alternative {
-    let gpus = outlook.gpus(slice);
-    let best = gpus.iter().find_map(|on| match &on.verdict {
-        Verdict::Fits(places) => Some((on, &places[0])),
-        _ => None,
-    });
-    let mut restarts = Vec::new();
+    let (mut restarts, mut slices) = (Vec::new(), Vec::new());
     let (verdict, why, hint) = match answer {
-        Answer::Fits(_) => (
-            "fits",
-            best.map_or(String::new(), |(on, at)| fits(on, at)),
-            None,
-        ),
+        Answer::Fits(fit) => {
+            slices = fit.sites.iter().map(|(site, _)| site.into()).collect();
+            ("fits", fits(fit), None)
+        }
         Answer::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
         Answer::No(reason) => {
             let plan = reason.plan.as_ref();
             restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, whose));
             let e = outlook.refusal(reason.no.clone());
-            (
-                word(reason.kind),
-                e.to_string(),
-                e.advice().map(str::to_owned),
-            )
+            let hint = e.advice().map(str::to_owned);
+            (word(reason.kind), e.to_string(), hint)
         }
     };
+    let gpus = outlook.gpus(asked, answer);
     Alternative {
-        request: slice.to_string(),
+        request: asked.to_string(),
         verdict,
         why,
         hint,
+        slices,
         gpus: gpus.iter().map(|on| item(on, outlook)).collect(),
         restarts,
     }
@@ -162,20 +180,26 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-fn fits(on: &OnGpu<'_>, place: &Place) -> String {
-    let profile = on.profile.map_or("", |p| p.name.as_str());
-    let (gpu, at) = (on.gpu.index, place.placement);
-    match (place.reuses, place.evicts) {
-        (true, _) => format!("{profile} at {at} on GPU {gpu}: an idle slice is handed out"),
-        (_, 0) => format!("{profile} at {at} on GPU {gpu}"),
-        (_, 1) => format!("{profile} at {at} on GPU {gpu}, for which an idle slice is destroyed"),
-        (_, n) => {
-            format!("{profile} at {at} on GPU {gpu}, for which {n} idle slices are destroyed")
-        }
-    }
+fn fits(fit: &Fit) -> String {
+    let of = |(site, source): &(Site, Source)| {
+        let (profile, at, gpu) = (&site.profile, site.placement, site.gpu_index);
+        let how = match source {
+            Source::Made => "",
+            Source::Idle => ": an idle slice is handed out",
+            Source::Adopted => ": an administrator made it",
+        };
+        format!("{profile} at {at} on GPU {gpu}{how}")
+    };
+    let sites: Vec<String> = fit.sites.iter().map(of).collect();
+    let evicts = match fit.evicts {
+        0 => String::new(),
+        1 => ", for which an idle slice is destroyed".to_owned(),
+        n => format!(", for which {n} idle slices are destroyed"),
+    };
+    sites.join(" and ") + &evicts
 }
 
-fn item(on: &OnGpu<'_>, outlook: &Outlook<'_>) -> GpuItem {
+fn item(on: &OnGpu<'_>, outlook: &Outlook<'_, impl Driver>) -> GpuItem {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",

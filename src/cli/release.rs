@@ -3,9 +3,9 @@
 use super::list::Item;
 use super::output::{self, Format};
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::lease::{Leases, Patience, Returned, sign_of_life};
-use crate::store::Damaged;
+use crate::store::{Damaged, Lease};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || {
@@ -27,7 +27,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
                 || (id.len() >= 12 && l.holder.key.id.starts_with(id))
         })
         .collect();
-    let lease = match found.as_slice() {
+    match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
             let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == id);
@@ -40,7 +40,8 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             }
             return Ok(0);
         }
-        [one] => one,
+        // One container's, which may have several slices.
+        [first, rest @ ..] if rest.iter().all(|l| l.holder.key == first.holder.key) => {}
         many => {
             let ids: Vec<&str> = many.iter().map(|l| l.id.as_str()).collect();
             return Err(Error::new(format!(
@@ -50,30 +51,41 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             ))
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
-    };
-    let returned = leases.release_unless(&lease.id, Patience::default(), sign_of_life)?;
-    if let Returned::No(life) = returned {
-        return Err(Error::new(format!(
+    }
+    error::all(found.iter().map(|lease| give_back(&leases, lease)))?;
+    match format {
+        Format::Json => {
+            let items: Vec<Item<'_>> = found.iter().map(Item::from).collect();
+            output::json("LeaseList", &items);
+        }
+        Format::Table => found.iter().for_each(tell),
+    }
+    Ok(0)
+}
+
+fn give_back(leases: &Leases<'_>, lease: &Lease) -> Result<()> {
+    match leases.release_unless(&lease.id, Patience::default(), sign_of_life)? {
+        Returned::Yes => Ok(()),
+        Returned::No(life) => Err(Error::new(format!(
             "container {} lives: {life}",
             crate::error::printable(&lease.holder.key.id)
         ))
-        .hint("stop the container: its slice comes back by itself"));
+        .hint("stop the container: its slice comes back by itself")),
     }
-    match format {
-        Format::Json => output::json("LeaseList", &[Item::from(lease)]),
-        Format::Table => output::line(&format!(
-            "gave back {} at {} on GPU {}{}",
-            lease.slice.profile,
-            lease.slice.placement,
-            lease.slice.gpu_index,
-            match lease.idle_since {
-                Some(_) => ", which was idle".to_owned(),
-                None => format!(
-                    " of container {}",
-                    crate::error::printable(&lease.holder.key.id)
-                ),
-            }
-        )),
-    }
-    Ok(0)
+}
+
+fn tell(lease: &Lease) {
+    output::line(&format!(
+        "gave back {} at {} on GPU {}{}",
+        lease.slice.profile,
+        lease.slice.placement,
+        lease.slice.gpu_index,
+        match lease.idle_since {
+            Some(_) => ", which was idle".to_owned(),
+            None => format!(
+                " of container {}",
+                crate::error::printable(&lease.holder.key.id)
+            ),
+        }
+    ));
 }

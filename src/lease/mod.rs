@@ -7,6 +7,7 @@
 mod acquire;
 mod adopt;
 mod alive;
+mod choose;
 mod damaged;
 mod gc;
 mod idle;
@@ -24,7 +25,7 @@ mod world;
 
 pub use alive::{container_lives, is_made_by_others, sign_of_life};
 pub use gc::{Collection, Finding, Outcome};
-pub use outlook::{Answer, Outlook};
+pub use outlook::{Answer, Fit, Outlook, Source};
 pub use release::{Patience, Returned};
 pub use world::World;
 

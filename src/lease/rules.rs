@@ -3,15 +3,17 @@
 use super::Leases;
 use crate::error::{Error, Result};
 use crate::model::{Gpu, Snapshot};
-use crate::placement::{self, Decision, NoRoom, Reserved, Wanted};
+use crate::placement::{self, NoRoom, Wanted};
 use crate::policy::{Held, Policy, Who};
-use crate::request::{self, Request};
+use crate::request::{self, Alternative, Request};
 use crate::store::{Holder, Lease, Slice};
 
 /// What is left of a request, on what is left of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Ruled {
-    pub alternatives: Vec<request::Slice>,
+    pub alternatives: Vec<Alternative>,
+    /// Of each alternative one.
+    slices: Vec<request::Slice>,
     pub min_compute: u32,
     pub excluded: Vec<(String, String)>,
     pub barred: Vec<String>,
@@ -19,8 +21,10 @@ pub(super) struct Ruled {
 
 impl Ruled {
     pub fn new(policy: &Policy, snapshot: &Snapshot, asked: &Request, who: &Who) -> Result<Ruled> {
+        let alternatives = policy.allowed(&asked.alternatives)?;
         Ok(Ruled {
-            alternatives: policy.allowed(&asked.alternatives)?,
+            slices: alternatives.iter().map(|a| a.slice.clone()).collect(),
+            alternatives,
             min_compute: asked.min_compute,
             excluded: policy.excluded(&snapshot.gpus, who),
             barred: policy.barred(&snapshot.gpus),
@@ -29,7 +33,7 @@ impl Ruled {
 
     pub fn wanted(&self) -> Wanted<'_> {
         Wanted {
-            alternatives: &self.alternatives,
+            alternatives: &self.slices,
             min_compute: self.min_compute,
             excluded: &self.excluded,
             barred: &self.barred,
@@ -86,65 +90,27 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// Whether it may have anything more: what it will be is not known yet.
-    pub fn allow_any(&self) -> Result<()> {
-        self.policy.check_limits(&self.who, None, &self.held)
-    }
-
-    pub fn allow(&self, memory_mib: u64) -> Result<()> {
+    /// Whether so many more are allowed, with so much memory together.
+    pub fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.policy
-            .check_limits(&self.who, Some(memory_mib), &self.held)
+            .check_limits(&self.who, (slices, memory_mib), &self.held)
     }
 
-    /// The first alternative that can be had and may be had; an error where none may be had. What is
-    /// too much is not waited for.
-    pub fn choose<'g>(
-        &self,
-        snapshot: &'g Snapshot,
-        reserved: &[Reserved],
-        wanted: &Wanted<'_>,
-    ) -> Result<std::result::Result<Decision<'g>, NoRoom>> {
+    /// The least memory that one of what is wanted can have.
+    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Wanted<'_>) -> u64 {
         if self.policy.limit.is_empty() {
-            return Ok(placement::choose(snapshot, reserved, wanted));
+            return 0;
         }
-        self.allow_any()?;
-        let (mut noes, mut over): (Vec<NoRoom>, Option<Error>) = (Vec::new(), None);
-        for slice in wanted.alternatives {
-            let one = Wanted {
-                alternatives: std::slice::from_ref(slice),
-                ..*wanted
-            };
-            match self.choose_one(snapshot, reserved, &one) {
-                Ok(Ok(decision)) => return Ok(Ok(decision)),
-                Ok(Err(no)) => noes.push(no),
-                Err(e) => over = over.or(Some(e)),
-            }
-        }
-        all_refused(noes, over).map(Err)
-    }
-
-    /// The same of one alternative.
-    pub fn choose_one<'g>(
-        &self,
-        snapshot: &'g Snapshot,
-        reserved: &[Reserved],
-        one: &Wanted<'_>,
-    ) -> Result<std::result::Result<Decision<'g>, NoRoom>> {
-        let least = placement::could_use(snapshot, one)
+        placement::could_use(snapshot, wanted)
             .iter()
             .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
-            .min();
-        self.allow(least.unwrap_or(0))?;
-        let tried = placement::choose(snapshot, reserved, one);
-        if let Ok(decision) = &tried {
-            // It may be more on a GPU of another model.
-            self.allow(decision.profile.memory_mib)?;
-        }
-        Ok(tried)
+            .min()
+            .unwrap_or(0)
     }
 }
 
-/// What is in the way of all alternatives: a limit where that is all there is.
+/// What is in the way of all alternatives: a limit where that is all there is, since what is too much
+/// is not waited for.
 pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> Result<NoRoom> {
     match over {
         Some(e) if noes.is_empty() => Err(e),

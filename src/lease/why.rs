@@ -2,7 +2,7 @@
 
 use super::Leases;
 use super::acquire::Applicant;
-use super::outlook::Outlook;
+use super::outlook::{Outlook, no_room};
 use super::queue::Place;
 use super::rules::whose;
 use super::world::World;
@@ -33,10 +33,10 @@ impl Leases<'_> {
         let ahead = place.ahead(self)?;
         let world = World::of(self, driver)?;
         let whose = whose(who.holder);
-        let outlook = Outlook::new(self.config, &world, who.asked, whose, &ahead)?;
+        let outlook = Outlook::new((self.config, driver), &world, who.asked, whose, &ahead)?;
         let answers = outlook.alternatives().iter();
         // Others may wait for this process to end.
-        let answers = answers.map(|slice| outlook.answer(slice, PATIENCE / 10));
-        outlook.no_room(answers.collect()).transpose()
+        let answers = answers.map(|asked| outlook.answer(asked, PATIENCE / 10));
+        no_room(answers.collect()).transpose()
     }
 }

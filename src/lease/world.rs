@@ -7,7 +7,7 @@ use super::reuse::place_of;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Driver;
-use crate::model::{Gpu, Placement, Snapshot};
+use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
 use crate::placement::{Movable, Reserved, Room};
 use crate::store::{Claim, Damaged, Lease, State, Tie, Waiting};
 
@@ -19,8 +19,8 @@ pub struct World {
     damaged: Vec<Claim>,
     /// Those who wait for room, in their order.
     pub waiting: Vec<Waiting>,
-    /// Idle slices whose time is over: the next create destroys them before it looks for room.
-    over: Vec<Reserved>,
+    /// Idle slices whose time is over, by lease: the next create destroys them before it looks for room.
+    over: Vec<String>,
     /// Why the ledger could not be read, or a part of it.
     pub unread: Vec<Error>,
 }
@@ -62,7 +62,7 @@ impl World {
         self.damaged.retain(|c| c.boot_id == ledger.boot_id);
         let idle = leases.iter().filter(|l| l.idle_since.is_some());
         let over = idle.filter(|l| ledger.idle_is_over(l).is_ok());
-        self.over = over.map(|l| place_of(&l.slice)).collect();
+        self.over = over.map(|l| l.id.clone()).collect();
         self.leases = leases;
         Ok(self)
     }
@@ -99,15 +99,26 @@ impl World {
         quarantined.chain(damaged).collect()
     }
 
+    /// Those that can be handed out.
+    pub(super) fn idle_leases(&self) -> Vec<Lease> {
+        let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
+        idle.filter(|l| !self.over.contains(&l.id))
+            .cloned()
+            .collect()
+    }
+
     /// What the driver has once a create has destroyed what is over.
     pub(super) fn without_what_is_over(&self) -> Snapshot {
         let mut snapshot = self.snapshot.clone();
-        for gpu in &mut snapshot.gpus {
-            let is =
-                |r: &Reserved, id, at| (&r.gpu, r.profile_id, r.placement) == (&gpu.uuid, id, at);
-            let is_over = |id, at| self.over.iter().any(|r| is(r, id, at));
-            gpu.instances
-                .retain(|i| !is_over(i.profile_id, i.placement));
+        let over = self.leases.iter().filter(|l| self.over.contains(&l.id));
+        for slice in over.map(|l| &l.slice) {
+            let is_it = |i: &GpuInstance| {
+                (i.profile_id, i.placement) == (slice.profile_id, slice.placement)
+            };
+            let gpus = snapshot.gpus.iter_mut();
+            { gpus }
+                .filter(|gpu| gpu.uuid == slice.gpu_uuid)
+                .for_each(|gpu| gpu.instances.retain(|i| !is_it(i)));
         }
         snapshot
     }

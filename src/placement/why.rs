@@ -1,11 +1,11 @@
 //! Why there is no room, in words that an operator can act on.
 
 use super::Wanted;
-use super::repack::{Found, Movable, Move, Plan, fewest_moves};
+use super::repack::{Found, Move};
 use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
-use crate::request::Slice;
+use crate::request::{Alternative, Slice};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoRoom {
@@ -83,6 +83,7 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
 
 /// Of a list that was asked for. It is worth waiting where one of them is.
 pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
+    noes.dedup();
     if noes.len() == 1 {
         return noes.remove(0);
     }
@@ -188,77 +189,14 @@ pub fn full(
     in_words(snapshot, fitting, reserved, asked, wanted, None)
 }
 
-/// Why there is no room for one request, as far as a search can say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
-    pub kind: Kind,
-    pub no: NoRoom,
-    /// Where something would have to lie elsewhere: what.
-    pub plan: Option<Plan>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// No wait helps.
-    Never,
-    /// There is room, but those who came before wait for it.
-    Kept,
-    Full,
-    /// It would fit if other slices lay elsewhere, or that takes too long to find out.
-    Fragmented,
-}
-
-/// For when there is time, and somebody who reads it.
-pub fn reason(
-    (snapshot, reserved): (&Snapshot, &[Reserved]),
-    movable: &[Movable],
-    asked: &Slice,
-    wanted: &Wanted<'_>,
-    patience: u32,
-) -> Reason {
-    let usable = super::usable(snapshot, wanted);
-    let fitting = super::fitting(&usable, asked, wanted);
-    let of = |kind, no| Reason {
-        kind,
-        no,
-        plan: None,
-    };
-    if usable.is_empty() {
-        return of(Kind::Never, no_gpu(snapshot, wanted));
-    }
-    if fitting.is_empty() {
-        return of(Kind::Never, no_profile(&usable, asked, wanted));
-    }
-    if super::each_candidate(&fitting, reserved, wanted, |_| {}) {
-        return of(Kind::Kept, kept(&fitting, asked));
-    }
-    let found = fewest_moves(
-        snapshot,
-        reserved,
-        movable,
-        asked,
-        &wanted.alone(),
-        patience,
-    );
-    let searched = Some((&found, movable.is_empty()));
-    let no = in_words(snapshot, &fitting, reserved, asked, wanted, searched);
-    match found {
-        Found::Impossible => of(Kind::Full, no),
-        Found::Beyond(_) => of(Kind::Fragmented, no),
-        Found::Plan(plan) => Reason {
-            plan: Some(plan),
-            ..of(Kind::Fragmented, no)
-        },
-    }
-}
-
-fn in_words(
+/// With what a search has found, and whether anything at all can move, where there was one.
+pub fn in_words(
     snapshot: &Snapshot,
     fitting: &[(&Gpu, &Profile)],
     reserved: &[Reserved],
     asked: &Slice,
     wanted: &Wanted<'_>,
-    found: Option<(&Found, bool)>,
+    found: Option<(&Alternative, &Found, bool)>,
 ) -> NoRoom {
     let (mut free, mut total, mut most, mut quarantined) = (0, 0, 0, 0);
     let mut smallest = u32::MAX;
@@ -286,7 +224,7 @@ fn in_words(
     let kind = match found {
         _ if free < smallest => "full".to_owned(),
         _ if !used_up.is_empty() => used_up.join(", "),
-        Some((Found::Plan(plan), _)) => {
+        Some((asked, Found::Plan(plan), _)) => {
             hint = format!(
                 "migctl defrag --plan {asked} says what to restart for it; {WAIT_FOR_ROOM}"
             );
@@ -297,13 +235,13 @@ fn in_words(
                 moves.join(" and ")
             )
         }
-        Some((Found::Impossible, true)) => {
+        Some((_, Found::Impossible, true)) => {
             "fragmented by what is not runmig's, and cannot be moved".to_owned()
         }
-        Some((Found::Impossible, false)) => {
+        Some((_, Found::Impossible, false)) => {
             "full: no other order of the slices makes room".to_owned()
         }
-        Some((Found::Beyond(n), _)) => format!(
+        Some((_, Found::Beyond(n), _)) => format!(
             "fragmented: up to {} make no room, and to look at more takes too long",
             count(*n, "restart")
         ),
@@ -323,6 +261,37 @@ fn in_words(
             and_kept_out(snapshot, wanted)
         ),
         hint,
+    }
+}
+
+/// Of one of several that are asked for, `found` of which would have their room.
+pub fn of_several(no: NoRoom, asked: &Alternative, found: usize) -> NoRoom {
+    let say = |why: String| match (asked.count, found) {
+        (1, _) => why,
+        (_, 0) => format!("{asked}: {why}"),
+        (all, found) => format!("{asked}: there is room for {found} of {all}, and then {why}"),
+    };
+    match no {
+        NoRoom::Never { why, hint } => NoRoom::Never {
+            why: say(why),
+            hint,
+        },
+        NoRoom::Now { why, hint } => NoRoom::Now {
+            why: say(why),
+            hint,
+        },
+    }
+}
+
+pub fn never_so_many(fitting: &[(&Gpu, &Profile)], asked: &Alternative, most: u32) -> NoRoom {
+    NoRoom::Never {
+        why: format!(
+            "{asked}: {} {} {most} of {} at most",
+            count(fitting.len(), "GPU"),
+            if fitting.len() == 1 { "holds" } else { "hold" },
+            name_of(fitting, &asked.slice)
+        ),
+        hint: "ask for fewer".to_owned(),
     }
 }
 
