@@ -7,8 +7,10 @@ use faults_support::strace::settled;
 use faults_support::{SMALL, World};
 use nvml_sim::fault::Outcome;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::process::Stdio;
 use support::bundle::{SHOW, nodes, visible};
+use support::machine::Machine;
 use support::{Going, Low, Setup, going, said, unique};
 
 const ALLOWED: &str = "[policy]\nslices_per_container = 4\n";
@@ -174,6 +176,60 @@ fn who_waits_for_two_holds_none() {
     all_go(&world, &["d", "both", "behind"]);
 }
 
+/// A container lives on whose front was killed while it was made, with all that it has.
+#[test]
+fn both_stay_while_the_low_level_runtime_is_at_work() {
+    let world = machine(2);
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    world.bundle_asking("a", "1g.6gb*2");
+    let front = going(world.create_command("a").stdin(Stdio::null()));
+    // It opens the pipe when it waits at it.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    front.kill();
+    world.gc().ok();
+    assert_eq!(world.leases().len(), 2);
+    pipe.write_all(b"\n").unwrap();
+    support::process::until("it is made", || world.living_init("a").is_some());
+    world.behave("");
+    all_go(&world, &["a"]);
+}
+
+/// An administrator's second slice on one GPU, or a new one on another.
+#[test]
+fn a_gpu_of_its_own_is_worth_more_than_what_is_there() {
+    let world = machine(2);
+    world.configure(&format!("adopt = true\n{ALLOWED}"));
+    for start in [0, 1] {
+        world.admin_leaves(1, world.profile, start);
+    }
+    create(&world, "a", "1g.6gb*2").ok();
+    assert_eq!(gpus(&world, "a"), [0, 1]);
+    all_go(&world, &["a"]);
+}
+
+/// Models differ in what an amount of memory means.
+#[test]
+fn the_memory_of_all_is_limited() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let create = |most: &str| {
+        setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
+        let bundle = setup.asking("10Gi*2", SHOW);
+        setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
+    };
+    create("32Gi").ok();
+    let line = create("31Gi").refused();
+    assert!(
+        line.contains("the machine has 0Mi of 31Gi of memory, and 31936Mi"),
+        "{line}"
+    );
+    assert!(setup.machine.instances().is_empty());
+}
+
 /// Each is there already, or is made.
 #[test]
 fn idle_and_adopted_ones_are_taken_too() {
@@ -204,8 +260,11 @@ fn idle_and_adopted_ones_are_taken_too() {
 #[test]
 fn both_go_whoever_gives_them_back() {
     type Way = fn(&World);
-    let ways: [(&str, Way); 4] = [
+    let ways: [(&str, Way); 5] = [
         ("delete", |w| drop(w.delete("a"))),
+        ("the hook", |w| {
+            said(&mut w.bare(&["delete", "--force", "a"])).ok();
+        }),
         ("gc", |w| {
             die(w);
             w.gc().ok();
@@ -230,6 +289,10 @@ fn both_go_whoever_gives_them_back() {
     for (name, way) in ways {
         let world = machine(2);
         create(&world, "a", "1g.6gb*2").ok();
+        assert!(
+            world.leases().iter().all(|l| l["state"] == "ready"),
+            "{name}"
+        );
         way(&world);
         assert_eq!(world.leases().len(), 0, "{name}");
         all_go(&world, &[]);

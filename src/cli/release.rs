@@ -1,6 +1,6 @@
 //! `migctl release ID`: by hand what nobody else gave back.
 
-use super::list::Item;
+use super::list;
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{self, Error, Result};
@@ -35,7 +35,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             // Who names a lease that cannot be read has seen why it was kept.
             leases.release_damaged(damaged)?;
             match format {
-                Format::Json => output::json::<Item<'_>>("LeaseList", &[]),
+                Format::Json => json(&leases, &[]),
                 Format::Table => output::line("gave back what the damaged lease had"),
             }
             return Ok(0);
@@ -52,15 +52,22 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     }
-    error::all(found.iter().map(|lease| give_back(&leases, lease)))?;
+    let mut given_back = Vec::new();
+    let failed = error::all(found.into_iter().map(|lease| {
+        give_back(&leases, &lease)?;
+        given_back.push(lease);
+        Ok(())
+    }));
     match format {
-        Format::Json => {
-            let items: Vec<Item<'_>> = found.iter().map(Item::from).collect();
-            output::json("LeaseList", &items);
-        }
-        Format::Table => found.iter().for_each(tell),
+        Format::Json if failed.is_err() => {}
+        Format::Json => json(&leases, &given_back),
+        Format::Table => given_back.iter().for_each(tell),
     }
-    Ok(0)
+    failed.map(|()| 0)
+}
+
+fn json(leases: &Leases<'_>, given_back: &[Lease]) {
+    list::json(given_back, &leases.store().waiting().unwrap_or_default());
 }
 
 fn give_back(leases: &Leases<'_>, lease: &Lease) -> Result<()> {
