@@ -18,7 +18,6 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = Leases::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let (all, _) = leases.store().list()?;
-    let waiting = leases.store().waiting()?;
     let found: Vec<_> = all
         .into_iter()
         .filter(|l| {
@@ -36,7 +35,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             // Who names a lease that cannot be read has seen why it was kept.
             leases.release_damaged(damaged)?;
             match format {
-                Format::Json => list::json(&[], &waiting),
+                Format::Json => json(&leases, &[]),
                 Format::Table => output::line("gave back what the damaged lease had"),
             }
             return Ok(0);
@@ -53,12 +52,22 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     }
-    error::all(found.iter().map(|lease| give_back(&leases, lease)))?;
+    let mut given_back = Vec::new();
+    let failed = error::all(found.into_iter().map(|lease| {
+        give_back(&leases, &lease)?;
+        given_back.push(lease);
+        Ok(())
+    }));
     match format {
-        Format::Json => list::json(&found, &waiting),
-        Format::Table => found.iter().for_each(tell),
+        Format::Json if failed.is_err() => {}
+        Format::Json => json(&leases, &given_back),
+        Format::Table => given_back.iter().for_each(tell),
     }
-    Ok(0)
+    failed.map(|()| 0)
+}
+
+fn json(leases: &Leases<'_>, given_back: &[Lease]) {
+    list::json(given_back, &leases.store().waiting().unwrap_or_default());
 }
 
 fn give_back(leases: &Leases<'_>, lease: &Lease) -> Result<()> {
