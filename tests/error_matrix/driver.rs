@@ -101,12 +101,20 @@ fn outcomes(function: &str, code: u32) -> Vec<Outcome> {
     outcomes
 }
 
-/// Gone, and no MIG: both say that there is nothing; and a GPU that has no MIG is no failure.
+/// Gone, and no MIG: both say that there is nothing; and a GPU that has no MIG, or not that profile, is
+/// no failure.
 fn is_cause(text: &str, code: u32) -> bool {
     match code {
-        3 | 6 => ["(NVML 3)", "(NVML 6)", "no MIG-capable GPU"]
-            .iter()
-            .any(|words| text.contains(words)),
+        3 | 6 => [
+            "(NVML 3)",
+            "(NVML 6)",
+            "no MIG-capable GPU",
+            "no GPU has profile",
+            // What a GPU without MIG or profile has cannot be the same.
+            "of the same pod has a",
+        ]
+        .iter()
+        .any(|words| text.contains(words)),
         _ => text.contains(&format!("(NVML {code})")),
     }
 }
@@ -117,16 +125,23 @@ fn is_told(text: &str, code: u32) -> bool {
 }
 
 fn says(line: &str, code: u32) -> bool {
-    let object = ["GPU", "driver library", "driver's version", "MIG device"];
+    let object = [
+        "GPU",
+        "of the same pod",
+        "driver library",
+        "driver's version",
+        "MIG device",
+    ];
     is_told(line, code) && object.iter().any(|o| line.contains(o))
 }
 
 /// What could not be destroyed stays on record, with the reason.
 fn quarantined(world: &World, operation: &Operation, code: u32) -> Result<(), String> {
-    let gives_back = matches!(operation.kind, Kind::Delete | Kind::Collect);
+    if !matches!(operation.kind, Kind::Delete | Kind::Collect) {
+        return Ok(());
+    }
     for lease in world.leases() {
-        let is_another_s = [PEER, HOLDER].iter().any(|id| lease["container"] == **id);
-        if is_another_s || !gives_back && lease["state"] != "quarantined" {
+        if [PEER, HOLDER].iter().any(|id| lease["container"] == **id) {
             continue;
         }
         let error = lease["error"].as_str().unwrap_or_default();
