@@ -69,6 +69,15 @@ impl Error {
     }
 }
 
+/// All of these are done, whichever fail; every failure is told.
+pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let mut failures = results.into_iter().filter_map(Result::err);
+    let first = failures.next();
+    first.map_or(Ok(()), |first| {
+        Err(failures.fold(first, |e, other| e.and(Some(other))))
+    })
+}
+
 /// What a part of a line may be long: a megabyte that somebody put into a key is not shown to
 /// everyone who reads the engine's log.
 const MAX_PART: usize = 1024;

@@ -55,7 +55,12 @@ impl Ruled {
         };
         let gpus = &world.snapshot.gpus;
         Ok(Ruled {
-            alternatives: config.policy.allowed(&all)?,
+            alternatives: config
+                .policy
+                .allowed(&all)?
+                .into_iter()
+                .map(|a| a.slice)
+                .collect(),
             excluded: config.policy.excluded(gpus, &who),
             barred: config.policy.barred(gpus),
             idle: world.idle(),
@@ -128,7 +133,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let world = World::look(config)?;
     let ruled = Ruled::new(config, &world, asked)?;
     let mut explanation = Explanation {
-        request: request::written(&ruled.alternatives),
+        request: asked.request.clone(),
         fits: false,
         alternatives: Vec::new(),
     };

@@ -4,7 +4,7 @@
 
 use super::Leases;
 use super::acquire::Applicant;
-use super::reuse::{chosen, of_what_is_there, only, place_of};
+use super::reuse::{of_what_is_there, only, place_of};
 use crate::error::Result;
 use crate::gpu::Driver;
 use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
@@ -66,13 +66,13 @@ fn preferred(
     let decision = placement::choose(&only_there, &[], wanted).ok()?;
     let name = &decision.profile.name;
     if let Some(best) = best.filter(|best| best.profile.name != *name) {
-        let both = only(snapshot, &[chosen(&decision), chosen(best)]);
+        let both = only(snapshot, &[decision.place(), best.place()]);
         let preferred = placement::choose(&both, &[], wanted).ok()?;
         if preferred.profile.name != *name {
             return None;
         }
     }
-    let chosen = chosen(&decision);
+    let chosen = decision.place();
     there.iter().position(|place| *place == chosen)
 }
 

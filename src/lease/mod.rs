@@ -7,6 +7,7 @@
 mod acquire;
 mod adopt;
 mod alive;
+mod choose;
 mod damaged;
 mod gc;
 mod idle;

@@ -6,7 +6,7 @@
 //! driver; the rest read the queue.
 
 use super::acquire::Applicant;
-use super::rules::Ruled;
+use super::rules::{Ruled, memory_on};
 use super::watch::{Watch, Woken};
 use super::{Leases, now};
 use crate::config::Config;
@@ -109,21 +109,6 @@ impl Place {
         if self.is_over() {
             return Ok(());
         }
-        let mut could_use: Vec<(String, Vec<u32>)> = Vec::new();
-        // What its limits do not leave it though it had nothing, it does not wait for.
-        let limits = leases.limits(&snapshot, &[], who.holder);
-        let may_ever = |a: &Awaited| {
-            let gpu = snapshot.gpus.iter().find(|g| g.uuid == a.gpu);
-            let profile = gpu.and_then(|g| g.profile(a.profile_id));
-            profile.is_some_and(|p| limits.allow(p.memory_mib).is_ok())
-        };
-        let awaited = placement::could_use(&snapshot, &ruled.wanted());
-        for awaited in awaited.into_iter().filter(may_ever) {
-            match could_use.iter_mut().find(|(gpu, _)| *gpu == awaited.gpu) {
-                Some((_, profiles)) => profiles.push(awaited.profile_id),
-                None => could_use.push((awaited.gpu, vec![awaited.profile_id])),
-            }
-        }
         let waiter = Waiter {
             container: who.holder.key.id.clone(),
             request: request::written(&who.asked.alternatives),
@@ -131,7 +116,7 @@ impl Place {
                 true => now(),
                 false => self.written.since.clone(),
             },
-            could_use,
+            could_use: could_use(leases, &snapshot, &ruled, who),
         };
         match &mut self.ticket {
             Some(_) if self.written == waiter => {}
@@ -296,6 +281,37 @@ fn name(waiting: &Waiting) -> String {
     }
 }
 
+/// Profiles by GPU. What its limits would not leave it though it had nothing, it does not wait for.
+fn could_use(
+    leases: &Leases<'_>,
+    snapshot: &Snapshot,
+    ruled: &Ruled,
+    who: &Applicant<'_>,
+) -> Vec<(String, Vec<u32>)> {
+    let limits = leases.limits(snapshot, &[], who.holder);
+    let mut all: Vec<(String, Vec<u32>)> = Vec::new();
+    for asked in &ruled.alternatives {
+        let wanted = Wanted {
+            alternatives: std::slice::from_ref(&asked.slice),
+            ..ruled.wanted()
+        };
+        let others = asked.count.saturating_sub(1);
+        let others = u64::from(others) * limits.least_memory(snapshot, &wanted);
+        for Awaited { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
+            let memory = memory_on(&snapshot.gpus, &gpu, profile_id).unwrap_or(0);
+            if limits.allow(asked.count, others + memory).is_err() {
+                continue;
+            }
+            match all.iter_mut().find(|(other, _)| *other == gpu) {
+                Some((_, profiles)) if profiles.contains(&profile_id) => {}
+                Some((_, profiles)) => profiles.push(profile_id),
+                None => all.push((gpu, vec![profile_id])),
+            }
+        }
+    }
+    all
+}
+
 /// What those wait for who came before. Of whom that cannot be read, everything.
 pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Awaited> {
     let mut all = BTreeSet::new();
@@ -353,7 +369,7 @@ mod tests {
                 ..Snapshot::default()
             },
             ruled: Ruled {
-                alternatives: vec![request::Slice::Profile("1g.10gb".into())],
+                slices: vec![request::Slice::Profile("1g.10gb".into())],
                 ..Ruled::default()
             },
             ours: Vec::new(),

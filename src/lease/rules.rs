@@ -2,17 +2,19 @@
 
 use super::Leases;
 use super::acquire::Applicant;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{Gpu, Snapshot};
-use crate::placement::{self, Decision, NoRoom, Reserved, Wanted};
+use crate::placement::{self, Wanted};
 use crate::policy::{Held, Policy, Who};
-use crate::request;
+use crate::request::{self, Alternative};
 use crate::store::{Holder, Lease, Slice};
 
 /// What is left of a request, on what is left of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Ruled {
-    pub alternatives: Vec<request::Slice>,
+    pub alternatives: Vec<Alternative>,
+    /// Of each alternative one.
+    pub slices: Vec<request::Slice>,
     pub min_compute: u32,
     pub excluded: Vec<(String, String)>,
     pub barred: Vec<String>,
@@ -20,8 +22,10 @@ pub(super) struct Ruled {
 
 impl Ruled {
     pub fn new(policy: &Policy, snapshot: &Snapshot, who: &Applicant<'_>) -> Result<Ruled> {
+        let alternatives = policy.allowed(&who.asked.alternatives)?;
         Ok(Ruled {
-            alternatives: policy.allowed(&who.asked.alternatives)?,
+            slices: alternatives.iter().map(|a| a.slice.clone()).collect(),
+            alternatives,
             min_compute: who.asked.min_compute,
             excluded: policy.excluded(&snapshot.gpus, &whose(who.holder)),
             barred: policy.barred(&snapshot.gpus),
@@ -30,7 +34,7 @@ impl Ruled {
 
     pub fn wanted(&self) -> Wanted<'_> {
         Wanted {
-            alternatives: &self.alternatives,
+            alternatives: &self.slices,
             min_compute: self.min_compute,
             excluded: &self.excluded,
             barred: &self.barred,
@@ -75,53 +79,22 @@ impl<'a> Leases<'a> {
 }
 
 impl Limits<'_> {
-    pub fn allow(&self, memory_mib: u64) -> Result<()> {
+    /// Whether so many more are allowed, with so much memory together.
+    pub fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.policy
-            .check_limits(&self.who, Some(memory_mib), &self.held)
+            .check_limits(&self.who, (slices, memory_mib), &self.held)
     }
 
-    /// The first alternative that can be had and may be had; an error where none may be had. What is
-    /// too much is not waited for.
-    pub fn choose<'g>(
-        &self,
-        snapshot: &'g Snapshot,
-        reserved: &[Reserved],
-        wanted: &Wanted<'_>,
-    ) -> Result<std::result::Result<Decision<'g>, NoRoom>> {
+    /// The least memory that one of what is wanted can have.
+    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Wanted<'_>) -> u64 {
         if self.policy.limit.is_empty() {
-            return Ok(placement::choose(snapshot, reserved, wanted));
+            return 0;
         }
-        self.policy.check_limits(&self.who, None, &self.held)?;
-        let (mut noes, mut over): (Vec<NoRoom>, Option<Error>) = (Vec::new(), None);
-        for slice in wanted.alternatives {
-            let one = Wanted {
-                alternatives: std::slice::from_ref(slice),
-                ..*wanted
-            };
-            let least = placement::could_use(snapshot, &one)
-                .iter()
-                .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
-                .min();
-            let tried = match self.allow(least.unwrap_or(0)) {
-                Ok(()) => placement::choose(snapshot, reserved, &one),
-                Err(e) => {
-                    over = over.or(Some(e));
-                    continue;
-                }
-            };
-            match tried {
-                // It may be more on a GPU of another model.
-                Ok(decision) => match self.allow(decision.profile.memory_mib) {
-                    Ok(()) => return Ok(Ok(decision)),
-                    Err(e) => over = over.or(Some(e)),
-                },
-                Err(no) => noes.push(no),
-            }
-        }
-        match over {
-            Some(e) if noes.is_empty() => Err(e),
-            _ => Ok(Err(placement::none_of(noes))),
-        }
+        placement::could_use(snapshot, wanted)
+            .iter()
+            .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
+            .min()
+            .unwrap_or(0)
     }
 }
 
@@ -143,7 +116,7 @@ pub(super) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
     })
 }
 
-fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
+pub(super) fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
     let gpu = gpus.iter().find(|g| g.uuid == gpu)?;
     Some(gpu.profile(profile_id)?.memory_mib)
 }

@@ -42,9 +42,19 @@ impl Leases<'_> {
             stuck: &stuck,
             ..ruled.wanted()
         };
-        let is_room = placement::choose(&snapshot, &reserved, &wanted).is_ok();
-        Ok((!is_room)
-            .then(|| placement::no_room(&snapshot, &reserved, &wanted))
-            .flatten())
+        let mut noes = Vec::new();
+        for asked in &ruled.alternatives {
+            let one = Wanted {
+                alternatives: std::slice::from_ref(&asked.slice),
+                ..wanted
+            };
+            let Err(none) = placement::choose_several(&snapshot, &reserved, asked, &one) else {
+                return Ok(None);
+            };
+            let (taken, _) = *none;
+            let no = placement::no_room(&snapshot, &taken.reserved, &taken.wanted(&one));
+            noes.extend(no.map(|no| placement::of_several(no, asked, taken.beside.len())));
+        }
+        Ok((!noes.is_empty()).then(|| placement::none_of(noes)))
     }
 }

@@ -5,7 +5,7 @@ use super::repack::{Found, Movable, Move, PATIENCE, fewest_moves};
 use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
-use crate::request::Slice;
+use crate::request::{Alternative, Slice};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoRoom {
@@ -83,6 +83,7 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
 
 /// Of a list that was asked for. It is worth waiting where one of them is.
 pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
+    noes.dedup();
     if noes.len() == 1 {
         return noes.remove(0);
     }
@@ -308,6 +309,37 @@ fn in_words(
             and_kept_out(snapshot, wanted)
         ),
         hint,
+    }
+}
+
+/// Of one of several that are asked for, `found` of which would have their room.
+pub fn of_several(no: NoRoom, asked: &Alternative, found: usize) -> NoRoom {
+    let say = |why: String| match (asked.count, found) {
+        (1, _) => why,
+        (_, 0) => format!("{asked}: {why}"),
+        (all, found) => format!("{asked}: there is room for {found} of {all}, and then {why}"),
+    };
+    match no {
+        NoRoom::Never { why, hint } => NoRoom::Never {
+            why: say(why),
+            hint,
+        },
+        NoRoom::Now { why, hint } => NoRoom::Now {
+            why: say(why),
+            hint,
+        },
+    }
+}
+
+pub fn never_so_many(fitting: &[(&Gpu, &Profile)], asked: &Alternative, most: u32) -> NoRoom {
+    NoRoom::Never {
+        why: format!(
+            "{asked}: {} {} {most} of {} at most",
+            count(fitting.len(), "GPU"),
+            if fitting.len() == 1 { "holds" } else { "hold" },
+            name_of(fitting, &asked.slice)
+        ),
+        hint: "ask for fewer".to_owned(),
     }
 }
 

@@ -7,20 +7,23 @@ use super::*;
 #[test]
 fn what_a_limit_never_allows_is_kept_for_nobody() {
     let world = World::of(faults_support::BIG, 1);
-    world.configure("[[policy.limit]]\nnamespace = \"team\"\nmemory = \"20Gi\"");
+    world.configure(
+        "[policy]\nslices_per_container = 2\n\
+         [[policy.limit]]\nnamespace = \"team\"\nmemory = \"20Gi\"",
+    );
     for (id, slice) in [("four", "4g.40gb"), ("two", "2g.20gb")] {
         create(&world, id, slice, &[]).end().ok();
     }
     world.bundle_saying(
         "waiter",
         &[
-            ("runmig.dev/slice", "3g.40gb,2g.20gb"),
+            ("runmig.dev/slice", "3g.40gb,1g.20gb*2,2g.20gb"),
             ("io.kubernetes.cri.sandbox-namespace", "team"),
             WAIT,
         ],
     );
     let waiter = waiting(&world, "waiter", "");
-    // In the way of a 3g.40gb, and of no 2g.20gb.
+    // In the way of a 3g.40gb and of one of two 1g.20gb, and of no 2g.20gb.
     create(&world, "late", "1g.10gb", &[]).end().ok();
     assert_eq!(world.lease_of("late")["migPlacement"]["start"], 6);
     world.delete("two");
