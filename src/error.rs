@@ -33,6 +33,10 @@ impl Error {
         self
     }
 
+    pub fn advice(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self

@@ -3,7 +3,7 @@
 use super::choose::{Found, Part, View};
 use super::make::Failed;
 use super::queue::{Place, awaited};
-use super::rules::Ruled;
+use super::rules::{Ruled, whose};
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{self, Context, Error, Result, printable};
 use crate::gpu::Driver;
@@ -69,7 +69,7 @@ impl Leases<'_> {
                 }
             }
             if !place.wait(self, tried.woke_others())? {
-                let no = self.explained(&driver, &who, no);
+                let no = self.explained(&driver, &who, &place, no);
                 return Err(place.give_up(self, no));
             }
             collected = false;
@@ -200,7 +200,8 @@ impl Leases<'_> {
             taken: claims.iter().map(reserved).collect(),
         };
         let ahead = awaited(&ahead, &snapshot);
-        let ruled = Ruled::new(&self.config.policy, &snapshot, who)?;
+        let whose = whose(who.holder);
+        let ruled = Ruled::new(&self.config.policy, &snapshot, who.asked, &whose)?;
         let wanted = Wanted {
             ahead: &ahead,
             ours: &ours,

@@ -3,9 +3,11 @@
 
 use super::Leases;
 use super::acquire::{Applicant, Tried};
+use super::adopt::adoptable;
 use super::reuse::place_of;
-use super::rules::{Limits, Ruled, memory_of};
+use super::rules::{Limits, Ruled, all_refused, memory_of};
 use super::share::Peer;
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
@@ -51,14 +53,14 @@ impl Part {
 }
 
 /// The same before it is on record.
-enum Choice<'a> {
+pub(super) enum Choice<'a> {
     Make(Slice),
     Adopt(Slice),
     TakeOver(&'a Lease),
 }
 
 /// Why an alternative is none.
-enum No {
+pub(super) enum No {
     Room(NoRoom),
     Limit(Error),
 }
@@ -95,11 +97,11 @@ impl Leases<'_> {
             Err(over) => return Ok(Found::InTheWay(over)),
         };
         let search = Search {
-            leases: self,
+            config: self.config,
             driver,
             view,
             wanted,
-            limits: self.limits(view.snapshot, view.leases, who.holder),
+            limits: &self.limits(view.snapshot, view.leases, who.holder),
             tried,
             idle: &idle,
         };
@@ -112,11 +114,7 @@ impl Leases<'_> {
                 Err(No::Limit(e)) => over = over.or(Some(e)),
             }
         }
-        // What is too much is not waited for.
-        match over {
-            Some(e) if noes.is_empty() => Err(e),
-            _ => Ok(Found::NoRoom(placement::none_of(noes))),
-        }
+        all_refused(noes, over).map(Found::NoRoom)
     }
 
     fn take(
@@ -144,19 +142,19 @@ impl Leases<'_> {
     }
 }
 
-struct Search<'a, D> {
-    leases: &'a Leases<'a>,
-    driver: &'a D,
-    view: &'a View<'a>,
-    wanted: &'a Wanted<'a>,
-    limits: Limits<'a>,
-    tried: &'a Tried,
-    idle: &'a [Lease],
+pub(super) struct Search<'a, D> {
+    pub config: &'a Config,
+    pub driver: &'a D,
+    pub view: &'a View<'a>,
+    pub wanted: &'a Wanted<'a>,
+    pub limits: &'a Limits<'a>,
+    pub tried: &'a Tried,
+    pub idle: &'a [Lease],
 }
 
 impl<D: Driver> Search<'_, D> {
     /// For each slice of one alternative; and the idle slices that lie where new ones are to be made.
-    fn choose(&self, asked: &Alternative) -> Result<(Vec<Choice<'_>>, Vec<Lease>), No> {
+    pub fn choose(&self, asked: &Alternative) -> Result<(Vec<Choice<'_>>, Vec<Lease>), No> {
         let (snapshot, count) = (self.view.snapshot, asked.count);
         let wanted = Wanted {
             alternatives: std::slice::from_ref(&asked.slice),
@@ -240,7 +238,7 @@ impl<D: Driver> Search<'_, D> {
                 && self.limits.allow(count, memory).is_ok()
         };
         let there = (snapshot, ours);
-        self.leases.adoptable(self.driver, there, wanted, may, best)
+        adoptable(self.config, self.driver, there, wanted, may, best)
     }
 
     fn evicted(&self, decision: &Decision<'_>) -> impl Iterator<Item = Lease> {

@@ -1,12 +1,11 @@
 //! What the policy says of one create: the rules themselves are in `policy`.
 
 use super::Leases;
-use super::acquire::Applicant;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{Gpu, Snapshot};
-use crate::placement::{self, Wanted};
+use crate::placement::{self, NoRoom, Wanted};
 use crate::policy::{Held, Policy, Who};
-use crate::request::{self, Alternative};
+use crate::request::{self, Alternative, Request};
 use crate::store::{Holder, Lease, Slice};
 
 /// What is left of a request, on what is left of the machine.
@@ -21,13 +20,13 @@ pub(super) struct Ruled {
 }
 
 impl Ruled {
-    pub fn new(policy: &Policy, snapshot: &Snapshot, who: &Applicant<'_>) -> Result<Ruled> {
-        let alternatives = policy.allowed(&who.asked.alternatives)?;
+    pub fn new(policy: &Policy, snapshot: &Snapshot, asked: &Request, who: &Who) -> Result<Ruled> {
+        let alternatives = policy.allowed(&asked.alternatives)?;
         Ok(Ruled {
             slices: alternatives.iter().map(|a| a.slice.clone()).collect(),
             alternatives,
-            min_compute: who.asked.min_compute,
-            excluded: policy.excluded(&snapshot.gpus, &whose(who.holder)),
+            min_compute: asked.min_compute,
+            excluded: policy.excluded(&snapshot.gpus, who),
             barred: policy.barred(&snapshot.gpus),
         })
     }
@@ -58,27 +57,39 @@ impl<'a> Leases<'a> {
         leases: &[Lease],
         holder: &Holder,
     ) -> Limits<'a> {
+        let of_this_boot = leases.iter().filter(|l| l.boot_id == self.boot_id);
+        let (policy, gpus) = (&self.config.policy, &snapshot.gpus);
+        Limits::new(policy, whose(holder), gpus, of_this_boot)
+    }
+}
+
+impl<'a> Limits<'a> {
+    /// Of all leases of this boot.
+    pub fn new<'l>(
+        policy: &'a Policy,
+        who: Who,
+        gpus: &[Gpu],
+        leases: impl IntoIterator<Item = &'l Lease>,
+    ) -> Self {
         let mut counted: Vec<&Lease> = Vec::new();
         for lease in leases {
-            let is_current = lease.boot_id == self.boot_id && lease.idle_since.is_none();
             // A slice that a pod's containers have together is one.
-            if is_current && !counted.iter().any(|other| other.has_instance_of(lease)) {
+            let is_known = counted.iter().any(|other| other.has_instance_of(lease));
+            if lease.idle_since.is_none() && !is_known {
                 counted.push(lease);
             }
         }
         let held = counted.into_iter().map(|lease| Held {
             who: whose(&lease.holder),
-            memory_mib: memory_of(&lease.slice, &snapshot.gpus),
+            memory_mib: memory_of(&lease.slice, gpus),
         });
         Limits {
-            policy: &self.config.policy,
-            who: whose(holder),
+            policy,
+            who,
             held: held.collect(),
         }
     }
-}
 
-impl Limits<'_> {
     /// Whether so many more are allowed, with so much memory together.
     pub fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.policy
@@ -98,7 +109,16 @@ impl Limits<'_> {
     }
 }
 
-fn whose(holder: &Holder) -> Who {
+/// What is in the way of all alternatives: a limit where that is all there is, since what is too much
+/// is not waited for.
+pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> Result<NoRoom> {
+    match over {
+        Some(e) if noes.is_empty() => Err(e),
+        _ => Ok(placement::none_of(noes)),
+    }
+}
+
+pub(super) fn whose(holder: &Holder) -> Who {
     Who {
         namespace: holder.namespace.clone(),
         pod: holder.pod.clone(),

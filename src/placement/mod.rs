@@ -4,11 +4,12 @@
 //! `room` says what fits where, `score` how much a choice would cost those who come later, `pass`
 //! what those who came before are left, `explain` why each GPU will do or will not, `repack` what
 //! would have to lie elsewhere (`pack`: whether that helps at all), `several` what a container gets that
-//! asks for more than one, `why` what to tell who finds no room.
+//! asks for more than one, `reason` and `why` what to tell who finds no room.
 
 mod explain;
 mod pack;
 mod pass;
+mod reason;
 mod repack;
 mod room;
 mod score;
@@ -18,10 +19,11 @@ mod why;
 pub use explain::{OnGpu, Place, Verdict, explain, fragmentation};
 pub use pack::Packer;
 pub use pass::{Awaited, could_use, is_held_up};
-pub use repack::{Found, Movable, Move, PATIENCE, Plan, fewest_moves};
+pub use reason::{Kind, Reason, reason};
+pub use repack::{Found, Movable, Move, PATIENCE, Plan, Site, fewest_moves};
 pub use room::{Lying, Reserved, Room};
 pub use several::{Taken, choose_several, never_several};
-pub use why::{NoRoom, explained, no_room, none_of, of_several};
+pub use why::{NoRoom, none_of, of_several};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
@@ -67,9 +69,8 @@ pub struct Wanted<'a> {
     pub beside: &'a [String],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
-    /// Of what is reserved, that which no restart would move: it could not be given back, or an
-    /// administrator made it.
-    pub stuck: &'a [Reserved],
+    /// Of what is reserved, that which could not be given back.
+    pub quarantined: &'a [Reserved],
 }
 
 impl<'a> Wanted<'a> {
@@ -77,6 +78,15 @@ impl<'a> Wanted<'a> {
         Wanted {
             alternatives: std::slice::from_ref(slice),
             ..Wanted::default()
+        }
+    }
+
+    /// As if nobody had come before.
+    fn alone(&self) -> Self {
+        Wanted {
+            ahead: &[],
+            ours: &[],
+            ..*self
         }
     }
 

@@ -6,7 +6,7 @@ use crate::model::Snapshot;
 use crate::request::Alternative;
 
 /// What one after the other has taken of the room that there is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub reserved: Vec<Reserved>,
     /// Of the idle slices, those that are left.
