@@ -9,6 +9,7 @@ use faults_support::check::names;
 use faults_support::strace::settled;
 use runmig::config::Config;
 use runmig::lease::{Leases, Outcome};
+use serde_json::json;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -139,7 +140,9 @@ fn the_operator_gives_it_back() {
         world.behave("no-hooks");
         said(&mut world.bare(&["delete", "--force", ID])).ok();
         world.behave("");
-        said(&mut world.migctl(&["release", lease])).ok();
+        let list = said(&mut world.migctl(&["-o", "json", "release", lease])).ok();
+        let list = list.json();
+        assert_eq!((&list["items"], &list["waiting"]), (&json!([]), &json!([])));
         assert_eq!(world.instances(), [], "{what}");
     });
 }

@@ -1,7 +1,7 @@
 //! `scripts/install`: what it puts where, and that it takes away no more than that.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -150,6 +150,29 @@ fn what_is_the_users_stays() {
             "usr/local/bin/other"
         ]
     );
+}
+
+/// What `migctl configure --name runmig-NAME` made beside runmig goes with it.
+#[test]
+fn links_to_it_go_and_no_others() {
+    let place = Place::new();
+    place.ok(&[]);
+    let bin = place.at("usr/local/bin");
+    for (name, to) in [
+        ("runmig-a100", "runmig"),
+        ("runmig-crun", "/usr/local/bin/runmig"),
+        ("runmig-mine", "/opt/mine/runmig"),
+        ("runmig-ctl", "migctl"),
+        ("other", "runmig"),
+    ] {
+        symlink(to, bin.join(name)).unwrap();
+    }
+    fs::write(bin.join("runmig-script"), "").unwrap();
+    place.ok(&["--uninstall"]);
+    let left = place.files().into_iter().map(|(name, _)| name);
+    let left: Vec<String> = left.collect();
+    let names = ["other", "runmig-ctl", "runmig-mine", "runmig-script"];
+    assert_eq!(left, names.map(|name| format!("usr/local/bin/{name}")));
 }
 
 /// The configuration as it is shipped says what the defaults are.

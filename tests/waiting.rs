@@ -208,7 +208,10 @@ fn woken_by_migctl_release() {
         world.behave("no-hooks");
         said(&mut world.bare(&["delete", "--force", "full0"])).ok();
         world.behave("");
-        said(&mut world.migctl(&["release", "full0"])).ok();
+        let list = said(&mut world.migctl(&["-o", "json", "release", "full0"])).ok();
+        let list = list.json();
+        assert_eq!(list["items"][0]["container"], "full0");
+        assert_eq!(list["waiting"][0]["container"], "waiter");
     });
 }
 

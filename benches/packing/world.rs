@@ -82,7 +82,8 @@ impl Kind {
         let slice = request::alternatives(name)
             .expect("a request")
             .expect("not none")
-            .remove(0);
+            .remove(0)
+            .slice;
         let on: Vec<Option<&'static GiProfile>> =
             models.iter().map(|m| smallest(m, &slice)).collect();
         let takes = |(profile, model): (&Option<&GiProfile>, &&Model)| {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 /// A lease as programs see it; fields are only ever added.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Item<'a> {
+struct Item<'a> {
     id: &'a str,
     state: &'static str,
     container: &'a str,
@@ -89,7 +89,7 @@ impl<'a> From<&'a Lease> for Item<'a> {
 /// A create that waits for room; fields are only ever added.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Waits<'a> {
+pub struct Waits<'a> {
     /// Its place in the order of arrival.
     number: u64,
     /// None for one that a newer runmig wrote.
@@ -116,6 +116,15 @@ struct List<'a> {
     waiting: Vec<Waits<'a>>,
 }
 
+/// Leases, and who waits, for programs.
+pub fn json(leases: &[Lease], waiting: &[Waiting]) {
+    let list = List {
+        items: leases.iter().map(Item::from).collect(),
+        waiting: waiting.iter().map(Waits::from).collect(),
+    };
+    output::object("LeaseList", &list);
+}
+
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (leases, damaged, waiting) = match Leases::existing(config)? {
         Some(leases) => {
@@ -125,13 +134,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         None => Default::default(),
     };
     match format {
-        Format::Json => output::object(
-            "LeaseList",
-            &List {
-                items: leases.iter().map(Item::from).collect(),
-                waiting: waiting.iter().map(Waits::from).collect(),
-            },
-        ),
+        Format::Json => json(&leases, &waiting),
         Format::Table => {
             let rows: Vec<Vec<String>> = leases.iter().map(row).collect();
             output::table(

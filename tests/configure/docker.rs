@@ -3,6 +3,7 @@
 use crate::place::{Place, RUNMIG};
 use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -26,6 +27,13 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
     let arguments = ["docker", "--executable", &program];
     for text in [
         None,
+        Some(""),
+        Some("\n"),
+        Some("{}"),
+        Some("{}\n"),
+        Some("{\n}\n"),
+        Some("{\"runtimes\": {} }"),
+        Some("{\n  \"debug\": true,\n  \"runtimes\": {\n  }\n}\n"),
         Some("{\"log-level\":\"warn\"}"),
         Some("{\n    \"log-opts\": { \"max-size\": \"10m\" },\n    \"data-root\": \"/x\"\n}\n"),
         Some(
@@ -53,7 +61,38 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
             }
         });
     }
+}
+
+#[test]
+fn it_becomes_the_default_and_all_goes_again() {
+    let Some((place, program)) = docker() else {
+        return;
+    };
+    let arguments = ["docker", "--executable", &program];
     let default = [&arguments[..], &["--set-as-default"]].concat();
+    let other = [
+        &arguments[..],
+        &["--runtime-path", "/usr/local/bin/runmig-x"],
+    ]
+    .concat();
+    // Whatever it was told in between, as long as there was nothing it leaves nothing.
+    for text in [None, Some(""), Some("{}\n"), Some("{\"debug\": true}")] {
+        if let Some(text) = text {
+            place.write(CONFIG, text);
+        }
+        let before = place.files();
+        symlink("runmig", place.path("/usr/local/bin/runmig-x")).unwrap();
+        for run in [&arguments[..], &default, &other, &default, &arguments] {
+            place.configure(run).ok();
+        }
+        let two = [&arguments[..], &["--name", "runmig-x"]].concat();
+        place.configure(&two).ok();
+        for name in ["runmig", "runmig-x"] {
+            let remove = ["--remove", "--name", name];
+            place.configure(&[&arguments[..], &remove].concat()).ok();
+        }
+        assert_eq!(place.files(), before);
+    }
     place.write(CONFIG, "{\"debug\": true}");
     place.configure(&default).ok();
     let wanted = "{\"debug\": true,\"runtimes\":{\"runmig\":{\"path\":\"/usr/local/bin/runmig\"}},\"default-runtime\":\"runmig\"}";
@@ -62,6 +101,15 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
         .configure(&[&arguments[..], &["--remove"]].concat())
         .ok();
     assert_eq!(place.read(CONFIG), "{\"debug\": true}");
+}
+
+#[test]
+fn what_is_somebody_elses_is_refused() {
+    let Some((place, program)) = docker() else {
+        return;
+    };
+    let arguments = ["docker", "--executable", &program];
+    let default = [&arguments[..], &["--set-as-default"]].concat();
     place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
     place.refused(&default, "its default-runtime is nvidia already");
     place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");

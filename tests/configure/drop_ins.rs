@@ -5,7 +5,7 @@ use crate::support::runtimes::{built, on_path};
 use crate::support::{said, skip};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 // docs/engines.md: migctl configure crio
@@ -16,14 +16,7 @@ fn crio_has_the_handler_with_the_nodes_monitor() {
         return skip("CRI-O is not there; run scripts/engines cri-o");
     };
     let place = Place::new();
-    let config = || {
-        let mut command = Command::new(&program);
-        command
-            .arg("--config-dir")
-            .arg(place.path("/etc/crio/crio.conf.d"));
-        let text = said(command.args(["--config=", "config"])).ok().stdout;
-        toml::from_str::<toml::Table>(&text).unwrap()
-    };
+    let config = || crio_says(&place, &program);
     let arguments = ["crio", "--executable", program.to_str().unwrap()];
     place.there_and_back(&arguments, || {
         let runmig = &config()["crio"]["runtime"]["runtimes"]["runmig"];
@@ -53,6 +46,48 @@ fn crio_has_the_handler_with_the_nodes_monitor() {
     });
 }
 
+/// CRI-O reads every file in the folder, so a handler in any of them is in the way, and what the
+/// last of them says of the default one is what holds.
+#[test]
+fn crio_is_read_as_it_reads_itself() {
+    let Some(program) = built("cri-o", "crio") else {
+        return skip("CRI-O is not there; run scripts/engines cri-o");
+    };
+    let arguments = ["crio", "--executable", program.to_str().unwrap()];
+    for name in [".hidden", "plain", "old.conf~", "deeper/still/x.conf"] {
+        let place = Place::new();
+        let name = format!("/etc/crio/crio.conf.d/{name}");
+        let default = "[crio.runtime]\ndefault_runtime = \"mine\"\n[crio.runtime.runtimes.mine]\n\
+                       runtime_path = \"/usr/bin/mine\"\nmonitor_cgroup = \"pod\"\n";
+        place.write(&name, default);
+        place.there_and_back(&arguments, || {
+            let runmig = &crio_says(&place, &program)["crio"]["runtime"]["runtimes"]["runmig"];
+            assert_eq!(runmig["monitor_cgroup"].as_str(), Some("pod"), "{name}");
+        });
+        let handler = "[crio.runtime.runtimes.runmig]\nruntime_path = \"/usr/bin/mine\"\n";
+        place.write(&name, handler);
+        let said = crio_says(&place, &program);
+        assert_eq!(
+            said["crio"]["runtime"]["runtimes"]["runmig"]["runtime_path"].as_str(),
+            Some("/usr/bin/mine")
+        );
+        place.refused(&arguments, &format!("{name} has a handler runmig"));
+        place.write(&name, "no = [\n");
+        place.refused(&arguments, &format!("read {name}: line "));
+    }
+}
+
+/// CRI-O's configuration, as it says it is.
+#[track_caller]
+fn crio_says(place: &Place, program: &Path) -> toml::Table {
+    let mut command = Command::new(program);
+    command
+        .arg("--config-dir")
+        .arg(place.path("/etc/crio/crio.conf.d"));
+    let text = said(command.args(["--config=", "config"])).ok().stdout;
+    toml::from_str(&text).unwrap()
+}
+
 #[test]
 fn crio_has_it_as_the_default() {
     let Some(program) = built("cri-o", "crio") else {
@@ -66,16 +101,15 @@ fn crio_has_it_as_the_default() {
         program.to_str().unwrap(),
     ];
     place.configure(&arguments).ok();
-    let mut command = Command::new(&program);
-    command
-        .arg("--config-dir")
-        .arg(place.path("/etc/crio/crio.conf.d"));
-    let text = said(command.args(["--config=", "config"])).ok().stdout;
-    assert!(text.contains("\ndefault_runtime = \"runmig\"\n"), "{text}");
+    let said = crio_says(&place, &program);
+    assert_eq!(
+        said["crio"]["runtime"]["default_runtime"].as_str(),
+        Some("runmig")
+    );
 }
 
 /// podman in a mount namespace in which /etc/containers is the place's.
-fn info(place: &Place, program: &std::path::Path, runtime: &str) -> String {
+fn info(place: &Place, program: &Path, runtime: &str) -> String {
     let containers = place.path("/etc/containers");
     let script = "mount --bind \"$1\" /etc/containers && exec \"$2\" --root=\"$3/root\" \
                   --runroot=\"$3/run\" --tmpdir=\"$3/tmp\" --storage-driver=vfs $4 \

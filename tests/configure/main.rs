@@ -8,4 +8,5 @@ mod containerd;
 mod docker;
 mod drop_ins;
 mod files;
+mod links;
 mod place;

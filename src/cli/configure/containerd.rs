@@ -7,15 +7,15 @@
 //! a list with ours alone would be one without runc.
 
 use super::engine::Found;
-use super::{MADE, Plan, Task, inherit, toml_text};
+use super::{MADE, Plan, Task, imports, inherit, toml_text};
 use crate::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 const SHIPPED_V2: &str = include_str!("../../../containerd-config/runmig-v2.toml");
 const SHIPPED_V3: &str = include_str!("../../../containerd-config/runmig.toml");
-const CONFIG: &str = "/etc/containerd/config.toml";
-const DROP_INS: &str = "/etc/containerd/conf.d";
+pub const CONFIG: &str = "/etc/containerd/config.toml";
+pub const DROP_INS: &str = "/etc/containerd/conf.d";
 
 /// The plugin with the runtimes in, by the version of the file.
 const CRI: [&str; 3] = [
@@ -181,7 +181,7 @@ impl Main {
     /// A file that is imported and has a table of the CRI plugin takes the place of this one's.
     fn check_imports(&self, task: &Task<'_>, path: &Path) -> Result<()> {
         for pattern in toml_text::strings(&self.text, "imports")? {
-            for file in matching(task, &beside(path, &pattern)) {
+            for file in imports::matching(task, &imports::beside(path, &pattern)) {
                 let text = task.read(&file)?.unwrap_or_default();
                 let table =
                     toml_text::parse(&text).context(|| format!("read {}", file.display()))?;
@@ -213,7 +213,10 @@ fn label(task: &Task<'_>) -> String {
 
 fn with_import(text: &str, path: &Path, drop_in: &Path) -> Result<String> {
     let patterns = toml_text::strings(text, "imports")?;
-    if patterns.iter().any(|p| matches(&beside(path, p), drop_in)) {
+    if patterns
+        .iter()
+        .any(|p| imports::matches(&imports::beside(path, p), drop_in))
+    {
         return Ok(text.to_owned());
     }
     // This one file: a pattern could let others in that nobody wanted.
@@ -308,39 +311,4 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
         Some((handler, options)) => format!("{handler}\n{of_handler}\n[{options}{of_options}"),
         None => text,
     }
-}
-
-/// A path in `imports`, which may be relative to the file it stands in.
-fn beside(file: &Path, pattern: &str) -> PathBuf {
-    file.parent().unwrap_or(Path::new("/")).join(pattern)
-}
-
-/// The files that a pattern stands for.
-fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
-    let dir = pattern.parent().unwrap_or(Path::new("/"));
-    let entries = std::fs::read_dir(task.on_disk(dir))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let paths = entries.map(|entry| dir.join(entry.file_name()));
-    paths.filter(|path| matches(pattern, path)).collect()
-}
-
-/// Go's Match, as far as imports use it: `*` in a file's name. What is not understood matches nothing,
-/// and a file that is imported twice is read once.
-fn matches(pattern: &Path, path: &Path) -> bool {
-    let (Some(pattern_name), Some(name)) = (pattern.file_name(), path.file_name()) else {
-        return false;
-    };
-    let (pattern_name, name) = (pattern_name.to_string_lossy(), name.to_string_lossy());
-    pattern.parent() == path.parent()
-        && match pattern_name.split_once('*') {
-            None => pattern_name == name,
-            Some((head, tail)) => {
-                !tail.contains('*')
-                    && name.len() >= head.len() + tail.len()
-                    && name.starts_with(head)
-                    && name.ends_with(tail)
-            }
-        }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 const SHIPPED: &str = include_str!("../../../crio-config/20-runmig.conf");
-const CONFIG: &str = "/etc/crio/crio.conf";
-const DROP_INS: &str = "/etc/crio/crio.conf.d";
+pub const CONFIG: &str = "/etc/crio/crio.conf";
+pub const DROP_INS: &str = "/etc/crio/crio.conf.d";
 
 /// What is the node's and not the runtime's.
 const INHERITED: [&str; 7] = [
@@ -45,11 +45,12 @@ struct Others(Vec<Table>);
 impl Others {
     fn read(task: &Task<'_>, ours: &Path) -> Result<Others> {
         let mut tables = Vec::new();
-        for (file, text) in task.files(
-            &[task.engine_config.unwrap_or(CONFIG.as_ref())],
-            DROP_INS,
-            ours,
-        )? {
+        let main = task.engine_config.unwrap_or(CONFIG.as_ref());
+        // CRI-O reads them all, whatever they are called and however deep they lie.
+        let files = [main.to_owned()]
+            .into_iter()
+            .chain(task.below(DROP_INS.as_ref())?);
+        for (file, text) in task.files(files, ours)? {
             let table = toml_text::parse(&text).context(|| format!("read {}", file.display()))?;
             if runtimes(&table, task.name).is_some() {
                 return Err(Error::new(format!(

@@ -6,7 +6,7 @@ use crate::error::{Context, Error, Result};
 use serde_json::Value;
 use std::path::Path;
 
-const CONFIG: &str = "/etc/docker/daemon.json";
+pub const CONFIG: &str = "/etc/docker/daemon.json";
 const DEFAULT: &str = "default-runtime";
 /// The first docker whose containers can have annotations.
 const ANNOTATIONS: u32 = 24;
@@ -40,14 +40,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
 }
 
 fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
-    let empty = before.is_none_or(|text| text.trim().is_empty());
-    let text = if empty {
-        "{}\n"
-    } else {
-        before.unwrap_or_default()
-    };
-    let root: Value = serde_json::from_str(text)
-        .map_err(|e| Error::new(e.to_string()).hint("nothing was changed"))?;
+    let root = says(before).map_err(|e| e.hint("nothing was changed"))?;
     let runtimes = root.get("runtimes");
     if !root.is_object() || runtimes.is_some_and(|r| !r.is_object()) {
         return Err(Error::new("it, or its \"runtimes\", is no object"));
@@ -72,28 +65,67 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
         return Err(Error::new(format!("its {DEFAULT} is {other} already"))
             .hint("take that out, or leave --set-as-default away"));
     }
-    let mut after = text.to_owned();
-    if !same || task.remove {
-        after = json::without_member(&after, &["runtimes"], task.name);
+    let mut after = before.map(str::to_owned);
+    let new_default = task.default != (default == Some(task.name));
+    if new_default && root.get(DEFAULT).is_some() {
+        after = after.map(|text| json::without_member(&text, &[], DEFAULT));
+    }
+    if let Some(there) = there.filter(|_| !same || task.remove) {
+        after = after.and_then(|text| without(task, &text, path_of(there)));
     }
     if !same && !task.remove {
-        let path = Value::from(task.runtime.display().to_string());
-        let at = ["runtimes", task.name];
-        after = json::with_member(&after, &at, "path", &path.to_string());
+        after = Some(with(task, after.as_deref()));
     }
-    if task.default != (default == Some(task.name)) {
-        after = json::without_member(&after, &[], DEFAULT);
-        if task.default {
-            after = json::with_member(&after, &[], DEFAULT, &Value::from(task.name).to_string());
+    if new_default && task.default {
+        let value = Value::from(task.name).to_string();
+        after = after.map(|text| json::with_member(&text, &[], DEFAULT, &value));
+    }
+    if after.as_deref() != before {
+        let after = says(after.as_deref()).context(|| "read the result")?;
+        check(&root, &after, task)?;
+    }
+    Ok(after)
+}
+
+/// docker takes a file without anything for one without settings.
+fn says(text: Option<&str>) -> Result<Value> {
+    let text = text.filter(|t| !t.trim().is_empty()).unwrap_or("{}");
+    serde_json::from_str(text).map_err(|e| Error::new(e.to_string()))
+}
+
+/// With our runtime; `text` has none, may be blank or not be there.
+fn with(task: &Task<'_>, text: Option<&str>) -> String {
+    match text {
+        None => alone(task, &task.runtime),
+        Some(blank) if blank.trim().is_empty() => {
+            format!("{blank}{}", alone(task, &task.runtime).trim_end())
+        }
+        Some(text) => {
+            let path = quoted(&task.runtime);
+            json::with_member(text, &["runtimes", task.name], "path", &path)
         }
     }
-    if after == text {
-        return Ok(before.map(str::to_owned));
+}
+
+/// What there was before `with`, which put this path there.
+fn without(task: &Task<'_>, text: &str, path: Option<&Path>) -> Option<String> {
+    let made = path.map(|path| alone(task, path)).unwrap_or_default();
+    if text == made {
+        return None;
     }
-    check(&root, &after, task)?;
-    // What holds nothing is what we once made.
-    let nothing = task.remove && after.trim() == "{}";
-    Ok((!nothing).then_some(after))
+    if text.trim() == made.trim() {
+        return Some(text.replace(made.trim(), ""));
+    }
+    Some(json::without_member(text, &["runtimes"], task.name))
+}
+
+/// A file that has our runtime and nothing else.
+fn alone(task: &Task<'_>, path: &Path) -> String {
+    json::alone(&["runtimes", task.name], "path", &quoted(path))
+}
+
+fn quoted(path: &Path) -> String {
+    Value::from(path.display().to_string()).to_string()
 }
 
 fn path_of(runtime: &Value) -> Option<&Path> {
@@ -108,8 +140,7 @@ fn is_runmig(runtime: &Value) -> bool {
 }
 
 /// The new text says what it is to say, and nothing else: it was made without understanding it.
-fn check(before: &Value, after: &str, task: &Task<'_>) -> Result<()> {
-    let parsed: Value = serde_json::from_str(after).context(|| "read the result")?;
+fn check(before: &Value, after: &Value, task: &Task<'_>) -> Result<()> {
     let rest = |root: &Value| {
         let mut root = root.clone();
         let runtimes = root.get_mut("runtimes").and_then(Value::as_object_mut);
@@ -125,12 +156,12 @@ fn check(before: &Value, after: &str, task: &Task<'_>) -> Result<()> {
         }
         root
     };
-    let there = parsed.get("runtimes").and_then(|r| r.get(task.name));
+    let there = after.get("runtimes").and_then(|r| r.get(task.name));
     let path = there.and_then(path_of);
-    let default = parsed.get(DEFAULT).and_then(Value::as_str) == Some(task.name);
+    let default = after.get(DEFAULT).and_then(Value::as_str) == Some(task.name);
     let as_wanted =
         default == task.default && path == (!task.remove).then_some(task.runtime.as_path());
-    if as_wanted && rest(before) == rest(&parsed) {
+    if as_wanted && rest(before) == rest(after) {
         return Ok(());
     }
     Err(Error::new("it cannot be changed without changing more").hint("add the runtime by hand"))

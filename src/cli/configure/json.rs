@@ -8,6 +8,11 @@ struct Member {
     value: Range<usize>,
 }
 
+/// A file with nothing but this member.
+pub fn alone(path: &[&str], key: &str, value: &str) -> String {
+    format!("{}\n", nested(path, key, value, Some("  "), 0))
+}
+
 /// `"key": value` into the object at `path`, whose objects are made where they are not.
 pub fn with_member(text: &str, path: &[&str], key: &str, value: &str) -> String {
     let unit = unit(text);
@@ -16,19 +21,25 @@ pub fn with_member(text: &str, path: &[&str], key: &str, value: &str) -> String 
         match find(text, object, name) {
             Some(member) => object = member.value.start,
             None => {
-                // What is missing, from the inside out.
-                let mut made = object_of(key, value, unit, path.len());
-                for (depth, name) in path.iter().enumerate().skip(depth + 1).rev() {
-                    made = object_of(name, &made, unit, depth);
-                }
-                return insert(text, object, name, &made, unit, depth);
+                let made = nested(&path[depth + 1..], key, value, unit, depth + 1);
+                return insert(text, object, name, &made, unit);
             }
         }
     }
-    insert(text, object, key, value, unit, path.len())
+    insert(text, object, key, value, unit)
 }
 
-/// Takes it out, and the objects at `path` that are then empty.
+/// Objects in one another, with the member in the last.
+fn nested(path: &[&str], key: &str, value: &str, unit: Option<&str>, depth: usize) -> String {
+    // From the inside out.
+    let mut made = object_of(key, value, unit, depth + path.len());
+    for (more, name) in path.iter().enumerate().rev() {
+        made = object_of(name, &made, unit, depth + more);
+    }
+    made
+}
+
+/// Takes it out, and the objects at `path` that are then empty and were not before.
 pub fn without_member(text: &str, path: &[&str], key: &str) -> String {
     let mut object = skip_blank(text, 0);
     for name in path {
@@ -41,10 +52,13 @@ pub fn without_member(text: &str, path: &[&str], key: &str) -> String {
     let Some(index) = all.iter().position(|m| is_called(text, m, key)) else {
         return text.to_owned();
     };
-    if let ([_], Some((last, outer))) = (all.as_slice(), path.split_last()) {
+    let was_empty = text[object + 1..].starts_with(INTO_EMPTY)
+        && object + 1 + INTO_EMPTY.len() == all[0].key.start;
+    if let ([_], false, Some((last, outer))) = (all.as_slice(), was_empty, path.split_last()) {
         return without_member(text, outer, last);
     }
     let cut = match (index, all.get(index + 1)) {
+        (0, None) if was_empty => object + 1..all[0].value.end,
         (0, None) => object + 1..closing(text, object),
         (0, Some(next)) => all[0].key.start..next.key.start,
         _ => all[index - 1].value.end..all[index].value.end,
@@ -52,14 +66,10 @@ pub fn without_member(text: &str, path: &[&str], key: &str) -> String {
     format!("{}{}", &text[..cut.start], &text[cut.end..])
 }
 
-fn insert(
-    text: &str,
-    object: usize,
-    key: &str,
-    value: &str,
-    unit: Option<&str>,
-    depth: usize,
-) -> String {
+/// Before a member in an object that was there and was empty: in one that is made, none stands so.
+const INTO_EMPTY: &str = " ";
+
+fn insert(text: &str, object: usize, key: &str, value: &str, unit: Option<&str>) -> String {
     match members(text, object).last() {
         Some(last) => {
             // As far from it as it is from what stands before it.
@@ -74,9 +84,8 @@ fn insert(
             )
         }
         None => {
-            let made = object_of(key, value, unit, depth);
-            let end = closing(text, object) + 1;
-            format!("{}{made}{}", &text[..object], &text[end..])
+            let (before, after) = text.split_at(object + 1);
+            format!("{before}{INTO_EMPTY}{}{after}", member(key, value, unit))
         }
     }
 }
@@ -105,7 +114,7 @@ fn member(key: &str, value: &str, unit: Option<&str>) -> String {
 fn unit(text: &str) -> Option<&str> {
     let object = skip_blank(text, 0);
     match members(text, object).first() {
-        None => Some("  "),
+        None => None,
         Some(first) => {
             let blank = &text[object + 1..first.key.start];
             blank.rsplit_once('\n').map(|(_, indent)| indent)
@@ -181,9 +190,10 @@ mod tests {
     #[test]
     fn a_member_more_and_everything_else_to_the_byte() {
         for (text, expected) in [
+            ("{}\n", "{ \"runtimes\":{\"r\":{\"path\":\"/r\"}}}\n"),
             (
-                "{}\n",
-                "{\n  \"runtimes\": {\n    \"r\": {\"path\":\"/r\"}\n  }\n}\n",
+                "{ \"runtimes\" : {\n}}",
+                "{ \"runtimes\" : { \"r\":{\"path\":\"/r\"}\n}}",
             ),
             (r#"{"a":1}"#, r#"{"a":1,"runtimes":{"r":{"path":"/r"}}}"#),
             (
@@ -240,10 +250,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn whatever_stands_there_stays(members in proptest::collection::vec(("[a-c]", any_value()), 0..4),
-                                       others in proptest::collection::vec(("[\"x-z]", any_value()), 0..3),
+                                       others in proptest::option::of(proptest::collection::vec(("[\"x-z]", any_value()), 0..3)),
                                        indent in "[ ]{0,4}|\t") {
             let mut root: serde_json::Map<_, _> = members.into_iter().collect();
-            if !others.is_empty() {
+            if let Some(others) = others {
                 root.insert("runtimes".into(), others.into_iter().collect::<serde_json::Value>());
             }
             let root = serde_json::Value::Object(root);

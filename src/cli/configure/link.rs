@@ -1,6 +1,7 @@
 //! The link that `runmig-NAME` is called by, beside runmig.
 
-use super::{Task, file};
+use super::file::{self, Change};
+use super::{Task, named};
 use crate::error::{Context, Result};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,9 @@ impl Task<'_> {
         variant(self.name).is_some_and(|_| self.runtime.file_name().is_some_and(|f| f == self.name))
     }
 
-    /// The link that `runmig-NAME` is called by.
-    pub(super) fn link(&self) -> Result<Option<Link>> {
+    /// The link that `runmig-NAME` is called by, if it is to be made, or was, and is to go with the
+    /// changes.
+    pub(super) fn link(&self, changes: &[Change]) -> Result<Option<Link>> {
         if !self.is_link() {
             return Ok(None);
         }
@@ -35,13 +37,23 @@ impl Task<'_> {
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
         file::below(&crate::paths::resolve(folder), self.root)
             .context(|| format!("find the folder of {}", path.display()))?;
-        Ok(Some(Link { path, on_disk }))
+        let kept = match self.remove {
+            true => named::reason(self, self.name, changes),
+            false => None,
+        };
+        Ok(Some(Link {
+            path,
+            on_disk,
+            kept,
+        }))
     }
 }
 
 pub struct Link {
     path: PathBuf,
     on_disk: PathBuf,
+    /// Why it is not to go.
+    kept: Option<String>,
 }
 
 impl Link {
@@ -51,11 +63,18 @@ impl Link {
     }
 
     pub fn remove(&self) -> Result<()> {
+        if self.kept.is_some() {
+            return Ok(());
+        }
         std::fs::remove_file(&self.on_disk)
             .context(|| format!("remove the link {}", self.path.display()))
     }
 
     pub fn note(&self, remove: bool, dry_run: bool) -> String {
+        if let Some(why) = &self.kept {
+            let verb = if dry_run { "would keep" } else { "kept" };
+            return format!("{verb} the link {}: {why}", self.path.display());
+        }
         let verb = match (remove, dry_run) {
             (false, false) => "linked",
             (false, true) => "would link",

@@ -6,19 +6,22 @@ mod crio;
 mod docker;
 mod engine;
 mod file;
+mod imports;
 mod inherit;
 mod json;
 mod link;
+mod named;
 mod podman;
+mod task;
 mod toml_text;
 
 use super::output::{self, Format};
 use crate::error::{Context, Error, Result};
-use crate::trust;
 use clap::{Args, ValueEnum};
 use file::Change;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use task::{MADE, Task};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
@@ -61,20 +64,6 @@ pub struct Options {
     root: Option<PathBuf>,
 }
 
-/// What a run is about, for the engines' parts.
-struct Task<'a> {
-    name: &'a str,
-    /// The runmig that the engine is to call.
-    runtime: PathBuf,
-    remove: bool,
-    /// It is to be the one that is used where none is named.
-    default: bool,
-    engine_config: Option<&'a Path>,
-    drop_in: Option<&'a Path>,
-    executable: Option<&'a Path>,
-    root: &'a Path,
-}
-
 /// What an engine's part comes to.
 struct Plan {
     /// What was found: `containerd 1.6.20`.
@@ -85,10 +74,6 @@ struct Plan {
     restart: Option<&'static str>,
     notes: Vec<String>,
 }
-
-/// First in every file of ours.
-const MADE: &str =
-    "# Made by migctl configure, which writes it anew, or takes it away with --remove.\n";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -131,7 +116,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         Engine::Podman => podman::plan(&task)?,
         Engine::Docker => docker::plan(&task)?,
     };
-    let link = task.link()?;
+    let link = task.link(&plan.changes)?;
     if !options.dry_run {
         // It is there as long as an engine calls it.
         if let Some(link) = link.as_ref().filter(|_| !task.remove) {
@@ -236,113 +221,4 @@ fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
     };
     let name = link::variant(&options.name).map_or("runmig", |_| options.name.as_str());
     Ok(migctl.with_file_name(name))
-}
-
-impl Task<'_> {
-    fn check_paths(&self) -> Result<()> {
-        let given = [
-            Some(self.runtime.as_path()),
-            self.engine_config,
-            self.drop_in,
-        ];
-        if let Some(path) = given.into_iter().flatten().find(|p| !p.is_absolute()) {
-            return Err(Error::new(format!(
-                "{} is not an absolute path",
-                path.display()
-            )));
-        }
-        // Between quotes in files of others.
-        let quoted = |c: char| c.is_control() || matches!(c, '"' | '\\');
-        let text = self.runtime.to_str();
-        if text.is_none_or(|t| t.contains(quoted)) {
-            return Err(Error::new(format!(
-                "{:?} cannot be written into an engine's configuration",
-                self.runtime
-            ))
-            .hint("--runtime-path names a runmig without quotes and backslashes in its path"));
-        }
-        if self.remove {
-            return Ok(());
-        }
-        // A link that is not there yet will lead to it.
-        let to_be_made =
-            self.is_link() && std::fs::symlink_metadata(self.on_disk(&self.runtime)).is_err();
-        let runmig = match to_be_made {
-            true => self.runtime.with_file_name("runmig"),
-            false => self.runtime.clone(),
-        };
-        let checked = trust::program(&self.on_disk(&runmig));
-        checked.map(drop).map_err(|e| {
-            Error::new(format!("engines are to call {} as root", runmig.display()))
-                .hint("scripts/install puts runmig beside migctl; --runtime-path names another")
-                .caused_by(e)
-        })
-    }
-
-    fn on_disk(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
-    }
-
-    /// What `path` has and is to have.
-    fn change(
-        &self,
-        path: &Path,
-        after: impl FnOnce(Option<&str>) -> Result<Option<String>>,
-    ) -> Result<Change> {
-        let before = self.read(path)?;
-        let after = after(before.as_deref())?;
-        Ok(Change {
-            path: path.to_owned(),
-            on_disk: self.on_disk(path),
-            before,
-            after,
-        })
-    }
-
-    fn read(&self, path: &Path) -> Result<Option<String>> {
-        file::read(&self.on_disk(path), self.root).context(|| format!("read {}", path.display()))
-    }
-
-    /// The engine's files, in the order in which it reads them, without ours and what is not there.
-    fn files(
-        &self,
-        first: &[&Path],
-        drop_ins: &str,
-        ours: &Path,
-    ) -> Result<Vec<(PathBuf, String)>> {
-        let entries = std::fs::read_dir(self.on_disk(drop_ins.as_ref()));
-        let mut dropped: Vec<PathBuf> = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| Path::new(drop_ins).join(entry.file_name()))
-            .filter(|path| path.extension().is_some_and(|e| e == "conf") && path != ours)
-            .collect();
-        dropped.sort();
-        let mut files = Vec::new();
-        for file in first.iter().map(|f| f.to_path_buf()).chain(dropped) {
-            if let Some(text) = self.read(&file)? {
-                files.push((file, text));
-            }
-        }
-        Ok(files)
-    }
-
-    /// A file that is ours alone. One that somebody else wrote stays: it says the same, or is in the
-    /// way.
-    fn own_file(&self, path: &Path, text: String) -> Result<Change> {
-        self.change(path, |before| match before {
-            Some(theirs) if !theirs.starts_with(MADE) => {
-                if self.remove || toml_text::same(theirs, &text) {
-                    return Ok(Some(theirs.to_owned()));
-                }
-                Err(Error::new(format!(
-                    "{} is there, says something else, and was not made by migctl configure",
-                    path.display()
-                ))
-                .hint("take it away, or name another file with --drop-in"))
-            }
-            _ => Ok((!self.remove).then_some(text)),
-        })
-    }
 }

@@ -3,11 +3,17 @@
 use super::engine::Found;
 use super::{MADE, Plan, Task, toml_text};
 use crate::error::{Context, Result};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use toml::Value;
 
 const SHIPPED: &str = include_str!("../../../podman-config/50-runmig.conf");
-const DROP_INS: &str = "/etc/containers/containers.conf.d";
+/// For all, and the machine's own.
+pub const CONFIGS: [&str; 2] = [
+    "/usr/share/containers/containers.conf",
+    "/etc/containers/containers.conf",
+];
+pub const DROP_INS: &str = "/etc/containers/containers.conf.d";
 const LIST: &str = "runtime_supports_json";
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
@@ -55,12 +61,14 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
 fn listed(task: &Task<'_>, ours: &Path) -> Result<Vec<Value>> {
     let mut list = of(SHIPPED)?;
     list.retain(|name| name.as_str() != Some("runmig"));
-    let files = [
-        "/usr/share/containers/containers.conf".as_ref(),
-        task.engine_config
-            .unwrap_or("/etc/containers/containers.conf".as_ref()),
-    ];
-    for (file, text) in task.files(&files, DROP_INS, ours)? {
+    let [all, own] = CONFIGS.map(Path::new);
+    let mains = [all, task.engine_config.unwrap_or(own)].map(Path::to_owned);
+    // podman reads no others there.
+    let mut dropped = task.below(DROP_INS.as_ref())?;
+    dropped.retain(|path| {
+        path.parent() == Some(DROP_INS.as_ref()) && path.as_os_str().as_bytes().ends_with(b".conf")
+    });
+    for (file, text) in task.files(mains.into_iter().chain(dropped), ours)? {
         let found = of(&text).context(|| format!("read {}", file.display()))?;
         if !found.is_empty() {
             list = found;

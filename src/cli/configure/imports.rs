@@ -1,0 +1,76 @@
+//! The files that containerd's main file imports, and those in turn.
+
+use super::{Task, toml_text};
+use crate::error::{Context, Error, Result};
+use std::path::{Path, PathBuf};
+
+/// A file, and all that it leads to.
+pub fn all(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = vec![file.to_owned()];
+    let mut next = 0;
+    while let Some(file) = found.get(next).cloned() {
+        next += 1;
+        let text = task.read(&file)?.unwrap_or_default();
+        let patterns = toml_text::strings(&text, "imports");
+        for pattern in patterns.context(|| format!("read {}", file.display()))? {
+            let pattern = beside(&file, &pattern);
+            if !is_understood(&pattern) {
+                return Err(Error::new(format!(
+                    "{} imports {}, which only containerd knows how to read",
+                    file.display(),
+                    pattern.display()
+                )));
+            }
+            for path in matching(task, &pattern) {
+                if !found.contains(&path) {
+                    found.push(path);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A path in `imports`, which may be relative to the file it stands in.
+pub fn beside(file: &Path, pattern: &str) -> PathBuf {
+    file.parent().unwrap_or(Path::new("/")).join(pattern)
+}
+
+/// The files that a pattern stands for.
+pub fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
+    let dir = pattern.parent().unwrap_or(Path::new("/"));
+    let entries = std::fs::read_dir(task.on_disk(dir))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let paths = entries.map(|entry| dir.join(entry.file_name()));
+    paths.filter(|path| matches(pattern, path)).collect()
+}
+
+/// Go's Match, as far as imports use it: `*` in a file's name. What is not understood matches nothing,
+/// and a file that is imported twice is read once.
+pub fn matches(pattern: &Path, path: &Path) -> bool {
+    let (Some(pattern_name), Some(name)) = (pattern.file_name(), path.file_name()) else {
+        return false;
+    };
+    let (pattern_name, name) = (pattern_name.to_string_lossy(), name.to_string_lossy());
+    pattern.parent() == path.parent()
+        && match pattern_name.split_once('*') {
+            None => pattern_name == name,
+            Some((head, tail)) => {
+                !tail.contains('*')
+                    && name.len() >= head.len() + tail.len()
+                    && name.starts_with(head)
+                    && name.ends_with(tail)
+            }
+        }
+}
+
+/// Whether `matches` finds all that Go's Match would.
+fn is_understood(pattern: &Path) -> bool {
+    let name = pattern.file_name().unwrap_or_default().to_string_lossy();
+    let dir = pattern.parent().unwrap_or(Path::new("/")).to_string_lossy();
+    name.matches('*').count() <= 1
+        && !name.contains(['?', '[', '\\'])
+        && !dir.contains(['*', '?', '[', '\\'])
+}

@@ -1,0 +1,57 @@
+//! Whether an engine's files name a program: while one does, it has to be there.
+
+use super::file::Change;
+use super::{Task, containerd, crio, docker, imports, podman};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// Why the program of that name has to stay, once the changes are made: the file that names it, or
+/// what keeps us from telling.
+pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String> {
+    let files = match files(task) {
+        Ok(files) => files,
+        Err(e) => return Some(cannot_tell(&e)),
+    };
+    let mut unknown = None;
+    for file in files {
+        let text = match changes.iter().find(|change| change.path == file) {
+            Some(change) => Ok(change.after.clone()),
+            None => task.read(&file),
+        };
+        match text {
+            Ok(Some(text)) if names(&text, name) => {
+                return Some(format!("{} names it", file.display()));
+            }
+            Ok(_) => {}
+            Err(e) => {
+                unknown.get_or_insert(cannot_tell(&e));
+            }
+        }
+    }
+    unknown
+}
+
+fn cannot_tell(e: &Error) -> String {
+    format!("whether others call it cannot be told: {}", e.line())
+}
+
+/// Where engines read what they are to call: by default, and what this run was told.
+fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
+    let mut files = imports::all(task, containerd::CONFIG.as_ref())?;
+    let mains = [crio::CONFIG, docker::CONFIG].into_iter();
+    files.extend(mains.chain(podman::CONFIGS).map(PathBuf::from));
+    for dir in [containerd::DROP_INS, crio::DROP_INS, podman::DROP_INS] {
+        files.extend(task.below(dir.as_ref())?);
+    }
+    let told = [task.engine_config, task.drop_in].into_iter().flatten();
+    files.extend(told.map(Path::to_owned));
+    Ok(files)
+}
+
+/// As a word of its own: a longer name is another's.
+fn names(text: &str, name: &str) -> bool {
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].ends_with(goes_on) && !text[at + name.len()..].starts_with(goes_on)
+    })
+}

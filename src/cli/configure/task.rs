@@ -1,0 +1,145 @@
+//! What a run is about, and what the engines' parts do with files for it.
+
+use super::file::{self, Change};
+use super::toml_text;
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// First in every file of ours.
+pub const MADE: &str =
+    "# Made by migctl configure, which writes it anew, or takes it away with --remove.\n";
+
+/// What a run is about, for the engines' parts.
+pub struct Task<'a> {
+    pub name: &'a str,
+    /// The runmig that the engine is to call.
+    pub runtime: PathBuf,
+    pub remove: bool,
+    /// It is to be the one that is used where none is named.
+    pub default: bool,
+    pub engine_config: Option<&'a Path>,
+    pub drop_in: Option<&'a Path>,
+    pub executable: Option<&'a Path>,
+    pub root: &'a Path,
+}
+
+impl Task<'_> {
+    pub fn check_paths(&self) -> Result<()> {
+        let given = [
+            Some(self.runtime.as_path()),
+            self.engine_config,
+            self.drop_in,
+        ];
+        if let Some(path) = given.into_iter().flatten().find(|p| !p.is_absolute()) {
+            return Err(Error::new(format!(
+                "{} is not an absolute path",
+                path.display()
+            )));
+        }
+        // Between quotes in files of others.
+        let quoted = |c: char| c.is_control() || matches!(c, '"' | '\\');
+        let text = self.runtime.to_str();
+        if text.is_none_or(|t| t.contains(quoted)) {
+            return Err(Error::new(format!(
+                "{:?} cannot be written into an engine's configuration",
+                self.runtime
+            ))
+            .hint("--runtime-path names a runmig without quotes and backslashes in its path"));
+        }
+        if self.remove {
+            return Ok(());
+        }
+        // A link that is not there yet will lead to it.
+        let to_be_made =
+            self.is_link() && std::fs::symlink_metadata(self.on_disk(&self.runtime)).is_err();
+        let runmig = match to_be_made {
+            true => self.runtime.with_file_name("runmig"),
+            false => self.runtime.clone(),
+        };
+        let checked = trust::program(&self.on_disk(&runmig));
+        checked.map(drop).map_err(|e| {
+            Error::new(format!("engines are to call {} as root", runmig.display()))
+                .hint("scripts/install puts runmig beside migctl; --runtime-path names another")
+                .caused_by(e)
+        })
+    }
+
+    pub fn on_disk(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// What `path` has and is to have.
+    pub fn change(
+        &self,
+        path: &Path,
+        after: impl FnOnce(Option<&str>) -> Result<Option<String>>,
+    ) -> Result<Change> {
+        let before = self.read(path)?;
+        let after = after(before.as_deref())?;
+        Ok(Change {
+            path: path.to_owned(),
+            on_disk: self.on_disk(path),
+            before,
+            after,
+        })
+    }
+
+    pub fn read(&self, path: &Path) -> Result<Option<String>> {
+        file::read(&self.on_disk(path), self.root).context(|| format!("read {}", path.display()))
+    }
+
+    /// What the files hold, without ours and what is not there.
+    pub fn files(
+        &self,
+        paths: impl IntoIterator<Item = PathBuf>,
+        ours: &Path,
+    ) -> Result<Vec<(PathBuf, String)>> {
+        let mut files = Vec::new();
+        for path in paths.into_iter().filter(|path| path != ours) {
+            if let Some(text) = self.read(&path)? {
+                files.push((path, text));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Every file below a folder, in the order of their names.
+    pub fn below(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let look = || format!("look into {}", dir.display());
+        let entries = match std::fs::read_dir(self.on_disk(dir)) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.context(look)?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.context(look)?;
+            let path = dir.join(entry.file_name());
+            match entry.file_type().context(look)?.is_dir() {
+                true => found.extend(self.below(&path)?),
+                false => found.push(path),
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// A file that is ours alone. One that somebody else wrote stays: it says the same, or is in the
+    /// way.
+    pub fn own_file(&self, path: &Path, text: String) -> Result<Change> {
+        self.change(path, |before| match before {
+            Some(theirs) if !theirs.starts_with(MADE) => {
+                if self.remove || toml_text::same(theirs, &text) {
+                    return Ok(Some(theirs.to_owned()));
+                }
+                Err(Error::new(format!(
+                    "{} is there, says something else, and was not made by migctl configure",
+                    path.display()
+                ))
+                .hint("take it away, or name another file with --drop-in"))
+            }
+            _ => Ok((!self.remove).then_some(text)),
+        })
+    }
+}
