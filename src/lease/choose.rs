@@ -209,11 +209,25 @@ impl<D: Driver> Search<'_, D> {
         wanted: &Wanted<'_>,
         (count, memory): (u32, u64),
     ) -> Result<Decision<'_>, No> {
-        let decision = placement::choose(self.snapshot, &taken.reserved, wanted)?;
-        // It may be more on a GPU of another model.
-        let all = memory + decision.profile.memory_mib;
-        self.limits.allow(count, all)?;
-        Ok(decision)
+        let mut excluded = wanted.excluded.to_vec();
+        let mut over = None;
+        loop {
+            let left = Wanted {
+                excluded: &excluded,
+                ..*wanted
+            };
+            let decision = match placement::choose(self.snapshot, &taken.reserved, &left) {
+                Ok(decision) => decision,
+                Err(no) => return Err(over.unwrap_or_else(|| no.into())),
+            };
+            // What is too much on a GPU of one model may not be on one of another.
+            let all = memory + decision.profile.memory_mib;
+            let Err(too_much) = self.limits.allow(count, all) else {
+                return Ok(decision);
+            };
+            excluded.push((decision.gpu.uuid.clone(), String::new()));
+            over.get_or_insert(too_much.into());
+        }
     }
 
     fn adoptable(
