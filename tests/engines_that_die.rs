@@ -5,13 +5,13 @@ mod faults_support;
 mod support;
 
 use faults_support::World;
-use faults_support::strace::settled;
+use faults_support::strace::{self, settled};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::Stdio;
-use support::process::until;
+use std::process::{Command, Stdio};
+use support::process::{kill, stands_still, until};
 use support::{going, said};
 
 const ID: &str = "victim";
@@ -64,6 +64,59 @@ fn before_there_is_an_init() {
 #[test]
 fn after_there_is_an_init() {
     killed_while_the_low_level_runtime_is_at_work("create-waits-late");
+}
+
+fn signal(pid: i32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+}
+
+/// Under containerd the low-level runtime ends with its front, also when that is killed before its
+/// child could ask for it: here the child is stopped at its very first step, until its parent has told
+/// it to begin and is dead.
+#[test]
+fn killed_before_its_child_asked_to_die_with_it() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let log = world.path("log");
+    let asks = [
+        ("runmig.dev/slice", world.profile),
+        ("io.kubernetes.cri.container-type", "container"),
+    ];
+    world.bundle_saying(ID, &asks);
+    let call = world.create_command(ID);
+    let mut traced = Command::new("strace");
+    traced.arg("-f").arg("-o").arg(&log);
+    traced.args(["-e", "trace=close", "-e", "inject=close:signal=STOP:when=1"]);
+    traced.arg(call.get_program()).args(call.get_args());
+    traced
+        .env_clear()
+        .envs(call.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let strace = going(traced.current_dir(world.path("")).stdin(Stdio::null()));
+    let stopped = |n: usize| -> i32 {
+        let mut pid = None;
+        until("it is stopped", || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            let mut stops = log.lines().filter(|l| l.contains("--- stopped by SIGSTOP"));
+            pid = stops.nth(n).and_then(|l| l.split(' ').next()?.parse().ok());
+            pid.is_some()
+        });
+        pid.unwrap()
+    };
+    let front = stopped(0);
+    signal(front, Signal::SIGCONT);
+    let child = stopped(1);
+    // It has told its child to begin, and waits for its end.
+    stands_still(front);
+    kill(front);
+    signal(child, Signal::SIGCONT);
+    strace.end();
+    let log = fs::read_to_string(&log).unwrap();
+    let ended = |l: &str| l.starts_with(&child.to_string()) && l.contains("+++ exited with 127");
+    assert!(log.lines().any(ended), "{log}");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use faults_support::check::names;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::process::Stdio;
-use support::process::until;
+use support::process::{stands_still, until};
 use support::{Going, going, said};
 
 const WAIT: (&str, &str) = ("runmig.dev/wait", "10m");
@@ -26,8 +26,7 @@ fn waiting(world: &World, id: &str, slice: &str) -> Going {
     let going = create(world, id, slice, &[WAIT]);
     until("it waits", || queue(world).iter().any(|w| w == id));
     // And has let go of the plan's lock, so that it can be stopped.
-    let plan = std::fs::File::open(world.state().join("plan.lock")).unwrap();
-    fs2::FileExt::lock_exclusive(&plan).unwrap();
+    stands_still(going.pid());
     going
 }
 
@@ -59,7 +58,7 @@ fn all_go(world: &World, ids: &[&str]) {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Each is woken by the delete of another, and they come in their order.
+/// Each is woken by the delete of another, and they come in their order, however slow the first is.
 #[test]
 fn in_order_of_arrival() {
     let world = World::small();
@@ -69,9 +68,13 @@ fn in_order_of_arrival() {
         .map(|id| waiting(&world, id, world.profile))
         .collect();
     for (n, gone) in full.iter().enumerate() {
-        assert_eq!(queue(&world), ids[n..]);
+        let first = waiters.remove(0);
+        first.signal(Signal::SIGSTOP);
         world.delete(gone);
-        waiters.remove(0).end().ok();
+        waiters.iter().for_each(|w| stands_still(w.pid()));
+        assert_eq!(queue(&world), ids[n..]);
+        first.signal(Signal::SIGCONT);
+        first.end().ok();
         assert!(world.living_init(&ids[n]).is_some());
     }
     world.nothing_lost_nothing_given_twice().unwrap();
@@ -148,6 +151,7 @@ fn a_waiter_that_sleeps_keeps_its_place() {
     first.signal(Signal::SIGSTOP);
     let second = waiting(&world, "second", world.profile);
     world.delete("small");
+    stands_still(second.pid());
     let line = refused(create(&world, "third", world.profile, &[]));
     assert!(
         line.contains(
@@ -321,6 +325,7 @@ fn who_is_held_up_does_not_ask_the_driver() {
     let calls = world.driver_calls(|| {
         for id in &full[1..] {
             world.delete(id);
+            stands_still(second.pid());
         }
     });
     let snapshots = |calls: &[String]| calls.iter().filter(|c| c.contains("GetCount")).count();

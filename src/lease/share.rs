@@ -128,6 +128,15 @@ fn check_same(
     wanted: &Wanted<'_>,
     who: &Applicant<'_>,
 ) -> Result<()> {
+    let gpu = &peer.slice.gpu_uuid;
+    if let [(_, why), ..] = snapshot.unreadable.as_slice()
+        && !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
+    {
+        return Err(Error::new(format!(
+            "container {} of the same pod has its slice on GPU {gpu}, which does not answer: {why}",
+            printable(&peer.holder.key.id)
+        )));
+    }
     let there = only(snapshot, &[place_of(&peer.slice)]);
     if placement::choose(&there, &[], &of_what_is_there(wanted)).is_ok() {
         return Ok(());

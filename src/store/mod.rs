@@ -253,8 +253,12 @@ impl Ledger<'_> {
     /// One lease goes, and another of the same slice comes. Never neither: killed in between, both are
     /// there, and whoever ends one of them sees the other.
     pub fn replace(&self, gone: &Lease, come: &Lease) -> Result<()> {
-        self.put(come)?;
-        self.remove(gone)
+        let done = self.put(come).and_then(|()| self.remove(gone));
+        if done.is_err() && self.file(gone).exists() {
+            // Also what could only not be made sure of may be there.
+            let _ = self.remove(come);
+        }
+        done
     }
 
     pub fn remove(&self, lease: &Lease) -> Result<()> {

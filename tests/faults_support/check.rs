@@ -40,10 +40,10 @@ impl World {
                 return complain(format!("nothing there for {}", lease["container"]));
             }
             let id = lease["container"].as_str().unwrap_or_default();
-            if let Some(uuid) = self.uuid_in_bundle(id)
-                && lease["migUUID"].as_str() != Some(&uuid)
-            {
-                return complain(format!("{id} was given {uuid}"));
+            let given = self.uuids_in_bundle(id);
+            let has = lease["migUUID"].as_str();
+            if !given.is_empty() && !given.iter().any(|u| Some(u.as_str()) == has) {
+                return complain(format!("{id} was given {given:?}"));
             }
         }
         Ok(())
@@ -100,14 +100,42 @@ impl World {
         }
     }
 
+    /// What a container that lives has: the slices on record and those in its bundle are the same, and
+    /// are there.
+    pub fn has_its_slices(&self, id: &str) -> Result<(), String> {
+        let mut leases = self.leases();
+        leases.retain(|l| l["container"] == id);
+        let uuid = |l: &Value| l["migUUID"].as_str().unwrap_or_default().to_owned();
+        let mut on_record: Vec<String> = leases.iter().map(uuid).collect();
+        let mut given = self.uuids_in_bundle(id);
+        on_record.sort();
+        given.sort();
+        let there: Vec<String> = self.instances().into_iter().flat_map(|i| i.uuids).collect();
+        if given.is_empty() || given != on_record || !given.iter().all(|u| there.contains(u)) {
+            return Err(format!(
+                "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"
+            ));
+        }
+        Ok(())
+    }
+
     /// The MIG device that a bundle's config.json names now.
     pub fn uuid_in_bundle(&self, id: &str) -> Option<String> {
+        self.uuids_in_bundle(id).pop()
+    }
+
+    pub fn uuids_in_bundle(&self, id: &str) -> Vec<String> {
         let file = self.path("bundles").join(id).join("config.json");
-        let config: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-        let env = config["process"]["env"].as_array()?;
-        env.iter()
-            .find_map(|v| v.as_str()?.strip_prefix("NVIDIA_VISIBLE_DEVICES=MIG-"))
-            .map(|rest| format!("MIG-{rest}"))
+        let config = fs::read(file).ok();
+        let config: Option<Value> = config.and_then(|c| serde_json::from_slice(&c).ok());
+        let env = config.as_ref().and_then(|c| c["process"]["env"].as_array());
+        let mut variables = env.into_iter().flatten().filter_map(Value::as_str);
+        let visible = variables.find_map(|v| v.strip_prefix("NVIDIA_VISIBLE_DEVICES=MIG-"));
+        let all = visible.map(|rest| format!("MIG-{rest}"));
+        all.iter()
+            .flat_map(|a| a.split(','))
+            .map(str::to_owned)
+            .collect()
     }
 }
 

@@ -222,12 +222,20 @@ impl World {
 
     /// The driver calls that a command makes, in their order.
     pub fn driver_calls(&self, during: impl FnOnce()) -> Vec<String> {
+        let calls = self.driver_calls_by(during);
+        calls.into_iter().map(|(_, call)| call).collect()
+    }
+
+    /// The same, and by which process.
+    pub fn driver_calls_by(&self, during: impl FnOnce()) -> Vec<(u32, String)> {
         nvml_sim::trace::on(&self.machine()).unwrap();
         during();
         nvml_sim::trace::off(&self.machine()).unwrap();
         let log = nvml_sim::trace::read(&self.machine()).unwrap();
-        log.lines()
-            .filter_map(|line| Some(line.split(' ').nth(1)?.to_owned()))
-            .collect()
+        let call = |line: &str| {
+            let mut words = line.split(' ');
+            Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
+        };
+        log.lines().filter_map(call).collect()
     }
 }

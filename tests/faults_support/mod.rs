@@ -13,6 +13,7 @@
 
 pub mod check;
 pub mod machine;
+pub mod operations;
 pub mod strace;
 
 use crate::support::{self, Going, Said, going, said};

@@ -121,29 +121,63 @@ pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
     let traced = under_strace(call, log, &[format!("trace=!{}", HARMLESS.join(","))]);
     let out = settled(&traced);
     assert_eq!(out.status.success(), succeeds, "{out:?}");
+    let mut points = logged(log);
+    points.retain(|p| {
+        let looks = matches!(p.call.as_str(), "open" | "openat")
+            && !["O_CREAT", "O_TRUNC", "O_WRONLY", "O_RDWR"]
+                .iter()
+                .any(|flag| p.shown.contains(flag));
+        // The first is strace's own, of our program.
+        (p.call.as_str(), p.nth) != ("execve", 1) && !looks
+    });
+    points
+}
+
+/// Descriptors are shown with their paths.
+const PATHS: &str = "decode-fds=path";
+
+/// All calls of these names that a command makes, with the paths of its descriptors.
+pub fn calls(call: &Call, log: &Path, names: &[&str]) -> Vec<Point> {
+    let all = [format!("trace={}", names.join(",")), PATHS.to_owned()];
+    settled(&under_strace(call, log, &all));
+    logged(log)
+}
+
+fn logged(log: &Path) -> Vec<Point> {
     let text = fs::read_to_string(log).unwrap();
     let mut seen = std::collections::HashMap::new();
     let mut points = Vec::new();
     for line in text.lines() {
-        let Some((call, arguments)) = line.split_once('(') else {
+        let Some((call, _)) = line.split_once('(') else {
             continue;
         };
         let nth = seen.entry(call.to_owned()).or_insert(0);
         *nth += 1;
-        // The first is strace's own, of our program.
-        let looks = matches!(call, "open" | "openat")
-            && !["O_CREAT", "O_TRUNC", "O_WRONLY", "O_RDWR"]
-                .iter()
-                .any(|flag| arguments.contains(flag));
-        if (call, *nth) != ("execve", 1) && !looks {
-            points.push(Point {
-                call: call.to_owned(),
-                nth: *nth,
-                shown: line.to_owned(),
-            });
-        }
+        points.push(Point {
+            call: call.to_owned(),
+            nth: *nth,
+            shown: line.to_owned(),
+        });
     }
     points
+}
+
+/// The command, with one of its calls failing.
+pub fn failing(call: &Call, log: &Path, point: &Point, error: &str) -> Call {
+    let (name, nth) = (&point.call, point.nth);
+    let inject = format!("inject={name}:error={error}:when={nth}");
+    under_strace(
+        call,
+        log,
+        &[format!("trace={name}"), inject, PATHS.to_owned()],
+    )
+}
+
+/// The call that failed so.
+pub fn injected(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap();
+    let mut lines = text.lines().filter(|l| l.ends_with("(INJECTED)"));
+    lines.next().unwrap_or_default().to_owned()
 }
 
 /// Runs a command that is killed at a point, and everything that it started to its end. Whether the

@@ -196,6 +196,16 @@ pub fn lives(pid: i32) -> bool {
         .is_ok_and(|stat| !after_name(&stat).starts_with(['Z', 'X']))
 }
 
+/// Until it waits for something to happen, and nothing has happened that it has not seen: nobody waits
+/// in a poll that has something to tell.
+#[track_caller]
+pub fn stands_still(pid: i32) {
+    until("it waits", || {
+        let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan"));
+        wchan.is_ok_and(|at| at.contains("poll"))
+    });
+}
+
 /// SIGKILL, and gone when this returns.
 #[track_caller]
 pub fn kill(pid: i32) {

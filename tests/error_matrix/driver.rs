@@ -1,0 +1,141 @@
+//! Every code that NVML has, at every call to the driver.
+
+use crate::faults_support::World;
+use crate::faults_support::operations::{HOLDER, Kind, Operation, PEER};
+use crate::faults_support::strace::settled;
+use crate::{empty, judge, report, tidy_up};
+use nvml_sim::fault::Outcome;
+use std::collections::{BTreeMap, HashMap};
+
+const CODES: std::ops::RangeInclusive<u32> = 1..=30;
+const UNKNOWN: u32 = 999;
+
+/// Which calls of each function are the operation's own: whoever gives back what a create waits for
+/// calls the driver too.
+fn calls(world: &World, operation: &Operation) -> BTreeMap<String, Vec<u64>> {
+    let call = (operation.begin)(world);
+    let calls = world.driver_calls_by(|| drop(settled(&call)));
+    tidy_up(world, "no fault");
+    empty(world, "no fault");
+    let victim = calls.first().map(|(pid, _)| *pid);
+    let mut seen: HashMap<&str, u64> = HashMap::new();
+    let mut own: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (pid, function) in &calls {
+        let nth = seen.entry(function).or_default();
+        *nth += 1;
+        if Some(*pid) == victim {
+            own.entry(function.clone()).or_default().push(*nth);
+        }
+    }
+    own
+}
+
+/// What the product tells apart: no permission, not found, not supported, lost, in use, no room.
+const TOLD_APART: [u32; 6] = [3, 4, 6, 15, 19, 23];
+
+/// Every code at every function.
+pub fn every_code(operation: &Operation) {
+    let codes = |own: &[u64]| {
+        let all = CODES.chain([UNKNOWN]);
+        // Not the first time each: so that more of a function's calls are tried.
+        all.map(|code| (own[code as usize % own.len()], code))
+            .collect()
+    };
+    tried(operation, codes);
+}
+
+/// Every call, with one code after the other; and those that are told apart at every function. For what
+/// is made of the same calls as the others.
+pub fn every_call(operation: &Operation) {
+    let mut next = CODES.cycle();
+    tried(operation, |own| {
+        let each = own.iter().map(|nth| (*nth, next.next().unwrap_or(UNKNOWN)));
+        let each: Vec<(u64, u32)> = each.collect();
+        let apart = TOLD_APART.iter().zip(own.iter().cycle());
+        each.into_iter()
+            .chain(apart.map(|(code, nth)| (*nth, *code)))
+            .collect()
+    });
+}
+
+fn tried(operation: &Operation, mut which: impl FnMut(&[u64]) -> Vec<(u64, u32)>) {
+    let world = World::small();
+    let calls = calls(&world, operation);
+    assert!(calls.len() > 5, "hardly a call was found: {calls:?}");
+    let (mut tried, mut failed) = (0, 0);
+    let mut wrong = Vec::new();
+    for (function, own) in &calls {
+        for (nth, code) in which(own) {
+            for outcome in outcomes(function, code) {
+                let at = format!(
+                    "{}: {outcome:?} from {function}, the {nth}th",
+                    operation.name
+                );
+                let call = (operation.begin)(&world);
+                world.fault(function, nth, Some(nth), outcome);
+                let out = settled(&call);
+                world.no_faults();
+                tried += 1;
+                failed += usize::from(!out.status.success());
+                let judged = judge(&world, operation, &out, |line| says(line, code))
+                    .and_then(|()| quarantined(&world, operation, code));
+                if let Err(e) = judged {
+                    wrong.push(format!("{at}: {e}"));
+                }
+                tidy_up(&world, &at);
+                empty(&world, &at);
+            }
+        }
+    }
+    report(operation, "driver calls", tried, failed, &wrong);
+}
+
+/// A call that changes something may also have done so before it failed.
+fn outcomes(function: &str, code: u32) -> Vec<Outcome> {
+    let mut outcomes = vec![Outcome::Return(code)];
+    // What says that there is no room has made nothing: that much the driver is trusted.
+    let refused = function == "nvmlDeviceCreateGpuInstanceWithPlacement" && code == 23;
+    if (function.contains("Create") || function.contains("Destroy")) && !refused {
+        outcomes.push(Outcome::ReturnAfter(code));
+    }
+    outcomes
+}
+
+/// Gone, and no MIG: both say that there is nothing; and a GPU that has no MIG is no failure.
+fn is_cause(text: &str, code: u32) -> bool {
+    match code {
+        3 | 6 => ["(NVML 3)", "(NVML 6)", "no MIG-capable GPU"]
+            .iter()
+            .any(|words| text.contains(words)),
+        _ => text.contains(&format!("(NVML {code})")),
+    }
+}
+
+/// A destroy that says "not there" of what is there is not believed.
+fn is_told(text: &str, code: u32) -> bool {
+    is_cause(text, code) || text.contains("still there after the driver destroyed it")
+}
+
+fn says(line: &str, code: u32) -> bool {
+    let object = ["GPU", "driver library", "driver's version", "MIG device"];
+    is_told(line, code) && object.iter().any(|o| line.contains(o))
+}
+
+/// What could not be destroyed stays on record, with the reason.
+fn quarantined(world: &World, operation: &Operation, code: u32) -> Result<(), String> {
+    let gives_back = matches!(operation.kind, Kind::Delete | Kind::Collect);
+    for lease in world.leases() {
+        let is_another_s = [PEER, HOLDER].iter().any(|id| lease["container"] == **id);
+        if is_another_s || !gives_back && lease["state"] != "quarantined" {
+            continue;
+        }
+        let error = lease["error"].as_str().unwrap_or_default();
+        let said = is_told(error, code)
+            && (error.contains("GPU") || error.contains("driver library"))
+            && lease["state"] == "quarantined";
+        if !said {
+            return Err(format!("not said in {lease}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Failing anywhere: every call to the driver, and every call about a file of ours, of everything that
+//! makes or gives back a slice. The calls are found by running the operation once.
+
+#[path = "../faults_support/mod.rs"]
+mod faults_support;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod driver;
+mod files;
+
+use faults_support::World;
+use faults_support::operations::{ALL, HOLDER, ID, Kind, Operation, PEER, way_is_made};
+use std::io::Write;
+use support::Said;
+
+/// What became of an operation that was failed in some place. `says` knows what its message has to say.
+fn judge(
+    world: &World,
+    operation: &Operation,
+    out: &Said,
+    says: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let hold = |it: bool, what: &str| it.then_some(()).ok_or_else(|| format!("{what}: {out:?}"));
+    let succeeded = out.status.success();
+    let line = out.stderr.trim_end();
+    match operation.kind {
+        Kind::Create if succeeded => {
+            hold(world.living_init(ID).is_some(), "succeeds, and runs not")?;
+            world.has_its_slices(ID)?;
+        }
+        Kind::Create | Kind::Refused => {
+            // An idle slice that cannot be destroyed is room that is taken: its lease and the log say
+            // why.
+            let may_be_full =
+                operation.kind == Kind::Refused || operation.name == "create-evicting";
+            let is_its_own = may_be_full && line.contains("no room for");
+            let is_one_line = line.lines().count() == 1 && says(line);
+            hold(
+                is_its_own || is_one_line,
+                "does not say what failed on what, and why",
+            )?;
+            hold(!succeeded, "succeeds")?;
+            hold(world.living_init(ID).is_none(), "failed, and runs")?;
+        }
+        Kind::Delete => hold(succeeded, "the engine is told")?,
+        // A table says of what it failed, or a line that it did at once.
+        Kind::Collect => hold(
+            succeeded || says(&out.stdout) || says(line),
+            "does not say what failed",
+        )?,
+    }
+    for other in [PEER, HOLDER] {
+        if world.living_init(other).is_some() {
+            world.has_its_slices(other)?;
+        }
+    }
+    world.nothing_lost_nothing_given_twice()
+}
+
+fn tidy_up(world: &World, at: &str) {
+    world.behave("");
+    way_is_made(world);
+    for id in [ID, PEER, HOLDER] {
+        if world.living_init(id).is_some() {
+            world.delete(id);
+        }
+    }
+    if let Some(lost) = world.lost_of_theirs() {
+        panic!("{at}: an administrator's instance is gone: {lost}");
+    }
+    // What is kept, and what others left, goes too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
+    world.gc().ok();
+}
+
+fn empty(world: &World, at: &str) {
+    if let Err(e) = world.as_if_nothing_had_been() {
+        panic!("{at}: {e}");
+    }
+}
+
+fn report(operation: &Operation, what: &str, tried: usize, failed: usize, wrong: &[String]) {
+    // Past the harness, which keeps what a passing test prints.
+    let _ = writeln!(
+        std::io::stderr(),
+        "error matrix: {}: {tried} failing {what}, {failed} of them made it fail",
+        operation.name
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! matrix {
+    ($($full:ident: $every:literal;)*
+     / every_call: $($test:ident: $name:literal;)*
+     / driver_is_not_asked: $($not:ident: $of:literal;)*
+     / crashes_only: $($other:literal;)*) => {
+        mod of_the_driver {
+            use crate::faults_support::operations::named;
+            $(#[test] fn $full() { crate::driver::every_code(named($every)); })*
+            $(#[test] fn $test() { crate::driver::every_call(named($name)); })*
+        }
+        mod of_files {
+            use crate::faults_support::operations::named;
+            $(#[test] fn $full() { crate::files::every_error_at_every_call(named($every)); })*
+            $(#[test] fn $test() { crate::files::every_error_at_every_call(named($name)); })*
+            $(#[test] fn $not() { crate::files::every_error_at_every_call(named($of)); })*
+        }
+        #[test]
+        fn every_operation_has_its_matrix() {
+            assert_eq!(ALL.len(), [$($every,)* $($name,)* $($of,)* $($other),*].len());
+        }
+    };
+}
+
+matrix! {
+    create: "create";
+    poststop: "poststop";
+    delete: "delete";
+    gc: "gc";
+    create_from_idle: "create-from-idle";
+    create_adopting: "create-adopting";
+    / every_call:
+    create_evicting: "create-evicting";
+    gc_of_idle: "gc-of-idle";
+    create_shared: "create-shared";
+    delete_last_shared: "delete-last-shared";
+    create_two: "create-two";
+    delete_two: "delete-two";
+    wait: "wait";
+    wait_in_vain: "wait-in-vain";
+    / driver_is_not_asked:
+    delete_to_idle: "delete-to-idle";
+    delete_adopted: "delete-adopted";
+    delete_shared: "delete-shared";
+    / crashes_only:
+    // Their calls are those of the others.
+    "create-again";
+    "create-that-fails";
+    "run";
+    "release";
+    "gc-of-shared";
+}

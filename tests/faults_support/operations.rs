@@ -1,0 +1,226 @@
+//! Everything that makes a slice or gives one back, as the matrices break it: what the world is like
+//! before, and the command.
+
+use super::World;
+use super::check::names;
+use super::strace::Call;
+use crate::support::process::until;
+use crate::support::said;
+use std::fs;
+
+/// The container that a command is about.
+pub const ID: &str = "victim";
+/// Another of its pod.
+pub const PEER: &str = "peer";
+/// Who has what it waits for.
+pub const HOLDER: &str = "holder";
+/// All of the GPU.
+const WHOLE: &str = "4g.24gb";
+
+const KEPT: &str = "keep_idle = \"5m\"";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Makes the container.
+    Create,
+    /// The same, and it never succeeds.
+    Refused,
+    /// Gives back, and the engine hears what its low-level runtime says, and nothing of ours.
+    Delete,
+    /// Gives back, and says what went wrong.
+    Collect,
+}
+
+pub struct Operation {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub begin: fn(&World) -> Call,
+}
+
+pub const ALL: [Operation; 22] = [
+    operation("create", Kind::Create, create),
+    // The bundle is still edited, and the lease of a container that is no more is there.
+    operation("create-again", Kind::Create, |world| {
+        world.abandoned(ID);
+        create(world)
+    }),
+    operation("create-that-fails", Kind::Refused, |world| {
+        world.behave("create-fails-early");
+        create(world)
+    }),
+    operation("run", Kind::Create, |world| {
+        world.behave("run-ends\nno-hooks");
+        world.make_command("run", ID).into()
+    }),
+    operation("poststop", Kind::Delete, |world| {
+        let lease = world.abandoned(ID);
+        world.hook(ID, &lease)
+    }),
+    operation("delete", Kind::Delete, |world| {
+        world.create(ID);
+        delete(world)
+    }),
+    operation("gc", Kind::Collect, |world| {
+        world.abandoned(ID);
+        world.migctl(&["gc"]).into()
+    }),
+    operation("release", Kind::Collect, |world| {
+        world.abandoned(ID);
+        world.migctl(&["release", ID]).into()
+    }),
+    operation("create-from-idle", Kind::Create, |world| {
+        idle(world, &["before"]);
+        create(world)
+    }),
+    operation("create-evicting", Kind::Create, |world| {
+        idle(world, &["before", "beside"]);
+        world.bundle_asking(ID, WHOLE);
+        create(world)
+    }),
+    operation("delete-to-idle", Kind::Delete, |world| {
+        world.configure(KEPT);
+        world.create(ID);
+        delete(world)
+    }),
+    operation("gc-of-idle", Kind::Collect, |world| {
+        idle(world, &["before"]);
+        time_is_over(world);
+        world.migctl(&["gc"]).into()
+    }),
+    operation("create-adopting", Kind::Create, |world| {
+        adopting(world);
+        create(world)
+    }),
+    operation("delete-adopted", Kind::Delete, |world| {
+        adopting(world);
+        world.create(ID);
+        delete(world)
+    }),
+    operation("create-shared", Kind::Create, |world| {
+        in_pod(world, &[PEER]);
+        world.bundle_in_pod(ID, world.profile, "pod");
+        create(world)
+    }),
+    operation("delete-shared", Kind::Delete, |world| {
+        in_pod(world, &[PEER, ID]);
+        delete(world)
+    }),
+    operation("delete-last-shared", Kind::Delete, |world| {
+        in_pod(world, &[PEER, ID]);
+        world.delete(PEER);
+        delete(world)
+    }),
+    operation("gc-of-shared", Kind::Collect, |world| {
+        in_pod(world, &[PEER, ID]);
+        world.behave("no-hooks");
+        for id in [PEER, ID] {
+            said(&mut world.bare(&["delete", "--force", id])).ok();
+        }
+        world.behave("");
+        world.migctl(&["gc"]).into()
+    }),
+    operation("create-two", Kind::Create, |world| {
+        two(world);
+        create(world)
+    }),
+    operation("delete-two", Kind::Delete, |world| {
+        two(world);
+        world.create(ID);
+        delete(world)
+    }),
+    operation("wait", Kind::Create, |world| {
+        waiting(world, "10m");
+        makes_way(world);
+        create(world)
+    }),
+    operation("wait-in-vain", Kind::Refused, |world| {
+        waiting(world, "100ms");
+        create(world)
+    }),
+];
+
+const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {
+    Operation { name, kind, begin }
+}
+
+pub fn named(name: &str) -> &'static Operation {
+    let mut all = ALL.iter();
+    all.find(|o| o.name == name).expect("an operation")
+}
+
+fn create(world: &World) -> Call {
+    world.create_command(ID).into()
+}
+
+/// By the engine, with the hook left out: the delete itself gives back.
+fn delete(world: &World) -> Call {
+    world.behave("no-hooks");
+    world.runmig(&["delete", "--force", ID]).into()
+}
+
+/// Slices that nobody has.
+fn idle(world: &World, ids: &[&str]) {
+    world.configure(KEPT);
+    ids.iter().for_each(|id| drop(world.create(id)));
+    ids.iter().for_each(|id| drop(world.delete(id)));
+}
+
+fn time_is_over(world: &World) {
+    world.configure("keep_idle = \"1ns\"");
+}
+
+fn adopting(world: &World) {
+    world.configure("adopt = true");
+    world.admin_leaves(0, world.profile, 2);
+}
+
+/// Slices for the one container.
+fn two(world: &World) {
+    world.configure("policy.slices_per_container = 2");
+    world.bundle_asking(ID, &format!("{}*2", world.profile));
+}
+
+fn in_pod(world: &World, ids: &[&str]) {
+    for id in ids {
+        world.bundle_in_pod(id, world.profile, "pod");
+        world.create(id);
+    }
+}
+
+/// Nothing is free, and this long it may wait.
+fn waiting(world: &World, wait: &str) {
+    let asks = [
+        ("runmig.dev/slice", world.profile),
+        ("runmig.dev/wait", wait),
+    ];
+    world.bundle_saying(ID, &asks);
+    world.bundle_asking(HOLDER, WHOLE);
+    world.create(HOLDER);
+}
+
+/// Once somebody waits, or has ended before that, the whole GPU is given back.
+fn makes_way(world: &World) {
+    let mut delete = world.runmig(&["delete", "--force", HOLDER]);
+    let (queue, stop) = (world.state().join("queue"), world.path("stop"));
+    let done = world.path("done");
+    fs::write(world.path("makes-way"), "").unwrap();
+    std::thread::spawn(move || {
+        let waits = |name: &String| !name.starts_with('.');
+        until("somebody waits", || {
+            stop.exists() || names(&queue).iter().any(waits)
+        });
+        said(&mut delete).ok();
+        fs::write(done, "").unwrap();
+    });
+}
+
+/// Before anything else is looked at: whoever was to make way has.
+pub fn way_is_made(world: &World) {
+    if world.path("makes-way").exists() {
+        fs::write(world.path("stop"), "").unwrap();
+        until("the other has made way", || world.path("done").exists());
+        for file in ["makes-way", "stop", "done"] {
+            fs::remove_file(world.path(file)).unwrap();
+        }
+    }
+}
