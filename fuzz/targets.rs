@@ -54,7 +54,8 @@ pub fn annotations(bytes: &[u8]) {
         return;
     };
     assert!(asks);
-    let odd = |s: &request::Slice| matches!(s, request::Slice::Memory(b) if b % 1024 != 0);
+    let odd =
+        |a: &request::Alternative| matches!(a.slice, request::Slice::Memory(b) if b % 1024 != 0);
     if !asked.alternatives.iter().any(odd) {
         let again = request::alternatives(&request::written(&asked.alternatives));
         assert_eq!(again.unwrap(), Some(asked.alternatives));
@@ -205,11 +206,11 @@ impl HostView for Named {
 fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
-        mig_uuid: UUID,
+        mig_uuids: &[UUID],
         nodes: &nodes,
         hook: HookCommand {
             path: "/usr/local/bin/runmig-hook".into(),
-            lease: "4f2a".into(),
+            leases: vec!["4f2a".into()],
             args: vec![],
             env: vec!["PATH=/usr/bin".into()],
             timeout_s: 30,

@@ -33,6 +33,10 @@ impl Error {
         self
     }
 
+    pub fn advice(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
@@ -67,6 +71,15 @@ impl Error {
         }
         printable(&line)
     }
+}
+
+/// All of these are done, whichever fail; every failure is told.
+pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let mut failures = results.into_iter().filter_map(Result::err);
+    let first = failures.next();
+    first.map_or(Ok(()), |first| {
+        Err(failures.fold(first, |e, other| e.and(Some(other))))
+    })
 }
 
 /// What a part of a line may be long: a megabyte that somebody put into a key is not shown to

@@ -7,7 +7,7 @@ use crate::store::{self, Lease};
 use std::ffi::OsString;
 
 /// The hook's arguments and what it reads on standard input: the lease and the id that come of it.
-pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Option<String>, String)> {
+pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Vec<String>, String)> {
     crate::hook::understand(args, state)
 }
 

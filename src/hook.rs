@@ -3,7 +3,7 @@
 //! log, and the lease stays on record for whoever comes next.
 
 use crate::config::Config;
-use crate::error::{Context, Error, Result};
+use crate::error::{self, Context, Error, Result};
 use crate::lease::{self, Leases, Patience, Returned};
 use crate::log;
 use crate::store::{Lease, State};
@@ -18,7 +18,7 @@ const MAX_STATE: u64 = 1 << 20;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
     /// None in a hook that an administrator put into hooks.d: then the state says which.
-    lease: Option<String>,
+    leases: Vec<String>,
     config: Option<PathBuf>,
 }
 
@@ -34,7 +34,7 @@ pub fn main() {
     if args.iter().any(|a| a == "--help" || a == "--version") {
         println!(
             "runmig-hook {}: a poststop hook of OCI runtimes; reads the container's state on standard \
-             input and gives its GPU slice back [--lease ID] [--config FILE]",
+             input and gives its GPU slices back [--lease ID]… [--config FILE]",
             env!("CARGO_PKG_VERSION")
         );
         return;
@@ -59,31 +59,44 @@ fn run(args: &[OsString]) -> Result<()> {
     };
     log::start(&config);
     let state = state?;
-    let found = match (find(&leases, &arguments, &state), &arguments.lease) {
-        // It may be damaged: its name still says what there is to give back.
-        (Err(e), Some(lease)) if leases.store().get(lease).is_err() => {
-            tracing::warn!(lease, "{}", e.line());
-            return leases.release_damaged_of(lease, &state.bundle);
-        }
-        (found, _) => found?,
-    };
-    match found {
-        Some(lease) => {
-            let life = |lease: &Lease| life(lease, arguments.lease.is_some());
-            match leases.release_unless(&lease.id, Patience::default(), life)? {
-                Returned::Yes => Ok(()),
-                Returned::No(life) => Err(Error::new(format!("the container still runs: {life}"))),
-            }
-        }
+    if arguments.leases.is_empty() {
+        let of_it = of(&leases, &state)?;
+        return error::all(of_it.iter().map(|lease| give_back(&leases, lease, false)));
+    }
+    let told = arguments.leases.iter();
+    error::all(told.map(|id| give_back_told(&leases, id, &state)))
+}
+
+/// One that is named by its id: it may have gone, or be damaged.
+fn give_back_told(leases: &Leases<'_>, id: &str, state: &OciState) -> Result<()> {
+    match leases.store().get(id) {
         // A second run, or after somebody else gave it back.
-        None => Ok(()),
+        Ok(None) => Ok(()),
+        Ok(Some(other)) if other.holder.key.id != state.id => Err(Error::new(format!(
+            "the state is of container {}, the lease of container {}",
+            state.id, other.holder.key.id
+        ))),
+        Ok(Some(lease)) => give_back(leases, &lease, true),
+        // Its name still says what there is to give back.
+        Err(e) => {
+            tracing::warn!(lease = id, "{}", e.line());
+            leases.release_damaged_of(id, &state.bundle)
+        }
+    }
+}
+
+fn give_back(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Result<()> {
+    let life = |lease: &Lease| life(lease, is_told);
+    match leases.release_unless(&lease.id, Patience::default(), life)? {
+        Returned::Yes => Ok(()),
+        Returned::No(life) => Err(Error::new(format!("the container still runs: {life}"))),
     }
 }
 
 /// All that is read of what others hand us, without acting on it.
-pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Option<String>, String)> {
+pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Vec<String>, String)> {
     let arguments = parse(args)?;
-    Ok((arguments.lease, read_state(input)?.id))
+    Ok((arguments.leases, read_state(input)?.id))
 }
 
 fn parse(args: &[OsString]) -> Result<Arguments> {
@@ -96,7 +109,7 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
             })
         };
         match arg.to_str() {
-            Some("--lease") => parsed.lease = Some(value()?.to_string_lossy().into_owned()),
+            Some("--lease") => parsed.leases.push(value()?.to_string_lossy().into_owned()),
             Some("--config") => parsed.config = Some(value()?.into()),
             _ => {
                 return Err(Error::new(format!(
@@ -128,29 +141,19 @@ fn read_state(input: impl Read) -> Result<OciState> {
     serde_json::from_slice(&bytes).context(what)
 }
 
-/// The lease that this call is about, if it is still there.
-fn find(leases: &Leases<'_>, arguments: &Arguments, state: &OciState) -> Result<Option<Lease>> {
-    if let Some(id) = &arguments.lease {
-        let lease = leases.store().get(id)?;
-        if let Some(other) = lease.as_ref().filter(|l| l.holder.key.id != state.id) {
-            return Err(Error::new(format!(
-                "the state is of container {}, the lease of container {}",
-                state.id, other.holder.key.id
-            )));
-        }
-        return Ok(lease);
-    }
+/// The leases of the container that the state is of.
+fn of(leases: &Leases<'_>, state: &OciState) -> Result<Vec<Lease>> {
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
-    let (all, _) = leases.store().list()?;
-    let mut of_it = all.into_iter().filter(|l| is_of(l, &state.id, &bundle));
-    match (of_it.next(), of_it.next()) {
-        (Some(_), Some(_)) => Err(Error::new(format!(
-            "container {} has more than one lease",
+    let (mut of_it, _) = leases.store().list()?;
+    of_it.retain(|l| is_of(l, &state.id, &bundle));
+    if of_it.iter().any(|l| l.creator != of_it[0].creator) {
+        return Err(Error::new(format!(
+            "container {} has leases of more than one create",
             state.id
         ))
-        .hint("migctl gc gives back those whose container is gone")),
-        (one, _) => Ok(one),
+        .hint("migctl gc gives back those whose container is gone"));
     }
+    Ok(of_it)
 }
 
 fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
@@ -183,10 +186,12 @@ mod tests {
         assert_eq!(
             both,
             Arguments {
-                lease: Some("a1".into()),
+                leases: vec!["a1".into()],
                 config: Some("/c".into())
             }
         );
+        let two = args(&["--lease", "a1", "--lease", "b2"]).unwrap();
+        assert_eq!(two.leases, ["a1", "b2"]);
         assert_eq!(args(&[]).unwrap(), Arguments::default());
         assert!(
             args(&["--lease"])

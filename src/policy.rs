@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result, printable};
 use crate::model::Gpu;
-use crate::request::{self, Slice};
+use crate::request::{self, Alternative, MAX_COUNT, Slice};
 use serde::Deserialize;
 use std::fmt;
 
@@ -15,6 +15,8 @@ use std::fmt;
 pub struct Policy {
     /// Patterns of profile names; absent: all.
     pub profiles: Option<Vec<String>>,
+    /// The most that one container may ask for; absent: one, as CUDA uses one MIG device in a process.
+    pub slices_per_container: Option<u32>,
     /// That get no slice of ours.
     pub exclude_gpus: Vec<GpuName>,
     pub reserve: Vec<Reserve>,
@@ -101,6 +103,13 @@ pub struct Held {
 impl Policy {
     /// What the parser cannot see.
     pub fn check(&self) -> Result<()> {
+        if let Some(most) = self.slices_per_container
+            && !(1..=MAX_COUNT).contains(&most)
+        {
+            return Err(Error::new(format!(
+                "policy.slices_per_container = {most} is no number from 1 to {MAX_COUNT}"
+            )));
+        }
         for (n, limit) in numbered(&self.limit) {
             if limit.slices.is_none() && limit.memory.is_none() {
                 return Err(Error::new(format!("[[policy.limit]] {n} limits nothing"))
@@ -153,12 +162,14 @@ impl Policy {
     }
 
     /// The alternatives that are allowed; an error where none is.
-    pub fn allowed(&self, alternatives: &[Slice]) -> Result<Vec<Slice>> {
-        let is_allowed = |slice: &&Slice| match slice {
+    pub fn allowed(&self, alternatives: &[Alternative]) -> Result<Vec<Alternative>> {
+        let most = self.slices_per_container.unwrap_or(1);
+        let is_allowed = |asked: &&Alternative| match &asked.slice {
             Slice::Profile(name) => self.allows(name),
             Slice::Memory(_) => true,
         };
-        let allowed: Vec<Slice> = alternatives.iter().filter(is_allowed).cloned().collect();
+        let mut allowed: Vec<Alternative> =
+            alternatives.iter().filter(is_allowed).cloned().collect();
         if allowed.is_empty() {
             let patterns = self.profiles.as_deref().unwrap_or_default();
             let patterns = match patterns.is_empty() {
@@ -171,6 +182,10 @@ impl Policy {
             ))
             .hint(format!("allowed is {patterns}")));
         }
+        allowed.retain(|asked| asked.count <= most);
+        if allowed.is_empty() {
+            return Err(too_many(alternatives, self.slices_per_container));
+        }
         Ok(allowed)
     }
 
@@ -179,9 +194,13 @@ impl Policy {
         self.profiles.is_none() || patterns.any(|pattern| matches(pattern, profile))
     }
 
-    /// Whether somebody may have another slice beside what there is. `memory_mib` of it is none where
-    /// only the number counts, since which it will be is not known yet.
-    pub fn check_limits(&self, who: &Who, memory_mib: Option<u64>, held: &[Held]) -> Result<()> {
+    /// Whether somebody may have so many slices more, with so much memory together, beside what there is.
+    pub fn check_limits(
+        &self,
+        who: &Who,
+        (slices, memory_mib): (u32, u64),
+        held: &[Held],
+    ) -> Result<()> {
         for (n, limit) in numbered(&self.limit) {
             let subjects = limit.subjects();
             let Some(group) = subjects.group(who) else {
@@ -196,19 +215,26 @@ impl Policy {
             const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
             let count = same.clone().count();
             if let Some(most) = limit.slices
-                && count >= most as usize
+                && count + slices as usize > most as usize
             {
-                let what = format!("{count} of {most} slices");
-                return Err(too_much(what, ASK_AGAIN));
+                let asked = match slices {
+                    1 => String::new(),
+                    n => format!(", and {n} are asked for"),
+                };
+                let hint = match slices > most {
+                    true => "ask for fewer",
+                    false => ASK_AGAIN,
+                };
+                return Err(too_much(format!("{count} of {most} slices{asked}"), hint));
             }
             let used: u128 = same.map(|h| u128::from(h.memory_mib) << 20).sum();
-            let more = u128::from(memory_mib.unwrap_or(0)) << 20;
+            let more = u128::from(memory_mib) << 20;
             if let Some(most) = limit.memory
                 && used + more > u128::from(most)
             {
                 let asked = match memory_mib {
-                    Some(mib) => format!(", and {mib}Mi are asked for"),
-                    None => String::new(),
+                    0 => String::new(),
+                    mib => format!(", and {mib}Mi are asked for"),
                 };
                 let hint = match more > u128::from(most) {
                     true => "ask for less",
@@ -220,6 +246,23 @@ impl Policy {
             }
         }
         Ok(())
+    }
+}
+
+fn too_many(asked: &[Alternative], most: Option<u32>) -> Error {
+    let asked = request::written(asked);
+    match most {
+        None | Some(1) => Error::new(format!(
+            "{asked} asks for several slices, and CUDA uses one MIG device in a process"
+        ))
+        .hint(
+            "ask for one larger slice, or run a container for each; where a container's processes \
+             share them out, policy.slices_per_container allows several",
+        ),
+        Some(most) => Error::new(format!(
+            "{asked} asks for more than {most} slices (policy.slices_per_container)"
+        ))
+        .hint("ask for fewer, larger slices, or run several containers"),
     }
 }
 
@@ -333,13 +376,12 @@ fn matches(pattern: &str, text: &str) -> bool {
 fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     use serde::de::Error as _;
     let text = String::deserialize(d)?;
-    match request::alternatives(&text).ok().flatten().as_deref() {
-        Some([Slice::Memory(bytes)]) => Ok(Some(*bytes)),
-        _ => Err(D::Error::custom(format!(
+    request::memory(&text).map(Some).map_err(|_| {
+        D::Error::custom(format!(
             "\"{}\" is no amount of memory such as 40Gi",
             printable(&text)
-        ))),
-    }
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod engine;
 mod slice;
 
 pub use engine::{Deadline, Identity, identity};
-pub use slice::{Slice, alternatives, written};
+pub use slice::{Alternative, MAX_COUNT, Slice, alternatives, memory, written};
 
 pub const SLICE: &str = "runmig.dev/slice";
 pub const COMPUTE: &str = "runmig.dev/compute";
@@ -29,8 +29,8 @@ const MAX_VALUE: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The first that can be had; one at least.
-    pub alternatives: Vec<Slice>,
-    /// The least number of compute slices; 0 where any will do.
+    pub alternatives: Vec<Alternative>,
+    /// The least number of compute slices of each; 0 where any will do.
     pub min_compute: u32,
     /// How long to wait for room; none: as configured.
     pub wait: Option<Duration>,
@@ -73,12 +73,20 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         None => 0,
         Some(text) => compute(text, &key, &alternatives)?,
     };
+    let shared_in = scope(get(&ours, SCOPE)?, &who)?;
+    if let (Some(_), Some(several)) = (&shared_in, alternatives.iter().find(|a| a.count > 1)) {
+        return Err(Error::new(format!(
+            "annotation {SCOPE}: \"pod\" shares one slice, and {several} in {} asks for several",
+            printable(&shorten(&key))
+        ))
+        .hint("ask for one larger slice, or take the scope away"));
+    }
     Ok(Some(Request {
         alternatives,
         min_compute,
         wait,
         deadline: engine::deadline(annotations),
-        shared_in: scope(get(&ours, SCOPE)?, &who)?,
+        shared_in,
     }))
 }
 
@@ -102,7 +110,7 @@ fn scope(value: Option<&str>, who: &Identity) -> Result<Option<String>> {
 }
 
 /// A least number of compute slices, beside requests that can have it.
-fn compute(text: &str, key: &str, alternatives: &[Slice]) -> Result<u32> {
+fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
     let least = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
     let least: u32 = least.ok_or_else(|| {
         Error::new(format!(
@@ -111,7 +119,8 @@ fn compute(text: &str, key: &str, alternatives: &[Slice]) -> Result<u32> {
         ))
         .hint("write it as a whole number: 2")
     })?;
-    match alternatives.iter().find_map(|s| s.has_fewer_than(least)) {
+    let slices = alternatives.iter().map(|a| &a.slice);
+    match { slices }.find_map(|s| s.has_fewer_than(least)) {
         None => Ok(least),
         Some((name, has)) => Err(Error::new(format!(
             "annotation {COMPUTE}: at least {least} compute slices are asked for, and {name} in {} has {has}",
@@ -228,10 +237,8 @@ mod tests {
     fn the_key_of_the_container_wins() {
         let name = ("io.kubernetes.cri.container-name", "web");
         let both = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "20Gi"), name];
-        assert_eq!(
-            parse_pairs(&both).unwrap().unwrap().alternatives,
-            [Slice::Memory(20 << 30)]
-        );
+        let asked = parse_pairs(&both).unwrap().unwrap().alternatives;
+        assert_eq!(written(&asked), "20Gi");
         let nothing = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "none"), name];
         assert_eq!(parse_pairs(&nothing).unwrap(), None);
         let other = [("slice.runmig.dev/db", "1g.10gb"), name];
@@ -361,6 +368,12 @@ mod tests {
         let empty = ("io.kubernetes.cri-o.SandboxID", "");
         assert!(refused(&[pod, empty]).contains("the engine names no pod"));
         assert!(refused(&[(SCOPE, "node")]).contains("\"node\" is no scope"));
+        let two = parse_pairs(&[(SLICE, "7g.80gb,1g.10gb*2"), pod, sandbox]);
+        assert_eq!(
+            two.unwrap_err().line(),
+            "annotation runmig.dev/scope: \"pod\" shares one slice, and 1g.10gb*2 in runmig.dev/slice \
+             asks for several; hint: ask for one larger slice, or take the scope away"
+        );
         let alone = parse_pairs(&[pod, sandbox]).unwrap_err().line();
         assert!(alone.contains("annotation runmig.dev/scope without runmig.dev/slice"));
     }

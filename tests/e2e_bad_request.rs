@@ -64,8 +64,12 @@ fn requests() {
             r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
         ),
         (
+            "1g.10gb*0",
+            r#"annotation runmig.dev/slice: "1g.10gb*0" asks for no number of slices from 1 to 64; hint: write it behind the slice: 1g.10gb*2"#,
+        ),
+        (
             "1g.10gb*2",
-            r#"annotation runmig.dev/slice: "1g.10gb*2" asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger slice, or run a container for each"#,
+            "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger slice, or run a container for each; where a container's processes share them out, policy.slices_per_container allows several",
         ),
         (
             "\u{1b}[2J",

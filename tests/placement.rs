@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use reference::{Place, decide, fits, restarts};
 use runmig::model::{GpuInstance, Placement, Snapshot};
 use runmig::placement::{Found, Movable, PATIENCE, Reserved, Wanted, choose, fewest_moves};
-use runmig::request::Slice;
+use runmig::request::{Alternative, Slice};
 
 /// GPUs of any models, with what fits on them in any order.
 fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {
@@ -129,7 +129,8 @@ proptest! {
             .map(|place| Movable { place: place.clone(), containers: 1 }).collect();
         let slice = asked(&snapshot, &model, &profile, None);
         let wanted = Wanted::one(&slice);
-        let found = fewest_moves(&snapshot, &[], &movable, &slice, &wanted, PATIENCE);
+        let one = Alternative { slice: slice.clone(), count: 1 };
+        let found = fewest_moves(&snapshot, &[], &movable, &one, &wanted, PATIENCE);
         let fewest = restarts(&snapshot, ours, &slice);
         match found {
             Found::Plan(plan) => prop_assert_eq!(Some(plan.moves.len()), fewest),

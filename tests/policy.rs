@@ -3,7 +3,7 @@
 use runmig::config::Config;
 use runmig::model::{Gpu, MigMode, Profile};
 use runmig::policy::{Held, Policy, Who};
-use runmig::request::Slice;
+use runmig::request::{Alternative, Slice, alternatives};
 
 fn policy(text: &str) -> Policy {
     Config::parse(text).unwrap().policy
@@ -36,6 +36,10 @@ fn held(who: Who, gib: u64) -> Held {
     }
 }
 
+fn asked(text: &str) -> Vec<Alternative> {
+    alternatives(text).unwrap().unwrap()
+}
+
 fn gpu(index: u32) -> Gpu {
     let profiles = ["1g.10gb", "1g.10gb+me", "2g.20gb", "7g.80gb"];
     Gpu {
@@ -60,8 +64,7 @@ fn gpu(index: u32) -> Gpu {
 fn profiles_by_pattern() {
     let policy = policy("[policy]\nprofiles = [\"1g.*\", \"2g.20gb\"]");
     assert_eq!(policy.barred(&[gpu(0), gpu(1)]), ["7g.80gb"]);
-    let named = |name: &str| Slice::Profile(name.into());
-    let list = [named("7g.80gb"), named("2g.20gb"), Slice::Memory(1 << 30)];
+    let list = asked("7g.80gb,2g.20gb,1Gi");
     assert_eq!(policy.allowed(&list).unwrap(), list[1..]);
     assert_eq!(
         policy.allowed(&list[..1]).unwrap_err().line(),
@@ -89,7 +92,11 @@ fn a_star_is_any_text() {
         ("größe*", "größer", true),
     ] {
         let policy = policy(&format!("[policy]\nprofiles = [\"x\", \"{pattern}\"]"));
-        let allowed = policy.allowed(&[Slice::Profile(text.into())]);
+        let one = Alternative {
+            slice: Slice::Profile(text.into()),
+            count: 1,
+        };
+        let allowed = policy.allowed(&[one]);
         assert_eq!(allowed.is_ok(), is, "{pattern} {text}");
     }
 }
@@ -118,7 +125,7 @@ fn each_namespace_has_its_own_share() {
         "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
     );
     let a = |pod| held(who("team-a", pod), 10);
-    let check = |who: &Who, held: &[Held]| policy.check_limits(who, Some(1), held);
+    let check = |who: &Who, held: &[Held]| policy.check_limits(who, (1, 1), held);
     let both = [a("p"), a("q"), held(who("team-b", "p"), 10)];
     assert_eq!(
         check(&who("team-a", "r"), &both).unwrap_err().line(),
@@ -137,19 +144,68 @@ fn each_namespace_has_its_own_share() {
 }
 
 #[test]
+fn several_slices_are_counted_together() {
+    let policy = policy("[[policy.limit]]\nslices = 3\n[[policy.limit]]\nmemory = \"40Gi\"\n");
+    let has = [held(user(1), 10)];
+    let line = |slices, gib: u64| {
+        let checked = policy.check_limits(&user(2), (slices, gib << 10), &has);
+        checked.map_err(|e| e.line())
+    };
+    line(2, 30).unwrap();
+    assert_eq!(
+        line(3, 0).unwrap_err(),
+        "the machine has 1 of 3 slices, and 3 are asked for ([[policy.limit]] 1); hint: migctl list \
+         shows which; when one of them ends, ask again"
+    );
+    assert!(line(4, 0).unwrap_err().ends_with("hint: ask for fewer"));
+    assert!(
+        line(2, 31)
+            .unwrap_err()
+            .contains("31744Mi are asked for ([[policy.limit]] 2)")
+    );
+}
+
+#[test]
+fn several_slices_are_allowed_by_number() {
+    let line = |policy: &Policy, text| policy.allowed(&asked(text)).map_err(|e| e.line());
+    let none = Policy::default();
+    assert_eq!(
+        line(&none, "1g.10gb*2").unwrap_err(),
+        "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one \
+         larger slice, or run a container for each; where a container's processes share them out, \
+         policy.slices_per_container allows several"
+    );
+    assert_eq!(line(&none, "1g.10gb*2,2g.20gb").unwrap(), asked("2g.20gb"));
+    let three = policy("[policy]\nslices_per_container = 3");
+    assert_eq!(line(&three, "1g.10gb*3").unwrap(), asked("1g.10gb*3"));
+    assert_eq!(
+        line(&three, "1g.10gb*4").unwrap_err(),
+        "1g.10gb*4 asks for more than 3 slices (policy.slices_per_container); hint: ask for fewer, larger \
+         slices, or run several containers"
+    );
+    for bad in ["0", "65"] {
+        let line = refused(&format!("[policy]\nslices_per_container = {bad}"));
+        assert!(
+            line.contains(&format!("{bad} is no number from 1 to 64")),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn memory_is_counted_with_what_is_asked_for() {
     let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
     let has = [held(user(1000), 30), held(user(2000), 40)];
-    let check = |id, gib: Option<u64>| policy.check_limits(&user(id), gib.map(|g| g << 10), &has);
-    check(1000, Some(10)).unwrap();
-    check(3000, Some(40)).unwrap();
-    assert!(check(1000, Some(11)).unwrap_err().line().starts_with(
+    let check = |id, gib: u64| policy.check_limits(&user(id), (1, gib << 10), &has);
+    check(1000, 10).unwrap();
+    check(3000, 40).unwrap();
+    assert!(check(1000, 11).unwrap_err().line().starts_with(
         "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)"
     ));
-    check(2000, None).unwrap();
+    check(2000, 0).unwrap();
     // Who is nobody that the rule names is not counted.
     policy
-        .check_limits(&Who::default(), Some(1 << 20), &has)
+        .check_limits(&Who::default(), (1, 1 << 20), &has)
         .unwrap();
 }
 
@@ -160,15 +216,15 @@ fn a_pod_of_the_same_name_is_another() {
     let mut again = who("team-a", "p");
     assert!(
         policy
-            .check_limits(&again, None, &has)
+            .check_limits(&again, (1, 0), &has)
             .unwrap_err()
             .line()
             .starts_with("namespace team-a, pod p has 1 of 1 slices")
     );
     again.pod_uid = Some("another".into());
-    policy.check_limits(&again, None, &has).unwrap();
+    policy.check_limits(&again, (1, 0), &has).unwrap();
     policy
-        .check_limits(&who("team-b", "p"), None, &has)
+        .check_limits(&who("team-b", "p"), (1, 0), &has)
         .unwrap();
 }
 

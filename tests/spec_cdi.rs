@@ -46,11 +46,11 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         drm: vec![],
     };
     let grant = Grant {
-        mig_uuid: "MIG-1",
+        mig_uuids: &["MIG-1"],
         nodes: &[],
         hook: HookCommand {
             path: "/h".into(),
-            lease: "a".into(),
+            leases: vec!["a".into()],
             args: vec![],
             env: vec![],
             timeout_s: 1,

@@ -1,21 +1,28 @@
 //! `migctl defrag --plan`: the fewest containers to restart for a request to fit. It changes nothing.
 
-use super::explain::{self, Ruled};
+use super::asked::By;
+use super::explain::SliceItem;
+use super::list::Waits;
 use super::output::{self, Format};
-use super::world::{World, whose};
+use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Result, printable};
+use crate::gpu::Driver;
+use crate::lease::{Answer, Outlook};
 use crate::model::Placement;
-use crate::placement::{self, Found, Movable, PATIENCE, Plan, Wanted};
-use crate::request::Slice;
+use crate::placement::{Kind, PATIENCE, Plan, Site};
+use crate::request::{self, Alternative};
 use crate::store::Lease;
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
-    /// For what there shall be room: 3g.40gb, 20Gi, or a list, of which the first
+    /// For what there shall be room: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such, of which the one with the fewest
+    /// restarts
     #[arg(long, required = true, value_name = "REQUEST")]
     plan: String,
+    #[command(flatten)]
+    by: By,
     /// The same as -o json
     #[arg(long)]
     json: bool,
@@ -44,10 +51,11 @@ pub struct Restart {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PlanItem {
+struct PlanItem<'a> {
+    /// Of a list the one that is planned for; all where none can be.
     request: String,
-    /// `fits` (nothing has to move), `moves`, `impossible`, or `unknown`: it takes too long to find
-    /// out.
+    /// `fits` (nothing has to move), `moves`, `impossible`, `limited`, `kept` for those who wait, or
+    /// `unknown`: it takes too long to find out.
     verdict: &'static str,
     why: String,
     profile: Option<String>,
@@ -55,85 +63,139 @@ struct PlanItem {
     gpu_uuid: Option<String>,
     gpu_index: Option<u32>,
     mig_placement: Option<Placement>,
+    /// All that are asked for, of which the above is the first.
+    slices: Vec<SliceItem>,
     /// To be stopped all of them, and started in this order after the request's container.
     restarts: Vec<Restart>,
+    /// Those who wait already, in their order.
+    ahead: Vec<Waits<'a>>,
+    /// One for each that was asked for.
+    alternatives: &'a [Way],
+}
+
+/// What it takes to make room for one alternative.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Way {
+    request: String,
+    verdict: &'static str,
+    why: String,
+    /// How many containers have to be restarted; null where that would not help.
+    restarts: Option<usize>,
+    #[serde(skip)]
+    plan: Option<Plan>,
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
-    let world = World::look(config)?;
-    let request = explain::Asked {
-        request: asked.plan.clone(),
-        compute: 0,
-        namespace: None,
-        pod: None,
-        user: None,
-        json: asked.json,
+    let request = asked.by.request(&asked.plan)?;
+    let (driver, world) = world::look(config)?;
+    let who = asked.by.who(&world);
+    let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
+    let (_, holders) = world.movable();
+    let alternatives = outlook.alternatives().iter();
+    let ways: Vec<Way> = { alternatives }
+        .map(|one| way(&outlook, one, &holders))
+        .collect();
+    let can = ways.iter().filter(|way| way.plan.is_some());
+    // Of several the first.
+    let best = can.min_by_key(|way| way.restarts);
+    let (request, verdict, why) = match best {
+        Some(way) => (way.request.clone(), way.verdict, way.why.clone()),
+        None => none(&outlook, &ways),
     };
-    let ruled = Ruled::new(config, &world, &request)?;
-    let wanted = ruled.wanted();
-    let slice = &ruled.alternatives[0];
-    let (found, movable, whose) = search(&world, &wanted, slice);
-    let words = || -> String {
-        let (reserved, none) = (world.reserved(), movable.is_empty());
-        let snapshot = &world.snapshot;
-        let no = placement::explained(snapshot, &reserved, slice, &wanted, &found, none);
-        let (placement::NoRoom::Never { why, .. } | placement::NoRoom::Now { why, .. }) = no;
-        why
-    };
-    let (verdict, why) = match &found {
-        Found::Plan(plan) if plan.moves.is_empty() => ("fits", "nothing has to move".to_owned()),
-        Found::Plan(_) => ("moves", words()),
-        Found::Impossible => ("impossible", words()),
-        Found::Beyond(n) => ("unknown", format!("{}; tried up to {n} restarts", words())),
-    };
-    let plan = match &found {
-        Found::Plan(plan) => Some(plan),
-        _ => None,
-    };
+    let plan = best.and_then(|way| way.plan.as_ref());
+    let first = plan.and_then(|plan| plan.sites.first());
     let item = PlanItem {
-        request: slice.to_string(),
+        request,
         verdict,
         why,
-        profile: plan.map(|p| p.profile.clone()),
-        gpu_uuid: plan.map(|p| p.gpu_uuid.clone()),
-        gpu_index: plan.map(|p| p.gpu_index),
-        mig_placement: plan.map(|p| p.placement),
-        restarts: plan.map_or_else(Vec::new, |p| restarts(p, &whose)),
+        profile: first.map(|site| site.profile.clone()),
+        gpu_uuid: first.map(|site| site.gpu_uuid.clone()),
+        gpu_index: first.map(|site| site.gpu_index),
+        mig_placement: first.map(|site| site.placement),
+        slices: plan.map_or_else(Vec::new, |p| p.sites.iter().map(SliceItem::from).collect()),
+        restarts: plan.map_or_else(Vec::new, |p| restarts(p, &holders)),
+        ahead: world.waiting.iter().map(Waits::from).collect(),
+        alternatives: &ways,
     };
     if asked.json || matches!(format, Format::Json) {
         output::object("DefragmentationPlan", &item);
     } else {
-        match plan {
-            Some(plan) => {
-                show(&item.restarts);
-                let now = if plan.moves.is_empty() {
-                    "fits now"
-                } else {
-                    "fits then"
-                };
-                output::line(&format!(
-                    "{now}: {} at {} on GPU {}",
-                    plan.profile, plan.placement, plan.gpu_index
-                ));
-            }
-            None => output::line(&format!("{verdict}: {}", printable(&item.why))),
-        }
+        tell(&item, plan);
     }
-    let all_read = world.tell_unread();
+    let all_read = world::tell_unread(&world);
     Ok(i32::from(plan.is_none() || !all_read))
 }
 
-/// With what may move, and whose that is.
-pub fn search<'w>(
-    world: &'w World,
-    wanted: &Wanted<'_>,
-    slice: &Slice,
-) -> (Found, Vec<Movable>, Vec<Vec<&'w Lease>>) {
-    let (movable, whose) = world.movable();
-    let reserved = world.reserved();
-    let snapshot = &world.snapshot;
-    let found = placement::fewest_moves(snapshot, &reserved, &movable, slice, wanted, PATIENCE);
-    (found, movable, whose)
+fn way(outlook: &Outlook<'_, impl Driver>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
+    let (verdict, why, plan) = match outlook.answer(asked, PATIENCE) {
+        Answer::Fits(fit) => {
+            let plan = Plan {
+                sites: fit.sites.into_iter().map(|(site, _)| site).collect(),
+                moves: Vec::new(),
+            };
+            ("fits", "nothing has to move".to_owned(), Some(plan))
+        }
+        Answer::Limited(e) => ("limited", e.to_string(), None),
+        Answer::No(reason) => {
+            let verdict = match (reason.kind, &reason.plan) {
+                (_, Some(_)) => "moves",
+                (Kind::Kept, _) => "kept",
+                (Kind::Fragmented, _) => "unknown",
+                (Kind::Never | Kind::Full, _) => "impossible",
+            };
+            (verdict, outlook.refusal(reason.no).to_string(), reason.plan)
+        }
+    };
+    Way {
+        request: asked.to_string(),
+        verdict,
+        why,
+        restarts: plan.as_ref().map(|plan| restarts(plan, holders).len()),
+        plan,
+    }
+}
+
+/// Where no alternative can be had: what the best of them would be told.
+fn none(outlook: &Outlook<'_, impl Driver>, ways: &[Way]) -> (String, &'static str, String) {
+    let mut whys: Vec<&str> = ways.iter().map(|way| way.why.as_str()).collect();
+    whys.dedup();
+    let worst = ways.iter().all(|way| way.verdict == "impossible");
+    let open = ways.iter().find(|way| way.verdict != "impossible" || worst);
+    (
+        request::written(outlook.alternatives()),
+        open.map_or("impossible", |way| way.verdict),
+        whys.join("; and "),
+    )
+}
+
+fn tell(item: &PlanItem<'_>, plan: Option<&Plan>) {
+    show(&item.restarts);
+    let Some(plan) = plan else {
+        output::line(&format!("{}: {}", item.verdict, printable(&item.why)));
+        return;
+    };
+    let now = match item.verdict {
+        "fits" => "fits now",
+        _ => "fits then",
+    };
+    let of = |s: &Site| format!("{} at {} on GPU {}", s.profile, s.placement, s.gpu_index);
+    let sites: Vec<String> = plan.sites.iter().map(of).collect();
+    output::line(&format!("{now}: {}", sites.join(" and ")));
+    if item.verdict != "fits" && !item.ahead.is_empty() {
+        output::line("before it comes who waits already: migctl list shows them");
+    }
+    if item.alternatives.len() > 1 {
+        let rows = item.alternatives.iter().map(|way| {
+            let restarts = way.restarts.map_or("-".to_owned(), |n| n.to_string());
+            vec![way.request.clone(), restarts, way.why.clone()]
+        });
+        output::line("");
+        output::table(
+            &["ALTERNATIVE", "RESTARTS", "WHY"],
+            &rows.collect::<Vec<_>>(),
+        );
+    }
 }
 
 pub fn restarts(plan: &Plan, holders: &[Vec<&Lease>]) -> Vec<Restart> {

@@ -1,87 +1,40 @@
 //! `migctl explain`: whether a request would find room, where it would go and why there; or why not.
 
+use super::asked::By;
 use super::defrag::{self, Restart};
+use super::list::Waits;
 use super::output::{self, Format};
-use super::world::World;
+use super::world;
 use crate::config::Config;
-use crate::error::{Error, Result, printable};
+use crate::error::{Result, printable};
+use crate::gpu::Driver;
+use crate::lease::{Answer, Fit, Outlook, Source};
 use crate::model::Placement;
-use crate::placement::{self, Found, NoRoom, OnGpu, Place, Verdict, Wanted};
-use crate::policy::Who;
-use crate::request::{self, Slice};
+use crate::placement::{Kind, OnGpu, PATIENCE, Place, Site, Verdict};
+use crate::request;
+use crate::store::Lease;
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
-    /// As in runmig.dev/slice: 3g.40gb, 20Gi, or a list of such
-    pub request: String,
-    /// The least number of compute slices
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub compute: u32,
-    /// Asked for by a container of this Kubernetes namespace, for rules about such
-    #[arg(long)]
-    pub namespace: Option<String>,
-    /// Asked for by this pod
-    #[arg(long)]
-    pub pod: Option<String>,
-    /// Asked for by this user
-    #[arg(long, value_name = "UID")]
-    pub user: Option<u32>,
+    /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
+    request: String,
+    #[command(flatten)]
+    by: By,
     /// The same as -o json
     #[arg(long)]
-    pub json: bool,
-}
-
-/// What the rules leave of a request.
-pub struct Ruled {
-    pub alternatives: Vec<Slice>,
-    excluded: Vec<(String, String)>,
-    barred: Vec<String>,
-    idle: Vec<placement::Reserved>,
-    stuck: Vec<placement::Reserved>,
-    min_compute: u32,
-}
-
-impl Ruled {
-    pub fn new(config: &Config, world: &World, asked: &Asked) -> Result<Ruled> {
-        let all = request::alternatives(&asked.request)?.ok_or_else(|| {
-            Error::new("none asks for nothing").hint("name a profile or an amount of memory")
-        })?;
-        let who = Who {
-            namespace: asked.namespace.clone(),
-            pod: asked.pod.clone(),
-            pod_uid: None,
-            user: asked.user,
-        };
-        let gpus = &world.snapshot.gpus;
-        Ok(Ruled {
-            alternatives: config.policy.allowed(&all)?,
-            excluded: config.policy.excluded(gpus, &who),
-            barred: config.policy.barred(gpus),
-            idle: world.idle(),
-            stuck: world.stuck(),
-            min_compute: asked.compute,
-        })
-    }
-
-    pub fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            alternatives: &self.alternatives,
-            min_compute: self.min_compute,
-            excluded: &self.excluded,
-            barred: &self.barred,
-            idle: &self.idle,
-            stuck: &self.stuck,
-            ..Wanted::default()
-        }
-    }
+    json: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Explanation {
+struct Explanation<'a> {
     request: String,
     fits: bool,
+    /// What a create would say; null where it fits.
+    error: Option<String>,
+    /// Those who wait already, in their order.
+    ahead: Vec<Waits<'a>>,
     /// One for each alternative that was asked for, up to the first that fits.
     alternatives: Vec<Alternative>,
 }
@@ -90,13 +43,37 @@ struct Explanation {
 #[serde(rename_all = "camelCase")]
 struct Alternative {
     request: String,
-    /// `fits`, `full`, `fragmented`, or `never`: no wait helps.
+    /// `fits`, `full`, `fragmented`, `kept` for those who wait, `limited`, or `never`: no wait helps.
     verdict: &'static str,
     why: String,
     hint: Option<String>,
+    /// Where it fits: one for each that is asked for.
+    slices: Vec<SliceItem>,
     gpus: Vec<GpuItem>,
     /// Where it is fragmented: what would have to be restarted.
     restarts: Vec<Restart>,
+}
+
+/// Where a slice would lie.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SliceItem {
+    profile: String,
+    #[serde(rename = "gpuUUID")]
+    gpu_uuid: String,
+    gpu_index: u32,
+    mig_placement: Placement,
+}
+
+impl From<&Site> for SliceItem {
+    fn from(site: &Site) -> Self {
+        SliceItem {
+            profile: site.profile.clone(),
+            gpu_uuid: site.gpu_uuid.clone(),
+            gpu_index: site.gpu_index,
+            mig_placement: site.placement,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -125,21 +102,28 @@ struct PlaceItem {
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
-    let world = World::look(config)?;
-    let ruled = Ruled::new(config, &world, asked)?;
-    let mut explanation = Explanation {
-        request: request::written(&ruled.alternatives),
-        fits: false,
-        alternatives: Vec::new(),
-    };
-    for slice in &ruled.alternatives {
-        let alternative = look(&world, &ruled, slice);
-        explanation.fits = alternative.verdict == "fits";
-        explanation.alternatives.push(alternative);
-        if explanation.fits {
+    let request = asked.by.request(&asked.request)?;
+    let (driver, world) = world::look(config)?;
+    let who = asked.by.who(&world);
+    let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
+    let (_, whose) = world.movable();
+    let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
+    for one in outlook.alternatives() {
+        let answer = outlook.answer(one, PATIENCE);
+        alternatives.push(look(&outlook, &whose, one, &answer));
+        fits = matches!(answer, Answer::Fits(_));
+        answers.push(answer);
+        if fits {
             break;
         }
     }
+    let explanation = Explanation {
+        request: request::written(outlook.alternatives()),
+        fits,
+        error: outlook.error(answers).map(|e| e.line()),
+        ahead: world.waiting.iter().map(Waits::from).collect(),
+        alternatives,
+    };
     if asked.json || matches!(format, Format::Json) {
         output::object("Explanation", &explanation);
     } else {
@@ -150,63 +134,72 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
             show(alternative);
         }
     }
-    let all_read = world.tell_unread();
-    Ok(i32::from(!explanation.fits || !all_read))
+    let all_read = world::tell_unread(&world);
+    Ok(i32::from(!fits || !all_read))
 }
 
-fn look(world: &World, ruled: &Ruled, slice: &Slice) -> Alternative {
-    let (reserved, wanted) = (world.reserved(), ruled.wanted());
-    let gpus = placement::explain(&world.snapshot, &reserved, slice, &wanted);
-    let items = gpus.iter().map(|on| item(on, &wanted)).collect();
-    if let Some((on, places)) = gpus.iter().find_map(|on| match &on.verdict {
-        Verdict::Fits(places) => Some((on, places)),
-        _ => None,
-    }) {
-        return Alternative {
-            request: slice.to_string(),
-            verdict: "fits",
-            why: fits(on, &places[0]),
-            hint: None,
-            gpus: items,
-            restarts: Vec::new(),
-        };
-    }
-    let (found, movable, whose) = defrag::search(world, &wanted, slice);
-    let nothing_moves = movable.is_empty();
-    let snapshot = &world.snapshot;
-    let no = placement::explained(snapshot, &reserved, slice, &wanted, &found, nothing_moves);
-    let (verdict, why, hint) = match (no, &found) {
-        (NoRoom::Never { why, hint }, _) => ("never", why, hint),
-        (NoRoom::Now { why, hint }, Found::Impossible) => ("full", why, hint),
-        (NoRoom::Now { why, hint }, _) => ("fragmented", why, hint),
+fn look(
+    outlook: &Outlook<'_, impl Driver>,
+    whose: &[Vec<&Lease>],
+    asked: &request::Alternative,
+    answer: &Answer,
+) -> Alternative {
+    let (mut restarts, mut slices) = (Vec::new(), Vec::new());
+    let (verdict, why, hint) = match answer {
+        Answer::Fits(fit) => {
+            slices = fit.sites.iter().map(|(site, _)| site.into()).collect();
+            ("fits", fits(fit), None)
+        }
+        Answer::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
+        Answer::No(reason) => {
+            let plan = reason.plan.as_ref();
+            restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, whose));
+            let e = outlook.refusal(reason.no.clone());
+            let hint = e.advice().map(str::to_owned);
+            (word(reason.kind), e.to_string(), hint)
+        }
     };
+    let gpus = outlook.gpus(asked, answer);
     Alternative {
-        request: slice.to_string(),
+        request: asked.to_string(),
         verdict,
         why,
-        hint: Some(hint),
-        gpus: items,
-        restarts: match &found {
-            Found::Plan(plan) => defrag::restarts(plan, &whose),
-            _ => Vec::new(),
-        },
+        hint,
+        slices,
+        gpus: gpus.iter().map(|on| item(on, outlook)).collect(),
+        restarts,
     }
 }
 
-fn fits(on: &OnGpu<'_>, place: &Place) -> String {
-    let profile = on.profile.map_or("", |p| p.name.as_str());
-    let (gpu, at) = (on.gpu.index, place.placement);
-    match (place.reuses, place.evicts) {
-        (true, _) => format!("{profile} at {at} on GPU {gpu}: an idle slice is handed out"),
-        (_, 0) => format!("{profile} at {at} on GPU {gpu}"),
-        (_, 1) => format!("{profile} at {at} on GPU {gpu}, for which an idle slice is destroyed"),
-        (_, n) => {
-            format!("{profile} at {at} on GPU {gpu}, for which {n} idle slices are destroyed")
-        }
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Never => "never",
+        Kind::Kept => "kept",
+        Kind::Full => "full",
+        Kind::Fragmented => "fragmented",
     }
 }
 
-fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
+fn fits(fit: &Fit) -> String {
+    let of = |(site, source): &(Site, Source)| {
+        let (profile, at, gpu) = (&site.profile, site.placement, site.gpu_index);
+        let how = match source {
+            Source::Made => "",
+            Source::Idle => ": an idle slice is handed out",
+            Source::Adopted => ": an administrator made it",
+        };
+        format!("{profile} at {at} on GPU {gpu}{how}")
+    };
+    let sites: Vec<String> = fit.sites.iter().map(of).collect();
+    let evicts = match fit.evicts {
+        0 => String::new(),
+        1 => ", for which an idle slice is destroyed".to_owned(),
+        n => format!(", for which {n} idle slices are destroyed"),
+    };
+    sites.join(" and ") + &evicts
+}
+
+fn item(on: &OnGpu<'_>, outlook: &Outlook<'_, impl Driver>) -> GpuItem {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",
@@ -215,6 +208,7 @@ fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
     let (state, why) = match &on.verdict {
         Verdict::Fits(places) => ("fits", after(&places[0])),
         Verdict::Full => ("full", free),
+        Verdict::Kept => ("kept", format!("{free}, and others wait for that")),
         Verdict::NoPlace => ("noPlace", format!("{free}, but no place of {profile} is")),
         Verdict::UsedUp(what) => ("usedUp", format!("{free}, but it has no more {what}")),
         Verdict::NoProfile => ("noProfile", "it has no such profile".to_owned()),
@@ -223,7 +217,6 @@ fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
         Verdict::NoMig => ("noMig", "it has no MIG".to_owned()),
         Verdict::Excluded(rule) => ("excluded", rule.clone()),
     };
-    let held = wanted.stuck.iter().filter(|r| r.gpu == on.gpu.uuid);
     GpuItem {
         index: on.gpu.index,
         uuid: on.gpu.uuid.clone(),
@@ -232,7 +225,7 @@ fn item(on: &OnGpu<'_>, wanted: &Wanted<'_>) -> GpuItem {
         why,
         free_slices: on.free_slices,
         total_slices: on.total_slices,
-        quarantined_slices: held.map(|r| r.placement.size).sum(),
+        quarantined_slices: outlook.quarantined_on(&on.gpu.uuid),
         places: match &on.verdict {
             Verdict::Fits(places) => places.iter().map(place_item).collect(),
             _ => Vec::new(),
@@ -259,10 +252,8 @@ fn place_item(place: &Place) -> PlaceItem {
 }
 
 fn show(alternative: &Alternative) {
-    match alternative.verdict {
-        "fits" => output::line(&format!("fits: {}", printable(&alternative.why))),
-        verdict => output::line(&format!("{verdict}: {}", printable(&alternative.why))),
-    }
+    let (verdict, why) = (alternative.verdict, printable(&alternative.why));
+    output::line(&format!("{verdict}: {why}"));
     let rows: Vec<Vec<String>> = alternative
         .gpus
         .iter()

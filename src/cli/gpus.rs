@@ -1,10 +1,11 @@
 //! `migctl gpus`: in the shape of `nvidia-smi mig -lgip`, and above it what lies where, and whose it is.
 
 use super::output::{self, Format};
-use super::world::{World, is_quarantined, whose};
+use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::Result;
 use crate::gpu::Driver;
+use crate::lease::World;
 use crate::model::{Gpu, MigMode, Placement, Profile};
 use crate::placement::{self, Lying};
 use serde::Serialize;
@@ -68,14 +69,14 @@ struct InstanceItem {
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let world = World::look(config)?;
+    let (driver, world) = world::look(config)?;
     let gpus = &world.snapshot.gpus;
     let mut free = Vec::new();
     for gpu in gpus {
         let of_gpu: std::result::Result<Vec<u32>, _> = gpu
             .profiles
             .iter()
-            .map(|p| world.driver.free_instances(&gpu.uuid, p.id))
+            .map(|p| driver.free_instances(&gpu.uuid, p.id))
             .collect();
         free.push(of_gpu?);
     }
@@ -97,7 +98,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             }
         }
     }
-    Ok(i32::from(!world.tell_unread()))
+    Ok(i32::from(!world::tell_unread(&world)))
 }
 
 /// What lies on a GPU, and whose it is.
@@ -105,11 +106,9 @@ fn lying(world: &World, gpu: &Gpu, lying: &Lying) -> (&'static str, String) {
     let holders = world.holders(gpu, lying.at);
     let names: Vec<String> = holders.iter().map(|l| whose(l)).collect();
     let names = names.join(", ");
-    match holders.first() {
-        Some(l) if is_quarantined(l) => {
-            ("quarantined", format!("{names}, could not be given back"))
-        }
-        Some(l) if l.idle_since.is_some() => ("idle", "kept for the next".to_owned()),
+    match holders.first().map(|l| l.shown_state()) {
+        Some("quarantined") => ("quarantined", format!("{names}, could not be given back")),
+        Some("idle") => ("idle", "kept for the next".to_owned()),
         Some(_) => ("leased", names),
         None if world.is_damaged(gpu, lying.at) => {
             ("quarantined", "its lease cannot be read".to_owned())

@@ -89,7 +89,7 @@ impl<'a> From<&'a Lease> for Item<'a> {
 /// A create that waits for room; fields are only ever added.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Waits<'a> {
+pub struct Waits<'a> {
     /// Its place in the order of arrival.
     number: u64,
     /// None for one that a newer runmig wrote.

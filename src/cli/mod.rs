@@ -1,5 +1,6 @@
 //! `migctl`, a file a verb. Exits 0, 1 when it failed, 2 when it was called wrongly.
 
+mod asked;
 mod configure;
 mod defrag;
 mod explain;

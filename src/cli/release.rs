@@ -3,9 +3,9 @@
 use super::list;
 use super::output::{self, Format};
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::lease::{Leases, Patience, Returned, sign_of_life};
-use crate::store::Damaged;
+use crate::store::{Damaged, Lease};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || {
@@ -18,7 +18,6 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = Leases::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let (all, _) = leases.store().list()?;
-    let waiting = leases.store().waiting()?;
     let found: Vec<_> = all
         .into_iter()
         .filter(|l| {
@@ -28,7 +27,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
                 || (id.len() >= 12 && l.holder.key.id.starts_with(id))
         })
         .collect();
-    let lease = match found.as_slice() {
+    match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
             let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == id);
@@ -36,12 +35,13 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             // Who names a lease that cannot be read has seen why it was kept.
             leases.release_damaged(damaged)?;
             match format {
-                Format::Json => list::json(&[], &waiting),
+                Format::Json => json(&leases, &[]),
                 Format::Table => output::line("gave back what the damaged lease had"),
             }
             return Ok(0);
         }
-        [one] => one,
+        // One container's, which may have several slices.
+        [first, rest @ ..] if rest.iter().all(|l| l.holder.key == first.holder.key) => {}
         many => {
             let ids: Vec<&str> = many.iter().map(|l| l.id.as_str()).collect();
             return Err(Error::new(format!(
@@ -51,30 +51,48 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             ))
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
-    };
-    let returned = leases.release_unless(&lease.id, Patience::default(), sign_of_life)?;
-    if let Returned::No(life) = returned {
-        return Err(Error::new(format!(
+    }
+    let mut given_back = Vec::new();
+    let failed = error::all(found.into_iter().map(|lease| {
+        give_back(&leases, &lease)?;
+        given_back.push(lease);
+        Ok(())
+    }));
+    match format {
+        Format::Json if failed.is_err() => {}
+        Format::Json => json(&leases, &given_back),
+        Format::Table => given_back.iter().for_each(tell),
+    }
+    failed.map(|()| 0)
+}
+
+fn json(leases: &Leases<'_>, given_back: &[Lease]) {
+    list::json(given_back, &leases.store().waiting().unwrap_or_default());
+}
+
+fn give_back(leases: &Leases<'_>, lease: &Lease) -> Result<()> {
+    match leases.release_unless(&lease.id, Patience::default(), sign_of_life)? {
+        Returned::Yes => Ok(()),
+        Returned::No(life) => Err(Error::new(format!(
             "container {} lives: {life}",
             crate::error::printable(&lease.holder.key.id)
         ))
-        .hint("stop the container: its slice comes back by itself"));
+        .hint("stop the container: its slice comes back by itself")),
     }
-    match format {
-        Format::Json => list::json(&found, &waiting),
-        Format::Table => output::line(&format!(
-            "gave back {} at {} on GPU {}{}",
-            lease.slice.profile,
-            lease.slice.placement,
-            lease.slice.gpu_index,
-            match lease.idle_since {
-                Some(_) => ", which was idle".to_owned(),
-                None => format!(
-                    " of container {}",
-                    crate::error::printable(&lease.holder.key.id)
-                ),
-            }
-        )),
-    }
-    Ok(0)
+}
+
+fn tell(lease: &Lease) {
+    output::line(&format!(
+        "gave back {} at {} on GPU {}{}",
+        lease.slice.profile,
+        lease.slice.placement,
+        lease.slice.gpu_index,
+        match lease.idle_since {
+            Some(_) => ", which was idle".to_owned(),
+            None => format!(
+                " of container {}",
+                crate::error::printable(&lease.holder.key.id)
+            ),
+        }
+    ));
 }

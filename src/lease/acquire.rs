@@ -1,12 +1,11 @@
 //! From a request to a slice that exists.
 
+use super::choose::{Found, Part, View};
 use super::make::Failed;
 use super::queue::{Place, awaited};
-use super::reuse::{chosen, place_of};
-use super::rules::{Ruled, memory_of};
-use super::share::Peer;
+use super::rules::{Ruled, whose};
 use super::{Leases, Patience, Returned, alive, now};
-use crate::error::{Context, Error, Result, printable};
+use crate::error::{self, Context, Error, Result, printable};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
 use crate::placement::{NoRoom, Reserved, Wanted};
@@ -19,8 +18,13 @@ use std::time::Instant;
 const MAX_REFUSALS: usize = 8;
 
 impl Leases<'_> {
-    /// A lease on a slice that exists, still *creating*: its container is not made yet.
-    pub fn acquire(&self, holder: Holder, asked: &Request, cgroups: Vec<String>) -> Result<Lease> {
+    /// Leases on slices that exist, still *creating*: their container is not made yet.
+    pub fn acquire(
+        &self,
+        holder: Holder,
+        asked: &Request,
+        cgroups: Vec<String>,
+    ) -> Result<Vec<Lease>> {
         self.clear_the_way(&holder)?;
         let mut place = Place::new(self.config, asked);
         let who = Applicant {
@@ -32,9 +36,12 @@ impl Leases<'_> {
         let mut collected = false;
         loop {
             place.look(self);
-            let (driver, found) = self.reserve(&who, &tried, &mut place)?;
+            let mut parts = Vec::new();
+            let reserved = self.reserve(&who, &tried, &mut place, &mut parts);
+            let given_back = self.give_back(parts.iter().map(Part::lease));
+            let (driver, found) = reserved.map_err(|e| e.and(given_back.err()))?;
             let no = match found {
-                Found::Shared(lease) => return Ok(lease),
+                Found::Shared(lease) => return Ok(vec![lease]),
                 Found::InTheMaking(peer) => {
                     self.wait_for(&peer, &holder, &mut tried.awaited)?;
                     continue;
@@ -46,22 +53,9 @@ impl Leases<'_> {
                     }
                     continue;
                 }
-                Found::Spare(lease) => match self.look_over(&driver, &lease) {
-                    Ok(lease) => return Ok(lease),
-                    Err(place) => {
-                        tried.unfit.push(place);
-                        continue;
-                    }
-                },
-                Found::Room(lease) => match self.make(&driver, lease) {
-                    Ok(lease) => return Ok(lease),
-                    Err(Failed {
-                        place: Some(place), ..
-                    }) if tried.refused.len() < MAX_REFUSALS => {
-                        tried.refused.push(place);
-                        continue;
-                    }
-                    Err(Failed { error, .. }) => return Err(error),
+                Found::Slices(parts) => match self.realise(&driver, parts, &mut tried)? {
+                    Some(leases) => return Ok(leases),
+                    None => continue,
                 },
                 Found::NoRoom(no) => no,
             };
@@ -75,12 +69,72 @@ impl Leases<'_> {
                 }
             }
             if !place.wait(self, tried.woke_others())? {
-                let no = self.explained(&driver, &who, no);
+                let no = self.explained(&driver, &who, &place, no);
                 return Err(place.give_up(self, no));
             }
             collected = false;
             tried = Tried::default();
         }
+    }
+
+    /// All of them or none; none where another choice may do.
+    fn realise(
+        &self,
+        driver: &impl Driver,
+        parts: Vec<Part>,
+        tried: &mut Tried,
+    ) -> Result<Option<Vec<Lease>>> {
+        let (mut there, mut parts) = (Vec::new(), parts.into_iter());
+        let mut failed = None;
+        while let (None, Some(part)) = (&failed, parts.next()) {
+            match self.realise_one(driver, part, tried) {
+                Ok(Some(lease)) => there.push(lease),
+                Ok(None) => failed = Some(Ok(None)),
+                Err(e) => failed = Some(Err(e)),
+            }
+        }
+        let Some(failed) = failed else {
+            return Ok(Some(there));
+        };
+        let rest: Vec<Part> = parts.collect();
+        let given_back = self.give_back(there.iter().chain(rest.iter().map(Part::lease)));
+        match failed {
+            Err(e) => Err(e.and(given_back.err())),
+            // What could not be given back is on record, and tried again.
+            Ok(none) => Ok(none),
+        }
+    }
+
+    fn realise_one(
+        &self,
+        driver: &impl Driver,
+        part: Part,
+        tried: &mut Tried,
+    ) -> Result<Option<Lease>> {
+        match part {
+            Part::Spare(lease) => match self.look_over(driver, &lease) {
+                Ok(lease) => Ok(Some(lease)),
+                Err(place) => {
+                    tried.unfit.push(place);
+                    Ok(None)
+                }
+            },
+            Part::Room(lease) => match self.make(driver, lease) {
+                Ok(lease) => Ok(Some(lease)),
+                Err(Failed {
+                    place: Some(place), ..
+                }) if tried.refused.len() < MAX_REFUSALS => {
+                    tried.refused.push(place);
+                    Ok(None)
+                }
+                Err(Failed { error, .. }) => Err(error),
+            },
+        }
+    }
+
+    /// What was to be one container's together with what could not be had.
+    fn give_back<'l>(&self, leases: impl Iterator<Item = &'l Lease>) -> Result<()> {
+        error::all(leases.map(|lease| self.release(&lease.id, Patience::default())))
     }
 
     /// An earlier lease of the same container: rolled back, unless the container lives.
@@ -113,6 +167,7 @@ impl Leases<'_> {
         who: &Applicant<'_>,
         tried: &Tried,
         place: &mut Place,
+        parts: &mut Vec<Part>,
     ) -> Result<(impl Driver + use<>, Found)> {
         // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
@@ -139,100 +194,28 @@ impl Leases<'_> {
             .filter(|c| c.tie != Tie::Adopted)
             .map(reserved)
             .collect();
-        let taken = claims.iter().map(reserved).collect();
-        let (ahead, ruled) = (
-            awaited(&ahead, &snapshot),
-            Ruled::new(&self.config.policy, &snapshot, who)?,
-        );
+        let view = View {
+            snapshot: &snapshot,
+            leases: &leases,
+            taken: claims.iter().map(reserved).collect(),
+        };
+        let ahead = awaited(&ahead, &snapshot);
+        let whose = whose(who.holder);
+        let ruled = Ruled::new(&self.config.policy, &snapshot, who.asked, &whose)?;
         let wanted = Wanted {
             ahead: &ahead,
             ours: &ours,
             ..ruled.wanted()
         };
-        let found = self.find_room(&driver, (&snapshot, &leases, taken), &wanted, who, tried)?;
+        let found = self.find_room(&driver, &view, (&ruled, &wanted), (who, tried), parts)?;
         match found {
-            Found::Shared(_) | Found::Spare(_) | Found::Room(_) => place.step_aside(),
+            Found::Shared(_) | Found::Slices(_) => place.step_aside(),
             Found::NoRoom(NoRoom::Now { .. }) => {
                 place.join(self, &plan, who, (snapshot, ruled, ours))?;
             }
             Found::NoRoom(NoRoom::Never { .. }) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
         }
         Ok((driver, found))
-    }
-
-    fn find_room(
-        &self,
-        driver: &impl Driver,
-        (snapshot, leases, taken): (&Snapshot, &[Lease], Vec<Reserved>),
-        wanted: &Wanted<'_>,
-        who: &Applicant<'_>,
-        tried: &Tried,
-    ) -> Result<Found> {
-        match self.share(driver, (snapshot, leases), wanted, who)? {
-            Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
-            Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
-            None => {}
-        }
-        let idle = match self.idle(snapshot, leases, &tried.idle) {
-            Ok(idle) => idle,
-            Err(over) => return Ok(Found::InTheWay(over)),
-        };
-        let kept: Vec<Reserved> = idle.iter().map(|l| place_of(&l.slice)).collect();
-        let wanted = Wanted {
-            idle: &kept,
-            ..*wanted
-        };
-        let mut reserved = taken.clone();
-        reserved.retain(|r| !kept.contains(r));
-        reserved.extend_from_slice(&tried.refused);
-        let limits = self.limits(snapshot, leases, who.holder);
-        let decision = limits.choose(snapshot, &reserved, &wanted)?;
-        let best = decision.as_ref().ok();
-        let may = |slice: &Slice| {
-            let memory = memory_of(slice, &snapshot.gpus);
-            !tried.unfit.contains(&place_of(slice)) && limits.allow(memory).is_ok()
-        };
-        if let Some(slice) = self.adoptable(driver, (snapshot, &taken), &wanted, may, best) {
-            return Ok(Found::Spare(self.adopt(slice, who)?));
-        }
-        let decision = match decision {
-            Ok(decision) => decision,
-            Err(no) => return Ok(Found::NoRoom(no)),
-        };
-        let place = chosen(&decision);
-        if let Some(lease) = idle.iter().find(|l| place_of(&l.slice) == place) {
-            return Ok(match self.take_over(lease, who)? {
-                Some(lease) => Found::Spare(lease),
-                // Its time was over meanwhile.
-                None => Found::InTheWay(Vec::new()),
-            });
-        }
-        if !decision.evicts.is_empty() {
-            let gpu = &decision.gpu.uuid;
-            let is_evicted = |l: &Lease| {
-                l.slice.gpu_uuid == *gpu && decision.evicts.contains(&l.slice.placement)
-            };
-            let evicted = idle.into_iter().filter(is_evicted).collect();
-            return Ok(Found::InTheWay(evicted));
-        }
-        let lease = self.draft(
-            who,
-            Slice {
-                request: String::new(),
-                profile: decision.profile.name.clone(),
-                profile_id: decision.profile.id,
-                gpu_uuid: decision.gpu.uuid.clone(),
-                gpu_index: decision.gpu.index,
-                gpu_minor: decision.gpu.minor,
-                placement: decision.placement,
-                gpu_instance: None,
-                compute_instance: None,
-                mig_uuid: None,
-                emptied: false,
-            },
-        )?;
-        self.put_on_record(&lease, "is to be made")?;
-        Ok(Found::Room(lease))
     }
 
     /// A draft becomes a lease; `what` is told of its slice.
@@ -316,13 +299,13 @@ impl Applicant<'_> {
 
 /// What a create has tried in vain since it last waited.
 #[derive(Default)]
-struct Tried {
+pub(super) struct Tried {
     /// Places where the driver would make nothing.
-    refused: Vec<Reserved>,
+    pub refused: Vec<Reserved>,
     /// Instances that were there and could not be handed out.
-    unfit: Vec<Reserved>,
+    pub unfit: Vec<Reserved>,
     /// Idle slices that were to be destroyed, by lease.
-    idle: Vec<String>,
+    pub idle: Vec<String>,
     /// Another container of the pod that makes the slice, and since when it is waited for.
     awaited: Option<(String, Instant)>,
 }
@@ -332,21 +315,6 @@ impl Tried {
     fn woke_others(&self) -> bool {
         !self.refused.is_empty() || !self.unfit.is_empty()
     }
-}
-
-/// What there is for who asks; a lease in it is on record.
-enum Found {
-    /// A place where a slice can be made.
-    Room(Lease),
-    /// A slice that is there already: to be looked over.
-    Spare(Lease),
-    /// The slice of another container of the pod.
-    Shared(Lease),
-    /// That one is not made yet.
-    InTheMaking(Lease),
-    /// Idle slices whose time is over, or whose room is needed: to be destroyed first.
-    InTheWay(Vec<Lease>),
-    NoRoom(NoRoom),
 }
 
 pub(super) fn random_id() -> Result<String> {

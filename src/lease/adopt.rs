@@ -4,46 +4,47 @@
 
 use super::Leases;
 use super::acquire::Applicant;
-use super::reuse::{chosen, of_what_is_there, only, place_of};
+use super::reuse::{of_what_is_there, only, place_of};
+use crate::config::Config;
 use crate::error::Result;
 use crate::gpu::Driver;
 use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
 use crate::placement::{self, Decision, Reserved, Wanted};
 use crate::store::{Lease, Slice};
 
-impl Leases<'_> {
-    /// One that is what is wanted and that it may have, and at least as much wanted as the best that
-    /// could be made; none where the configuration says so.
-    pub(super) fn adoptable(
-        &self,
-        driver: &impl Driver,
-        (snapshot, taken): (&Snapshot, &[Reserved]),
-        wanted: &Wanted<'_>,
-        may: impl Fn(&Slice) -> bool,
-        best: Option<&Decision<'_>>,
-    ) -> Option<Slice> {
-        if !self.config.adopt {
-            return None;
-        }
-        let is_awaited = |s: &Slice| {
-            let mut ahead = wanted.ahead.iter();
-            ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
-        };
-        let made = of_what_is_there(wanted);
-        let mut there: Vec<Slice> = slices(snapshot)
-            .filter(|s| is_nobodys(s, taken) && may(s) && !is_awaited(s))
-            .collect();
-        while let Some(found) = preferred(snapshot, &there, best, &made) {
-            let slice = there.swap_remove(found);
-            match is_usable(driver, &slice) {
-                Ok(true) => return Some(slice),
-                Ok(false) => {}
-                Err(e) => tracing::warn!("not adopted: {}", e.line()),
-            }
-        }
-        None
+/// One that is what is wanted and that it may have, and at least as much wanted as the best that
+/// could be made; none where the configuration says so.
+pub(super) fn adoptable(
+    config: &Config,
+    driver: &impl Driver,
+    (snapshot, taken): (&Snapshot, &[Reserved]),
+    wanted: &Wanted<'_>,
+    may: impl Fn(&Slice) -> bool,
+    best: Option<&Decision<'_>>,
+) -> Option<Slice> {
+    if !config.adopt {
+        return None;
     }
+    let is_awaited = |s: &Slice| {
+        let mut ahead = wanted.ahead.iter();
+        ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
+    };
+    let made = of_what_is_there(wanted);
+    let mut there: Vec<Slice> = slices(snapshot)
+        .filter(|s| is_nobodys(s, taken) && may(s) && !is_awaited(s))
+        .collect();
+    while let Some(found) = preferred(snapshot, &there, best, &made) {
+        let slice = there.swap_remove(found);
+        match is_usable(driver, &slice) {
+            Ok(true) => return Some(slice),
+            Ok(false) => {}
+            Err(e) => tracing::warn!("not adopted: {}", e.line()),
+        }
+    }
+    None
+}
 
+impl Leases<'_> {
     /// Puts on record whose it is now.
     pub(super) fn adopt(&self, slice: Slice, who: &Applicant<'_>) -> Result<Lease> {
         let mut lease = self.draft(who, slice)?;
@@ -66,13 +67,13 @@ fn preferred(
     let decision = placement::choose(&only_there, &[], wanted).ok()?;
     let name = &decision.profile.name;
     if let Some(best) = best.filter(|best| best.profile.name != *name) {
-        let both = only(snapshot, &[chosen(&decision), chosen(best)]);
+        let both = only(snapshot, &[decision.place(), best.place()]);
         let preferred = placement::choose(&both, &[], wanted).ok()?;
         if preferred.profile.name != *name {
             return None;
         }
     }
-    let chosen = chosen(&decision);
+    let chosen = decision.place();
     there.iter().position(|place| *place == chosen)
 }
 

@@ -7,10 +7,12 @@
 mod acquire;
 mod adopt;
 mod alive;
+mod choose;
 mod damaged;
 mod gc;
 mod idle;
 mod make;
+mod outlook;
 mod queue;
 mod ready;
 mod release;
@@ -19,10 +21,13 @@ mod rules;
 mod share;
 mod watch;
 mod why;
+mod world;
 
 pub use alive::{container_lives, is_made_by_others, sign_of_life};
 pub use gc::{Collection, Finding, Outcome};
+pub use outlook::{Answer, Fit, Outlook, Source};
 pub use release::{Patience, Returned};
+pub use world::World;
 
 use crate::config::Config;
 use crate::error::Result;

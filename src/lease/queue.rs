@@ -206,19 +206,7 @@ impl Place {
     pub fn give_up(&self, leases: &Leases<'_>, no: NoRoom) -> Error {
         let (NoRoom::Never { mut why, hint } | NoRoom::Now { mut why, hint }) = no;
         let ahead = self.ahead(leases).unwrap_or_default();
-        if !ahead.is_empty() {
-            const SHOWN: usize = 3;
-            let mut names: Vec<String> = ahead.iter().take(SHOWN).map(name).collect();
-            if ahead.len() > SHOWN {
-                names.push("…".to_owned());
-            }
-            let waits = if ahead.len() == 1 { "waits" } else { "wait" };
-            why.push_str(&format!(
-                "; {} {waits} before it ({})",
-                ahead.len(),
-                names.join(", ")
-            ));
-        }
+        why.push_str(&behind(&ahead));
         if !self.wait.is_zero() {
             why.push_str(&format!(
                 "; waited {}",
@@ -241,6 +229,21 @@ impl Leases<'_> {
         let plan = self.store.lock_plan("gc")?;
         self.store.sweep_queue(&plan);
         Ok(())
+    }
+}
+
+/// For who is told why there is no room: who came before.
+pub(super) fn behind(ahead: &[Waiting]) -> String {
+    const SHOWN: usize = 3;
+    let mut names: Vec<String> = ahead.iter().take(SHOWN).map(name).collect();
+    if ahead.len() > SHOWN {
+        names.push("…".to_owned());
+    }
+    let names = names.join(", ");
+    match ahead.len() {
+        0 => String::new(),
+        1 => format!("; 1 waits before it ({names})"),
+        n => format!("; {n} wait before it ({names})"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Giving a slice back: destroyed, confirmed by the driver, and only then struck off.
 
 use super::{Leases, alive, now};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::gpu::{Driver, DriverError, nodes};
 use crate::model::GpuInstance;
 use crate::process;
@@ -132,26 +132,23 @@ impl Leases<'_> {
     /// After a delete: gives back what the container has, if it is gone. `deleted` says that the
     /// low-level runtime has it no more.
     pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
-        let mut failed: Option<Error> = None;
-        if deleted {
-            failed = self.release_damaged_with(key).err();
-        }
-        for lease in self.of(key)? {
-            if lease.state != State::Releasing && dies_not(|| alive::sign_of_life(&lease)) {
-                continue;
-            }
-            let against = |now: &Lease| match now.state {
-                State::Releasing => None,
-                _ => alive::sign_of_life(now),
-            };
-            if let Err(e) = self.release_unless(&lease.id, Patience::with(&lease), against) {
-                failed = Some(match failed {
-                    Some(first) => first.and(Some(e)),
-                    None => e,
-                });
-            }
-        }
-        failed.map_or(Ok(()), Err)
+        let damaged = match deleted {
+            true => self.release_damaged_with(key),
+            false => Ok(()),
+        };
+        let leases = self.of(key)?;
+        let dead = leases.iter().filter(|lease| {
+            lease.state == State::Releasing || !dies_not(|| alive::sign_of_life(lease))
+        });
+        let against = |now: &Lease| match now.state {
+            State::Releasing => None,
+            _ => alive::sign_of_life(now),
+        };
+        let released = dead.map(|lease| {
+            self.release_unless(&lease.id, Patience::with(lease), against)
+                .map(drop)
+        });
+        error::all(std::iter::once(damaged).chain(released))
     }
 
     /// By its creator, whose low-level runtime failed, was killed or is done: gives back what it has,

@@ -6,7 +6,7 @@ use super::{Leases, Patience};
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{Decision, Reserved, Wanted};
+use crate::placement::{Reserved, Wanted};
 use crate::store::{Lease, Slice};
 
 pub(super) fn place_of(slice: &Slice) -> Reserved {
@@ -14,14 +14,6 @@ pub(super) fn place_of(slice: &Slice) -> Reserved {
         gpu: slice.gpu_uuid.clone(),
         profile_id: slice.profile_id,
         placement: slice.placement,
-    }
-}
-
-pub(super) fn chosen(decision: &Decision<'_>) -> Reserved {
-    Reserved {
-        gpu: decision.gpu.uuid.clone(),
-        profile_id: decision.profile.id,
-        placement: decision.placement,
     }
 }
 

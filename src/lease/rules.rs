@@ -1,36 +1,39 @@
 //! What the policy says of one create: the rules themselves are in `policy`.
 
 use super::Leases;
-use super::acquire::Applicant;
 use crate::error::{Error, Result};
 use crate::model::{Gpu, Snapshot};
-use crate::placement::{self, Decision, NoRoom, Reserved, Wanted};
+use crate::placement::{self, NoRoom, Wanted};
 use crate::policy::{Held, Policy, Who};
-use crate::request;
+use crate::request::{self, Alternative, Request};
 use crate::store::{Holder, Lease, Slice};
 
 /// What is left of a request, on what is left of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Ruled {
-    pub alternatives: Vec<request::Slice>,
+    pub alternatives: Vec<Alternative>,
+    /// Of each alternative one.
+    slices: Vec<request::Slice>,
     pub min_compute: u32,
     pub excluded: Vec<(String, String)>,
     pub barred: Vec<String>,
 }
 
 impl Ruled {
-    pub fn new(policy: &Policy, snapshot: &Snapshot, who: &Applicant<'_>) -> Result<Ruled> {
+    pub fn new(policy: &Policy, snapshot: &Snapshot, asked: &Request, who: &Who) -> Result<Ruled> {
+        let alternatives = policy.allowed(&asked.alternatives)?;
         Ok(Ruled {
-            alternatives: policy.allowed(&who.asked.alternatives)?,
-            min_compute: who.asked.min_compute,
-            excluded: policy.excluded(&snapshot.gpus, &whose(who.holder)),
+            slices: alternatives.iter().map(|a| a.slice.clone()).collect(),
+            alternatives,
+            min_compute: asked.min_compute,
+            excluded: policy.excluded(&snapshot.gpus, who),
             barred: policy.barred(&snapshot.gpus),
         })
     }
 
     pub fn wanted(&self) -> Wanted<'_> {
         Wanted {
-            alternatives: &self.alternatives,
+            alternatives: &self.slices,
             min_compute: self.min_compute,
             excluded: &self.excluded,
             barred: &self.barred,
@@ -54,78 +57,68 @@ impl<'a> Leases<'a> {
         leases: &[Lease],
         holder: &Holder,
     ) -> Limits<'a> {
+        let of_this_boot = leases.iter().filter(|l| l.boot_id == self.boot_id);
+        let (policy, gpus) = (&self.config.policy, &snapshot.gpus);
+        Limits::new(policy, whose(holder), gpus, of_this_boot)
+    }
+}
+
+impl<'a> Limits<'a> {
+    /// Of all leases of this boot.
+    pub fn new<'l>(
+        policy: &'a Policy,
+        who: Who,
+        gpus: &[Gpu],
+        leases: impl IntoIterator<Item = &'l Lease>,
+    ) -> Self {
         let mut counted: Vec<&Lease> = Vec::new();
         for lease in leases {
-            let is_current = lease.boot_id == self.boot_id && lease.idle_since.is_none();
             // A slice that a pod's containers have together is one.
-            if is_current && !counted.iter().any(|other| other.has_instance_of(lease)) {
+            let is_known = counted.iter().any(|other| other.has_instance_of(lease));
+            if lease.idle_since.is_none() && !is_known {
                 counted.push(lease);
             }
         }
         let held = counted.into_iter().map(|lease| Held {
             who: whose(&lease.holder),
-            memory_mib: memory_of(&lease.slice, &snapshot.gpus),
+            memory_mib: memory_of(&lease.slice, gpus),
         });
         Limits {
-            policy: &self.config.policy,
-            who: whose(holder),
+            policy,
+            who,
             held: held.collect(),
         }
     }
-}
 
-impl Limits<'_> {
-    pub fn allow(&self, memory_mib: u64) -> Result<()> {
+    /// Whether so many more are allowed, with so much memory together.
+    pub fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.policy
-            .check_limits(&self.who, Some(memory_mib), &self.held)
+            .check_limits(&self.who, (slices, memory_mib), &self.held)
     }
 
-    /// The first alternative that can be had and may be had; an error where none may be had. What is
-    /// too much is not waited for.
-    pub fn choose<'g>(
-        &self,
-        snapshot: &'g Snapshot,
-        reserved: &[Reserved],
-        wanted: &Wanted<'_>,
-    ) -> Result<std::result::Result<Decision<'g>, NoRoom>> {
+    /// The least memory that one of what is wanted can have.
+    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Wanted<'_>) -> u64 {
         if self.policy.limit.is_empty() {
-            return Ok(placement::choose(snapshot, reserved, wanted));
+            return 0;
         }
-        self.policy.check_limits(&self.who, None, &self.held)?;
-        let (mut noes, mut over): (Vec<NoRoom>, Option<Error>) = (Vec::new(), None);
-        for slice in wanted.alternatives {
-            let one = Wanted {
-                alternatives: std::slice::from_ref(slice),
-                ..*wanted
-            };
-            let least = placement::could_use(snapshot, &one)
-                .iter()
-                .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
-                .min();
-            let tried = match self.allow(least.unwrap_or(0)) {
-                Ok(()) => placement::choose(snapshot, reserved, &one),
-                Err(e) => {
-                    over = over.or(Some(e));
-                    continue;
-                }
-            };
-            match tried {
-                // It may be more on a GPU of another model.
-                Ok(decision) => match self.allow(decision.profile.memory_mib) {
-                    Ok(()) => return Ok(Ok(decision)),
-                    Err(e) => over = over.or(Some(e)),
-                },
-                Err(no) => noes.push(no),
-            }
-        }
-        match over {
-            Some(e) if noes.is_empty() => Err(e),
-            _ => Ok(Err(placement::none_of(noes))),
-        }
+        placement::could_use(snapshot, wanted)
+            .iter()
+            .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
+            .min()
+            .unwrap_or(0)
     }
 }
 
-fn whose(holder: &Holder) -> Who {
+/// What is in the way of all alternatives: a limit where that is all there is, since what is too much
+/// is not waited for.
+pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> Result<NoRoom> {
+    match over {
+        Some(e) if noes.is_empty() => Err(e),
+        _ => Ok(placement::none_of(noes)),
+    }
+}
+
+pub(super) fn whose(holder: &Holder) -> Who {
     Who {
         namespace: holder.namespace.clone(),
         pod: holder.pod.clone(),

@@ -1,13 +1,14 @@
 //! Why a create found no room, for who reads its error.
 
 use super::Leases;
-use super::acquire::{Applicant, reserved};
-use super::reuse::place_of;
-use super::rules::Ruled;
+use super::acquire::Applicant;
+use super::outlook::{Outlook, no_room};
+use super::queue::Place;
+use super::rules::whose;
+use super::world::World;
 use crate::error::Result;
 use crate::gpu::Driver;
-use crate::placement::{self, NoRoom, Wanted};
-use crate::store::{Lease, State};
+use crate::placement::{NoRoom, PATIENCE};
 
 impl Leases<'_> {
     /// The answer with what a search adds: what would have to lie elsewhere. Of a new look at the
@@ -17,34 +18,25 @@ impl Leases<'_> {
         &self,
         driver: &impl Driver,
         who: &Applicant<'_>,
+        place: &Place,
         no: NoRoom,
     ) -> NoRoom {
-        self.search(driver, who).ok().flatten().unwrap_or(no)
+        self.search(driver, who, place).ok().flatten().unwrap_or(no)
     }
 
-    fn search(&self, driver: &impl Driver, who: &Applicant<'_>) -> Result<Option<NoRoom>> {
-        let snapshot = driver.snapshot()?;
-        let (leases, damaged) = self.store.list()?;
-        let of = |which: fn(&Lease) -> bool| {
-            let those = leases.iter().filter(|l| which(l));
-            those.map(|l| place_of(&l.slice)).collect::<Vec<_>>()
-        };
-        let idle = of(|l| l.idle_since.is_some());
-        let mut stuck = of(|l| l.state == State::Releasing && l.idle_since.is_none() || l.adopted);
-        let claims = self.claims(&snapshot, &leases, damaged);
-        let mut reserved: Vec<_> = claims.iter().map(reserved).collect();
-        let readable: Vec<_> = leases.iter().map(|l| place_of(&l.slice)).collect();
-        stuck.extend(reserved.iter().filter(|r| !readable.contains(r)).cloned());
-        reserved.retain(|r| !idle.contains(r));
-        let ruled = Ruled::new(&self.config.policy, &snapshot, who)?;
-        let wanted = Wanted {
-            idle: &idle,
-            stuck: &stuck,
-            ..ruled.wanted()
-        };
-        let is_room = placement::choose(&snapshot, &reserved, &wanted).is_ok();
-        Ok((!is_room)
-            .then(|| placement::no_room(&snapshot, &reserved, &wanted))
-            .flatten())
+    fn search(
+        &self,
+        driver: &impl Driver,
+        who: &Applicant<'_>,
+        place: &Place,
+    ) -> Result<Option<NoRoom>> {
+        let ahead = place.ahead(self)?;
+        let world = World::of(self, driver)?;
+        let whose = whose(who.holder);
+        let outlook = Outlook::new((self.config, driver), &world, who.asked, whose, &ahead)?;
+        let answers = outlook.alternatives().iter();
+        // Others may wait for this process to end.
+        let answers = answers.map(|asked| outlook.answer(asked, PATIENCE / 10));
+        no_room(answers.collect()).transpose()
     }
 }

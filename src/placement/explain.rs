@@ -24,6 +24,8 @@ pub enum Verdict {
     Fits(Vec<Place>),
     /// Fewer memory slices are free than it takes.
     Full,
+    /// There is a place, but those who came before wait for it.
+    Kept,
     /// Enough are free, but no place of the profile is.
     NoPlace,
     /// All that there is of something else is in use: "decoders".
@@ -97,7 +99,7 @@ fn on_gpu<'a>(
 
 fn look(room: &Room<'_>, profile: &Profile, reserved: &[Reserved], wanted: &Wanted<'_>) -> Verdict {
     let mut places: Vec<Place> = Vec::new();
-    each_candidate(&[(room.gpu, profile)], reserved, wanted, |c| {
+    let kept = each_candidate(&[(room.gpu, profile)], reserved, wanted, |c| {
         let placement = c.placement;
         places.push(Place {
             placement,
@@ -111,6 +113,9 @@ fn look(room: &Room<'_>, profile: &Profile, reserved: &[Reserved], wanted: &Want
     places.sort_by_key(|p| p.rank);
     if !places.is_empty() {
         return Verdict::Fits(places);
+    }
+    if kept {
+        return Verdict::Kept;
     }
     if room.free_slices() < profile.memory_slices() {
         return Verdict::Full;

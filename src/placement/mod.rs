@@ -3,23 +3,27 @@
 //!
 //! `room` says what fits where, `score` how much a choice would cost those who come later, `pass`
 //! what those who came before are left, `explain` why each GPU will do or will not, `repack` what
-//! would have to lie elsewhere (`pack`: whether that helps at all), `why` what to tell who finds no
-//! room.
+//! would have to lie elsewhere (`pack`: whether that helps at all), `several` what a container gets that
+//! asks for more than one, `reason` and `why` what to tell who finds no room.
 
 mod explain;
 mod pack;
 mod pass;
+mod reason;
 mod repack;
 mod room;
 mod score;
+mod several;
 mod why;
 
 pub use explain::{OnGpu, Place, Verdict, explain, fragmentation};
 pub use pack::Packer;
 pub use pass::{Awaited, could_use, is_held_up};
-pub use repack::{Found, Movable, Move, PATIENCE, Plan, fewest_moves};
+pub use reason::{Kind, Reason, reason};
+pub use repack::{Found, Movable, Move, PATIENCE, Plan, Site, fewest_moves};
 pub use room::{Lying, Reserved, Room};
-pub use why::{NoRoom, explained, no_room, none_of};
+pub use several::{Taken, choose_several, never_several};
+pub use why::{NoRoom, none_of, of_several};
 
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
@@ -34,6 +38,16 @@ pub struct Decision<'a> {
     /// Idle slices of that GPU that have to be destroyed first. If the place is just that of an idle
     /// slice of the profile, none: that one can be handed out as it is.
     pub evicts: Vec<Placement>,
+}
+
+impl Decision<'_> {
+    pub fn place(&self) -> Reserved {
+        Reserved {
+            gpu: self.gpu.uuid.clone(),
+            profile_id: self.profile.id,
+            placement: self.placement,
+        }
+    }
 }
 
 /// What a container wants, and what stands in its way besides other slices.
@@ -51,11 +65,12 @@ pub struct Wanted<'a> {
     pub ahead: &'a [Awaited],
     /// What is ours on the GPUs, and goes one day: with `ahead`.
     pub ours: &'a [Reserved],
+    /// GPUs where the container has a slice already, by UUID: taken where no other has room.
+    pub beside: &'a [String],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
-    /// Of what is reserved, that which no restart would move: it could not be given back, or an
-    /// administrator made it.
-    pub stuck: &'a [Reserved],
+    /// Of what is reserved, that which could not be given back.
+    pub quarantined: &'a [Reserved],
 }
 
 impl<'a> Wanted<'a> {
@@ -63,6 +78,15 @@ impl<'a> Wanted<'a> {
         Wanted {
             alternatives: std::slice::from_ref(slice),
             ..Wanted::default()
+        }
+    }
+
+    /// As if nobody had come before.
+    fn alone(&self) -> Self {
+        Wanted {
+            ahead: &[],
+            ours: &[],
+            ..*self
         }
     }
 
@@ -178,6 +202,8 @@ struct Candidate<'a> {
 /// In this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
+    /// Several slices of one container lie on GPUs of their own.
+    is_beside: bool,
     /// An amount of memory may mean different profiles on different models.
     memory_mib: u64,
     /// An idle slice of just that profile is had without making one.
@@ -205,6 +231,7 @@ fn each_candidate<'a>(
         let costs = score::Costs::of(&room);
         let free_slices = room.free_slices();
         let ahead = Ahead::on(gpu, wanted);
+        let is_beside = wanted.beside.contains(&gpu.uuid);
         for placement in places {
             if !ahead.lets(profile, placement) {
                 kept = true;
@@ -217,6 +244,7 @@ fn each_candidate<'a>(
                 profile,
                 placement,
                 rank: Rank {
+                    is_beside,
                     memory_mib: profile.memory_mib,
                     is_made: !room.is_idle(profile, placement),
                     cost: costs.cost(placement) + evicts * score::SLICE,

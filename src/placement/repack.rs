@@ -3,9 +3,10 @@
 
 use super::pack::Packer;
 use super::room::{Lying, Reserved, Room};
-use super::{Wanted, choose};
+use super::several::choose_several;
+use super::{Decision, Wanted};
 use crate::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
-use crate::request::Slice;
+use crate::request::{Alternative, Slice};
 
 /// A slice that lies elsewhere after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,14 +16,30 @@ pub struct Movable {
     pub containers: usize,
 }
 
-/// The request would fit there, after the moves.
+/// Where all that is asked for would lie, after the moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
+    pub sites: Vec<Site>,
+    pub moves: Vec<Move>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
     pub gpu_uuid: String,
     pub gpu_index: u32,
     pub profile: String,
     pub placement: Placement,
-    pub moves: Vec<Move>,
+}
+
+impl From<&Decision<'_>> for Site {
+    fn from(found: &Decision<'_>) -> Site {
+        Site {
+            gpu_uuid: found.gpu.uuid.clone(),
+            gpu_index: found.gpu.index,
+            profile: found.profile.name.clone(),
+            placement: found.placement,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +74,7 @@ pub fn fewest_moves(
     snapshot: &Snapshot,
     reserved: &[Reserved],
     movable: &[Movable],
-    asked: &Slice,
+    asked: &Alternative,
     wanted: &Wanted<'_>,
     patience: u32,
 ) -> Found {
@@ -75,15 +92,15 @@ pub fn fewest_moves(
     }
     let mine: Vec<Option<&Profile>> = usable
         .iter()
-        .map(|gpu| wanted.profile_on(gpu, asked))
+        .map(|gpu| wanted.profile_on(gpu, &asked.slice))
         .collect();
     // What most who are refused meet: no order of slices makes memory.
     let free: u32 = rooms.iter().map(Room::free_slices).sum();
     let needed = mine.iter().flatten().map(|p| p.memory_slices()).min();
-    if needed.is_none_or(|needed| free < needed) {
+    if needed.is_none_or(|needed| free < needed.saturating_mul(asked.count)) {
         return Found::Impossible;
     }
-    if could_fit(&rooms, &mine, patience) == Some(false) {
+    if could_fit(&rooms, &mine, asked.count, patience) == Some(false) {
         return Found::Impossible;
     }
     let world = World {
@@ -96,6 +113,7 @@ pub fn fewest_moves(
     let most = lying
         .filter_map(|l| Some(movable[l.movable?].containers))
         .sum();
+    let needs = vec![Need::Request; asked.count as usize];
     let mut left = patience;
     for moves in 0..=most {
         let mut search = Search {
@@ -106,7 +124,7 @@ pub fn fewest_moves(
             best: None,
             left,
         };
-        let done = search.place(&mut rooms.clone(), vec![Need::Request], moves);
+        let done = search.place(&mut rooms.clone(), needs.clone(), moves);
         left = search.left;
         if let Some((_, plan)) = search.best {
             return Found::Plan(plan);
@@ -119,7 +137,12 @@ pub fn fewest_moves(
 }
 
 /// Were everything movable free to lie anywhere.
-fn could_fit(rooms: &[Room<'_>], mine: &[Option<&Profile>], patience: u32) -> Option<bool> {
+fn could_fit(
+    rooms: &[Room<'_>],
+    mine: &[Option<&Profile>],
+    count: u32,
+    patience: u32,
+) -> Option<bool> {
     let mut bare = rooms.to_vec();
     let mut names: Vec<String> = Vec::new();
     for room in &mut bare {
@@ -132,9 +155,11 @@ fn could_fit(rooms: &[Room<'_>], mine: &[Option<&Profile>], patience: u32) -> Op
     let mut meanings: Vec<&str> = mine.iter().flatten().map(|p| p.name.as_str()).collect();
     meanings.sort_unstable();
     meanings.dedup();
-    let mut sure = true;
+    // Of several meanings one may be had on one GPU, and another on the next.
+    let mut sure = meanings.len() == 1 || count == 1;
     for name in meanings {
-        match packer.holds(names.iter().map(String::as_str).chain([name])) {
+        let asked = std::iter::repeat_n(name, count as usize);
+        match packer.holds(names.iter().map(String::as_str).chain(asked)) {
             Some(true) => return Some(true),
             Some(false) => {}
             None => sure = false,
@@ -147,7 +172,7 @@ struct World<'a> {
     snapshot: &'a Snapshot,
     reserved: &'a [Reserved],
     wanted: &'a Wanted<'a>,
-    asked: &'a Slice,
+    asked: &'a Alternative,
 }
 
 /// What waits for a place.
@@ -306,54 +331,45 @@ impl World<'_> {
         }
         let mut reserved = self.reserved.to_vec();
         reserved.retain(|r| !gone(&r.gpu, r.placement));
-        let mut come = |asked: &Slice, wanted: &Wanted<'_>| {
-            let wanted = Wanted {
-                alternatives: std::slice::from_ref(asked),
-                ..*wanted
-            };
-            let found = choose(&snapshot, &reserved, &wanted).ok()?;
-            let (index, uuid) = (found.gpu.index, found.gpu.uuid.clone());
-            let (id, name, at) = (
-                found.profile.id,
-                found.profile.name.clone(),
-                found.placement,
-            );
-            let instance = GpuInstance {
-                id: u32::MAX,
-                profile_id: id,
-                placement: at,
-                compute_instances: Vec::new(),
-            };
-            let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == uuid)?;
-            gpu.instances.push(instance);
-            reserved.retain(|r| r.gpu != uuid || !r.placement.overlaps(at));
-            Some((index, uuid, name, at))
+        let mut come = |asked: &Alternative, wanted: &Wanted<'_>| {
+            let found = choose_several(&snapshot, &reserved, asked, wanted).ok()?;
+            let sites: Vec<Site> = found.iter().map(Site::from).collect();
+            let places: Vec<Reserved> = found.iter().map(Decision::place).collect();
+            for place in places {
+                let instance = GpuInstance {
+                    id: u32::MAX,
+                    profile_id: place.profile_id,
+                    placement: place.placement,
+                    compute_instances: Vec::new(),
+                };
+                let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == place.gpu)?;
+                gpu.instances.push(instance);
+                reserved.retain(|r| r.gpu != place.gpu || !r.placement.overlaps(place.placement));
+            }
+            Some(sites)
         };
-        let (gpu_index, gpu_uuid, profile, placement) = come(self.asked, self.wanted)?;
+        let sites = come(self.asked, self.wanted)?;
         let mut moves = Vec::new();
         for m in moved {
-            let again = Slice::Profile(m.profile.clone());
+            let again = Alternative {
+                slice: Slice::Profile(m.profile.clone()),
+                count: 1,
+            };
             let anywhere = Wanted {
                 min_compute: 0,
                 ..*self.wanted
             };
-            let (to_gpu, _, _, to) = come(&again, &anywhere)?;
+            let to = come(&again, &anywhere)?.pop()?;
             moves.push(Move {
                 which: m.which,
                 profile: m.profile.clone(),
                 from_gpu: m.gpu,
                 from: m.from,
-                to_gpu,
-                to,
+                to_gpu: to.gpu_index,
+                to: to.placement,
             });
         }
-        Some(Plan {
-            gpu_uuid,
-            gpu_index,
-            profile,
-            placement,
-            moves,
-        })
+        Some(Plan { sites, moves })
     }
 }
 

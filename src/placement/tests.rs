@@ -84,7 +84,10 @@ pub(super) fn named(name: &str) -> Slice {
 }
 
 /// Puts what was decided on the machine, as the driver would.
-fn take(snapshot: &mut Snapshot, asked: &Slice) -> Result<(u32, String, Placement), NoRoom> {
+pub(super) fn take(
+    snapshot: &mut Snapshot,
+    asked: &Slice,
+) -> Result<(u32, String, Placement), NoRoom> {
     let d = choose(snapshot, &[], &Wanted::one(asked))?;
     let (index, id, name, placement) = (
         d.gpu.index,

@@ -1,11 +1,11 @@
 //! Why there is no room, in words that an operator can act on.
 
 use super::Wanted;
-use super::repack::{Found, Movable, Move, PATIENCE, fewest_moves};
+use super::repack::{Found, Move};
 use super::room::{Reserved, Room};
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
-use crate::request::Slice;
+use crate::request::{Alternative, Slice};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoRoom {
@@ -83,13 +83,16 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
 
 /// Of a list that was asked for. It is worth waiting where one of them is.
 pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
+    noes.dedup();
     if noes.len() == 1 {
         return noes.remove(0);
     }
-    let all: Vec<&str> = noes
+    let mut all: Vec<&str> = noes
         .iter()
         .map(|(NoRoom::Never { why, .. } | NoRoom::Now { why, .. })| why.as_str())
         .collect();
+    // That MIG is off is in the way of each.
+    all.dedup();
     let why = all.join("; and ");
     let now = noes.iter().find(|no| matches!(no, NoRoom::Now { .. }));
     match now.or(noes.first()) {
@@ -186,70 +189,16 @@ pub fn full(
     in_words(snapshot, fitting, reserved, asked, wanted, None)
 }
 
-/// The same after the search for what would have to lie elsewhere: for when there is time, and
-/// somebody who reads it.
-pub fn no_room(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Option<NoRoom> {
-    let usable = super::usable(snapshot, wanted);
-    let movable = movable(snapshot, reserved, wanted);
-    let mut noes = Vec::new();
-    for asked in wanted.alternatives {
-        let fitting = super::fitting(&usable, asked, wanted);
-        if fitting.is_empty() {
-            continue;
-        }
-        let found = fewest_moves(snapshot, reserved, &movable, asked, wanted, PATIENCE / 10);
-        let found = Some((&found, movable.is_empty()));
-        noes.push(in_words(snapshot, &fitting, reserved, asked, wanted, found));
-    }
-    (!noes.is_empty()).then(|| none_of(noes))
-}
-
-/// What has come of a search for one request, in words.
-pub fn explained(
-    snapshot: &Snapshot,
-    reserved: &[Reserved],
-    asked: &Slice,
-    wanted: &Wanted<'_>,
-    found: &Found,
-    nothing_moves: bool,
-) -> NoRoom {
-    let usable = super::usable(snapshot, wanted);
-    let fitting = super::fitting(&usable, asked, wanted);
-    if usable.is_empty() {
-        return no_gpu(snapshot, wanted);
-    }
-    if fitting.is_empty() {
-        return no_profile(&usable, asked, wanted);
-    }
-    let found = Some((found, nothing_moves));
-    in_words(snapshot, &fitting, reserved, asked, wanted, found)
-}
-
-/// Slices of containers: what a restart would move, as far as one can see from here.
-fn movable(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Vec<Movable> {
-    let exists = |r: &&Reserved| {
-        let mut gpus = snapshot.gpus.iter().filter(|g| g.uuid == r.gpu);
-        gpus.any(|g| g.instances.iter().any(|i| i.placement == r.placement))
-    };
-    let stays = |r: &&Reserved| wanted.stuck.contains(r) || wanted.idle.contains(r);
-    let moves = reserved.iter().filter(|r| !stays(r) && exists(r));
-    moves
-        .map(|place| Movable {
-            place: place.clone(),
-            containers: 1,
-        })
-        .collect()
-}
-
-fn in_words(
+/// With what a search has found, and whether anything at all can move, where there was one.
+pub fn in_words(
     snapshot: &Snapshot,
     fitting: &[(&Gpu, &Profile)],
     reserved: &[Reserved],
     asked: &Slice,
     wanted: &Wanted<'_>,
-    found: Option<(&Found, bool)>,
+    found: Option<(&Alternative, &Found, bool)>,
 ) -> NoRoom {
-    let (mut free, mut total, mut most, mut stuck) = (0, 0, 0, 0);
+    let (mut free, mut total, mut most, mut quarantined) = (0, 0, 0, 0);
     let mut smallest = u32::MAX;
     let mut used_up = Vec::new();
     for (gpu, profile) in fitting {
@@ -258,8 +207,8 @@ fn in_words(
         total += room.total_slices();
         most = most.max(room.free_slices());
         smallest = smallest.min(profile.memory_slices());
-        let held = wanted.stuck.iter().filter(|r| r.gpu == gpu.uuid);
-        stuck += held.map(|r| r.placement.size).sum::<u32>();
+        let held = wanted.quarantined.iter().filter(|r| r.gpu == gpu.uuid);
+        quarantined += held.map(|r| r.placement.size).sum::<u32>();
         if room.free_slices() >= profile.memory_slices()
             && let Some(lack) = room.lacks(profile, room.taken())
         {
@@ -275,7 +224,7 @@ fn in_words(
     let kind = match found {
         _ if free < smallest => "full".to_owned(),
         _ if !used_up.is_empty() => used_up.join(", "),
-        Some((Found::Plan(plan), _)) => {
+        Some((asked, Found::Plan(plan), _)) => {
             hint = format!(
                 "migctl defrag --plan {asked} says what to restart for it; {WAIT_FOR_ROOM}"
             );
@@ -286,28 +235,63 @@ fn in_words(
                 moves.join(" and ")
             )
         }
-        Some((Found::Impossible, true)) => {
+        Some((_, Found::Impossible, true)) => {
             "fragmented by what is not runmig's, and cannot be moved".to_owned()
         }
-        Some((Found::Impossible, false)) => {
+        Some((_, Found::Impossible, false)) => {
             "full: no other order of the slices makes room".to_owned()
         }
-        Some((Found::Beyond(_), _)) => "fragmented: to move a few slices would not help".to_owned(),
+        Some((_, Found::Beyond(n), _)) => format!(
+            "fragmented: up to {} make no room, and to look at more takes too long",
+            count(*n, "restart")
+        ),
         None if most < smallest => "too few on each".to_owned(),
         None => "fragmented: enough are free, but no place of the profile is".to_owned(),
     };
-    let stuck = match stuck {
+    let quarantined = match quarantined {
         0 => String::new(),
+        1 => "; 1 is quarantined, which could not be given back".to_owned(),
         n => format!("; {n} are quarantined, which could not be given back"),
     };
     NoRoom::Now {
         why: format!(
             "no room for {name} on {}: {free} of {total} memory slices are free, at most {most} on one \
-             GPU ({kind}){stuck}{}",
+             GPU ({kind}){quarantined}{}",
             count(fitting.len(), "GPU"),
             and_kept_out(snapshot, wanted)
         ),
         hint,
+    }
+}
+
+/// Of one of several that are asked for, `found` of which would have their room.
+pub fn of_several(no: NoRoom, asked: &Alternative, found: usize) -> NoRoom {
+    let say = |why: String| match (asked.count, found) {
+        (1, _) => why,
+        (_, 0) => format!("{asked}: {why}"),
+        (all, found) => format!("{asked}: there is room for {found} of {all}, and then {why}"),
+    };
+    match no {
+        NoRoom::Never { why, hint } => NoRoom::Never {
+            why: say(why),
+            hint,
+        },
+        NoRoom::Now { why, hint } => NoRoom::Now {
+            why: say(why),
+            hint,
+        },
+    }
+}
+
+pub fn never_so_many(fitting: &[(&Gpu, &Profile)], asked: &Alternative, most: u32) -> NoRoom {
+    NoRoom::Never {
+        why: format!(
+            "{asked}: {} {} {most} of {} at most",
+            count(fitting.len(), "GPU"),
+            if fitting.len() == 1 { "holds" } else { "hold" },
+            name_of(fitting, &asked.slice)
+        ),
+        hint: "ask for fewer".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The value of a request: a profile, an amount of memory, or a list of such.
+//! The value of a request: a profile, an amount of memory, several of one, or a list of such.
 
 use crate::error::{Error, Result, printable};
 use std::fmt;
@@ -42,12 +42,31 @@ impl fmt::Display for Slice {
     }
 }
 
+/// So many slices of one kind, for one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    pub slice: Slice,
+    pub count: u32,
+}
+
+/// More than the GPUs of one machine hold; a configuration allows fewer (`policy.slices_per_container`).
+pub const MAX_COUNT: u32 = 64;
+
+impl fmt::Display for Alternative {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count {
+            1 => self.slice.fmt(f),
+            n => write!(f, "{}*{n}", self.slice),
+        }
+    }
+}
+
 /// What an annotation asks for, the first that can be had; `none` gives `None`.
-pub fn alternatives(value: &str) -> Result<Option<Vec<Slice>>> {
+pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
     if value.trim() == "none" {
         return Ok(None);
     }
-    let all: Vec<Slice> = value.split(',').map(one).collect::<Result<_>>()?;
+    let all: Vec<Alternative> = value.split(',').map(several).collect::<Result<_>>()?;
     // Somebody may mean two slices by it.
     if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
         return Err(Error::new(format!(
@@ -60,9 +79,38 @@ pub fn alternatives(value: &str) -> Result<Option<Vec<Slice>>> {
 }
 
 /// As it can be read again.
-pub fn written(alternatives: &[Slice]) -> String {
-    let all: Vec<String> = alternatives.iter().map(Slice::to_string).collect();
+pub fn written(alternatives: &[Alternative]) -> String {
+    let all: Vec<String> = alternatives.iter().map(Alternative::to_string).collect();
     all.join(",")
+}
+
+/// An amount of memory that is no request, for a configuration.
+pub fn memory(value: &str) -> Result<u64> {
+    match one(value)? {
+        Slice::Memory(bytes) => Ok(bytes),
+        Slice::Profile(name) => Err(Error::new(format!("{name} is no amount of memory"))),
+    }
+}
+
+fn several(value: &str) -> Result<Alternative> {
+    let Some((slice, count)) = value.split_once('*') else {
+        return Ok(Alternative {
+            slice: one(value)?,
+            count: 1,
+        });
+    };
+    let counted = count.trim().parse().ok();
+    let count = counted.filter(|n| (1..=MAX_COUNT).contains(n));
+    Ok(Alternative {
+        slice: one(slice)?,
+        count: count.ok_or_else(|| {
+            Error::new(format!(
+                "\"{}\" asks for no number of slices from 1 to {MAX_COUNT}",
+                printable(value)
+            ))
+            .hint("write it behind the slice: 1g.10gb*2")
+        })?,
+    })
 }
 
 fn one(value: &str) -> Result<Slice> {
@@ -73,13 +121,6 @@ fn one(value: &str) -> Result<Slice> {
     };
     if text == "none" {
         return Err(wrong("is no alternative to a slice"));
-    }
-    if text.contains('*') {
-        return Err(Error::new(format!(
-            "\"{}\" asks for several slices, and CUDA uses one MIG device in a process",
-            printable(value)
-        ))
-        .hint("ask for one larger slice, or run a container for each"));
     }
     if text.is_empty() {
         return Err(wrong("asks for nothing"));
@@ -141,8 +182,19 @@ fn is_profile_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn counted(value: &str) -> Vec<(Slice, u32)> {
+        let all = alternatives(value).unwrap().unwrap();
+        assert_eq!(alternatives(&written(&all)).unwrap().unwrap(), all);
+        all.into_iter().map(|a| (a.slice, a.count)).collect()
+    }
+
     fn asked(value: &str) -> Vec<Slice> {
-        alternatives(value).unwrap().unwrap()
+        let one = |(slice, count)| (count == 1).then_some(slice);
+        counted(value)
+            .into_iter()
+            .map(one)
+            .map(Option::unwrap)
+            .collect()
     }
 
     fn line(value: &str) -> String {
@@ -174,7 +226,6 @@ mod tests {
             Slice::Profile("1g.10gb".into()),
         ];
         assert_eq!(asked("3g.40gb, 20Gi,1g.10gb"), list);
-        assert_eq!(written(&list), "3g.40gb,20Gi,1g.10gb");
         assert_eq!(
             line("1g.10gb,,2g.20gb"),
             "\"\" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, \
@@ -182,11 +233,36 @@ mod tests {
         );
         assert!(line("20Gi,1g.10gb,20480Mi").starts_with("20Gi stands there twice"));
         assert!(line("1g.10gb,none").contains("\"none\" is no alternative to a slice"));
+    }
+
+    #[test]
+    fn several_of_one() {
+        let small = || Slice::Profile("1g.10gb".into());
+        assert_eq!(counted("1g.10gb*2"), [(small(), 2)]);
         assert_eq!(
-            line("1g.10gb*2"),
-            "\"1g.10gb*2\" asks for several slices, and CUDA uses one MIG device in a process; hint: \
-             ask for one larger slice, or run a container for each"
+            counted(" 1g.10gb * 2 ,20Gi*3,1g.10gb"),
+            [(small(), 2), (Slice::Memory(20 << 30), 3), (small(), 1)]
         );
+        assert_eq!(counted("1g.10gb*1"), [(small(), 1)]);
+        for bad in [
+            "*0",
+            "*65",
+            "*",
+            "*x",
+            "*-1",
+            "*2*2",
+            "*99999999999999999999",
+        ] {
+            let line = line(&format!("1g.10gb{bad}"));
+            assert!(
+                line.contains("asks for no number of slices from 1 to 64"),
+                "{line}"
+            );
+        }
+        assert!(line("none*2").contains("\"none\" is no alternative to a slice"));
+        assert!(line("*2").contains("asks for nothing"));
+        assert!(line("1g.10gb*2,1g.10gb*2").starts_with("1g.10gb*2 stands there twice"));
+        assert!(line("1g.10gb*1,1g.10gb").starts_with("1g.10gb stands there twice"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! A create that gets a slice, from the request to the running low-level runtime.
+//! A create that gets its slices, from the request to the running low-level runtime.
 
 use super::ask::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, beside, key, report};
 use crate::config::DriverFiles as Choice;
-use crate::error::{Context, Error, Result};
+use crate::error::{self, Context, Error, Result};
 use crate::gpu::nodes::Nodes;
 use crate::gpu::on_host;
 use crate::lease::{Leases, Patience, Returned};
@@ -76,93 +76,112 @@ impl Slicing<'_> {
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let cgroups = spec::cgroup_names(&original, &holder.key.id)?;
 
-        let lease = self.leases.acquire(holder, asked, cgroups)?;
+        let leases = self.leases.acquire(holder, asked, cgroups)?;
         let made = self
-            .edit(&lease, &original, &driver, hook)
+            .edit(&leases, &original, &driver, hook)
             .and_then(|edited| {
-                self.asking.bundle.install(&lease.id, &original, &edited)?;
-                self.hand_over(&lease, stays, asked)
+                let bundle = &self.asking.bundle;
+                bundle.install(owner(&leases)?, &original, &edited)?;
+                self.hand_over(&leases, stays, asked)
             });
         match made {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
                 // The container is there, whether or not that could be written down: without it the
                 // lease counts as alive by the container's init and cgroup.
-                if let Err(e) = self.leases.ready(&lease.id) {
-                    tracing::warn!(lease = lease.id, "{}", e.line());
+                for lease in &leases {
+                    if let Err(e) = self.leases.ready(&lease.id) {
+                        tracing::warn!(lease = lease.id, "{}", e.line());
+                    }
                 }
                 Ok(ended.imitate())
             }
             Ok(ended) => {
                 // It failed and said why, or a foreground run is over and its hook may have run.
-                match self.over(&lease) {
-                    Ok(()) => {}
-                    Err(e) if stays == Stays::While && ended.succeeded() => {
-                        tracing::warn!(lease = lease.id, "{}", e.line());
-                    }
+                if let Err(e) = self.over(&leases) {
+                    tracing::warn!("{}", e.line());
                     // Not into the engine's log: the last error there is what its user is shown, and
                     // that has to be why the low-level runtime failed.
-                    Err(e) => {
-                        tracing::warn!(lease = lease.id, "{}", e.line());
+                    if stays == Stays::Until || !ended.succeeded() {
                         report::error(&e, None);
                     }
                 }
                 Ok(ended.imitate())
             }
-            Err(e) => Err(e.and(self.over(&lease).err())),
+            Err(e) => Err(e.and(self.over(&leases).err())),
         }
     }
 
     /// The low-level runtime may have been killed and its container live on: then it keeps its slice.
-    fn over(&self, lease: &Lease) -> Result<()> {
-        let patience = Patience::default();
-        if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
-            tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
-            return Ok(());
+    fn over(&self, leases: &[Lease]) -> Result<()> {
+        let mut lives = false;
+        let given_back = error::all(leases.iter().map(|lease| {
+            let patience = Patience::default();
+            if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
+                lives = true;
+                tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
+            }
+            Ok(())
+        }));
+        if lives {
+            return given_back;
         }
-        // The hook may have given the slice back, and leaves the bundle to us, who have its lock.
-        self.asking.bundle.restore(&lease.id).map(drop)
+        // The hook may have given the slices back, and leaves the bundle to us, who have its lock.
+        let restored = self.asking.bundle.restore(owner(leases)?);
+        error::all([given_back, restored.map(drop)])
     }
 
-    fn hand_over(&self, lease: &Lease, stays: Stays, asked: &Request) -> Result<spawn::Ended> {
+    fn hand_over(&self, leases: &[Lease], stays: Stays, asked: &Request) -> Result<spawn::Ended> {
         // A foreground run outlives us as runc's own container would; a create that is killed at the
         // engine's deadline would go on and make a container that nobody deletes.
         let ends_with_us = stays == Stays::Until && asked.deadline.is_some_and(|d| d.kills);
         let (runtime, args) = (self.front.runtime, self.front.args);
         let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
-        if self.leases.started(&lease.id, child.process())?.is_none() {
-            return Err(Error::new(
-                "the lease was taken away while the container was made",
-            ));
+        for lease in leases {
+            if self.leases.started(&lease.id, child.process())?.is_none() {
+                return Err(Error::new(
+                    "the lease was taken away while the container was made",
+                ));
+            }
         }
         child.run(|| match stays {
             Stays::Until => Meanwhile::Done,
-            Stays::While => match self.leases.ready_if_started(&lease.id) {
-                Ok(false) => Meanwhile::AskAgain,
-                Ok(true) => Meanwhile::Done,
-                Err(e) => {
-                    tracing::warn!(lease = lease.id, "{}", e.line());
-                    Meanwhile::Done
-                }
-            },
+            Stays::While => self.meanwhile(leases),
         })
+    }
+
+    fn meanwhile(&self, leases: &[Lease]) -> Meanwhile {
+        for lease in leases {
+            match self.leases.ready_if_started(&lease.id) {
+                Ok(true) => {}
+                Ok(false) => return Meanwhile::AskAgain,
+                Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
+            }
+        }
+        Meanwhile::Done
     }
 
     fn edit(
         &self,
-        lease: &Lease,
+        leases: &[Lease],
         original: &[u8],
         driver: &DriverFiles,
         hook: PathBuf,
     ) -> Result<Vec<u8>> {
-        let slice = &lease.slice;
-        let (Some(gi), Some(ci), Some(uuid)) =
-            (slice.gpu_instance, slice.compute_instance, &slice.mig_uuid)
-        else {
-            return Err(Error::new("the lease has no instance"));
-        };
         let mut devices = self.nodes.base_nodes();
-        devices.push(self.nodes.gpu_node(slice.gpu_minor));
-        devices.extend(self.nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
+        let mut uuids = Vec::new();
+        for Lease { slice, .. } in leases {
+            let (Some(gi), Some(ci), Some(uuid)) =
+                (slice.gpu_instance, slice.compute_instance, &slice.mig_uuid)
+            else {
+                return Err(Error::new("the lease has no instance"));
+            };
+            uuids.push(uuid.as_str());
+            let gpu = self.nodes.gpu_node(slice.gpu_minor);
+            if !devices.contains(&gpu) {
+                devices.push(gpu);
+            }
+            devices.extend(self.nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
+        }
         if spec::uses_user_namespace(original)? {
             on_host::check(&devices)?;
         }
@@ -171,11 +190,11 @@ impl Slicing<'_> {
             args.extend(["--config".to_owned(), utf8(file)?]);
         }
         let grant = Grant {
-            mig_uuid: uuid,
+            mig_uuids: &uuids,
             nodes: &devices,
             hook: HookCommand {
                 path: hook,
-                lease: lease.id.clone(),
+                leases: leases.iter().map(|l| l.id.clone()).collect(),
                 args,
                 env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
                 timeout_s: HOOK_TIMEOUT_S,
@@ -227,6 +246,12 @@ impl Slicing<'_> {
             user: process::login(),
         })
     }
+}
+
+/// The first lease of a container names its bundle's edit.
+fn owner(leases: &[Lease]) -> Result<&str> {
+    let first = leases.first().ok_or_else(|| Error::new("no lease"))?;
+    Ok(&first.id)
 }
 
 fn utf8(path: &Path) -> Result<String> {

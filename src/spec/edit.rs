@@ -9,7 +9,8 @@ use oci_spec::runtime::{Hook, Mount};
 
 /// What a container gets.
 pub struct Grant<'a> {
-    pub mig_uuid: &'a str,
+    /// One at least.
+    pub mig_uuids: &'a [&'a str],
     pub nodes: &'a [DeviceNode],
     pub hook: HookCommand,
     pub driver: &'a DriverFiles,
@@ -34,7 +35,7 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
     let document = &mut document;
     hooks::take_out(document)?;
     annotations::check(document)?;
-    env::apply(document, &grant.driver.env, grant.mig_uuid)?;
+    env::apply(document, &grant.driver.env, grant.mig_uuids)?;
     gids::put(document, &grant.driver.additional_gids)?;
     mounts::put(document, &grant.driver.mounts)?;
     for (stage, hook) in &grant.driver.hooks {

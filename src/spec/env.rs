@@ -21,8 +21,8 @@ const WIDENING: [&str; 7] = [
     "NVIDIA_NVSWITCH",
 ];
 
-/// The driver's files' variables, then the one device, each set once; what would add to it is gone.
-pub fn apply(document: &mut Document, driver: &[String], mig_uuid: &str) -> Result<()> {
+/// The driver's files' variables, then the slices, each set once; what would add to them is gone.
+pub fn apply(document: &mut Document, driver: &[String], mig_uuids: &[&str]) -> Result<()> {
     let env = variables(document)?;
     env.retain(|entry| !WIDENING.contains(&name(entry)));
     for entry in driver {
@@ -32,11 +32,11 @@ pub fn apply(document: &mut Document, driver: &[String], mig_uuid: &str) -> Resu
             set(env, key, entry.clone());
         }
     }
-    set(env, VISIBLE, format!("{VISIBLE}={mig_uuid}"));
+    set(env, VISIBLE, format!("{VISIBLE}={}", mig_uuids.join(",")));
     Ok(())
 }
 
-/// Takes out the device that an edit of ours named.
+/// Takes out the slices that an edit of ours named.
 pub fn take_out(document: &mut Document) {
     let Some(Value::Object(process)) = get_mut(&mut document.root, "process") else {
         return;

@@ -15,13 +15,13 @@ const LEASE_FLAG: &str = "--lease";
 /// hooks the container's: there an image could set LD_PRELOAD (CVE-2025-23266).
 const PLAIN_ENV: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The poststop hook that gives the slice back.
+/// The poststop hook that gives the slices back.
 #[derive(Clone, Debug)]
 pub struct HookCommand {
     /// Absolute.
     pub path: PathBuf,
-    /// The random lease id: `--lease ID` stands first among the arguments.
-    pub lease: String,
+    /// The random lease ids: `--lease ID` for each stands first among the arguments.
+    pub leases: Vec<String>,
     /// What follows it.
     pub args: Vec<String>,
     pub env: Vec<String>,
@@ -37,7 +37,10 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     if command.timeout_s == 0 {
         return Err(Error::new("the poststop hook has no timeout"));
     }
-    let mut args = vec![HOOK_NAME.into(), LEASE_FLAG.into(), command.lease.clone()];
+    let mut args = vec![HOOK_NAME.to_owned()];
+    for lease in &command.leases {
+        args.extend([LEASE_FLAG.to_owned(), lease.clone()]);
+    }
     args.extend_from_slice(&command.args);
     let hook = hook(
         &command.path,

@@ -85,10 +85,15 @@ impl Lease {
         match self.state {
             State::Creating => "creating",
             State::Ready => "ready",
-            State::Releasing if self.attempt.is_some() => "quarantined",
+            State::Releasing if self.is_quarantined() => "quarantined",
             State::Releasing if self.idle_since.is_some() => "idle",
             State::Releasing => "releasing",
         }
+    }
+
+    /// Neither free nor in use: its slice could not be destroyed.
+    pub fn is_quarantined(&self) -> bool {
+        self.state == State::Releasing && self.attempt.is_some()
     }
 
     /// Whether both are of one instance, and of one that was made: what is only planned has its place

@@ -61,11 +61,11 @@ impl HostView for Fake {
 fn edited(original: &Value, driver: &DriverFiles) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
-        mig_uuid: UUID,
+        mig_uuids: &[UUID],
         nodes: &nodes,
         hook: HookCommand {
             path: "/usr/local/bin/runmig-hook".into(),
-            lease: "4f2a".into(),
+            leases: vec!["4f2a".into()],
             args: vec!["--config".into(), "/etc/runmig/config.toml".into()],
             env: vec!["PATH=/usr/bin".into()],
             timeout_s: 30,
@@ -101,11 +101,11 @@ fn a_slice_goes_in_and_everything_else_stays() {
     let original = r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=all","B=2","NVIDIA_VISIBLE_DEVICES=0"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"}],"pids":{"limit":5}}},"annotations":{"k":"v"}}"#;
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
-        mig_uuid: UUID,
+        mig_uuids: &[UUID],
         nodes: &nodes[..1],
         hook: HookCommand {
             path: "/h/runmig-hook".into(),
-            lease: "4f2a".into(),
+            leases: vec!["4f2a".into()],
             args: vec![],
             env: vec!["PATH=/usr/bin".into()],
             timeout_s: 30,

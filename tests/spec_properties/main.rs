@@ -55,11 +55,11 @@ impl HostView for Fake {
 fn edited(original: &[u8]) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
-        mig_uuid: "MIG-1",
+        mig_uuids: &["MIG-1"],
         nodes: &nodes,
         hook: HookCommand {
             path: "/h/runmig-hook".into(),
-            lease: "ab".into(),
+            leases: vec!["ab".into()],
             args: vec![],
             env: vec!["A=b".into()],
             timeout_s: 9,

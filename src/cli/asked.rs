@@ -1,0 +1,47 @@
+//! What is asked, and by whom: the options of those verbs that speak of a request.
+
+use crate::error::{Error, Result};
+use crate::lease::World;
+use crate::policy::Who;
+use crate::request::{self, COMPUTE, Request, SLICE};
+
+#[derive(clap::Args)]
+pub struct By {
+    /// The least number of compute slices, as in runmig.dev/compute
+    #[arg(long, value_name = "N")]
+    compute: Option<u32>,
+    /// Asked for by a container of this Kubernetes namespace, for rules about such
+    #[arg(long)]
+    namespace: Option<String>,
+    /// Asked for by this pod
+    #[arg(long)]
+    pod: Option<String>,
+    /// Asked for by this user
+    #[arg(long, value_name = "UID")]
+    user: Option<u32>,
+}
+
+impl By {
+    /// As a create reads it, and refused as it refuses it.
+    pub fn request(&self, text: &str) -> Result<Request> {
+        let mut annotations = vec![(SLICE.to_owned(), text.to_owned())];
+        let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
+        annotations.extend(compute);
+        request::parse(&annotations)?.ok_or_else(|| {
+            Error::new("none asks for nothing").hint("name a profile or an amount of memory")
+        })
+    }
+
+    pub fn who(&self, world: &World) -> Who {
+        let is_its = |h: &crate::store::Holder| h.pod == self.pod && h.namespace == self.namespace;
+        let its = world.leases.iter().filter(|l| is_its(&l.holder));
+        // A limit counts for each pod, and one that was made again under its name is another.
+        let latest = self.pod.as_ref().and(its.max_by_key(|l| &l.created));
+        Who {
+            namespace: self.namespace.clone(),
+            pod: self.pod.clone(),
+            pod_uid: latest.and_then(|l| l.holder.pod_uid.clone()),
+            user: self.user,
+        }
+    }
+}

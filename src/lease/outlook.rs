@@ -1,0 +1,197 @@
+//! What a create would be told that came now: by the rules, limits and places that creates go by, and
+//! in their words.
+
+use super::acquire::Tried;
+use super::choose::{Choice, No, Search, View};
+use super::queue::{awaited, behind};
+use super::reuse::place_of;
+use super::rules::{Limits, Ruled, all_refused};
+use super::world::World;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::gpu::Driver;
+use crate::model::Snapshot;
+use crate::placement::{self, Awaited, Movable, NoRoom, OnGpu, Reason, Reserved, Site, Wanted};
+use crate::policy::Who;
+use crate::request::{Alternative, Request};
+use crate::store::{Lease, Slice, Waiting};
+
+pub struct Outlook<'a, D> {
+    config: &'a Config,
+    driver: &'a D,
+    ruled: Ruled,
+    limits: Limits<'a>,
+    leases: &'a [Lease],
+    snapshot: Snapshot,
+    reserved: Vec<Reserved>,
+    idle: Vec<Lease>,
+    idle_places: Vec<Reserved>,
+    quarantined: Vec<Reserved>,
+    movable: Vec<Movable>,
+    ours: Vec<Reserved>,
+    waiting: &'a [Waiting],
+    ahead: Vec<Awaited>,
+}
+
+/// What comes of one alternative of a request.
+pub enum Answer {
+    Fits(Fit),
+    /// It would be more than a limit allows.
+    Limited(Error),
+    No(Reason),
+}
+
+/// Where each slice that is asked for would lie.
+pub struct Fit {
+    pub sites: Vec<(Site, Source)>,
+    /// How many idle slices would be destroyed for it.
+    pub evicts: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Made,
+    /// An idle slice, as it is.
+    Idle,
+    /// An administrator made it.
+    Adopted,
+}
+
+impl<'a, D: Driver> Outlook<'a, D> {
+    /// `waiting`: those who came before.
+    pub fn new(
+        (config, driver): (&'a Config, &'a D),
+        world: &'a World,
+        asked: &Request,
+        who: Who,
+        waiting: &'a [Waiting],
+    ) -> Result<Self> {
+        let snapshot = world.without_what_is_over();
+        let policy = &config.policy;
+        let idle = world.idle_leases();
+        Ok(Outlook {
+            config,
+            driver,
+            ruled: Ruled::new(policy, &snapshot, asked, &who)?,
+            limits: Limits::new(policy, who, &snapshot.gpus, &world.leases),
+            leases: &world.leases,
+            reserved: world.reserved(),
+            idle_places: idle.iter().map(|l| place_of(&l.slice)).collect(),
+            idle,
+            quarantined: world.quarantined(),
+            movable: world.movable().0,
+            ours: world.ours(),
+            waiting,
+            ahead: awaited(waiting, &snapshot),
+            snapshot,
+        })
+    }
+
+    /// Those that the rules leave.
+    pub fn alternatives(&self) -> &[Alternative] {
+        &self.ruled.alternatives
+    }
+
+    /// Of a GPU's memory slices, those that could not be given back.
+    pub fn quarantined_on(&self, gpu: &str) -> u32 {
+        let here = self.quarantined.iter().filter(|r| r.gpu == gpu);
+        here.map(|r| r.placement.size).sum()
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            ahead: &self.ahead,
+            ours: &self.ours,
+            idle: &self.idle_places,
+            quarantined: &self.quarantined,
+            ..self.ruled.wanted()
+        }
+    }
+
+    /// What each GPU has to say to one of what is asked for, in the order in which they would be taken;
+    /// where that is not to be had, after those that are.
+    pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<OnGpu<'_>> {
+        let (snapshot, wanted) = (&self.snapshot, self.wanted());
+        match answer {
+            Answer::No(Reason { taken, .. }) => {
+                let wanted = taken.wanted(&wanted);
+                placement::explain(snapshot, &taken.reserved, &asked.slice, &wanted)
+            }
+            _ => placement::explain(snapshot, &self.reserved, &asked.slice, &wanted),
+        }
+    }
+
+    /// `patience`: how many steps to search for what would have to lie elsewhere.
+    pub fn answer(&self, asked: &Alternative, patience: u32) -> Answer {
+        let wanted = self.wanted();
+        let view = View {
+            snapshot: &self.snapshot,
+            leases: self.leases,
+            taken: [&self.reserved[..], &self.idle_places].concat(),
+        };
+        let search = Search {
+            config: self.config,
+            driver: self.driver,
+            view: &view,
+            wanted: &wanted,
+            limits: &self.limits,
+            tried: &Tried::default(),
+            idle: &self.idle,
+        };
+        match search.choose(asked) {
+            Ok((choices, evicted)) => Answer::Fits(Fit {
+                sites: choices.iter().map(site).collect(),
+                evicts: evicted.len(),
+            }),
+            Err(No::Limit(over)) => Answer::Limited(over),
+            Err(No::Room(_)) => {
+                let there = (&self.snapshot, &*self.reserved);
+                let reason = placement::reason(there, &self.movable, asked, &wanted, patience);
+                Answer::No(reason)
+            }
+        }
+    }
+
+    /// What is said of no room, as a create says it.
+    pub fn refusal(&self, no: NoRoom) -> Error {
+        match no {
+            NoRoom::Never { .. } => no.into(),
+            NoRoom::Now { why, hint } => Error::new(why + &behind(self.waiting)).hint(hint),
+        }
+    }
+
+    /// A create's error, where none of the answers is that it fits.
+    pub fn error(&self, answers: Vec<Answer>) -> Option<Error> {
+        Some(match no_room(answers)? {
+            Ok(no) => self.refusal(no),
+            Err(over) => over,
+        })
+    }
+}
+
+/// What is in the way of all alternatives; none where one of them fits.
+pub(super) fn no_room(answers: Vec<Answer>) -> Option<Result<NoRoom>> {
+    let (mut noes, mut over) = (Vec::new(), None);
+    for answer in answers {
+        match answer {
+            Answer::Fits(_) => return None,
+            Answer::Limited(e) => over = over.or(Some(e)),
+            Answer::No(reason) => noes.push(reason.no),
+        }
+    }
+    Some(all_refused(noes, over))
+}
+
+fn site(choice: &Choice<'_>) -> (Site, Source) {
+    let of = |slice: &Slice| Site {
+        gpu_uuid: slice.gpu_uuid.clone(),
+        gpu_index: slice.gpu_index,
+        profile: slice.profile.clone(),
+        placement: slice.placement,
+    };
+    match choice {
+        Choice::Make(slice) => (of(slice), Source::Made),
+        Choice::Adopt(slice) => (of(slice), Source::Adopted),
+        Choice::TakeOver(lease) => (of(&lease.slice), Source::Idle),
+    }
+}

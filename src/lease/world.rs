@@ -1,0 +1,165 @@
+//! What the driver has and what the ledger and the queue say of it, at one moment and without a lock:
+//! for those who look and decide nothing.
+
+use super::Leases;
+use super::acquire::reserved;
+use super::reuse::place_of;
+use crate::config::Config;
+use crate::error::{Error, Result, printable};
+use crate::gpu::Driver;
+use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
+use crate::placement::{Movable, Reserved, Room};
+use crate::store::{Claim, Damaged, Lease, State, Tie, Waiting};
+
+#[derive(Debug, Default)]
+pub struct World {
+    pub snapshot: Snapshot,
+    /// Of this boot.
+    pub leases: Vec<Lease>,
+    damaged: Vec<Claim>,
+    /// Those who wait for room, in their order.
+    pub waiting: Vec<Waiting>,
+    /// Idle slices whose time is over, by lease: the next create destroys them before it looks for room.
+    over: Vec<String>,
+    /// Why the ledger could not be read, or a part of it.
+    pub unread: Vec<Error>,
+}
+
+impl World {
+    /// Where the ledger is missing or cannot be read, what the driver has.
+    pub fn look(config: &Config, driver: &impl Driver) -> Result<World> {
+        let snapshot = driver.snapshot()?;
+        let ledger = || match Leases::existing(config)? {
+            Some(leases) => World::default().with_ledger(&leases),
+            None => Ok(World::default()),
+        };
+        let world = ledger().unwrap_or_else(|e| World {
+            unread: vec![e],
+            ..World::default()
+        });
+        Ok(World { snapshot, ..world })
+    }
+
+    pub(super) fn of(leases: &Leases<'_>, driver: &impl Driver) -> Result<World> {
+        let snapshot = driver.snapshot()?;
+        let seen = World {
+            snapshot,
+            ..World::default()
+        };
+        seen.with_ledger(leases)
+    }
+
+    fn with_ledger(mut self, ledger: &Leases<'_>) -> Result<World> {
+        let (mut leases, damaged) = ledger.store.list()?;
+        self.waiting = ledger.store.waiting()?;
+        leases.retain(|l| l.boot_id == ledger.boot_id);
+        for Damaged { file, why, claim } in damaged {
+            let file = printable(&file.to_string_lossy());
+            let unread = Error::new(format!("lease {file} cannot be read")).caused_by(why);
+            self.unread.push(unread);
+            self.damaged.extend(claim);
+        }
+        self.damaged.retain(|c| c.boot_id == ledger.boot_id);
+        let idle = leases.iter().filter(|l| l.idle_since.is_some());
+        let over = idle.filter(|l| ledger.idle_is_over(l).is_ok());
+        self.over = over.map(|l| l.id.clone()).collect();
+        self.leases = leases;
+        Ok(self)
+    }
+
+    /// Everything that has a place for now.
+    pub fn reserved(&self) -> Vec<Reserved> {
+        let held = self.leases.iter().filter(|l| l.idle_since.is_none());
+        let held = held.map(|l| place_of(&l.slice));
+        held.chain(self.damaged.iter().map(reserved)).collect()
+    }
+
+    /// Kept for the next.
+    pub fn idle(&self) -> Vec<Reserved> {
+        let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
+        idle.map(|l| place_of(&l.slice)).collect()
+    }
+
+    /// What goes one day: all but what an administrator made.
+    pub(super) fn ours(&self) -> Vec<Reserved> {
+        let ours = self
+            .leases
+            .iter()
+            .filter(|l| !l.adopted)
+            .map(|l| place_of(&l.slice));
+        let damaged = self.damaged.iter().filter(|c| c.tie != Tie::Adopted);
+        ours.chain(damaged.map(reserved)).collect()
+    }
+
+    /// Not free and nobody's: it could not be given back, or cannot be read.
+    pub(super) fn quarantined(&self) -> Vec<Reserved> {
+        let quarantined = self.leases.iter().filter(|l| l.is_quarantined());
+        let quarantined = quarantined.map(|l| place_of(&l.slice));
+        let damaged = self.damaged.iter().map(reserved);
+        quarantined.chain(damaged).collect()
+    }
+
+    /// Those that can be handed out.
+    pub(super) fn idle_leases(&self) -> Vec<Lease> {
+        let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
+        idle.filter(|l| !self.over.contains(&l.id))
+            .cloned()
+            .collect()
+    }
+
+    /// What the driver has once a create has destroyed what is over.
+    pub(super) fn without_what_is_over(&self) -> Snapshot {
+        let mut snapshot = self.snapshot.clone();
+        let over = self.leases.iter().filter(|l| self.over.contains(&l.id));
+        for slice in over.map(|l| &l.slice) {
+            let is_it = |i: &GpuInstance| {
+                (i.profile_id, i.placement) == (slice.profile_id, slice.placement)
+            };
+            let gpus = snapshot.gpus.iter_mut();
+            { gpus }
+                .filter(|gpu| gpu.uuid == slice.gpu_uuid)
+                .for_each(|gpu| gpu.instances.retain(|i| !is_it(i)));
+        }
+        snapshot
+    }
+
+    /// Slices that would lie elsewhere after a restart, with those who have them. An instance that an
+    /// administrator made stays where it is.
+    pub fn movable(&self) -> (Vec<Movable>, Vec<Vec<&Lease>>) {
+        let (mut all, mut whose): (Vec<Movable>, Vec<Vec<&Lease>>) = Default::default();
+        let moves = |l: &&Lease| l.state != State::Releasing && !l.adopted;
+        for lease in self.leases.iter().filter(moves) {
+            let place = place_of(&lease.slice);
+            match all.iter().position(|m| m.place == place) {
+                Some(at) => {
+                    all[at].containers += 1;
+                    whose[at].push(lease);
+                }
+                None => {
+                    all.push(Movable {
+                        place,
+                        containers: 1,
+                    });
+                    whose.push(vec![lease]);
+                }
+            }
+        }
+        (all, whose)
+    }
+
+    /// Those who have what lies there.
+    pub fn holders(&self, gpu: &Gpu, at: Placement) -> Vec<&Lease> {
+        let here = |l: &&Lease| l.slice.gpu_uuid == gpu.uuid && l.slice.placement == at;
+        self.leases.iter().filter(here).collect()
+    }
+
+    pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
+        let mut claims = self.damaged.iter();
+        claims.any(|c| c.gpu_uuid == gpu.uuid && c.placement == at)
+    }
+
+    /// All that lies on a GPU, or is promised.
+    pub fn room<'g>(&self, gpu: &'g Gpu) -> Room<'g> {
+        Room::new(gpu, &self.reserved(), &self.idle())
+    }
+}

@@ -1,0 +1,83 @@
+//! Why there is no room for what a container asks for, after a search for what would have to lie
+//! elsewhere: for when there is time, and somebody who reads it.
+
+use super::repack::{Found, Movable, Plan, fewest_moves};
+use super::several::{Taken, choose_several, never_several};
+use super::{NoRoom, Reserved, Wanted, why};
+use crate::model::Snapshot;
+use crate::request::Alternative;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    pub kind: Kind,
+    pub no: NoRoom,
+    /// Where something would have to lie elsewhere: what.
+    pub plan: Option<Plan>,
+    /// Of several slices, what there was room for.
+    pub taken: Taken,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No wait helps.
+    Never,
+    /// There is room, but those who came before wait for it.
+    Kept,
+    Full,
+    /// It would fit if other slices lay elsewhere, or that takes too long to find out.
+    Fragmented,
+}
+
+/// `wanted` is of all but what is asked for.
+pub fn reason(
+    (snapshot, reserved): (&Snapshot, &[Reserved]),
+    movable: &[Movable],
+    asked: &Alternative,
+    wanted: &Wanted<'_>,
+    patience: u32,
+) -> Reason {
+    let taken = match choose_several(snapshot, reserved, asked, wanted) {
+        Err(none) => none.0,
+        Ok(_) => Taken::before(reserved, wanted.idle),
+    };
+    let one = taken.wanted(wanted);
+    let usable = super::usable(snapshot, &one);
+    let fitting = super::fitting(&usable, &asked.slice, &one);
+    let (mut kind, mut plan) = (Kind::Never, None);
+    let no = if usable.is_empty() {
+        why::no_gpu(snapshot, &one)
+    } else if fitting.is_empty() {
+        why::no_profile(&usable, &asked.slice, &one)
+    } else if let Some(no) = never_several(snapshot, asked, &one) {
+        return Reason {
+            kind,
+            no,
+            plan,
+            taken,
+        };
+    } else if super::each_candidate(&fitting, &taken.reserved, &one, |_| {}) {
+        kind = Kind::Kept;
+        why::kept(&fitting, &asked.slice)
+    } else {
+        let alone = wanted.alone();
+        let found = fewest_moves(snapshot, reserved, movable, asked, &alone, patience);
+        let searched = Some((asked, &found, movable.is_empty()));
+        let (there, slice) = (&taken.reserved, &asked.slice);
+        let no = why::in_words(snapshot, &fitting, there, slice, &one, searched);
+        kind = match found {
+            Found::Impossible => Kind::Full,
+            Found::Beyond(_) => Kind::Fragmented,
+            Found::Plan(found) => {
+                plan = Some(found);
+                Kind::Fragmented
+            }
+        };
+        no
+    };
+    Reason {
+        kind,
+        no: why::of_several(no, asked, taken.beside.len()),
+        plan,
+        taken,
+    }
+}

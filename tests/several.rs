@@ -1,0 +1,340 @@
+//! Several slices for one container, where the configuration allows it: all of them or none.
+
+mod faults_support;
+mod support;
+
+use faults_support::strace::settled;
+use faults_support::{SMALL, World};
+use nvml_sim::fault::Outcome;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
+use support::bundle::{SHOW, nodes, visible};
+use support::machine::Machine;
+use support::{Going, Low, Setup, going, said, unique};
+
+const ALLOWED: &str = "[policy]\nslices_per_container = 4\n";
+
+fn machine(gpus: u32) -> World {
+    let world = World::of(SMALL, gpus);
+    world.configure(ALLOWED);
+    world
+}
+
+fn create(world: &World, id: &str, slice: &str) -> support::Said {
+    world.bundle_asking(id, slice);
+    said(&mut world.create_command(id))
+}
+
+fn waiting(world: &World, id: &str, slice: &str) -> Going {
+    world.bundle_saying(
+        id,
+        &[("runmig.dev/slice", slice), ("runmig.dev/wait", "10m")],
+    );
+    let going = going(world.create_command(id).stdin(Stdio::null()));
+    support::process::until("it waits", || {
+        let list = said(&mut world.migctl(&["list", "-o", "json"])).json();
+        let waiting = list["waiting"].as_array().cloned().unwrap_or_default();
+        waiting.iter().any(|w| w["container"] == id)
+    });
+    going
+}
+
+/// The GPUs of a container's slices, in order.
+fn gpus(world: &World, id: &str) -> Vec<u64> {
+    let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
+    let mut gpus: Vec<u64> = of_it.map(|l| l["gpuIndex"].as_u64().unwrap()).collect();
+    gpus.sort();
+    gpus
+}
+
+#[track_caller]
+fn all_go(world: &World, ids: &[&str]) {
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    assert_eq!(world.leases(), Vec::<serde_json::Value>::new());
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn on_runc_a_container_has_two() {
+    let Some(setup) = Setup::of(Low::Runc) else {
+        return;
+    };
+    let bundle = setup.asking("1g.10gb*2", SHOW);
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(
+        line.contains(
+            "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process"
+        ),
+        "{line}"
+    );
+    setup.configure("policy.slices_per_container = 2");
+    let id = unique();
+    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let mut there = setup.machine.instances();
+    let mut open = BTreeMap::new();
+    there
+        .iter()
+        .for_each(|i| open.extend(setup.machine.nodes_of(i)));
+    setup.runmig(&["start", &id]).ok();
+    support::process::until("it has ended", || {
+        setup.runmig(&["state", &id]).ok().json()["status"] == "stopped"
+    });
+    let saw = created.stdout_now();
+    let mut uuids: Vec<&str> = visible(&saw).unwrap().split(',').collect();
+    uuids.sort();
+    there.sort_by(|a, b| a.uuid.cmp(&b.uuid));
+    assert_eq!(there.iter().map(|i| &i.uuid).collect::<Vec<_>>(), uuids);
+    assert_eq!((there.len(), nodes(&saw)), (2, open));
+    setup.runmig(&["delete", &id]).ok();
+    assert!(setup.machine.instances().is_empty() && setup.leases().is_empty());
+    assert_eq!(bundle.names(), ["config.json", "rootfs"]);
+}
+
+#[test]
+fn on_gpus_of_their_own_as_far_as_there_are() {
+    let world = machine(2);
+    create(&world, "one", "2g.12gb*2").ok();
+    assert_eq!(gpus(&world, "one"), [0, 1]);
+    all_go(&world, &["one"]);
+    create(&world, "three", "1g.6gb*3").ok();
+    assert_eq!(gpus(&world, "three").len(), 3);
+    assert!(gpus(&world, "three").contains(&0) && gpus(&world, "three").contains(&1));
+    // No GPU of its own is left: beside one another.
+    create(&world, "whole", "4g.24gb").refused();
+    create(&world, "two", "2g.12gb*2,1g.6gb*2").ok();
+    all_go(&world, &["three", "two"]);
+    create(&world, "filler", "4g.24gb").ok();
+    create(&world, "both", "2g.12gb*2").ok();
+    let free = 1 - gpus(&world, "filler")[0];
+    assert_eq!(gpus(&world, "both"), [free, free]);
+    all_go(&world, &["filler", "both"]);
+}
+
+#[test]
+fn all_or_none() {
+    let world = machine(1);
+    create(&world, "two", "2g.12gb").ok();
+    create(&world, "one", "1g.6gb").ok();
+    let (before, leases) = (world.instances(), world.leases());
+    let line = create(&world, "both", "1g.6gb*2").refused();
+    assert!(
+        line.contains(
+            "1g.6gb*2: there is room for 1 of 2, and then no room for 1g.6gb on 1 GPU: 0 of 4"
+        ),
+        "{line}"
+    );
+    assert_eq!((world.instances(), world.leases()), (before, leases));
+    // The next alternative, if not the first.
+    create(&world, "list", "1g.6gb*2,1g.6gb").ok();
+    assert_eq!(gpus(&world, "list"), [0]);
+    all_go(&world, &["two", "one", "list"]);
+}
+
+/// No wait makes a machine larger.
+#[test]
+fn more_than_the_machine_has_is_not_waited_for() {
+    let world = World::of(SMALL, 2);
+    world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
+    let line = create(&world, "a", "4g.24gb*3").refused();
+    assert!(
+        line.contains("4g.24gb*3: 2 GPUs hold 2 of 4g.24gb at most; hint: ask for fewer"),
+        "{line}"
+    );
+    world.configure("policy.slices_per_container = 64\n[[policy.limit]]\nslices = 1\n");
+    let line = create(&world, "b", "1g.6gb*2").refused();
+    assert!(
+        line.contains("the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)"),
+        "{line}"
+    );
+    all_go(&world, &[]);
+}
+
+/// Who waits for two takes none before there are two, and none behind it takes the first.
+#[test]
+fn who_waits_for_two_holds_none() {
+    let world = machine(1);
+    for id in ["a", "b", "c", "d"] {
+        world.create(id);
+    }
+    let both = waiting(&world, "both", "1g.6gb*2");
+    let behind = waiting(&world, "behind", "1g.6gb");
+    world.delete("a");
+    let line = create(&world, "third", "1g.6gb").refused();
+    assert!(
+        line.contains("no room for 1g.6gb but what others wait for"),
+        "{line}"
+    );
+    assert!(gpus(&world, "both").is_empty() && gpus(&world, "behind").is_empty());
+    world.delete("b");
+    both.end().ok();
+    assert_eq!(gpus(&world, "both"), [0, 0]);
+    world.delete("c");
+    behind.end().ok();
+    all_go(&world, &["d", "both", "behind"]);
+}
+
+/// A container lives on whose front was killed while it was made, with all that it has.
+#[test]
+fn both_stay_while_the_low_level_runtime_is_at_work() {
+    let world = machine(2);
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    world.bundle_asking("a", "1g.6gb*2");
+    let front = going(world.create_command("a").stdin(Stdio::null()));
+    // It opens the pipe when it waits at it.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    front.kill();
+    world.gc().ok();
+    assert_eq!(world.leases().len(), 2);
+    pipe.write_all(b"\n").unwrap();
+    support::process::until("it is made", || world.living_init("a").is_some());
+    world.behave("");
+    all_go(&world, &["a"]);
+}
+
+/// An administrator's second slice on one GPU, or a new one on another.
+#[test]
+fn a_gpu_of_its_own_is_worth_more_than_what_is_there() {
+    let world = machine(2);
+    world.configure(&format!("adopt = true\n{ALLOWED}"));
+    for start in [0, 1] {
+        world.admin_leaves(1, world.profile, start);
+    }
+    create(&world, "a", "1g.6gb*2").ok();
+    assert_eq!(gpus(&world, "a"), [0, 1]);
+    all_go(&world, &["a"]);
+}
+
+/// Models differ in what an amount of memory means.
+#[test]
+fn the_memory_of_all_is_limited() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let create = |most: &str| {
+        setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
+        let bundle = setup.asking("10Gi*2", SHOW);
+        setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
+    };
+    create("32Gi").ok();
+    let line = create("31Gi").refused();
+    assert!(
+        line.contains("the machine has 0Mi of 31Gi of memory, and 31936Mi"),
+        "{line}"
+    );
+    assert!(setup.machine.instances().is_empty());
+}
+
+/// Each is there already, or is made.
+#[test]
+fn idle_and_adopted_ones_are_taken_too() {
+    let world = machine(2);
+    world.configure(&format!("keep_idle = \"10m\"\nadopt = true\n{ALLOWED}"));
+    create(&world, "before", "1g.6gb").ok();
+    world.delete("before");
+    let theirs = world.admin_leaves(1, world.profile, 3);
+    create(&world, "three", "1g.6gb*3").ok();
+    let of_it = world.leases();
+    assert_eq!(of_it.len(), 3, "{of_it:?}");
+    let adopted: Vec<_> = of_it.iter().filter(|l| l["adopted"] == true).collect();
+    assert_eq!(adopted.len(), 1);
+    drop(theirs);
+    world.delete("three");
+    let states: Vec<_> = world
+        .leases()
+        .into_iter()
+        .map(|l| l["state"].clone())
+        .collect();
+    assert_eq!(states, ["idle", "idle"]);
+    world.configure("");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Each way in which a container goes gives back both.
+#[test]
+fn both_go_whoever_gives_them_back() {
+    type Way = fn(&World);
+    let ways: [(&str, Way); 5] = [
+        ("delete", |w| drop(w.delete("a"))),
+        ("the hook", |w| {
+            said(&mut w.bare(&["delete", "--force", "a"])).ok();
+        }),
+        ("gc", |w| {
+            die(w);
+            w.gc().ok();
+        }),
+        ("migctl release", |w| {
+            die(w);
+            let said = said(&mut w.migctl(&["release", "a"])).ok();
+            assert_eq!(
+                said.stdout.matches("gave back 1g.6gb").count(),
+                2,
+                "{}",
+                said.stdout
+            );
+        }),
+        ("a hook of hooks.d", |w| {
+            die(w);
+            let mut hook = w.hook("a", "");
+            hook.command = w.program("runmig-hook");
+            settled(&hook).ok();
+        }),
+    ];
+    for (name, way) in ways {
+        let world = machine(2);
+        create(&world, "a", "1g.6gb*2").ok();
+        assert!(
+            world.leases().iter().all(|l| l["state"] == "ready"),
+            "{name}"
+        );
+        way(&world);
+        assert_eq!(world.leases().len(), 0, "{name}");
+        all_go(&world, &[]);
+    }
+}
+
+fn die(world: &World) {
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", "a"])).ok();
+    world.behave("");
+}
+
+/// The low-level runtime fails; the driver makes the first and not the second.
+#[test]
+fn none_is_left_of_a_create_that_failed() {
+    let world = machine(2);
+    for how in ["create-fails-early", "create-fails-late"] {
+        world.behave(how);
+        create(&world, "a", "1g.6gb*2").refused();
+        all_go(&world, &[]);
+    }
+    world.behave("");
+    for call in [
+        "nvmlDeviceCreateGpuInstanceWithPlacement",
+        "nvmlGpuInstanceCreateComputeInstance",
+    ] {
+        let fails = Outcome::Return(999);
+        world.fault(call, 2, Some(2), fails);
+        create(&world, "a", "1g.6gb*2").refused();
+        world.no_faults();
+        all_go(&world, &[]);
+    }
+    // Another place will do.
+    let refuses = Outcome::Return(23);
+    world.fault(
+        "nvmlDeviceCreateGpuInstanceWithPlacement",
+        2,
+        Some(2),
+        refuses,
+    );
+    create(&world, "a", "1g.6gb*2").ok();
+    assert_eq!(gpus(&world, "a").len(), 2);
+    world.no_faults();
+    all_go(&world, &["a"]);
+}
