@@ -4,71 +4,96 @@
 #[path = "packing/mod.rs"]
 mod packing;
 
-use packing::world::{Random, World};
-use packing::{ALL, Policy, Settings, Workloads, measure, table};
+use packing::world::{Fleet, Kind, Random, World};
+use packing::{Policy, Settings, Workloads, measure, table};
+use std::path::Path;
 use std::time::Instant;
 
 fn main() {
-    let number = |name: &str, default: u64| match std::env::var(name) {
-        Ok(text) => text.parse().expect("a number"),
-        Err(_) => default,
+    let set = |name: &str| std::env::var(name).ok();
+    let number = |name: &str, default: u64| match set(name) {
+        Some(text) => text.parse().expect("a number"),
+        None => default,
     };
     let workloads = Workloads::read();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let settings = Settings {
-        seeds: number("PACKING_SEEDS", 10),
-        arrivals: number("PACKING_ARRIVALS", 20_000) as usize,
-        threads: number("PACKING_THREADS", threads as u64) as usize,
-    };
-    let results = measure(&workloads, &settings);
-    let mut text = table(&results);
-    text.push('\n');
-    text.push_str(&packing::by_mix(&workloads, &results));
-    text.push_str(&format!(
-        "\n{} × {}, {} mixes × {} loads × {} seeds × {} requests. A decision of runmig's takes {}.\n",
-        workloads.gpus,
-        workloads.model,
-        workloads.mixes.len(),
-        workloads.loads.len(),
-        settings.seeds,
-        settings.arrivals,
-        decision(&workloads)
-    ));
+    let docs = set("PACKING_DOCS");
+    let docs = docs.as_deref().map(Path::new);
+    if set("PACKING_DECISIONS").is_none() {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let settings = Settings {
+            seeds: number("PACKING_SEEDS", 10),
+            arrivals: number("PACKING_ARRIVALS", 20_000) as usize,
+            threads: number("PACKING_THREADS", threads as u64) as usize,
+        };
+        compare(&workloads, &settings, docs);
+    }
+    let text = decisions(&workloads);
     print!("{text}");
-    if let Ok(dir) = std::env::var("PACKING_DOCS") {
-        let dir = std::path::Path::new(&dir);
-        let plot = packing::plot::svg(&workloads, &results);
-        std::fs::write(dir.join("packing.svg"), plot).expect("packing.svg");
-        const MARKS: [&str; 2] = [
-            "<!-- scripts/packing writes from here -->\n",
-            "<!-- to here -->",
-        ];
-        let file = dir.join("packing.md");
-        let old = std::fs::read_to_string(&file).expect("packing.md");
-        let (before, rest) = old.split_once(MARKS[0]).expect("the first mark");
-        let (_, after) = rest.split_once(MARKS[1]).expect("the second mark");
-        let new = format!("{before}{}\n{text}\n{}{after}", MARKS[0], MARKS[1]);
-        std::fs::write(&file, new).expect("packing.md");
+    if let Some(dir) = docs {
+        replace(dir, "decisions", &text);
     }
 }
 
-/// On machines half full of slices of every profile.
-fn decision(workloads: &Workloads) -> String {
-    let model = workloads.model();
+fn compare(workloads: &Workloads, settings: &Settings, docs: Option<&Path>) {
+    let (mut text, mut results) = (String::new(), Vec::new());
+    for fleet in &workloads.fleets {
+        let of = measure(fleet, &workloads.loads, settings);
+        text.push_str(&format!(
+            "**{}**: {} mixes × {} loads × {} seeds × {} requests\n\n{}\n{}\n",
+            fleet.name(),
+            fleet.mixes.len(),
+            workloads.loads.len(),
+            settings.seeds,
+            settings.arrivals,
+            table(&of),
+            packing::by_mix(fleet, &of)
+        ));
+        results.push(of);
+    }
+    print!("{text}");
+    if let Some(dir) = docs {
+        let plot = packing::plot::svg(workloads, &results);
+        std::fs::write(dir.join("packing.svg"), plot).expect("packing.svg");
+        replace(dir, "tables", &text);
+    }
+}
+
+/// Between two marks in docs/packing.md.
+fn replace(dir: &Path, what: &str, text: &str) {
+    let marks = [
+        format!("<!-- scripts/packing writes from here: {what} -->\n"),
+        format!("<!-- to here: {what} -->"),
+    ];
+    let file = dir.join("packing.md");
+    let old = std::fs::read_to_string(&file).expect("packing.md");
+    let (before, rest) = old.split_once(&marks[0]).expect("the first mark");
+    let (_, after) = rest.split_once(&marks[1]).expect("the second mark");
+    let text = text.trim_end();
+    let new = format!("{before}{}\n{text}\n\n{}{after}", marks[0], marks[1]);
+    std::fs::write(&file, new).expect("packing.md");
+}
+
+fn decisions(workloads: &Workloads) -> String {
+    let fleets = workloads.fleets.iter();
+    let times = fleets.map(|f| format!("- {}: {}\n", f.name(), decision(f)));
+    let times: String = times.collect();
+    format!("How long a decision of runmig's takes:\n\n{times}")
+}
+
+/// On machines half full of whatever is asked for.
+fn decision(fleet: &Fleet) -> String {
+    let kinds: Vec<Kind> = fleet.mixes.iter().flat_map(|m| fleet.kinds(m)).collect();
+    let models = fleet.models();
     let mut times = Vec::new();
     for seed in 0..20 {
         let mut random = Random(seed);
-        let mut world = World::new(model, workloads.gpus);
-        for _ in 0..4 * workloads.gpus {
-            let profile = &model.profiles[random.next() as usize % model.profiles.len()];
+        let mut world = World::new(&models);
+        for _ in 0..4 * models.len() {
+            let kind = &kinds[random.next() as usize % kinds.len()];
+            let wanted = runmig::placement::Wanted::one(&kind.slice);
             let one = || {
-                let asked = runmig::request::Slice::Profile(profile.name.clone());
-                let wanted = runmig::placement::Wanted::one(&asked);
-                let _ = std::hint::black_box(runmig::placement::choose(
-                    std::hint::black_box(&world.snapshot),
-                    &[],
-                    &wanted,
-                ));
+                let snapshot = std::hint::black_box(&world.snapshot);
+                let _ = std::hint::black_box(runmig::placement::choose(snapshot, &[], &wanted));
             };
             const TIMES: u32 = 20;
             // The best of some: what else the machine does is not ours.
@@ -78,11 +103,10 @@ fn decision(workloads: &Workloads) -> String {
                 begun.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES)
             };
             times.push((0..10).map(batch).fold(f64::INFINITY, f64::min));
-            Policy::Ours.place(&mut world, profile);
+            Policy::Ours.place(&mut world, kind);
         }
     }
     times.sort_by(f64::total_cmp);
-    debug_assert!(ALL.contains(&Policy::Ours));
     format!(
         "{:.1} µs in the median, {:.1} µs in 99 of 100 cases",
         times[times.len() / 2],

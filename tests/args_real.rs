@@ -2,14 +2,13 @@
 //! outside, with inotify: which `config.json` is opened, and which directory is made under which
 //! root. The configuration has a resource limit that does not exist, so that nothing ever runs.
 //!
-//! As root. The later runc is the one that `scripts/setup` builds into its cache.
+//! As root. The later ones are those that `scripts/setup` builds into its cache.
 
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -28,18 +27,27 @@ fn what_runc_takes_for_a_create_is_the_same_create_here() {
 
 #[test]
 fn what_a_later_runc_takes_for_a_create_is_the_same_create_here() {
-    let cache = std::env::var_os("RUNMIG_CACHE").map(PathBuf::from);
-    let cache = cache.unwrap_or_else(|| {
-        let home = std::env::var_os("HOME").unwrap_or_default();
-        Path::new(&home).join(".cache/runmig")
-    });
-    let later = cache.join("engines/runc/current/bin/runc");
-    against("the later runc of scripts/engines", &later, Family::Runc);
+    against("the later runc", &later("runc"), Family::Runc);
 }
 
 #[test]
 fn what_crun_takes_for_a_create_is_the_same_create_here() {
     against("crun", Path::new(CRUN), Family::Crun);
+}
+
+#[test]
+fn what_a_later_crun_takes_for_a_create_is_the_same_create_here() {
+    against("the later crun", &later("crun"), Family::Crun);
+}
+
+/// What `scripts/engines` built.
+fn later(name: &str) -> PathBuf {
+    let cache = std::env::var_os("RUNMIG_CACHE").map(PathBuf::from);
+    let cache = cache.unwrap_or_else(|| {
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        Path::new(&home).join(".cache/runmig")
+    });
+    cache.join(format!("engines/{name}/current/bin/{name}"))
 }
 
 fn against(name: &str, program: &Path, family: Family) {
@@ -53,9 +61,6 @@ fn against(name: &str, program: &Path, family: Family) {
         max_shrink_iters: 200,
         ..Config::default()
     };
-    // two runtimes may share their default root
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let world = World::new(vectors::words(family));
     let taken = Cell::new(0);

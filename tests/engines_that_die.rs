@@ -47,6 +47,10 @@ fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
     until("the container runs", || world.living_init(ID).is_some());
     world.gc().ok();
     assert_eq!(world.the_instance(), ours);
+    // There is nobody else who could say that it is there.
+    let lease = world.lease_of(ID);
+    assert_eq!(lease["state"], "ready", "{lease}");
+    assert_eq!(lease["initPid"], world.living_init(ID).unwrap());
     assert_eq!(world.uuid_in_bundle(ID), ours.uuids.first().cloned());
     world.delete(ID);
     world.as_if_nothing_had_been().unwrap();
@@ -168,6 +172,19 @@ fn a_create_that_fails_early_or_late() {
         said(&mut world.create_command(ID)).exits(1);
         world.as_if_nothing_had_been().unwrap();
     }
+}
+
+/// An engine that is killed between create and start leaves a container that exists, as one that was
+/// created by hand: it can be started still.
+#[test]
+fn nobody_starts_it() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    world.gc().ok();
+    assert_eq!(world.the_instance(), ours);
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
 }
 
 #[test]

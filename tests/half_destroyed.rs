@@ -6,21 +6,11 @@ mod support;
 
 use faults_support::World;
 use faults_support::strace::settled;
-use nvml_sim::engine::Target;
-use nvml_sim::holders::{self, Hold};
-use nvml_sim::state::Store;
 use std::time::SystemTime;
 use support::process::until;
 use support::{going, said};
 
 const ID: &str = "victim";
-
-/// This process holds an instance, as one that runs CUDA would, until the value is dropped.
-fn hold(world: &World, gi: u32, ci: Option<u32>) -> Hold {
-    let gi = Some(gi);
-    let store = Store::open(&world.machine()).unwrap();
-    holders::hold(&store, Target { gpu: 0, gi, ci }).unwrap()
-}
 
 /// How often the driver has refused to destroy something.
 fn refusals(world: &World) -> usize {
@@ -38,7 +28,7 @@ fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let gi = world.the_instance().gi;
-    let held = hold(&world, gi, None);
+    let held = world.hold(0, gi, None);
     assert!(settled(&world.hook(ID, &lease)).status.success());
 
     let half = world.the_instance();
@@ -70,7 +60,7 @@ fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
 fn in_use_for_a_while() {
     let world = World::small();
     let lease = world.abandoned(ID);
-    let held = hold(&world, world.the_instance().gi, Some(0));
+    let held = world.hold(0, world.the_instance().gi, Some(0));
     trace(&world);
     let hook = world.hook(ID, &lease);
     std::thread::scope(|scope| {
@@ -86,7 +76,7 @@ fn in_use_for_a_while() {
 fn in_use_for_ever_is_tried_with_growing_gaps() {
     let world = World::small();
     world.abandoned(ID);
-    let held = hold(&world, world.the_instance().gi, Some(0));
+    let held = world.hold(0, world.the_instance().gi, Some(0));
     let mut last = 0;
     for attempt in 1..=4 {
         world.gc().exits(1);
@@ -118,7 +108,7 @@ fn in_use_for_ever_is_tried_with_growing_gaps() {
 fn a_create_finds_what_is_due() {
     let world = World::small();
     let lease = world.abandoned(ID);
-    let held = hold(&world, world.the_instance().gi, Some(0));
+    let held = world.hold(0, world.the_instance().gi, Some(0));
     settled(&world.hook(ID, &lease));
     for n in 1..world.slots {
         world.create(&format!("other-{n}"));
@@ -140,7 +130,7 @@ fn nobody_waits_for_what_is_in_use() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let gi = world.the_instance().gi;
-    let held = hold(&world, gi, Some(0));
+    let held = world.hold(0, gi, Some(0));
     trace(&world);
     let hook = world.hook(ID, &lease);
     std::thread::scope(|scope| {

@@ -109,6 +109,30 @@ proptest! {
     }
 }
 
+/// What fits a small GPU leaves the large one to those who fit nowhere else.
+#[test]
+fn of_two_models_the_smaller_is_taken_first() {
+    let of = |name| Model::find(name).unwrap();
+    let snapshot = Snapshot {
+        gpus: vec![
+            gpu(of("A100-80GB"), 0),
+            gpu(of("A100-40GB"), 1),
+            gpu(of("A30-24GB"), 2),
+        ],
+        ..Snapshot::default()
+    };
+    let goes_to = |asked: Slice| {
+        let found = choose(&snapshot, &[], &Wanted::one(&asked)).unwrap();
+        (found.gpu.index, found.profile.name.clone())
+    };
+    let named = |name: &str| Slice::Profile(name.to_owned());
+    // Less of the larger one would do for it.
+    assert_eq!(goes_to(named("1g.10gb")), (1, "1g.10gb".to_owned()));
+    assert_eq!(goes_to(Slice::Memory(5 << 30)), (2, "1g.6gb".to_owned()));
+    assert_eq!(goes_to(Slice::Memory(39 << 30)), (1, "7g.40gb".to_owned()));
+    assert_eq!(goes_to(Slice::Memory(70 << 30)), (0, "7g.80gb".to_owned()));
+}
+
 proptest! {
     // The reference tries every set in every order.
     #![proptest_config(ProptestConfig::with_cases(50))]
@@ -149,22 +173,30 @@ fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
         arrivals: 250,
         threads: 1,
     };
-    let results = packing::measure(&workloads, &settings);
-    let of = |policy| {
-        let result = results.iter().find(|r| r.policy == policy);
-        result.expect("all are measured").whole()
-    };
-    let (first, ours) = (of(packing::Policy::FirstFit), of(packing::Policy::Ours));
-    let bound = of(packing::Policy::Repack);
-    assert!(
-        ours.accepted > first.accepted && ours.memory > first.memory,
-        "{ours:?} {first:?}"
-    );
-    assert!(bound.memory > ours.memory, "{bound:?} {ours:?}");
-    assert!(ours.would_fit < first.would_fit, "{ours:?} {first:?}");
-    let table = packing::table(&results);
-    assert_eq!(table.lines().count(), 2 + packing::ALL.len(), "{table}");
-    let by_mix = packing::by_mix(&workloads, &results);
-    assert_eq!(by_mix.lines().count(), 2 + packing::ALL.len(), "{by_mix}");
-    assert!(packing::plot::svg(&workloads, &results).ends_with("</svg>\n"));
+    let mut all = Vec::new();
+    for fleet in &workloads.fleets {
+        let name = fleet.name();
+        let results = packing::measure(fleet, &workloads.loads, &settings);
+        let of = |policy| {
+            let result = results.iter().find(|r| r.policy == policy);
+            result.expect("all are measured").whole()
+        };
+        let (first, ours) = (of(packing::Policy::FirstFit), of(packing::Policy::Ours));
+        let bound = of(packing::Policy::Repack);
+        assert!(
+            ours.accepted > first.accepted && ours.memory > first.memory,
+            "{name}: {ours:?} {first:?}"
+        );
+        assert!(bound.memory > ours.memory, "{name}: {bound:?} {ours:?}");
+        assert!(
+            ours.would_fit < first.would_fit,
+            "{name}: {ours:?} {first:?}"
+        );
+        let table = packing::table(&results);
+        assert_eq!(table.lines().count(), 2 + packing::ALL.len(), "{table}");
+        let by_mix = packing::by_mix(fleet, &results);
+        assert_eq!(by_mix.lines().count(), 2 + packing::ALL.len(), "{by_mix}");
+        all.push(results);
+    }
+    assert!(packing::plot::svg(&workloads, &all).ends_with("</svg>\n"));
 }

@@ -230,6 +230,23 @@ fn the_memory_of_all_is_limited() {
     assert!(setup.machine.instances().is_empty());
 }
 
+/// What is too much on the GPU that would be taken first need not be on one of another model.
+#[test]
+fn a_limit_of_memory_is_kept_where_it_can_be() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let create = |most: &str| {
+        setup.configure(&format!("[[policy.limit]]\nmemory = \"{most}\"\n"));
+        let bundle = setup.asking("9Gi", SHOW);
+        setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
+    };
+    // 1g.10gb of the A100 has 9728 MiB, and 2g.12gb of the A30 11968.
+    create("9728Mi").ok();
+    assert!(create("9727Mi").refused().contains("9728Mi are asked for"));
+}
+
 /// Each is there already, or is made.
 #[test]
 fn idle_and_adopted_ones_are_taken_too() {

@@ -135,6 +135,8 @@ fn mig_off() {
     // In the way of both, and told once.
     let told = refused(&world, "4g.24gb,1g.6gb", NOBODY, "never", words);
     assert_eq!(told["alternatives"].as_array().unwrap().len(), 2);
+    let error = told["error"].as_str().unwrap();
+    assert_eq!(error.matches("MIG is off").count(), 1, "{error}");
 }
 
 #[test]

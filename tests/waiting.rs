@@ -1,6 +1,8 @@
 //! Creates that wait for room, as processes of their own.
 
 mod faults_support;
+#[path = "waiting/kept_out.rs"]
+mod kept_out;
 mod support;
 
 use faults_support::World;

@@ -1,7 +1,7 @@
 //! Every policy on every mix and load, with every seed; means and their errors.
 
 use super::policy::{ALL, Policy};
-use super::world::{Count, Run, Workloads, packer};
+use super::world::{Count, Fleet, Run, packer};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub struct Settings {
@@ -76,31 +76,28 @@ impl Result {
     }
 }
 
-pub fn measure(workloads: &Workloads, settings: &Settings) -> Vec<Result> {
+pub fn measure(fleet: &Fleet, loads: &[f64], settings: &Settings) -> Vec<Result> {
     let next = AtomicU64::new(0);
     let one_seed = |seed: u64| -> Vec<Vec<Vec<Figures>>> {
-        let mut packer = packer(workloads);
-        let mut of = |policy| {
-            let mixes = 0..workloads.mixes.len();
-            mixes
-                .map(|mix| {
-                    let loads = workloads.loads.iter();
-                    loads
-                        .map(|&load| {
-                            let run = Run {
-                                workloads,
-                                mix,
-                                load,
-                                seed: seed * 1_000_003 + mix as u64,
-                                arrivals: settings.arrivals,
-                            };
-                            Figures::of(&run.count(policy, &mut packer))
-                        })
-                        .collect()
-                })
-                .collect()
-        };
-        ALL.map(&mut of).into()
+        let mut done = vec![Vec::new(); ALL.len()];
+        for (mix, number) in fleet.mixes.iter().zip(0..) {
+            let kinds = fleet.kinds(mix);
+            let mut packer = packer(fleet, &kinds);
+            for (policy, done) in ALL.into_iter().zip(&mut done) {
+                let mut of = |load: &f64| {
+                    let run = Run {
+                        fleet,
+                        kinds: &kinds,
+                        load: *load,
+                        seed: seed * 1_000_003 + number,
+                        arrivals: settings.arrivals,
+                    };
+                    Figures::of(&run.count(policy, &mut packer))
+                };
+                done.push(loads.iter().map(&mut of).collect());
+            }
+        }
+        done
     };
     let mut done: Vec<(u64, Vec<Vec<Vec<Figures>>>)> = Vec::new();
     std::thread::scope(|scope| {
@@ -170,9 +167,9 @@ pub fn table(results: &[Result]) -> String {
     out
 }
 
-/// The memory accepted, mix by mix, in Markdown.
-pub fn by_mix(workloads: &Workloads, results: &[Result]) -> String {
-    let names: Vec<&str> = workloads.mixes.iter().map(|m| m.name.as_str()).collect();
+/// The same mix by mix, in Markdown.
+pub fn by_mix(fleet: &Fleet, results: &[Result]) -> String {
+    let names: Vec<&str> = fleet.mixes.iter().map(|m| m.name.as_str()).collect();
     let mut out = format!(
         "| accepted / of the memory, % | {} |\n| --- |{}\n",
         names.join(" | "),

@@ -1,9 +1,8 @@
 //! Where each policy puts a slice. All but ours and the driver's are written here, plainly.
 
-use super::world::{Instance, World};
+use super::world::{Instance, Kind, World};
 use nvml_sim::engine::{GiProfile, Gpu, Placement};
 use runmig::placement::{self, Wanted};
-use runmig::request::Slice;
 use std::cmp::Reverse;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,10 +42,9 @@ impl Policy {
         }
     }
 
-    pub fn place(self, world: &mut World, profile: &GiProfile) -> Option<Instance> {
+    pub fn place(self, world: &mut World, kind: &Kind) -> Option<Instance> {
         if self == Policy::Ours {
-            let asked = Slice::Profile(profile.name.clone());
-            let found = placement::choose(&world.snapshot, &[], &Wanted::one(&asked)).ok()?;
+            let found = placement::choose(&world.snapshot, &[], &Wanted::one(&kind.slice)).ok()?;
             let at = Placement {
                 start: found.placement.start,
                 size: found.placement.size,
@@ -55,19 +53,21 @@ impl Policy {
             let made = world.make(gpu, id, Some(at));
             return Some(made.expect("the driver has room where the product sees some"));
         }
-        let gpus = world.machine.gpus.iter().zip(0..);
-        let with_room: Vec<(&Gpu, u32)> = gpus
-            .filter(|(gpu, _)| gpu.remaining_capacity(profile.id).expect("its own") > 0)
+        let gpus = world.machine.gpus.iter().zip(0..).zip(&kind.on);
+        let with_room: Vec<(&Gpu, u32, &GiProfile)> = gpus
+            .filter_map(|((gpu, index), profile)| Some((gpu, index, (*profile)?)))
+            .filter(|(gpu, _, p)| gpu.remaining_capacity(p.id).expect("its own") > 0)
             .collect();
         if self == Policy::Driver {
-            let gpu = with_room.first()?.1;
-            return world.make(gpu, profile.id, None);
+            let (_, gpu, profile) = with_room.first()?;
+            return world.make(*gpu, profile.id, None);
         }
-        let places = with_room.iter().flat_map(|(gpu, index)| {
+        let places = with_room.iter().flat_map(|(gpu, index, profile)| {
             let places = gpu.free_placements(profile).into_iter();
-            places.map(move |at| (*gpu, *index, at))
+            places.map(move |at| (*gpu, *index, *profile, at))
         });
-        let (_, gpu, at) = places.min_by_key(|(gpu, index, at)| self.rank(gpu, *index, *at))?;
+        let (_, gpu, profile, at) =
+            places.min_by_key(|(gpu, index, _, at)| self.rank(gpu, *index, *at))?;
         world.make(gpu, profile.id, Some(at))
     }
 

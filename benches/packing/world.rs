@@ -2,9 +2,10 @@
 
 use super::models::gpu;
 use super::policy::Policy;
-use nvml_sim::engine::{Machine, Mode, Model, NewGpu, Placement, Unheld};
-use runmig::model::{self, Gpu, GpuInstance, Snapshot};
-use runmig::placement::{PATIENCE, Packer, Room};
+use nvml_sim::engine::{GiProfile, Machine, Mode, Model, NewGpu, Placement, Unheld};
+use runmig::model::{self, Gpu, GpuInstance, Profile, Snapshot};
+use runmig::placement::{Packer, Room};
+use runmig::request::{self, Slice};
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -12,9 +13,15 @@ use std::collections::{BTreeMap, BinaryHeap};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workloads {
-    pub model: String,
-    pub gpus: u32,
     pub loads: Vec<f64>,
+    pub fleets: Vec<Fleet>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fleet {
+    /// Models and how many of each, in the order of their indices.
+    gpus: Vec<(String, usize)>,
     pub mixes: Vec<Mix>,
 }
 
@@ -22,16 +29,85 @@ pub struct Workloads {
 #[serde(deny_unknown_fields)]
 pub struct Mix {
     pub name: String,
-    pub shares: BTreeMap<String, f64>,
+    shares: BTreeMap<String, f64>,
 }
 
 impl Workloads {
     pub fn read() -> Workloads {
         toml::from_str(include_str!("workloads.toml")).expect("workloads.toml")
     }
+}
 
-    pub fn model(&self) -> &'static Model {
-        Model::find(&self.model).expect("a model of the simulated driver")
+impl Fleet {
+    pub fn name(&self) -> String {
+        let all: Vec<String> = self
+            .gpus
+            .iter()
+            .map(|(m, n)| format!("{n} × {m}"))
+            .collect();
+        all.join(", ")
+    }
+
+    /// Of each GPU.
+    pub fn models(&self) -> Vec<&'static Model> {
+        let of = |(name, count): &(String, usize)| {
+            let model = Model::find(name).expect("a model of the simulated driver");
+            vec![model; *count]
+        };
+        self.gpus.iter().flat_map(of).collect()
+    }
+
+    pub fn kinds(&self, mix: &Mix) -> Vec<Kind> {
+        let models = self.models();
+        let total: f64 = mix.shares.values().sum();
+        let shares = mix.shares.iter();
+        shares
+            .map(|(name, share)| Kind::new(name, share / total, &models))
+            .collect()
+    }
+}
+
+/// Requests that ask for the same.
+pub struct Kind {
+    pub slice: Slice,
+    /// What it means on each GPU.
+    pub on: Vec<Option<&'static GiProfile>>,
+    /// What the slice that takes least of any GPU's memory takes, in MiB.
+    memory: u64,
+    share: f64,
+}
+
+impl Kind {
+    fn new(name: &str, share: f64, models: &[&'static Model]) -> Kind {
+        let slice = request::alternatives(name)
+            .expect("a request")
+            .expect("not none")
+            .remove(0)
+            .slice;
+        let on: Vec<Option<&'static GiProfile>> =
+            models.iter().map(|m| smallest(m, &slice)).collect();
+        let takes = |(profile, model): (&Option<&GiProfile>, &&Model)| {
+            let slices = u64::from(profile.as_ref()?.memory_slices);
+            Some(slices * model.memory_mb / u64::from(model.memory_slices))
+        };
+        let memory = on.iter().zip(models).filter_map(takes).min();
+        Kind {
+            memory: memory.unwrap_or_else(|| panic!("no GPU has {name}")),
+            slice,
+            on,
+            share,
+        }
+    }
+}
+
+/// The profile of that name, or the smallest that has the memory.
+fn smallest(model: &'static Model, slice: &Slice) -> Option<&'static GiProfile> {
+    let mut profiles = model.profiles.iter();
+    match slice {
+        Slice::Profile(name) => profiles.find(|p| p.name == *name),
+        Slice::Memory(bytes) => profiles
+            .filter(|p| p.memory_mb << 20 >= *bytes)
+            .min_by_key(|p| (p.memory_mb, p.compute_slices, p.name.contains(['+', '-']))),
     }
 }
 
@@ -42,17 +118,17 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(model: &'static Model, gpus: u32) -> World {
-        let new = || NewGpu {
+    pub fn new(models: &[&'static Model]) -> World {
+        let new = |model: &&'static Model| NewGpu {
             model,
             floor_swept: false,
             mode: Mode::On,
         };
-        let all: Vec<NewGpu> = (0..gpus).map(|_| new()).collect();
+        let all: Vec<NewGpu> = models.iter().map(new).collect();
         World {
             machine: Machine::new("packing", &all),
             snapshot: Snapshot {
-                gpus: (0..gpus).map(|index| gpu(model, index)).collect(),
+                gpus: models.iter().zip(0..).map(|(m, i)| gpu(m, i)).collect(),
                 ..Snapshot::default()
             },
         }
@@ -107,8 +183,8 @@ pub struct Count {
 }
 
 pub struct Run<'a> {
-    pub workloads: &'a Workloads,
-    pub mix: usize,
+    pub fleet: &'a Fleet,
+    pub kinds: &'a [Kind],
     pub load: f64,
     pub seed: u64,
     pub arrivals: usize,
@@ -117,38 +193,25 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// The same requests for every policy.
     pub fn count(&self, policy: Policy, packer: &mut Packer) -> Count {
-        let model = self.workloads.model();
-        let mix = &self.workloads.mixes[self.mix];
-        let named = |name: &String| {
-            let found = model.profiles.iter().find(|p| p.name == *name);
-            found.unwrap_or_else(|| panic!("{} has no {name}", model.key))
-        };
-        let total: f64 = mix.shares.values().sum();
-        let shares: Vec<_> = mix
-            .shares
-            .iter()
-            .map(|(n, s)| (named(n), s / total))
-            .collect();
-        let mean: f64 = shares
-            .iter()
-            .map(|(p, s)| s * f64::from(p.memory_slices))
-            .sum();
-        let slices = f64::from(self.workloads.gpus * model.memory_slices);
-        let rate = self.load * slices / mean;
+        let models = self.fleet.models();
+        let mean: f64 = self.kinds.iter().map(|k| k.memory as f64 * k.share).sum();
+        let there_is: u64 = models.iter().map(|m| m.memory_mb).sum();
+        let rate = self.load * there_is as f64 / mean;
 
         let mut random = Random(self.seed);
-        let mut world = World::new(model, self.workloads.gpus);
+        let mut world = World::new(&models);
         let mut there: BinaryHeap<Leaving> = BinaryHeap::new();
         let (mut now, mut count) = (0.0, Count::default());
         for arrival in 0..self.arrivals {
             now += random.exponential() / rate;
             let mut pick = random.uniform();
-            let last = shares.len() - 1;
-            let which = shares.iter().position(|(_, share)| {
-                pick -= share;
+            let last = self.kinds.len() - 1;
+            let which = self.kinds.iter().position(|kind| {
+                pick -= kind.share;
                 pick < 0.0
             });
-            let profile = shares[which.unwrap_or(last)].0;
+            let which = which.unwrap_or(last);
+            let kind = &self.kinds[which];
             let leaves = now + random.exponential();
             while there.peek().is_some_and(|l| f64::from_bits(l.at.0) <= now) {
                 let gone = there.pop().expect("looked");
@@ -157,22 +220,19 @@ impl Run<'_> {
                 }
             }
             let of_all = |there: &BinaryHeap<Leaving>, packer: &mut Packer| {
-                let names = there
-                    .iter()
-                    .map(|l| l.profile)
-                    .chain([profile.name.as_str()]);
+                let kinds = there.iter().map(|l| l.kind).chain([which]);
+                let names = kinds.map(|k| NAMES[k]);
                 packer.holds(names).expect("within patience")
             };
             let made = match policy {
                 Policy::Repack => of_all(&there, packer).then_some(None),
-                _ => policy.place(&mut world, profile).map(Some),
+                _ => policy.place(&mut world, kind).map(Some),
             };
             // The first tenth fills the machine.
             let counts = arrival >= self.arrivals / 10;
-            let memory = u64::from(profile.memory_slices);
             if counts {
                 count.asked += 1;
-                count.memory_asked += memory;
+                count.memory_asked += kind.memory;
                 let used = world
                     .snapshot
                     .gpus
@@ -185,11 +245,11 @@ impl Run<'_> {
                     there.push(Leaving {
                         at: Reverse(leaves.to_bits()),
                         instance,
-                        profile: &profile.name,
+                        kind: which,
                     });
                     if counts {
                         count.accepted += 1;
-                        count.memory_accepted += memory;
+                        count.memory_accepted += kind.memory;
                     }
                 }
                 None if counts && policy != Policy::Repack => {
@@ -207,16 +267,49 @@ impl Run<'_> {
 struct Leaving {
     at: Reverse<u64>,
     instance: Option<Instance>,
-    profile: &'static str,
+    kind: usize,
 }
 
-/// Of an empty machine.
-pub fn packer(workloads: &Workloads) -> Packer {
-    let gpus: Vec<Gpu> = (0..workloads.gpus)
-        .map(|i| gpu(workloads.model(), i))
+/// What the kinds of a mix are called where they are packed.
+const NAMES: [&str; 12] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
+
+/// Of an empty machine, whose profiles are the kinds of requests.
+pub fn packer(fleet: &Fleet, kinds: &[Kind]) -> Packer {
+    let models = fleet.models();
+    let gpus: Vec<Gpu> = (models.iter().zip(0..))
+        .map(|(model, index)| {
+            let mut gpu = gpu(model, index);
+            gpu.profiles.iter_mut().for_each(shape);
+            let asked = kinds.iter().zip(NAMES).filter_map(|(kind, name)| {
+                let profile = gpu.profile(kind.on[index as usize]?.id)?;
+                let name = name.to_owned();
+                Some(Profile {
+                    name,
+                    ..profile.clone()
+                })
+            });
+            let asked: Vec<Profile> = asked.collect();
+            // The others say how much of everything the GPU has.
+            for other in &mut gpu.profiles {
+                other.placements.clear();
+            }
+            gpu.profiles.splice(..0, asked);
+            gpu
+        })
         .collect();
     let rooms: Vec<Room<'_>> = gpus.iter().map(Room::empty).collect();
-    Packer::new(&rooms, PATIENCE)
+    Packer::new(&rooms, u32::MAX)
+}
+
+/// What models with the same places have in common, which makes the search short. Of these engines
+/// no model here has too few for what its memory and compute slices hold.
+fn shape(profile: &mut Profile) {
+    profile.memory_mib = 0;
+    profile.multiprocessors = 0;
+    profile.copy_engines = 0;
+    profile.decoders = 0;
+    profile.encoders = 0;
+    profile.jpegs = 0;
 }
 
 /// SplitMix64: short, and the same everywhere.

@@ -1,8 +1,10 @@
 //! The driver, in the dozen words that a slice needs. NVML stands behind them (`nvml/`, all
-//! unsafe code of it there); `nodes` reads the device numbers from `/proc`.
+//! unsafe code of it there); `nodes` reads the device numbers from `/proc`, `on_host`
+//! looks at the nodes of the host.
 
 pub mod nodes;
 pub mod nvml;
+pub mod on_host;
 
 use crate::model::{ComputeInstance, GpuInstance, Placement, Profile, Snapshot};
 use std::fmt;

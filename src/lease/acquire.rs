@@ -1,17 +1,16 @@
 //! From a request to a slice that exists.
 
-use super::choose::{Found, Part, View};
+use super::choose::{Found, Part};
 use super::make::Failed;
 use super::queue::{Place, awaited};
 use super::rules::{Ruled, whose};
 use super::{Leases, Patience, Returned, alive, now};
-use crate::error::{self, Context, Error, Result, printable};
+use crate::error::{self, Context, Error, Result};
 use crate::gpu::Driver;
-use crate::model::Snapshot;
 use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
 use crate::request::{self, Request};
-use crate::store::{Claim, Damaged, Holder, Lease, Slice, State, Tie};
+use crate::store::{Holder, Lease, Slice, State};
 use std::time::Instant;
 
 /// How often the driver may refuse a place that we held for free before we believe it.
@@ -173,45 +172,21 @@ impl Leases<'_> {
         let driver = self.driver()?;
         let plan = self.store.lock_plan(&who.why())?;
         let ahead = place.ahead(self)?;
-        // Also what is given back while the driver is asked was ours.
-        let before = match ahead.is_empty() {
-            true => Default::default(),
-            false => self.store.list()?,
-        };
-        let snapshot = driver.snapshot()?;
-        let (leases, damaged) = self.store.list()?;
-        for d in &damaged {
-            let file = printable(&d.file.to_string_lossy());
-            tracing::warn!("{file} cannot be read: {}", d.why.line());
-        }
-        let (before, claims) = (
-            self.claims(&snapshot, &before.0, before.1),
-            self.claims(&snapshot, &leases, damaged),
-        );
-        // What is adopted stays when its lease goes.
-        let all = before.iter().chain(&claims);
-        let ours: Vec<Reserved> = all
-            .filter(|c| c.tie != Tie::Adopted)
-            .map(reserved)
-            .collect();
-        let view = View {
-            snapshot: &snapshot,
-            leases: &leases,
-            taken: claims.iter().map(reserved).collect(),
-        };
-        let ahead = awaited(&ahead, &snapshot);
+        let view = self.view(&driver, ahead.is_empty())?;
+        let snapshot = &view.snapshot;
+        let ahead = awaited(&ahead, snapshot);
         let whose = whose(who.holder);
-        let ruled = Ruled::new(&self.config.policy, &snapshot, who.asked, &whose)?;
+        let ruled = Ruled::new(&self.config.policy, snapshot, who.asked, &whose)?;
         let wanted = Wanted {
             ahead: &ahead,
-            ours: &ours,
+            ours: &view.ours,
             ..ruled.wanted()
         };
         let found = self.find_room(&driver, &view, (&ruled, &wanted), (who, tried), parts)?;
         match found {
             Found::Shared(_) | Found::Slices(_) => place.step_aside(),
             Found::NoRoom(NoRoom::Now { .. }) => {
-                place.join(self, &plan, who, (snapshot, ruled, ours))?;
+                place.join(self, &plan, who, (view.snapshot, ruled, view.ours))?;
             }
             Found::NoRoom(NoRoom::Never { .. }) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
         }
@@ -257,29 +232,6 @@ impl Leases<'_> {
             shared_in: who.asked.shared_in.clone(),
             unknown: serde_json::Map::new(),
         })
-    }
-
-    /// What the ledger has promised, by the names of its records where they cannot be read.
-    pub(super) fn claims(
-        &self,
-        snapshot: &Snapshot,
-        leases: &[Lease],
-        damaged: Vec<Damaged>,
-    ) -> Vec<Claim> {
-        let known = |uuid: &str| snapshot.gpus.iter().any(|g| g.uuid == uuid);
-        let claims = leases.iter().map(Claim::of);
-        claims
-            .chain(damaged.into_iter().filter_map(|d| d.claim))
-            .filter(|c| c.boot_id == self.boot_id && known(&c.gpu_uuid))
-            .collect()
-    }
-}
-
-pub(super) fn reserved(claim: &Claim) -> Reserved {
-    Reserved {
-        gpu: claim.gpu_uuid.clone(),
-        profile_id: claim.profile_id,
-        placement: claim.placement,
     }
 }
 

@@ -7,6 +7,7 @@ use super::adopt::adoptable;
 use super::reuse::place_of;
 use super::rules::{Limits, Ruled, all_refused, memory_of};
 use super::share::Peer;
+use super::view::View;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
@@ -14,14 +15,6 @@ use crate::model::Snapshot;
 use crate::placement::{self, Decision, NoRoom, Reserved, Taken, Wanted};
 use crate::request::Alternative;
 use crate::store::{Lease, Slice};
-
-/// The world as it is while nobody else chooses.
-pub(super) struct View<'a> {
-    pub snapshot: &'a Snapshot,
-    pub leases: &'a [Lease],
-    /// What the ledger has promised.
-    pub taken: Vec<Reserved>,
-}
 
 /// What there is for who asks; a lease in it is on record.
 pub(super) enum Found {
@@ -82,26 +75,27 @@ impl Leases<'_> {
     pub(super) fn find_room(
         &self,
         driver: &impl Driver,
-        view: &View<'_>,
+        view: &View,
         (ruled, wanted): (&Ruled, &Wanted<'_>),
         (who, tried): (&Applicant<'_>, &Tried),
         parts: &mut Vec<Part>,
     ) -> Result<Found> {
-        match self.share(driver, (view.snapshot, view.leases), wanted, who)? {
+        match self.share(driver, (&view.snapshot, &view.leases), wanted, who)? {
             Some(Peer::Has(lease)) => return Ok(Found::Shared(*lease)),
             Some(Peer::Makes(peer)) => return Ok(Found::InTheMaking(*peer)),
             None => {}
         }
-        let idle = match self.idle(view.snapshot, view.leases, &tried.idle) {
+        let idle = match self.idle(&view.snapshot, &view.leases, &tried.idle) {
             Ok(idle) => idle,
             Err(over) => return Ok(Found::InTheWay(over)),
         };
         let search = Search {
             config: self.config,
             driver,
-            view,
+            snapshot: &view.snapshot,
+            taken: &view.taken,
             wanted,
-            limits: &self.limits(view.snapshot, view.leases, who.holder),
+            limits: &self.limits(&view.snapshot, &view.leases, who.holder),
             tried,
             idle: &idle,
         };
@@ -145,7 +139,9 @@ impl Leases<'_> {
 pub(super) struct Search<'a, D> {
     pub config: &'a Config,
     pub driver: &'a D,
-    pub view: &'a View<'a>,
+    pub snapshot: &'a Snapshot,
+    /// What the ledger has promised.
+    pub taken: &'a [Reserved],
     pub wanted: &'a Wanted<'a>,
     pub limits: &'a Limits<'a>,
     pub tried: &'a Tried,
@@ -155,7 +151,7 @@ pub(super) struct Search<'a, D> {
 impl<D: Driver> Search<'_, D> {
     /// For each slice of one alternative; and the idle slices that lie where new ones are to be made.
     pub fn choose(&self, asked: &Alternative) -> Result<(Vec<Choice<'_>>, Vec<Lease>), No> {
-        let (snapshot, count) = (self.view.snapshot, asked.count);
+        let (snapshot, count) = (self.snapshot, asked.count);
         let wanted = Wanted {
             alternatives: std::slice::from_ref(&asked.slice),
             ..*self.wanted
@@ -166,12 +162,12 @@ impl<D: Driver> Search<'_, D> {
             return Err(never.into());
         }
         let kept: Vec<Reserved> = self.idle.iter().map(|l| place_of(&l.slice)).collect();
-        let mut reserved = self.view.taken.clone();
+        let mut reserved = self.taken.to_vec();
         reserved.retain(|r| !kept.contains(r));
         reserved.extend_from_slice(&self.tried.refused);
         let mut taken = Taken::before(&reserved, &kept);
         // Also of what is idle, and not of what was refused: somebody else may have made that.
-        let mut ours = self.view.taken.clone();
+        let mut ours = self.taken.to_vec();
         let (mut choices, mut evicted, mut memory) = (Vec::new(), Vec::new(), 0);
         for found in 0..count as usize {
             let wanted = taken.wanted(&wanted);
@@ -213,11 +209,25 @@ impl<D: Driver> Search<'_, D> {
         wanted: &Wanted<'_>,
         (count, memory): (u32, u64),
     ) -> Result<Decision<'_>, No> {
-        let decision = placement::choose(self.view.snapshot, &taken.reserved, wanted)?;
-        // It may be more on a GPU of another model.
-        let all = memory + decision.profile.memory_mib;
-        self.limits.allow(count, all)?;
-        Ok(decision)
+        let mut excluded = wanted.excluded.to_vec();
+        let mut over = None;
+        loop {
+            let left = Wanted {
+                excluded: &excluded,
+                ..*wanted
+            };
+            let decision = match placement::choose(self.snapshot, &taken.reserved, &left) {
+                Ok(decision) => decision,
+                Err(no) => return Err(over.unwrap_or_else(|| no.into())),
+            };
+            // What is too much on a GPU of one model may not be on one of another.
+            let all = memory + decision.profile.memory_mib;
+            let Err(too_much) = self.limits.allow(count, all) else {
+                return Ok(decision);
+            };
+            excluded.push((decision.gpu.uuid.clone(), String::new()));
+            over.get_or_insert(too_much.into());
+        }
     }
 
     fn adoptable(
@@ -227,7 +237,7 @@ impl<D: Driver> Search<'_, D> {
         best: Option<&Decision<'_>>,
         (count, memory): (u32, u64),
     ) -> Option<Slice> {
-        let snapshot = self.view.snapshot;
+        let snapshot = self.snapshot;
         let is_beside = |gpu: &String| wanted.beside.contains(gpu);
         let may = |slice: &Slice| {
             let memory = memory + memory_of(slice, &snapshot.gpus);

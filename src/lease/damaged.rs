@@ -1,6 +1,7 @@
-//! Records that cannot be read. Whether such a container lives cannot be found out, so nobody
-//! collects its slice; but who knows that it is gone (its own hook, its own delete, the operator)
-//! gives it back by what the record's name says.
+//! Records that cannot be read, damaged or of another version. Whether such a container lives cannot
+//! be found out, so nobody collects its slice; but who knows that it is gone (its own hook, its own
+//! delete, the operator) gives it back by what the record's name says. So does whoever collects, where
+//! the name says that no container has it.
 
 use super::{Leases, Outcome};
 use crate::error::{Error, Result};
@@ -34,13 +35,14 @@ impl Leases<'_> {
 
     /// What a delete does, once the low-level runtime has no such container any more.
     pub(super) fn release_damaged_with(&self, key: &Key) -> Result<()> {
-        for damaged in self.damaged()? {
-            let claim = damaged.claim.as_ref();
-            if claim.is_some_and(|c| key.prefix().strip_suffix('.') == Some(&c.key)) {
-                self.release_damaged(&damaged)?;
-            }
-        }
-        Ok(())
+        let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
+        let damaged = self.damaged()?;
+        let released = { damaged.iter() }
+            .filter(is_its)
+            .map(|d| self.release_damaged(d));
+        let failed = released.filter_map(Result::err);
+        let failed = failed.reduce(|first, e| first.and(Some(e)));
+        failed.map_or(Ok(()), Err)
     }
 
     /// For who knows that its container is gone.
@@ -69,25 +71,34 @@ impl Leases<'_> {
         Ok(())
     }
 
-    /// Strikes off what has no slice, by the driver's word; the rest is told.
+    /// Strikes off what has no slice, by the driver's word, and gives back what no container has; the
+    /// rest is told.
     pub(super) fn look_through_damaged(&self, dry_run: bool) -> Result<Vec<(Damaged, Outcome)>> {
-        let mut findings = Vec::new();
-        for damaged in self.damaged()? {
-            let outcome = match self.has_nothing(&damaged) {
-                Ok(Ok(why)) if dry_run => Outcome::Released(why),
-                Ok(Ok(why)) => {
-                    let ledger = self.store.lock("gc of a damaged lease")?;
-                    match ledger.remove_damaged(&damaged) {
-                        Ok(()) => Outcome::Released(why),
-                        Err(e) => Outcome::Failed(e),
-                    }
-                }
-                Ok(Err(kept)) => Outcome::Kept(kept),
-                Err(e) => Outcome::Failed(e),
-            };
-            findings.push((damaged, outcome));
+        let look = |damaged: Damaged| {
+            let outcome = self.look_at_damaged(&damaged, dry_run);
+            (damaged, outcome.unwrap_or_else(Outcome::Failed))
+        };
+        Ok(self.damaged()?.into_iter().map(look).collect())
+    }
+
+    fn look_at_damaged(&self, damaged: &Damaged, dry_run: bool) -> Result<Outcome> {
+        if claim(damaged)?.is_nobodys() {
+            if !dry_run {
+                self.release_damaged(damaged)?;
+            }
+            let why = "its record is damaged, and no container has it";
+            return Ok(Outcome::Released(why.to_owned()));
         }
-        Ok(findings)
+        Ok(match self.has_nothing(damaged)? {
+            Ok(why) => {
+                if !dry_run {
+                    let ledger = self.store.lock("gc of a damaged lease")?;
+                    ledger.remove_damaged(damaged)?;
+                }
+                Outcome::Released(why)
+            }
+            Err(kept) => Outcome::Kept(kept),
+        })
     }
 
     /// Why a damaged record may be struck off; else why it stays.
@@ -123,11 +134,11 @@ impl Leases<'_> {
     fn claimed(&self, driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
         let (leases, damaged) = self.store.list()?;
         let unreadable = damaged.into_iter().filter_map(|d| d.claim);
-        let shared = unreadable.filter(|c| c.tie == Tie::Shared && c.lease != claim.lease);
-        // One that could only not be opened for a moment is there again, and is no other.
-        let others = leases.iter().map(Claim::of).filter(|c| c != claim);
-        let mut elsewhere = others.chain(shared);
-        if elsewhere.any(|c| c.gpu_uuid == claim.gpu_uuid && c.placement == claim.placement) {
+        // Of two that cannot be read, who is nobody's makes way.
+        let counts = unreadable.filter(|c| c.tie == Tie::Shared || claim.is_nobodys());
+        let mut elsewhere = leases.iter().map(Claim::of).chain(counts);
+        // What could not be read may be read again.
+        if elsewhere.any(|c| c.lease != claim.lease && c.is_at_place_of(claim)) {
             return Ok(None);
         }
         at_its_place(driver, claim)

@@ -65,7 +65,12 @@ impl Leases<'_> {
         let mut findings = Vec::new();
         for lease in leases {
             let outcome = match self.why_collect(&lease, all) {
-                Err(kept) => Outcome::Kept(kept),
+                Err(kept) => {
+                    if !dry_run && let Err(e) = self.ready_without_its_front(&lease) {
+                        tracing::warn!(lease = lease.id, "{}", e.line());
+                    }
+                    Outcome::Kept(kept)
+                }
                 Ok(why) if dry_run => Outcome::Released(why),
                 Ok(why) => match self.release_unless(&lease.id, left(&lease, end), |now| {
                     self.why_collect(now, all).err()

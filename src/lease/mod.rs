@@ -19,6 +19,7 @@ mod release;
 mod reuse;
 mod rules;
 mod share;
+mod view;
 mod watch;
 mod why;
 mod world;

@@ -2,7 +2,7 @@
 //! in their words.
 
 use super::acquire::Tried;
-use super::choose::{Choice, No, Search, View};
+use super::choose::{Choice, No, Search};
 use super::queue::{awaited, behind};
 use super::reuse::place_of;
 use super::rules::{Limits, Ruled, all_refused};
@@ -21,7 +21,6 @@ pub struct Outlook<'a, D> {
     driver: &'a D,
     ruled: Ruled,
     limits: Limits<'a>,
-    leases: &'a [Lease],
     snapshot: Snapshot,
     reserved: Vec<Reserved>,
     idle: Vec<Lease>,
@@ -74,7 +73,6 @@ impl<'a, D: Driver> Outlook<'a, D> {
             driver,
             ruled: Ruled::new(policy, &snapshot, asked, &who)?,
             limits: Limits::new(policy, who, &snapshot.gpus, &world.leases),
-            leases: &world.leases,
             reserved: world.reserved(),
             idle_places: idle.iter().map(|l| place_of(&l.slice)).collect(),
             idle,
@@ -124,15 +122,12 @@ impl<'a, D: Driver> Outlook<'a, D> {
     /// `patience`: how many steps to search for what would have to lie elsewhere.
     pub fn answer(&self, asked: &Alternative, patience: u32) -> Answer {
         let wanted = self.wanted();
-        let view = View {
-            snapshot: &self.snapshot,
-            leases: self.leases,
-            taken: [&self.reserved[..], &self.idle_places].concat(),
-        };
+        let taken = [&self.reserved[..], &self.idle_places].concat();
         let search = Search {
             config: self.config,
             driver: self.driver,
-            view: &view,
+            snapshot: &self.snapshot,
+            taken: &taken,
             wanted: &wanted,
             limits: &self.limits,
             tried: &Tried::default(),

@@ -6,8 +6,8 @@
 //! driver; the rest read the queue.
 
 use super::acquire::Applicant;
-use super::rules::Ruled;
-use super::watch::Watch;
+use super::rules::{Ruled, memory_on};
+use super::watch::{Watch, Woken};
 use super::{Leases, now};
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
@@ -15,12 +15,13 @@ use crate::model::Snapshot;
 use crate::placement::{self, Awaited, NoRoom, Reserved, Wanted};
 use crate::request::{self, Request};
 use crate::store::{Lock, Ticket, Waiter, Waiting};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// A container that dies wakes nobody where no engine deletes it, so whoever could go on collects so
 /// often.
 const COLLECT_AGAIN: Duration = Duration::from_secs(5);
-/// Nor does an administrator who destroys an instance.
+/// Nor does an administrator who destroys an instance, or switches MIG on.
 const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
 /// The kernel tells of a killed waiter's file a moment before it lets go of the lock.
 const SOON: Duration = Duration::from_millis(50);
@@ -89,11 +90,12 @@ impl Place {
 
     /// Those who came before.
     pub fn ahead(&self, leases: &Leases<'_>) -> Result<Vec<Waiting>> {
-        let mut waiting = leases.store.waiting()?;
-        if let Some(ticket) = &self.ticket {
-            waiting.retain(|w| w.number < ticket.number);
-        }
-        Ok(waiting)
+        leases.store.waiting_before(self.number())?.collect()
+    }
+
+    /// Behind all while it has none.
+    fn number(&self) -> u64 {
+        self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
     }
 
     /// There is no room now: behind those who wait, unless it was never to wait.
@@ -107,13 +109,6 @@ impl Place {
         if self.is_over() {
             return Ok(());
         }
-        let mut could_use: Vec<(String, Vec<u32>)> = Vec::new();
-        for awaited in placement::could_use(&snapshot, &ruled.wanted()) {
-            match could_use.iter_mut().find(|(gpu, _)| *gpu == awaited.gpu) {
-                Some((_, profiles)) => profiles.push(awaited.profile_id),
-                None => could_use.push((awaited.gpu, vec![awaited.profile_id])),
-            }
-        }
         let waiter = Waiter {
             container: who.holder.key.id.clone(),
             request: request::written(&who.asked.alternatives),
@@ -121,7 +116,7 @@ impl Place {
                 true => now(),
                 false => self.written.since.clone(),
             },
-            could_use,
+            could_use: could_use(leases, &snapshot, &ruled, who),
         };
         match &mut self.ticket {
             Some(_) if self.written == waiter => {}
@@ -165,41 +160,76 @@ impl Place {
             std::thread::sleep(pause.min(COLLECT_AGAIN).min(left));
         }
         let mut gap = COLLECT_AGAIN;
+        let mut next = Instant::now() + gap;
+        let mut held_up_by = None;
         while !self.is_over() {
             let left = self.wait.saturating_sub(self.begun.elapsed());
-            let number = self.ticket.as_ref().map_or(u64::MAX, |t| t.number);
+            let time = left.min(next.saturating_duration_since(Instant::now()));
+            let number = self.number();
             let Some(watch) = &mut self.watch else {
                 return Ok(false);
             };
-            let woken = watch.wait(&leases.store, number, left.min(gap))?;
-            if self.is_held_up(leases)? {
-                gap = if woken { SOON } else { COLLECT_AGAIN };
-                continue;
+            let woken = watch.wait(&leases.store, number, time)?;
+            let was_held_up = held_up_by.is_some();
+            // To who is held up by others a lease that goes makes no difference.
+            if woken != Woken::ByLease || !was_held_up {
+                held_up_by = self.held_up_by(leases)?;
+                gap = match (woken, held_up_by) {
+                    (Woken::ByQueue, _) => SOON,
+                    (Woken::No, Some(_)) => (gap * 4).min(ASK_THE_DRIVER_AGAIN),
+                    _ => COLLECT_AGAIN,
+                };
+                next = Instant::now() + gap;
             }
-            let seen = self.seen.as_ref().map(|seen| seen.at.elapsed());
-            if woken || gap == SOON || seen.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN) {
-                return Ok(true);
+            match held_up_by {
+                Some(others) if !self.is_stale(others) => {}
+                None if woken == Woken::No && !was_held_up && !self.is_stale(1) => {
+                    // What goes by this wakes us.
+                    leases.collect(false)?;
+                }
+                Some(_) | None => return Ok(true),
             }
-            // What goes by this wakes us.
-            leases.collect(false)?;
-            gap = COLLECT_AGAIN;
         }
         Ok(false)
     }
 
-    /// Whether nothing that the driver could say would help, as far as is known.
-    fn is_held_up(&self, leases: &Leases<'_>) -> Result<bool> {
+    /// By how many that came before, at most; none where the driver could say something that would
+    /// help, as far as is known.
+    fn held_up_by(&self, leases: &Leases<'_>) -> Result<Option<u64>> {
         let Some(seen) = self.seen.as_ref().filter(|_| !leases.config.adopt) else {
             // What an administrator made is handed out wherever it lies.
-            return Ok(false);
+            return Ok(None);
         };
-        let ahead = awaited(&self.ahead(leases)?, &seen.snapshot);
-        let wanted = Wanted {
-            ahead: &ahead,
-            ours: &seen.ours,
-            ..seen.ruled.wanted()
-        };
-        Ok(placement::is_held_up(&seen.snapshot, &wanted))
+        let number = self.number();
+        let (mut first, mut ahead) = (None, Vec::new());
+        // In their order, and no further than needed: most often it is the first of all.
+        for other in leases.store.waiting_before(number)? {
+            let other = other?;
+            let first = *first.get_or_insert(other.number);
+            let mut more = awaited(&[other], &seen.snapshot);
+            more.retain(|a| !ahead.contains(a));
+            if more.is_empty() {
+                continue;
+            }
+            ahead.append(&mut more);
+            let wanted = Wanted {
+                ahead: &ahead,
+                ours: &seen.ours,
+                ..seen.ruled.wanted()
+            };
+            if placement::is_held_up(&seen.snapshot, &wanted) {
+                return Ok(Some(number - first));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether it has not asked the driver for so long that the machine may be another. The more are
+    /// before it the longer that is, so that however many wait the driver is asked now and then.
+    fn is_stale(&self, others: u64) -> bool {
+        let times = u32::try_from(others).unwrap_or(u32::MAX);
+        let asked = self.seen.as_ref().map(|seen| seen.at.elapsed());
+        asked.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN * times)
     }
 
     /// Why there was no room, who was before it, and how long it waited.
@@ -254,31 +284,139 @@ fn name(waiting: &Waiting) -> String {
     }
 }
 
-/// What those wait for who came before. Of whom that cannot be read, everything.
-pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Awaited> {
-    let mut all = Vec::new();
-    let mut add = |gpu: &str, profile_id: u32| {
-        let one = Awaited {
-            gpu: gpu.to_owned(),
-            profile_id,
+/// Profiles by GPU. What its limits would not leave it though it had nothing, it does not wait for.
+fn could_use(
+    leases: &Leases<'_>,
+    snapshot: &Snapshot,
+    ruled: &Ruled,
+    who: &Applicant<'_>,
+) -> Vec<(String, Vec<u32>)> {
+    let limits = leases.limits(snapshot, &[], who.holder);
+    let mut all: Vec<(String, Vec<u32>)> = Vec::new();
+    for asked in &ruled.alternatives {
+        let wanted = Wanted {
+            alternatives: std::slice::from_ref(&asked.slice),
+            ..ruled.wanted()
         };
-        if !all.contains(&one) {
-            all.push(one);
-        }
-    };
-    for waiting in ahead {
-        match &waiting.waiter {
-            Some(waiter) => {
-                for (gpu, profiles) in &waiter.could_use {
-                    profiles.iter().for_each(|id| add(gpu, *id));
-                }
+        let others = asked.count.saturating_sub(1);
+        let others = u64::from(others) * limits.least_memory(snapshot, &wanted);
+        for Awaited { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
+            let memory = memory_on(&snapshot.gpus, &gpu, profile_id).unwrap_or(0);
+            if limits.allow(asked.count, others + memory).is_err() {
+                continue;
             }
-            None => {
-                for gpu in &snapshot.gpus {
-                    gpu.profiles.iter().for_each(|p| add(&gpu.uuid, p.id));
-                }
+            match all.iter_mut().find(|(other, _)| *other == gpu) {
+                Some((_, profiles)) if profiles.contains(&profile_id) => {}
+                Some((_, profiles)) => profiles.push(profile_id),
+                None => all.push((gpu, vec![profile_id])),
             }
         }
     }
     all
+}
+
+/// What those wait for who came before. Of whom that cannot be read, everything.
+pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Awaited> {
+    let mut all = BTreeSet::new();
+    for waiting in ahead {
+        match &waiting.waiter {
+            Some(waiter) => {
+                for (gpu, profiles) in &waiter.could_use {
+                    all.extend(profiles.iter().map(|id| (gpu, *id)));
+                }
+            }
+            None => {
+                for gpu in &snapshot.gpus {
+                    all.extend(gpu.profiles.iter().map(|p| (&gpu.uuid, p.id)));
+                }
+            }
+        }
+    }
+    let awaited = |(gpu, profile_id): (&String, u32)| Awaited {
+        gpu: gpu.clone(),
+        profile_id,
+    };
+    all.into_iter().map(awaited).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Gpu, MigMode, Placement, Profile};
+    use crate::store::Store;
+
+    /// Of a machine on which nothing lies, and on which who is first could use all there is.
+    fn seen(ago: Duration) -> Seen {
+        let profile = Profile {
+            name: "1g.10gb".into(),
+            id: 19,
+            placements: vec![Placement { start: 0, size: 1 }],
+            max_instances: 1,
+            ..Profile::default()
+        };
+        let gpu = Gpu {
+            index: 0,
+            minor: 0,
+            uuid: "GPU-0".into(),
+            name: String::new(),
+            pci_bus_id: String::new(),
+            mig: MigMode::Enabled,
+            mig_pending: None,
+            profiles: vec![profile],
+            instances: Vec::new(),
+        };
+        Seen {
+            at: Instant::now().checked_sub(ago).unwrap(),
+            snapshot: Snapshot {
+                gpus: vec![gpu],
+                ..Snapshot::default()
+            },
+            ruled: Ruled {
+                slices: vec![request::Slice::Profile("1g.10gb".into())],
+                ..Ruled::default()
+            },
+            ours: Vec::new(),
+        }
+    }
+
+    /// MIG may have been switched on elsewhere, where who is first may not go.
+    #[test]
+    fn who_is_held_up_asks_the_driver_now_and_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::default();
+        let leases = Leases {
+            config: &config,
+            store: Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap(),
+            boot_id: "b".into(),
+            locked_bundle: None,
+        };
+        let plan = leases.store.lock_plan("test").unwrap();
+        let waiter = Waiter {
+            could_use: vec![("GPU-0".into(), vec![19])],
+            ..Waiter::default()
+        };
+        let join = || leases.store.enqueue(&plan, &waiter).unwrap();
+        let (_first, _second, third) = (join(), join(), join());
+        let mut place = Place {
+            begun: Instant::now(),
+            wait: Duration::ZERO,
+            cut_by: None,
+            watch: Some(Watch::on(&leases.store)),
+            ticket: Some(third),
+            written: waiter.clone(),
+            seen: None,
+            in_vain: 0,
+        };
+        let mut waits = |ago: Duration| {
+            place.seen = Some(seen(ago));
+            place.begun = Instant::now();
+            place.wait = Duration::from_millis(20);
+            // False: until the time was over.
+            !place.wait(&leases, false).unwrap()
+        };
+        assert!(waits(Duration::ZERO));
+        // Two are before it, who ask as well.
+        assert!(waits(ASK_THE_DRIVER_AGAIN));
+        assert!(!waits(ASK_THE_DRIVER_AGAIN * 2));
+    }
 }

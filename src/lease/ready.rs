@@ -28,6 +28,18 @@ impl Leases<'_> {
         Ok(false)
     }
 
+    /// For those who collect: the front that was to see its container run was killed, and so nobody
+    /// else puts that on record.
+    pub(super) fn ready_without_its_front(&self, lease: &Lease) -> Result<()> {
+        let is_left = lease.state == State::Creating
+            && lease.runtime_process.is_some()
+            && !process::is_alive(&lease.creator);
+        if is_left {
+            self.ready_if_started(&lease.id)?;
+        }
+        Ok(())
+    }
+
     /// The container exists. A lease that has gone meanwhile (the container ended at once and its
     /// hook ran) stays gone.
     pub fn ready(&self, id: &str) -> Result<Option<Lease>> {
@@ -39,13 +51,13 @@ impl Leases<'_> {
             return Ok(Some(lease));
         }
         let init = alive::recorded_init(&lease.holder.key).ok().flatten();
+        // Which of its cgroups are not the engine's too, only its front can tell.
+        let is_front = lease.creator == process::current();
+        let exact = init.filter(|_| is_front).map(|init| own_cgroups(init.pid));
         ledger.update(id, |l| {
             l.state = State::Ready;
             l.init = init;
-            if let Some(exact) = init
-                .map(|init| own_cgroups(init.pid))
-                .filter(|c| !c.is_empty())
-            {
+            if let Some(exact) = exact.filter(|c| !c.is_empty()) {
                 l.cgroups = exact;
             }
         })

@@ -13,7 +13,7 @@ use crate::store::{Holder, Lease, Slice};
 pub(super) struct Ruled {
     pub alternatives: Vec<Alternative>,
     /// Of each alternative one.
-    slices: Vec<request::Slice>,
+    pub slices: Vec<request::Slice>,
     pub min_compute: u32,
     pub excluded: Vec<(String, String)>,
     pub barred: Vec<String>,
@@ -136,7 +136,7 @@ pub(super) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
     })
 }
 
-fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
+pub(super) fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
     let gpu = gpus.iter().find(|g| g.uuid == gpu)?;
     Some(gpu.profile(profile_id)?.memory_mib)
 }

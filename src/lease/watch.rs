@@ -9,8 +9,21 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How often it looks where it cannot be told.
+/// How often it looks where it cannot be told; less often the more are before it.
 const UNWATCHED: Duration = Duration::from_millis(200);
+/// So many more make it as much longer.
+const AS_MANY: usize = 8;
+
+/// What woke a waiter. Of several the last counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Woken {
+    /// Nothing: the time is over.
+    No,
+    /// A lease that went.
+    ByLease,
+    /// One before it that left the queue, for all that is known.
+    ByQueue,
+}
 
 pub(super) struct Watch {
     /// None where there is none to be had: a node has 128 for all of root's programs.
@@ -20,20 +33,8 @@ pub(super) struct Watch {
 
 impl Watch {
     pub fn on(store: &Store) -> Watch {
-        let watch = || {
-            let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-            inotify.add_watch(&store.leases(), AddWatchFlags::IN_DELETE)?;
-            // Closed for writing: by its waiter's end, however that came. Modified: it stepped aside.
-            let leaves =
-                AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
-            inotify.add_watch(&store.queue(), leaves)?;
-            nix::Result::Ok(inotify)
-        };
         let mut watch = Watch {
-            inotify: { store.open_queue() }
-                .is_ok()
-                .then(watch)
-                .and_then(Result::ok),
+            inotify: inotify(store),
             known: Default::default(),
         };
         watch.known = watch.state(store);
@@ -47,28 +48,41 @@ impl Watch {
         }
     }
 
-    /// Whether it was woken; else the time is over.
-    pub fn wait(&mut self, store: &Store, number: u64, time: Duration) -> Result<bool> {
+    pub fn wait(&mut self, store: &Store, number: u64, time: Duration) -> Result<Woken> {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let Some(inotify) = &self.inotify else {
-                std::thread::sleep(left.min(UNWATCHED));
+                let ahead = self.known.1.iter().filter(|w| w.number < number).count();
+                let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
+                std::thread::sleep(left.min(UNWATCHED * times));
+                // Others may have done with theirs.
+                self.inotify = self::inotify(store);
+                if self.inotify.is_some() {
+                    return Ok(Woken::ByQueue);
+                }
                 let now = self.state(store);
-                let woken = now != self.known;
+                let woken = match (now.0 == self.known.0, now.1 == self.known.1) {
+                    (_, false) => Woken::ByQueue,
+                    (false, true) => Woken::ByLease,
+                    (true, true) => Woken::No,
+                };
                 self.known = now;
-                if woken || left.is_zero() {
+                if woken != Woken::No || left.is_zero() {
                     return Ok(woken);
                 }
                 continue;
             };
             match inotify.read_events() {
-                Ok(events) if events.iter().any(|e| matters(e, number)) => return Ok(true),
-                Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Ok(events) => match events.iter().map(|e| woken_by(e, number)).max() {
+                    None | Some(Woken::No) => {}
+                    Some(woken) => return Ok(woken),
+                },
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(e) => return Err(e).context(|| "wait for room"),
             }
             if left.is_zero() {
-                return Ok(false);
+                return Ok(Woken::No);
             }
             // Rounded up, so that what is left is not spent with a full processor.
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
@@ -88,13 +102,31 @@ impl Watch {
     }
 }
 
+fn inotify(store: &Store) -> Option<Inotify> {
+    store.open_queue().ok()?;
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+    inotify
+        .add_watch(&store.leases(), AddWatchFlags::IN_DELETE)
+        .ok()?;
+    // Closed for writing: by its waiter's end, however that came. Modified: it stepped aside.
+    let leaves =
+        AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
+    inotify.add_watch(&store.queue(), leaves).ok()?;
+    Some(inotify)
+}
+
 /// Not who comes behind us, and not what we write ourselves.
-fn matters(event: &InotifyEvent, number: u64) -> bool {
+fn woken_by(event: &InotifyEvent, number: u64) -> Woken {
     let name = event.name.as_deref().and_then(OsStr::to_str);
     let of_queue = name.filter(|n| !n.contains(['.', '-']));
     match of_queue.and_then(|n| n.parse::<u64>().ok()) {
-        Some(other) => other < number,
-        // A lease, or a queue of events that was too long.
-        None => name != Some(crate::store::UNFINISHED),
+        Some(other) if other < number => Woken::ByQueue,
+        Some(_) => Woken::No,
+        None => match name {
+            Some(crate::store::UNFINISHED) => Woken::No,
+            Some(_) => Woken::ByLease,
+            // A queue of events that was too long.
+            None => Woken::ByQueue,
+        },
     }
 }

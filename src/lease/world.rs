@@ -2,8 +2,8 @@
 //! for those who look and decide nothing.
 
 use super::Leases;
-use super::acquire::reserved;
 use super::reuse::place_of;
+use super::view::reserved;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Driver;

@@ -204,8 +204,6 @@ struct Candidate<'a> {
 struct Rank {
     /// Several slices of one container lie on GPUs of their own.
     is_beside: bool,
-    /// An amount of memory may mean different profiles on different models.
-    memory_mib: u64,
     /// An idle slice of just that profile is had without making one.
     is_made: bool,
     cost: i64,
@@ -237,17 +235,15 @@ fn each_candidate<'a>(
                 kept = true;
                 continue;
             }
-            // What is kept warm is worth as much as a memory slice that one profile loses.
-            let evicts = room.in_the_way(profile, placement).len() as i64;
+            let evicts = room.in_the_way(profile, placement).len();
             see(Candidate {
                 gpu,
                 profile,
                 placement,
                 rank: Rank {
                     is_beside,
-                    memory_mib: profile.memory_mib,
                     is_made: !room.is_idle(profile, placement),
-                    cost: costs.cost(placement) + evicts * score::SLICE,
+                    cost: costs.in_all(placement, evicts),
                     free_slices,
                     start: Reverse(placement.start),
                     gpu_index: gpu.index,

@@ -32,11 +32,12 @@ pub fn could_use(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<Awaited> {
 
 /// Whether nothing but those who came before has to go on: then there is nothing to ask the driver.
 pub fn is_held_up(snapshot: &Snapshot, wanted: &Wanted<'_>) -> bool {
-    let mut places = candidates(snapshot, wanted)
-        .into_iter()
-        .flat_map(|(gpu, profile)| profile.placements.iter().map(move |at| (gpu, profile, *at)));
-    !wanted.ahead.is_empty()
-        && !places.any(|(gpu, profile, at)| Ahead::on(gpu, wanted).lets(profile, at))
+    let lets = |(gpu, profile): (&Gpu, &Profile)| {
+        let ahead = Ahead::on(gpu, wanted);
+        let mut places = profile.placements.iter();
+        places.any(|at| ahead.lets(profile, *at))
+    };
+    !wanted.ahead.is_empty() && !candidates(snapshot, wanted).into_iter().any(lets)
 }
 
 fn candidates<'a>(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Vec<(&'a Gpu, &'a Profile)> {

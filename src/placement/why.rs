@@ -83,16 +83,15 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
 
 /// Of a list that was asked for. It is worth waiting where one of them is.
 pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
+    // That MIG is off is in the way of each.
     noes.dedup();
     if noes.len() == 1 {
         return noes.remove(0);
     }
-    let mut all: Vec<&str> = noes
+    let all: Vec<&str> = noes
         .iter()
         .map(|(NoRoom::Never { why, .. } | NoRoom::Now { why, .. })| why.as_str())
         .collect();
-    // That MIG is off is in the way of each.
-    all.dedup();
     let why = all.join("; and ");
     let now = noes.iter().find(|no| matches!(no, NoRoom::Now { .. }));
     match now.or(noes.first()) {

@@ -5,7 +5,8 @@ use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, beside, key, report};
 use crate::config::DriverFiles as Choice;
 use crate::error::{self, Context, Error, Result};
-use crate::gpu::nodes::{self, Nodes};
+use crate::gpu::nodes::Nodes;
+use crate::gpu::on_host;
 use crate::lease::{Leases, Patience, Returned};
 use crate::process;
 use crate::request::{self, Request};
@@ -182,7 +183,7 @@ impl Slicing<'_> {
             devices.extend(self.nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
         }
         if spec::uses_user_namespace(original)? {
-            nodes::check_on_host(&devices)?;
+            on_host::check(&devices)?;
         }
         let mut args = Vec::new();
         if let Some(file) = &self.front.config.file {

@@ -9,9 +9,11 @@
 //! ```
 //!
 //! The last two say that the end of this lease is not the end of its instance. A program that is older
-//! than they are takes such a file for none of its own, and leaves both alone.
+//! than they are takes such a file for none of its own, and leaves both alone. So may every version do
+//! it: by a name that it understands it ends a lease, of whatever version the record is, and what a
+//! newer one means otherwise needs another ending.
 
-use super::record::Lease;
+use super::record::{Key, Lease};
 use crate::model::Placement;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,22 @@ impl Claim {
             placement: lease.slice.placement,
             tie: Tie::of(lease),
         }
+    }
+
+    /// Whether the lease is of this container.
+    pub fn is_of(&self, key: &Key) -> bool {
+        key.prefix().strip_suffix('.') == Some(&self.key)
+    }
+
+    /// Whether no container has it: an idle slice, or one that is given back for nobody.
+    pub fn is_nobodys(&self) -> bool {
+        self.is_of(&Key::default())
+    }
+
+    /// Whether both say that they have the same place, on the same boot.
+    pub fn is_at_place_of(&self, other: &Claim) -> bool {
+        (&self.boot_id, &self.gpu_uuid, self.placement)
+            == (&other.boot_id, &other.gpu_uuid, other.placement)
     }
 
     pub fn parse(name: &str) -> Option<Claim> {

@@ -178,6 +178,15 @@ impl Store {
         Ok((leases, damaged, all_there))
     }
 
+    /// All that is claimed, also by what cannot be read: the names tell. No record is opened for it.
+    pub fn claims(&self) -> Result<Vec<Claim>> {
+        let files = self.files()?;
+        Ok(files
+            .iter()
+            .filter_map(|f| Claim::parse(&name(f)))
+            .collect())
+    }
+
     pub fn get(&self, id: &str) -> Result<Option<Lease>> {
         for file in self.files()? {
             if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {

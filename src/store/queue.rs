@@ -70,14 +70,19 @@ impl Store {
 
     /// Those who wait, in their order. Looking needs no lock.
     pub fn waiting(&self) -> Result<Vec<Waiting>> {
-        let mut waiting = Vec::new();
-        for (number, file) in self.tickets()? {
-            let state = state(&file).context(|| format!("read {}", file.display()))?;
-            if let State::Waits(waiter) = state {
-                waiting.push(Waiting { number, waiter });
-            }
-        }
-        Ok(waiting)
+        self.waiting_before(u64::MAX)?.collect()
+    }
+
+    /// Those who came before this number. Each is read when it is asked for.
+    pub fn waiting_before(&self, number: u64) -> Result<impl Iterator<Item = Result<Waiting>>> {
+        let mut tickets = self.tickets()?;
+        tickets.retain(|(other, _)| *other < number);
+        let waits = |(number, file): (u64, PathBuf)| match state(&file) {
+            Ok(State::Waits(waiter)) => Some(Ok(Waiting { number, waiter })),
+            Ok(State::Dead | State::Aside) => None,
+            Err(e) => Some(Err(e).context(|| format!("read {}", file.display()))),
+        };
+        Ok(tickets.into_iter().filter_map(waits))
     }
 
     /// Behind all who are there: in the order in which the plan's lock is had.
@@ -186,7 +191,8 @@ fn state(path: &Path) -> std::io::Result<State> {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {}
         Err(e) => return Err(e),
     }
-    let mut text = Vec::new();
+    // Of which most need one read.
+    let mut text = Vec::with_capacity(4096);
     file.take(MAX_SIZE).read_to_end(&mut text)?;
     Ok(match text.is_empty() {
         true => State::Aside,

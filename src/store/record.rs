@@ -255,7 +255,7 @@ pub fn decode(bytes: &[u8]) -> Result<Lease> {
             crate::error::printable(&header.kind),
             crate::error::printable(&header.api_version)
         ))
-        .hint("use the newer runmig that wrote it"));
+        .hint("use the runmig that wrote it"));
     }
     let body = rest
         .strip_suffix('\n')

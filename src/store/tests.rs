@@ -153,6 +153,42 @@ fn a_damaged_record_hides_no_other() {
     assert_eq!((leases.len(), damaged.len()), (1, 2));
 }
 
+#[test]
+fn what_is_claimed_is_known_without_reading() {
+    let (_dir, store) = store();
+    let ledger = store.lock("t").unwrap();
+    let mut nobodys = lease("two");
+    nobodys.holder = Holder::default();
+    for lease in [&lease("one"), &nobodys] {
+        ledger.put(lease).unwrap();
+    }
+    let damaged = store.leases().join(Claim::of(&nobodys).name());
+    std::fs::write(damaged, "").unwrap();
+    std::fs::write(store.leases().join("notes.txt"), "").unwrap();
+    let mut claims = store.claims().unwrap();
+    claims.sort_by(|a, b| a.lease.cmp(&b.lease));
+    assert_eq!(claims, [Claim::of(&lease("one")), Claim::of(&nobodys)]);
+    let is_nobodys: Vec<bool> = claims.iter().map(Claim::is_nobodys).collect();
+    assert_eq!(is_nobodys, [false, true]);
+    assert!(claims[0].is_of(&lease("one").holder.key));
+}
+
+/// Also where the state directory outlives a boot.
+#[test]
+fn a_place_is_one_on_one_boot() {
+    let one = Claim::of(&lease("one"));
+    assert!(one.is_at_place_of(&Claim::of(&lease("two"))));
+    for change in [
+        (|l: &mut Lease| l.boot_id = "later".into()) as fn(&mut Lease),
+        |l| l.slice.gpu_uuid = "GPU-2".into(),
+        |l| l.slice.placement.start = 4,
+    ] {
+        let mut other = lease("two");
+        change(&mut other);
+        assert!(!one.is_at_place_of(&Claim::of(&other)));
+    }
+}
+
 proptest! {
     #[test]
     fn a_changed_byte_is_found(at in 0usize..1200, to in any::<u8>()) {

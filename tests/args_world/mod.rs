@@ -19,14 +19,14 @@ const CONFIG: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},"mounts":
 "rlimits":[{"type":"RLIMIT_BOGUS","hard":1,"soft":1}]},
 "linux":{"namespaces":[{"type":"mount"},{"type":"pid"}]}}"#;
 
-/// Where runc has its state when nobody says, whoever else is on this machine.
-const SHARED: &str = "/run/runc";
+/// Where runc has its state when nobody says. Others on this machine have theirs there as well, so a
+/// folder of the world's own is mounted in its place.
+const DEFAULT_ROOT: &str = "/run/runc";
 
 pub struct World {
     dir: TempDir,
     inotify: File,
     watched: HashMap<i32, PathBuf>,
-    words: BTreeSet<&'static [u8]>,
 }
 
 #[derive(Debug, Default)]
@@ -45,20 +45,18 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         // SAFETY: no pointers; the result is checked.
         let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
-        assert!(fd >= 0);
+        assert!(fd >= 0, "inotify: {}", std::io::Error::last_os_error());
         // SAFETY: a descriptor nobody else has.
         let inotify = unsafe { File::from_raw_fd(fd) };
         let mut world = World {
             dir,
             inotify,
             watched: HashMap::new(),
-            words: words
-                .filter(|w| !w.is_empty() && !w.contains('@') && *w != "cfg")
-                .map(str::as_bytes)
-                .collect(),
         };
         let top = world.dir().to_owned();
-        let bundles = world.words.iter().map(|w| top.join(OsStr::from_bytes(w)));
+        let words = words.filter(|w| !w.is_empty() && !w.contains('@') && *w != "cfg");
+        let bundles = words.collect::<BTreeSet<_>>().into_iter();
+        let bundles = bundles.map(|w| top.join(w));
         for bundle in bundles.chain([top.clone()]).collect::<Vec<_>>() {
             fs::create_dir_all(bundle.join("rootfs")).unwrap();
             fs::write(bundle.join("config.json"), CONFIG).unwrap();
@@ -70,7 +68,8 @@ impl World {
                 world.add(&root);
             }
         }
-        for default in [top.join("xdg/crun"), PathBuf::from(SHARED)] {
+        fs::create_dir_all(DEFAULT_ROOT).unwrap();
+        for default in [top.join("xdg/crun"), world.default_root()] {
             fs::create_dir_all(&default).unwrap();
             world.add(&default);
         }
@@ -92,6 +91,11 @@ impl World {
         self.dir.path()
     }
 
+    /// What stands at `DEFAULT_ROOT` for who is watched.
+    fn default_root(&self) -> PathBuf {
+        self.dir().join("default-root")
+    }
+
     pub fn env(&self, name: &str) -> Option<OsString> {
         (name == "XDG_RUNTIME_DIR").then(|| self.dir().join("xdg").into())
     }
@@ -102,7 +106,10 @@ impl World {
     }
 
     pub fn watch(&self, program: &Path, args: &[OsString]) -> Seen {
-        let output = Command::new(program)
+        const OWN_ROOT: &str = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", OWN_ROOT, "sh"])
+            .args([&self.default_root(), Path::new(DEFAULT_ROOT), program])
             .args(args)
             .current_dir(self.dir())
             .env_clear()
@@ -131,8 +138,11 @@ impl World {
         for made in seen.logs.iter() {
             fs::remove_file(made).unwrap();
         }
-        if let Some((root, id)) = &seen.state {
+        if let Some((root, id)) = &mut seen.state {
             let _ = fs::remove_dir_all(root.join(id));
+            if *root == self.default_root() {
+                *root = DEFAULT_ROOT.into();
+            }
         }
         seen
     }
@@ -150,10 +160,7 @@ impl World {
                 let name = events[16..16 + len].split(|c| *c == 0).next().unwrap();
                 let dir = self.watched[&watch].as_path();
                 events = &events[16 + len..];
-                // others may be at work in there
-                if dir != Path::new(SHARED) || self.words.contains(name) {
-                    all.push((dir, OsStr::from_bytes(name).to_owned(), mask));
-                }
+                all.push((dir, OsStr::from_bytes(name).to_owned(), mask));
             }
         }
         all

@@ -121,6 +121,18 @@ impl Containerd {
         handler.clone()
     }
 
+    /// With what is there by default or in Debian, with more, and with nothing.
+    #[track_caller]
+    fn goes_on_as_it_was(&self, texts: &[&str]) {
+        let default = config_default(&self.program);
+        let all = [DEBIANS, DEBIANS.trim_end(), &default];
+        for text in all.iter().chain(texts) {
+            self.adds_only_the_handler(Some(text));
+        }
+        fs::remove_file(self.place.path(CONFIG)).unwrap();
+        self.adds_only_the_handler(None);
+    }
+
     #[track_caller]
     fn refused(&self, more: &[&str], words: &str) {
         self.place.refused(&self.arguments(more), words);
@@ -152,19 +164,11 @@ fn containerd_1_goes_on_as_it_was_but_for_the_handler() {
     let Some(containerd) = Containerd::one() else {
         return;
     };
-    let default = config_default(&containerd.program);
-    for text in [
-        DEBIANS,
-        DEBIANS.trim_end(),
-        &default,
+    containerd.goes_on_as_it_was(&[
         "version = 2",
         "oom_score = -999\n[plugins.cri]\nsandbox_image = \"pause:1\"\n",
         "[plugins.cri.containerd.runtimes.other]\nruntime_type = \"io.containerd.runc.v2\"\n",
-    ] {
-        containerd.adds_only_the_handler(Some(text));
-    }
-    fs::remove_file(containerd.place.path(CONFIG)).unwrap();
-    containerd.adds_only_the_handler(None);
+    ]);
 }
 
 #[test]
@@ -172,19 +176,11 @@ fn containerd_2_goes_on_as_it_was_but_for_the_handler() {
     let Some(containerd) = Containerd::two() else {
         return;
     };
-    let default = config_default(&containerd.program);
-    for text in [
-        DEBIANS,
-        DEBIANS.trim_end(),
-        &default,
+    containerd.goes_on_as_it_was(&[
         "version = 3",
         "# c\nimports = [\n  # others\n  '/etc/containerd/none/*.toml', # none\n]\nversion = 3\n\
          [plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'pause:1'\n",
-    ] {
-        containerd.adds_only_the_handler(Some(text));
-    }
-    fs::remove_file(containerd.place.path(CONFIG)).unwrap();
-    containerd.adds_only_the_handler(None);
+    ]);
 }
 
 #[test]

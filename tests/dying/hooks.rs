@@ -3,7 +3,7 @@
 use crate::on_every_runtime;
 use crate::support::process::{in_cgroup, kill, until};
 use crate::support::runtimes::script;
-use crate::support::{Bundle, Low, Setup, said, unique};
+use crate::support::{Bundle, Setup, said, unique};
 use crate::victim::{SLEEPS, init, keeps_its_slice, the_next_create_has_room};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -87,7 +87,7 @@ fn poststart_fails(setup: &Setup) {
     if created.status.success() {
         setup.runmig(&["start", &id]);
     }
-    if setup.low == Low::Crun {
+    if setup.low.is_crun() {
         keeps_its_slice(setup, &id);
         kill(init(setup, &id));
     }

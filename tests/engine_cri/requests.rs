@@ -12,16 +12,25 @@ crate::on_every_engine! {
     one_slice_for_a_pod, the_next_pod_gets_what_is_kept,
 }
 
-/// Debian's crun is too old for the specifications of the other engines.
+/// Debian's crun is too old for the specifications of the newer engines.
 #[test]
 fn on_crun() {
-    with_low(Low::Crun, Engine::Containerd1, |cri| {
-        let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
-        let id = cri.run(&pod, "web", &shows());
-        has(cri, &id, "1g.10gb");
-        cri.crictl(&["stop", "--timeout=10", &id]).ok();
-        cri.setup.nothing_is_left();
-    });
+    for (low, engine) in [
+        (Low::Crun, Engine::Containerd1),
+        (Low::NewCrun, Engine::Containerd2),
+        (Low::NewCrun, Engine::Crio),
+    ] {
+        with_low(low, engine, |cri| {
+            let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
+            let id = cri.run(&pod, "web", &shows());
+            has(cri, &id, "1g.10gb");
+            cri.crictl(&["exec", "--sync", &id, "true"]).ok();
+            cri.crictl(&["stop", "--timeout=10", &id]).ok();
+            cri.crictl(&["rmp", "--force", &pod.id]).ok();
+            cri.setup.nothing_is_left();
+            passed(cri, "on crun");
+        });
+    }
 }
 
 fn a_slice_by_annotation(cri: &mut Cri) {

@@ -8,9 +8,9 @@ mod words;
 
 use serde_json::{Value, json};
 use support::bundle::{OPEN, SHOW, all_open, nodes, visible};
-use support::docker::{Docker, with};
+use support::docker::{Docker, with, with_low};
 use support::process::until;
-use support::{Setup, said};
+use support::{Low, Setup, said};
 
 /// It has the one slice there is, and can use it.
 #[track_caller]
@@ -26,31 +26,41 @@ fn has_the_slice(setup: &Setup, docker: &Docker, container: &str) {
 
 #[test]
 fn a_slice_for_as_long_as_the_container_runs() {
-    with(false, |setup, docker| {
-        let id = docker.create("1g.10gb", &format!("{SHOW}; exec sleep 1000"));
-        setup.nothing_is_left();
-        docker.post(&id, "start").ok();
-        let instance = setup.machine.the_instance();
-        until("it printed", || docker.logs(&id).contains("VISIBLE="));
-        let saw = docker.logs(&id);
-        assert_eq!(visible(&saw), Some(instance.uuid.as_str()));
-        assert_eq!(nodes(&saw), setup.machine.nodes_of(&instance));
-        docker.passed("a slice by annotation");
-        docker.passed("logs");
-        has_the_slice(setup, docker, &id);
-        docker.passed("exec");
+    with(false, lives_as_long);
+}
 
-        let gently = format!("/containers/{id}");
-        assert_eq!(docker.ask("DELETE", &gently, &Value::Null).status, 409);
-        has_the_slice(setup, docker, &id);
-        docker.post(&id, "stop?t=0").ok();
-        setup.nothing_is_left();
-        docker.ask("DELETE", &gently, &Value::Null).ok();
-        let id = docker.sleeping("1g.10gb");
-        docker.remove(&id);
-        setup.nothing_is_left();
-        docker.passed("remove");
+#[test]
+fn on_crun() {
+    with_low(Low::NewCrun, false, |setup, docker| {
+        lives_as_long(setup, docker);
+        docker.passed("on crun");
     });
+}
+
+fn lives_as_long(setup: &Setup, docker: &mut Docker) {
+    let id = docker.create("1g.10gb", &format!("{SHOW}; exec sleep 1000"));
+    setup.nothing_is_left();
+    docker.post(&id, "start").ok();
+    let instance = setup.machine.the_instance();
+    until("it printed", || docker.logs(&id).contains("VISIBLE="));
+    let saw = docker.logs(&id);
+    assert_eq!(visible(&saw), Some(instance.uuid.as_str()));
+    assert_eq!(nodes(&saw), setup.machine.nodes_of(&instance));
+    docker.passed("a slice by annotation");
+    docker.passed("logs");
+    has_the_slice(setup, docker, &id);
+    docker.passed("exec");
+
+    let gently = format!("/containers/{id}");
+    assert_eq!(docker.ask("DELETE", &gently, &Value::Null).status, 409);
+    has_the_slice(setup, docker, &id);
+    docker.post(&id, "stop?t=0").ok();
+    setup.nothing_is_left();
+    docker.ask("DELETE", &gently, &Value::Null).ok();
+    let id = docker.sleeping("1g.10gb");
+    docker.remove(&id);
+    setup.nothing_is_left();
+    docker.passed("remove");
 }
 
 /// Each start is a create of the same id and bundle.

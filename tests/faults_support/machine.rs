@@ -3,7 +3,7 @@
 use super::World;
 use nvml_sim::engine::{Machine as Engine, Mode, Model, NewGpu, Placement, Target};
 use nvml_sim::fault::{self, Moment, Outcome, Rule};
-use nvml_sim::holders::Files;
+use nvml_sim::holders::{self, Files, Hold};
 use nvml_sim::state::{self, Store};
 use std::fs;
 use std::path::Path;
@@ -169,6 +169,13 @@ impl World {
             }
             machine.destroy_gpu_instance(gpu, gi, holds).unwrap();
         });
+    }
+
+    /// This process holds an instance, as one that runs CUDA would, until the value is dropped.
+    pub fn hold(&self, gpu: u32, gi: u32, ci: Option<u32>) -> Hold {
+        let gi = Some(gi);
+        let store = Store::open(&self.machine()).unwrap();
+        holders::hold(&store, Target { gpu, gi, ci }).unwrap()
     }
 
     pub fn lose(&self, gpu: usize, lost: bool) {

@@ -13,9 +13,7 @@ mod racing;
 mod sharing;
 
 use faults_support::World;
-use nvml_sim::engine::Target;
-use nvml_sim::holders::{self, Hold};
-use nvml_sim::state::Store;
+use nvml_sim::holders::Hold;
 use support::said;
 
 /// The driver calls of a create that change something.
@@ -27,9 +25,7 @@ fn changes(world: &World, during: impl FnOnce()) -> Vec<String> {
 
 /// This process computes on an instance until the value is dropped.
 fn hold(world: &World, gpu: u32, gi: u32) -> Hold {
-    let (gi, ci) = (Some(gi), Some(0));
-    let store = Store::open(&world.machine()).unwrap();
-    holders::hold(&store, Target { gpu, gi, ci }).unwrap()
+    world.hold(gpu, gi, Some(0))
 }
 
 /// A container of the pod.

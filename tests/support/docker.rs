@@ -34,7 +34,11 @@ const IMAGE: &str = "runmig:e2e";
 
 /// One with live-restore, in which containers outlive their engine, or one without.
 pub fn with(live_restore: bool, test: impl Fn(&Setup, &mut Docker)) {
-    let Some(setup) = Setup::of(Low::NewRunc) else {
+    with_low(Low::NewRunc, live_restore, test);
+}
+
+pub fn with_low(low: Low, live_restore: bool, test: impl Fn(&Setup, &mut Docker)) {
+    let Some(setup) = Setup::of(low) else {
         return;
     };
     if let Some(mut docker) = Docker::start(&setup, live_restore) {

@@ -29,6 +29,7 @@ pub fn on_each(setup: impl Fn(Low) -> Option<Setup>, test: impl Fn(&Setup, &Podm
         (on_path("podman"), Low::Runc),
         (on_path("podman"), Low::Crun),
         (built("podman", "podman"), Low::NewRunc),
+        (built("podman", "podman"), Low::NewCrun),
     ] {
         let Some(setup) = setup(low) else {
             continue;

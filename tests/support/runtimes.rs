@@ -9,22 +9,27 @@ pub enum Low {
     /// The distribution's.
     Runc,
     Crun,
-    /// A newer one, built by `scripts/engines`.
+    /// Newer ones, built by `scripts/engines`.
     NewRunc,
+    NewCrun,
 }
 
 impl Low {
     pub fn name(self) -> &'static str {
         match self {
             Low::Runc | Low::NewRunc => "runc",
-            Low::Crun => "crun",
+            Low::Crun | Low::NewCrun => "crun",
         }
+    }
+
+    pub fn is_crun(self) -> bool {
+        self.name() == "crun"
     }
 
     /// Where it is on this machine.
     pub fn find(self) -> Option<PathBuf> {
         let found = match self {
-            Low::NewRunc => built("runc", "runc"),
+            Low::NewRunc | Low::NewCrun => built(self.name(), self.name()),
             _ => on_path(self.name()),
         };
         if found.is_none() {
@@ -38,7 +43,7 @@ impl Low {
     pub fn configure(self, found: &Path, dir: &Path) -> PathBuf {
         const V2_BESIDE: &str = "/sys/fs/cgroup/unified";
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        if self != Low::Crun || !mounts.contains(&format!(" {V2_BESIDE} ")) {
+        if !self.is_crun() || !mounts.contains(&format!(" {V2_BESIDE} ")) {
             return found.to_owned();
         }
         fs::create_dir_all(dir).unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The rows, in their order; the script reads them here.
-const CASES: [&str; 17] = [
+const CASES: [&str; 18] = [
     "a slice by annotation",
     "a pod of two with different slices",
     "none",
@@ -23,6 +23,7 @@ const CASES: [&str; 17] = [
     "the engine is killed",
     "no room: the user reads why",
     "a wrong request: the user reads why",
+    "on crun",
 ];
 
 /// `engine` with its version, as `podman 5.8.3`; `case` in the words of the table's row. Called at

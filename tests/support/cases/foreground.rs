@@ -2,7 +2,7 @@
 
 use crate::support::bundle::{SHOW, nodes, visible};
 use crate::support::process::until;
-use crate::support::{Bundle, Low, Said, Setup, going, said, unique};
+use crate::support::{Bundle, Said, Setup, going, said, unique};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -120,7 +120,7 @@ pub fn sockets_of_a_service_manager(setup: &Setup) {
     let said = the_same_as_bare(setup, &prepare, &[], script);
     // crun 1.8 leaves the number of descriptors empty, with us or without.
     assert!(
-        said.starts_with("fds=1 pid=1\n") || setup.low == Low::Crun,
+        said.starts_with("fds=1 pid=1\n") || setup.low.is_crun(),
         "{said}"
     );
     assert!(said.ends_with("through the socket\n"), "{said}");

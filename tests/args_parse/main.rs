@@ -1,10 +1,10 @@
 //! What is taken for what, line by line. `''` is an empty argument, `_` what was not given.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
+mod hostile;
+
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use proptest::prelude::*;
 use runmig::runtime::args::{Call, Create, Family, LogFormat, Run, Verb, parse};
 
 fn words(line: &str) -> Vec<OsString> {
@@ -335,69 +335,4 @@ fn crun_stands_in_the_bundle() {
     assert_eq!(stands(Family::Crun, "restore -b /b c"), Path::new("/b"));
     assert_eq!(stands(Family::Crun, "run c"), Path::new("/cwd"));
     assert_eq!(stands(Family::Crun, "delete c"), Path::new("/cwd"));
-}
-
-/// Bytes, words that mean something, and these cut and joined.
-fn argument() -> impl Strategy<Value = OsString> {
-    let word = || {
-        prop::sample::select(vec![
-            "create",
-            "run",
-            "delete",
-            "--root",
-            "--log",
-            "-b",
-            "--bundle",
-            "--",
-            "-",
-            "--r",
-            "=",
-            "-d",
-            "--no-pivot",
-            "--preserve-fds",
-            "-9",
-            "0x",
-            "+",
-            "_",
-            "\u{e9}",
-        ])
-    };
-    let bytes = || prop::collection::vec(any::<u8>(), 0..8);
-    prop_oneof![
-        3 => word().prop_map(OsString::from),
-        1 => bytes().prop_map(OsString::from_vec),
-        1 => (word(), bytes(), word())
-            .prop_map(|(a, b, c)| OsString::from_vec([a.as_bytes(), &b, c.as_bytes()].concat())),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-    #[test]
-    fn nothing_makes_it_panic(args in prop::collection::vec(argument(), 0..12)) {
-        for family in [Family::Runc, Family::Crun] {
-            let call = parse(family, &args);
-            let word = |w: &str| args.iter().any(|a| a == w);
-            if !["create", "run", "restore"].into_iter().any(word) {
-                prop_assert!(call.is_ok(), "{call:?}");
-            }
-            if let Ok(Call { verb: Verb::Create(create), .. }) = &call {
-                prop_assert!(word("create") && args.contains(&create.id));
-            }
-        }
-    }
-}
-
-#[test]
-fn a_hundred_thousand_arguments_take_no_time() {
-    let start = std::time::Instant::now();
-    for repeated in ["-b", "--no-pivot", "c", "--", "-bb", "--unknown"] {
-        let mut args = vec![OsString::from("create")];
-        args.resize(100_000, OsString::from(OsStr::new(repeated)));
-        for family in [Family::Runc, Family::Crun] {
-            let _ = parse(family, &args);
-        }
-    }
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }

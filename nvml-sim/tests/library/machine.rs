@@ -1,0 +1,87 @@
+//! What becomes of the machine: its mode, its boots, its GPUs that fall off the bus.
+
+use crate::ONE_G;
+use crate::common::Sim;
+
+#[test]
+fn mig_mode_by_architecture() {
+    let sim = Sim::new("--gpu A100-80GB --gpu H100 --mig off");
+    let nvml = sim.init();
+    let mode = |gpu| {
+        let (mut current, mut pending) = (9_u32, 9_u32);
+        let args = [gpu, &raw mut current as u64, &raw mut pending as u64];
+        assert_eq!(nvml.call("nvmlDeviceGetMigMode", &args), 0);
+        (current, pending)
+    };
+    let set = |gpu, mode| nvml.ask("nvmlDeviceSetMigMode", &[gpu, mode], 99_u32);
+    let (ampere, hopper) = (nvml.gpu(0), nvml.gpu(1));
+    assert_eq!(set(ampere, 1), Ok(16));
+    assert_eq!(mode(ampere), (0, 1));
+    sim.run("reset", "--gpu 0");
+    assert_eq!(mode(ampere), (1, 1));
+    assert_eq!(set(hopper, 1), Ok(0));
+    assert_eq!(mode(hopper), (1, 1));
+    assert_eq!(set(hopper, 2), Err(2));
+    nvml.create_gi(hopper, ONE_G).unwrap();
+    assert_eq!(set(hopper, 0), Ok(19));
+    assert_eq!(mode(hopper), (1, 1));
+    // The other forms that are seen in the field.
+    sim.run(
+        "fault",
+        "--call nvmlDeviceSetMigMode --nth 1 --returns IN_USE",
+    );
+    assert_eq!(set(ampere, 0), Err(19));
+    sim.run("fault", "--clear");
+    sim.run("fault", "--call nvmlDeviceSetMigMode --status IN_USE");
+    assert_eq!(set(ampere, 0), Ok(19));
+    assert_eq!(mode(ampere), (1, 1));
+}
+
+#[test]
+fn a_boot_forgets_instances_and_from_hopper_on_the_mode() {
+    let sim = Sim::new("--gpu A100-80GB --gpu H100 --gpu B200");
+    for gpu in 0..3 {
+        sim.run("create", &format!("--gpu {gpu} --profile 19"));
+    }
+    let before = (
+        sim.show(),
+        sim.read("proc/devices"),
+        sim.read("proc/sys/kernel/random/boot_id"),
+    );
+    sim.run("reboot", "");
+    let after = sim.show();
+    for (gpu, mode) in ["on", "off", "off"].into_iter().enumerate() {
+        assert_eq!(after["gpus"][gpu]["mig"], mode);
+        assert_eq!(after["gpus"][gpu]["gpuInstances"], serde_json::json!([]));
+        assert_eq!(after["gpus"][gpu]["uuid"], before.0["gpus"][gpu]["uuid"]);
+    }
+    let major = |devices: &str| -> String {
+        devices
+            .lines()
+            .find(|l| l.ends_with(" nvidia-caps"))
+            .unwrap()
+            .to_string()
+    };
+    assert_ne!(major(&before.1), major(&sim.read("proc/devices")));
+    let boot_id = sim.read("proc/sys/kernel/random/boot_id");
+    assert_ne!(before.2, boot_id);
+    assert_eq!(after["bootId"], boot_id.trim());
+}
+
+#[test]
+fn a_lost_gpu_answers_nothing_else() {
+    let sim = Sim::new("--gpu A100-80GB --count 2");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(1);
+    sim.run("lose", "--gpu 1");
+    assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Ok(2));
+    assert_eq!(
+        nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[1], 0_u64),
+        Err(15)
+    );
+    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[gpu]), Err(15));
+    assert_eq!(nvml.create_gi(gpu, ONE_G), Err(15));
+    assert!(nvml.create_gi(nvml.gpu(0), ONE_G).is_ok());
+    sim.run("restore", "--gpu 1");
+    assert!(nvml.create_gi(gpu, ONE_G).is_ok());
+}

@@ -1,0 +1,5 @@
+//! The whole path on a newer crun than the distribution's.
+
+mod support;
+
+every_case!(NewCrun);
