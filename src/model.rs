@@ -48,6 +48,13 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// As its name says: `1g.10gb+me` gives 10, though it has a little less.
+    pub fn gigabytes(&self) -> u32 {
+        let digits = self.name.split_once("g.").map_or("", |(_, gb)| gb);
+        let end = digits.find(|c: char| !c.is_ascii_digit());
+        digits[..end.unwrap_or(digits.len())].parse().unwrap_or(0)
+    }
+
     /// Memory slices that one instance takes.
     pub fn memory_slices(&self) -> u32 {
         self.placements.first().map_or(0, |p| p.size)

@@ -109,7 +109,8 @@ proptest! {
     }
 }
 
-/// What fits a small GPU leaves the large one to those who fit nowhere else.
+/// The smallest profile that has the memory; where a profile lies on several models, what fits a small
+/// GPU leaves the large one to those who fit nowhere else.
 #[test]
 fn of_two_models_the_smaller_is_taken_first() {
     let of = |name| Model::find(name).unwrap();
@@ -129,7 +130,9 @@ fn of_two_models_the_smaller_is_taken_first() {
     // Less of the larger one would do for it.
     assert_eq!(goes_to(named("1g.10gb")), (1, "1g.10gb".to_owned()));
     assert_eq!(goes_to(Slice::Memory(5 << 30)), (2, "1g.6gb".to_owned()));
-    assert_eq!(goes_to(Slice::Memory(39 << 30)), (1, "7g.40gb".to_owned()));
+    assert_eq!(goes_to(Slice::Memory(9 << 30)), (1, "1g.10gb".to_owned()));
+    // And not all of the smaller GPU, which has as much.
+    assert_eq!(goes_to(Slice::Memory(39 << 30)), (0, "3g.40gb".to_owned()));
     assert_eq!(goes_to(Slice::Memory(70 << 30)), (0, "7g.80gb".to_owned()));
 }
 

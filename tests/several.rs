@@ -216,18 +216,26 @@ fn the_memory_of_all_is_limited() {
     let Some(setup) = Setup::on(Low::Runc, machine) else {
         return;
     };
-    let create = |most: &str| {
+    let gpus = |most: &str| {
         setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
         let bundle = setup.asking("10Gi*2", SHOW);
-        setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
+        let id = unique();
+        let made = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+        let mut gpus: Vec<u32> = setup.machine.instances().iter().map(|i| i.gpu).collect();
+        gpus.sort();
+        setup.runmig(&["delete", "--force", &id]);
+        (made, gpus)
     };
-    create("32Gi").ok();
-    let line = create("31Gi").refused();
+    // 2g.12gb of the A30 has 11968 MiB, 1g.20gb of the A100 19968.
+    assert_eq!(gpus("31936Mi").1, [0, 1]);
+    assert_eq!(gpus("31935Mi").1, [0, 0]);
+    let (made, none) = gpus("23935Mi");
+    let line = made.refused();
     assert!(
-        line.contains("the machine has 0Mi of 31Gi of memory, and 31936Mi"),
+        line.contains("the machine has 0Mi of 23935Mi of memory, and 23936Mi"),
         "{line}"
     );
-    assert!(setup.machine.instances().is_empty());
+    assert!(none.is_empty() && setup.machine.instances().is_empty());
 }
 
 /// What is too much on the GPU that would be taken first need not be on one of another model.

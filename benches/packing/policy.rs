@@ -54,10 +54,14 @@ impl Policy {
             return Some(made.expect("the driver has room where the product sees some"));
         }
         let gpus = world.machine.gpus.iter().zip(0..).zip(&kind.on);
-        let with_room: Vec<(&Gpu, u32, &GiProfile)> = gpus
+        let mut with_room: Vec<(&Gpu, u32, &GiProfile)> = gpus
             .filter_map(|((gpu, index), profile)| Some((gpu, index, (*profile)?)))
             .filter(|(gpu, _, p)| gpu.remaining_capacity(p.id).expect("its own") > 0)
             .collect();
+        // An amount of memory means the smallest profile, whoever chooses its place.
+        let size = |p: &GiProfile| (gigabytes(&p.name), p.compute_slices);
+        let smallest = with_room.iter().map(|(_, _, p)| size(p)).min();
+        with_room.retain(|(_, _, p)| Some(size(p)) == smallest);
         if self == Policy::Driver {
             let (_, gpu, profile) = with_room.first()?;
             return world.make(*gpu, profile.id, None);
@@ -84,6 +88,15 @@ impl Policy {
             }
         }
     }
+}
+
+fn gigabytes(profile: &str) -> u32 {
+    let size = profile
+        .split(['.', '+', '-'])
+        .nth(1)
+        .and_then(|s| s.strip_suffix("gb"));
+    size.and_then(|n| n.parse().ok())
+        .expect("a name of a profile")
 }
 
 fn bits(at: Placement) -> u32 {

@@ -204,6 +204,9 @@ struct Candidate<'a> {
 struct Rank {
     /// Several slices of one container lie on GPUs of their own.
     is_beside: bool,
+    /// An amount of memory may mean different profiles on different models: the smallest by name, as
+    /// one and the same has a little more or less memory on each; then the fewest compute slices.
+    size: (u32, u32),
     /// An idle slice of just that profile is had without making one.
     is_made: bool,
     cost: i64,
@@ -242,6 +245,7 @@ fn each_candidate<'a>(
                 placement,
                 rank: Rank {
                     is_beside,
+                    size: (profile.gigabytes(), profile.compute_slices),
                     is_made: !room.is_idle(profile, placement),
                     cost: costs.in_all(placement, evicts),
                     free_slices,

@@ -88,6 +88,12 @@ fn potential(gpu: &Gpu, there: &[There]) -> i64 {
     10 * 840 * now + 3 * next
 }
 
+/// `1g.10gb+me` gives 10.
+fn gigabytes(profile: &str) -> u64 {
+    let (_, size) = profile.split_once('.').unwrap();
+    size.split("gb").next().unwrap().parse().unwrap()
+}
+
 /// In 8400ths: one and a half of what is taken, which all profiles lose.
 fn taken(gpu: &Gpu, at: Placement) -> i64 {
     i64::from(at.size) * gpu.profiles.len() as i64 * 12600
@@ -136,6 +142,8 @@ fn one(snapshot: &Snapshot, wanted: &Wanted<'_>, slice: &Slice) -> Option<Place>
             };
             let added = potential(gpu, &with) - potential(gpu, &there) + evicted * 8400;
             let rank = (
+                gigabytes(&profile.name),
+                profile.compute_slices,
                 !reuses,
                 worth(gpu) * (taken(gpu, at) + added),
                 free(gpu, &there).len(),
