@@ -38,7 +38,7 @@ pub fn look<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
             (&c.id, &c.bundle, other_config(c), stays)
         }
         Verb::Restore { id, bundle } => (id, bundle, None, Stays::Until),
-        Verb::Delete { .. } | Verb::Features | Verb::Other => return Ok(None),
+        Verb::Delete { .. } | Verb::Update(_) | Verb::Features | Verb::Other => return Ok(None),
     };
     let given = bundle.as_deref().unwrap_or(Path::new("."));
     let bundle = Bundle::open(given)?;

@@ -16,6 +16,7 @@ mod lowlevel;
 mod report;
 mod slicing;
 mod spawn;
+mod update;
 
 use crate::config::Config;
 use crate::error::Result;
@@ -36,6 +37,7 @@ struct Front<'a> {
 struct Slicer {
     create: fn(&Front<'_>, ask::Asking<'_>) -> Result<i32>,
     delete: fn(&Front<'_>, crate::store::Key) -> Result<i32>,
+    update: fn(&Front<'_>, &args::Update) -> Result<i32>,
     features: fn(&Front<'_>) -> Result<i32>,
 }
 
@@ -46,6 +48,7 @@ pub fn front() -> i32 {
         // A container must be deletable whatever became of our installation; its slice then comes
         // back by the hook or a collection.
         delete: |front, _| beside_or_bare(front),
+        update: |front, _| beside_or_bare(front),
         features: beside_or_bare,
     })
 }
@@ -65,6 +68,7 @@ pub fn slice() -> i32 {
     enter(&Slicer {
         create: slicing::create,
         delete: delete::give_back,
+        update: update::but_for_devices,
         features: features::tell,
     })
 }
@@ -108,6 +112,10 @@ fn dispatch(
         Verb::Create(_) | Verb::Run(_) | Verb::Restore { .. } => ask::look(&front)?,
         Verb::Delete { id, .. } => match delete::lease_of(&front, id)? {
             Some(key) => return (slicer.delete)(&front, key),
+            None => None,
+        },
+        Verb::Update(update) => match delete::lease_of(&front, &update.id)? {
+            Some(_) => return (slicer.update)(&front, update),
             None => None,
         },
         Verb::Features => return (slicer.features)(&front),

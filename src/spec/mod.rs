@@ -30,7 +30,7 @@ pub use mounts::check_dev;
 pub use peek::{Peek, peek};
 
 use crate::error::{Error, Result};
-use document::Document;
+pub(crate) use document::Document;
 use serde_json::{Map, Value};
 
 /// What a sidecar has kept, if it is one.

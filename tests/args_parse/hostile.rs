@@ -12,6 +12,8 @@ fn argument() -> impl Strategy<Value = OsString> {
             "create",
             "run",
             "delete",
+            "update",
+            "-r",
             "--root",
             "--log",
             "-b",
@@ -52,6 +54,18 @@ proptest! {
             }
             if let Ok(Call { verb: Verb::Create(create), .. }) = &call {
                 prop_assert!(word("create") && args.contains(&create.id));
+            }
+            if let Ok(Call { verb: Verb::Update(update), .. }) = &call {
+                prop_assert!(word("update") && args.last() == Some(&update.id));
+                // The one option more that it is for wins, and the rest is read as before.
+                let mut more = args.clone();
+                more.insert(update.options_end, "--resources=ours".into());
+                let again = parse(family, &more).unwrap();
+                let Verb::Update(again) = again.verb else {
+                    panic!("{again:?}");
+                };
+                prop_assert_eq!(again.resources.to_str(), Some("ours"));
+                prop_assert_eq!(&again.id, &update.id);
             }
         }
     }

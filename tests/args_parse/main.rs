@@ -27,6 +27,12 @@ fn short(call: &Call) -> String {
         Verb::Restore { id, bundle } => format!("restore {} {}", id.display(), path(bundle)),
         Verb::Delete { id, force: true } => format!("kill {} _", id.display()),
         Verb::Delete { id, force: false } => format!("delete {} _", id.display()),
+        Verb::Update(u) => format!(
+            "update@{} {} {}",
+            u.options_end,
+            u.id.display(),
+            u.resources.display()
+        ),
         Verb::Features => return "features".to_owned(),
         Verb::Other => return "other".to_owned(),
     };
@@ -75,6 +81,7 @@ fn as_runc_reads_it() {
         delete c                            > delete c _ _
         --root r delete c --force           > kill c _ r
         delete -f=0 c                       > delete c _ _
+        update --resources f c              > other
         features                            > features
         --debug features                    > features
 
@@ -156,9 +163,23 @@ fn as_crun_reads_it() {
         restore c extra                     > restore c _ _
         delete --force c                    > kill c _ _
         delete c                            > delete c _ _
+        update -r f c                       > update@3 c f _
+        --root r update --res=- -- c        > update@4 c - r
+        --root=r update -r a -rb --cpu-s 1 c > update@7 c b r
+        update --memory-s -- -r - -- -c     > update@5 -c - _
+        update --pids=8 --l3=x -r f c       > update@5 c f _
         features                            > features
 
                                             > other
+        update                              > other
+        update --memory=1 c                 > other
+        update -r f                         > other
+        update -r f c d                     > other
+        update -r f --unknown c             > other
+        update c -r f                       > other
+        update --mem=1 -r f c               > other
+        update -r f --help c                > other
+        --rootless true update -r f c       > other
         create                              > other
         create -b b --help --unknown        > other
         create -? c                         > other

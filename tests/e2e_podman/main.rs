@@ -12,7 +12,7 @@ use support::bundle::{OPEN, SHOW, all_open, nodes, visible};
 use support::podman::{IMAGE, id, on_each};
 use support::process::{kill, lives, until};
 use support::runtimes::script;
-use support::{Low, Podman, Said, Setup};
+use support::{Podman, Said, Setup};
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 
@@ -137,15 +137,11 @@ fn updated_and_paused() {
         podman.import(IMAGE, &[]);
         let sleep = ["run", "--detach", ASK, IMAGE, "/bin/sleep", "1000"];
         let id = id(&podman.podman(&sleep).ok()).to_owned();
-        // podman 5 gives its own rules for devices with an update, and crun, unlike runc, takes them:
-        // the slice's nodes are closed then, as docs/engines.md says.
-        if setup.low != Low::NewCrun {
-            podman
-                .podman(&["update", "--cpu-shares=512", "--memory=64m", &id])
-                .ok();
-            has_the_slice(setup, podman, &id);
-            podman.passed("update");
-        }
+        podman
+            .podman(&["update", "--cpu-shares=512", "--memory=64m", &id])
+            .ok();
+        has_the_slice(setup, podman, &id);
+        podman.passed("update");
         podman.podman(&["pause", &id]).ok();
         let instance = setup.machine.the_instance();
         setup.migctl(&["gc"]).ok();

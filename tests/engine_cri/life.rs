@@ -1,10 +1,11 @@
 //! A container from its start to its end, and what is left of it afterwards.
 
-use crate::passed;
+use crate::requests::ON_CRUN;
 use crate::support::bundle::{SHOW, nodes, visible};
 use crate::support::cri::Cri;
 use crate::support::images::STAYS;
 use crate::support::process::{kill, lives, until};
+use crate::{passed, with_low};
 
 crate::on_every_engine! {
     exec, logs, stop_and_start_again, restart, update, remove, a_job_that_ends_by_itself,
@@ -109,6 +110,13 @@ fn update(cri: &mut Cri) {
     assert_eq!(cri.setup.machine.the_instance(), instance);
     assert_eq!(cri.setup.the_lease()["state"], "ready");
     passed(cri, "update");
+}
+
+#[test]
+fn update_on_crun() {
+    for (low, engine) in ON_CRUN {
+        with_low(low, engine, update);
+    }
 }
 
 /// The container alone, and with its pod; both while it runs.

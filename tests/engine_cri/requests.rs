@@ -13,13 +13,15 @@ crate::on_every_engine! {
 }
 
 /// Debian's crun is too old for the specifications of the newer engines.
+pub const ON_CRUN: [(Low, Engine); 3] = [
+    (Low::Crun, Engine::Containerd1),
+    (Low::NewCrun, Engine::Containerd2),
+    (Low::NewCrun, Engine::Crio),
+];
+
 #[test]
 fn on_crun() {
-    for (low, engine) in [
-        (Low::Crun, Engine::Containerd1),
-        (Low::NewCrun, Engine::Containerd2),
-        (Low::NewCrun, Engine::Crio),
-    ] {
+    for (low, engine) in ON_CRUN {
         with_low(low, engine, |cri| {
             let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
             let id = cri.run(&pod, "web", &shows());

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::given::{Given, Key, refused};
-use super::{Call, Command, Verb, lost};
+use super::{Call, Command, Update, Verb, lost};
 use crate::error::Result;
 
 struct Opt {
@@ -110,6 +110,26 @@ const DELETE: &[Opt] = &[
     opt("regex", b'r', Key::Regex, Nothing),
 ];
 
+const UPDATE: &[Opt] = &[
+    opt("resources", b'r', Key::Resources, Value),
+    opt("blkio-weight", 0, Key::Skip, Value),
+    opt("cpu-period", 0, Key::Skip, Value),
+    opt("cpu-quota", 0, Key::Skip, Value),
+    opt("cpu-rt-period", 0, Key::Skip, Value),
+    opt("cpu-rt-runtime", 0, Key::Skip, Value),
+    opt("cpu-share", 0, Key::Skip, Value),
+    opt("cpuset-cpus", 0, Key::Skip, Value),
+    opt("cpuset-mems", 0, Key::Skip, Value),
+    opt("kernel-memory", 0, Key::Skip, Value),
+    opt("kernel-memory-tcp", 0, Key::Skip, Value),
+    opt("memory", 0, Key::Skip, Value),
+    opt("memory-reservation", 0, Key::Skip, Value),
+    opt("memory-swap", 0, Key::Skip, Value),
+    opt("pids-limit", 0, Key::Skip, Value),
+    newer("l3-cache-schema", Key::Skip, Value),
+    newer("mem-bw-schema", Key::Skip, Value),
+];
+
 type Options = [&'static [Opt]; 3];
 
 fn options_of(command: Command) -> Options {
@@ -126,8 +146,8 @@ pub(super) fn parse(args: &[OsString]) -> Result<Call> {
     let mut at = 0;
     loop {
         match read([ARGP, GLOBAL, &[]], &mut given, &args[at..]) {
-            Read::Done(n) => {
-                at += n;
+            Read::Done { rest, .. } => {
+                at += rest;
                 break;
             }
             Read::Answer => return Ok(given.call(Verb::Other)),
@@ -151,6 +171,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Call> {
     };
     match Command::of(word) {
         Some(command) => parse_command(command, given, &args[at + 1..]),
+        None if word == "update" => Ok(parse_update(given, &args[at + 1..], at + 1)),
         None if word == "features" => Ok(given.call(Verb::Features)),
         None => Ok(given.call(Verb::Other)),
     }
@@ -162,7 +183,7 @@ fn parse_command<'a>(command: Command, mut given: Given<'a>, args: &'a [OsString
     }
     let why = match read(options_of(command), &mut given, args) {
         Read::Answer => return Ok(given.call(Verb::Other)),
-        Read::Done(at) => match &args[at..] {
+        Read::Done { rest, .. } => match &args[rest..] {
             // restore may have one more, which it leaves alone
             [id] if !given.bundle.is_some_and(OsStr::is_empty) => {
                 return given.command(command, id, strtol);
@@ -186,9 +207,28 @@ fn parse_command<'a>(command: Command, mut given: Given<'a>, args: &'a [OsString
     }
 }
 
+/// What is not understood, crun will refuse, or leaves the devices alone.
+fn parse_update<'a>(mut given: Given<'a>, args: &'a [OsString], before: usize) -> Call {
+    let read = read([ARGP, UPDATE, &[]], &mut given, args);
+    let (Read::Done { end, rest }, Some(resources)) = (read, given.resources) else {
+        return given.call(Verb::Other);
+    };
+    match &args[rest..] {
+        [id] if given.unclear_root().is_none() => given.call(Verb::Update(Update {
+            id: id.clone(),
+            resources: resources.into(),
+            options_end: before + end,
+        })),
+        _ => given.call(Verb::Other),
+    }
+}
+
 enum Read {
-    /// The first argument that is no option.
-    Done(usize),
+    /// Where the options end, and the first argument that is none, after a `--`.
+    Done {
+        end: usize,
+        rest: usize,
+    },
     /// Help or version: said at once, whatever follows.
     Answer,
     Unknown(usize),
@@ -200,10 +240,15 @@ fn read<'a>(known: Options, given: &mut Given<'a>, args: &'a [OsString]) -> Read
     while let Some(arg) = args.get(at) {
         let next = args.get(at + 1).map(OsString::as_os_str);
         let took = match arg.as_bytes() {
-            b"--" => return Read::Done(at + 1),
+            b"--" => {
+                return Read::Done {
+                    end: at,
+                    rest: at + 1,
+                };
+            }
             [b'-', b'-', long @ ..] => read_long(known, given, long, next),
             [b'-', short @ ..] if !short.is_empty() => read_short(known, given, short, next),
-            _ => return Read::Done(at),
+            _ => return Read::Done { end: at, rest: at },
         };
         match took {
             Ok(took) => at += took,
@@ -214,7 +259,7 @@ fn read<'a>(known: Options, given: &mut Given<'a>, args: &'a [OsString]) -> Read
             return Read::Answer;
         }
     }
-    Read::Done(at)
+    Read::Done { end: at, rest: at }
 }
 
 fn has_value(arg: &OsStr) -> bool {

@@ -29,6 +29,7 @@ pub(super) enum Key {
     Keep,
     Force,
     Regex,
+    Resources,
     Skip,
 }
 
@@ -51,6 +52,7 @@ pub(super) struct Given<'a> {
     keep: bool,
     force: bool,
     regex: bool,
+    pub resources: Option<&'a OsStr>,
 }
 
 impl<'a> Given<'a> {
@@ -70,6 +72,7 @@ impl<'a> Given<'a> {
             Key::Config => self.config = Some(value),
             Key::PidFile => self.pid_file = Some(value),
             Key::PreserveFds => self.preserve_fds = Some(value),
+            Key::Resources => self.resources = Some(value),
             _ => {}
         }
     }
@@ -163,7 +166,7 @@ impl<'a> Given<'a> {
 
     /// Whose root is it then? runc 1.1 takes an empty one for the bundle, runc 1.5 for the working
     /// directory; crun 1.8 took `--rootless` for `--root`, later ones skip it.
-    fn unclear_root(&self) -> Option<Error> {
+    pub fn unclear_root(&self) -> Option<Error> {
         let what = match self.root {
             Some(root) if root.is_empty() => "--root is empty",
             _ if self.rootless => "--rootless: versions of crun differ on what it means",

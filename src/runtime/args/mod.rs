@@ -54,6 +54,8 @@ pub enum Verb {
         id: OsString,
         force: bool,
     },
+    /// crun's alone: runc's leaves the devices as they are.
+    Update(Update),
     Features,
     /// Nothing that makes or deletes a container.
     Other,
@@ -76,6 +78,15 @@ pub struct Run {
     pub create: Create,
     pub detach: bool,
     pub keep: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    pub id: OsString,
+    /// Relative to the caller's working directory; `-` is standard input.
+    pub resources: PathBuf,
+    /// The argument before which one more option can stand.
+    pub options_end: usize,
 }
 
 /// Reads the arguments that follow the program's name.
@@ -127,7 +138,7 @@ impl Call {
         let bundle = match &self.verb {
             Verb::Create(create) | Verb::Run(Run { create, .. }) => &create.bundle,
             Verb::Restore { bundle, .. } => bundle,
-            Verb::Delete { .. } | Verb::Features | Verb::Other => &None,
+            Verb::Delete { .. } | Verb::Update(_) | Verb::Features | Verb::Other => &None,
         };
         match (family, bundle) {
             (Family::Crun, Some(bundle)) => cwd.join(bundle),

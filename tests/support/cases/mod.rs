@@ -5,3 +5,4 @@ pub mod failing;
 pub mod foreground;
 pub mod life;
 pub mod passing;
+pub mod updating;

@@ -1,0 +1,58 @@
+//! An update of a container's resources, on crun: engines send their own rules for devices with it,
+//! which know nothing of the slice, and crun, unlike runc, takes them. Without them it leaves the
+//! container's as they are.
+
+use super::Front;
+use super::args::Update;
+use crate::error::{Context, Error, Result};
+use crate::spec::Document;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// What we read of resources at most. Engines write some 2 KiB.
+const LIMIT: u64 = 1024 * 1024;
+
+/// The low-level runtime takes our place, with the same resources but for the rules for devices.
+pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
+    let mut bytes = Vec::new();
+    // What cannot be read is the low-level runtime's to refuse, and is there for it as it was for us.
+    if read(&update.resources, &mut bytes).is_err() {
+        return Err(front.runtime.exec(front.args));
+    }
+    if bytes.len() as u64 > LIMIT {
+        let what = format!("update: the resources are longer than {LIMIT} bytes");
+        return Err(Error::new(what).hint("give fewer"));
+    }
+    let what = || "hand the resources to the low-level runtime";
+    // Stays open across the exec.
+    let fd = memfd_create(c"resources", MFdFlags::empty()).context(what)?;
+    let mut file = File::from(fd);
+    file.write_all(&without_devices(bytes)).context(what)?;
+    let mut args = front.args.to_vec();
+    // The last one counts.
+    let ours = format!("--resources=/proc/self/fd/{}", file.as_raw_fd());
+    args.insert(update.options_end, OsString::from(ours));
+    Err(front.runtime.exec(&args))
+}
+
+/// As crun opens it.
+fn read(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+    let path = match path.to_str() {
+        Some("-") => Path::new("/dev/stdin"),
+        _ => path,
+    };
+    File::open(path)?.take(LIMIT + 1).read_to_end(bytes)
+}
+
+/// What is no JSON object stays as it is: the low-level runtime says what is wrong with it.
+fn without_devices(bytes: Vec<u8>) -> Vec<u8> {
+    let Ok(mut resources) = Document::parse(&bytes) else {
+        return bytes;
+    };
+    resources.root.shift_remove("devices");
+    resources.to_bytes().unwrap_or(bytes)
+}
