@@ -25,7 +25,11 @@ fn main() {
             arrivals: number("PACKING_ARRIVALS", 20_000) as usize,
             threads: number("PACKING_THREADS", threads as u64) as usize,
         };
-        compare(&workloads, &settings, docs);
+        let only = set("PACKING_FLEET").map(|n| n.parse().expect("a number"));
+        compare(&workloads, &settings, only, docs);
+        if only.is_some() {
+            return;
+        }
     }
     let text = decisions(&workloads);
     print!("{text}");
@@ -34,11 +38,15 @@ fn main() {
     }
 }
 
-fn compare(workloads: &Workloads, settings: &Settings, docs: Option<&Path>) {
-    let (mut text, mut results) = (String::new(), Vec::new());
-    for fleet in &workloads.fleets {
+/// `only`: one fleet, counted from 1; then the plot stays as it is.
+fn compare(workloads: &Workloads, settings: &Settings, only: Option<usize>, docs: Option<&Path>) {
+    let mut results = Vec::new();
+    for (fleet, number) in workloads.fleets.iter().zip(1..) {
+        if only.is_some_and(|only| only != number) {
+            continue;
+        }
         let of = measure(fleet, &workloads.loads, settings);
-        text.push_str(&format!(
+        let text = format!(
             "**{}**: {} mixes × {} loads × {} seeds × {} requests\n\n{}\n{}\n",
             fleet.name(),
             fleet.mixes.len(),
@@ -47,14 +55,16 @@ fn compare(workloads: &Workloads, settings: &Settings, docs: Option<&Path>) {
             settings.arrivals,
             table(&of),
             packing::by_mix(fleet, &of)
-        ));
+        );
+        print!("{text}");
+        if let Some(dir) = docs {
+            replace(dir, &format!("fleet {number}"), &text);
+        }
         results.push(of);
     }
-    print!("{text}");
-    if let Some(dir) = docs {
+    if let (Some(dir), None) = (docs, only) {
         let plot = packing::plot::svg(workloads, &results);
         std::fs::write(dir.join("packing.svg"), plot).expect("packing.svg");
-        replace(dir, "tables", &text);
     }
 }
 
