@@ -183,6 +183,7 @@ fn nobody_starts_it() {
     let ours = world.the_instance();
     world.gc().ok();
     assert_eq!(world.the_instance(), ours);
+    said(&mut world.runmig(&["start", ID])).ok();
     world.delete(ID);
     world.as_if_nothing_had_been().unwrap();
 }

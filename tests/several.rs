@@ -238,21 +238,44 @@ fn the_memory_of_all_is_limited() {
     assert!(none.is_empty() && setup.machine.instances().is_empty());
 }
 
-/// What is too much on the GPU that would be taken first need not be on one of another model.
+/// What is too much on the only GPU that has room need not be on one that has none now.
 #[test]
-fn a_limit_of_memory_is_kept_where_it_can_be() {
+fn what_a_limit_leaves_is_waited_for() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
     let Some(setup) = Setup::on(Low::Runc, machine) else {
         return;
     };
-    let create = |most: &str| {
-        setup.configure(&format!("[[policy.limit]]\nmemory = \"{most}\"\n"));
-        let bundle = setup.asking("9Gi", SHOW);
-        setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
-    };
     // 1g.10gb of the A100 has 9728 MiB, and 2g.12gb of the A30 11968.
-    create("9728Mi").ok();
-    assert!(create("9727Mi").refused().contains("9728Mi are asked for"));
+    let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"9728Mi\"\n";
+    setup.configure(limit);
+    let full = setup.asking("7g.80gb", SHOW);
+    let first = unique();
+    setup.runmig(&["create", "-b", full.as_str(), &first]).ok();
+    let bundle = setup.asking("9Gi", SHOW);
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
+    let line = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(
+        line.contains("no room for 9Gi (1g.10gb) on 1 GPU"),
+        "{line}"
+    );
+    bundle.annotate("runmig.dev/wait", "10m");
+    let id = unique();
+    let waits = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
+    support::process::until("it waits", || {
+        let list = setup.migctl(&["list", "-o", "json"]).json();
+        list["waiting"].as_array().is_some_and(|w| !w.is_empty())
+    });
+    setup.runmig(&["delete", "--force", &first]).ok();
+    waits.end().ok();
+    assert_eq!(setup.the_lease()["profile"], "1g.10gb");
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.configure(&limit.replace("9728", "9727"));
+    let line = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(line.contains("9728Mi are asked for"), "{line}");
 }
 
 /// Each is there already, or is made.
@@ -262,13 +285,12 @@ fn idle_and_adopted_ones_are_taken_too() {
     world.configure(&format!("keep_idle = \"10m\"\nadopt = true\n{ALLOWED}"));
     create(&world, "before", "1g.6gb").ok();
     world.delete("before");
-    let theirs = world.admin_leaves(1, world.profile, 3);
+    world.admin_leaves(1, world.profile, 3);
     create(&world, "three", "1g.6gb*3").ok();
     let of_it = world.leases();
     assert_eq!(of_it.len(), 3, "{of_it:?}");
     let adopted: Vec<_> = of_it.iter().filter(|l| l["adopted"] == true).collect();
     assert_eq!(adopted.len(), 1);
-    drop(theirs);
     world.delete("three");
     let states: Vec<_> = world
         .leases()
@@ -279,6 +301,35 @@ fn idle_and_adopted_ones_are_taken_too() {
     world.configure("");
     world.gc().ok();
     world.as_if_nothing_had_been().unwrap();
+}
+
+/// What an administrator makes where the second was to lie, while the first is refused, is nothing of ours.
+#[test]
+fn what_was_not_tried_is_not_destroyed() {
+    let world = machine(1);
+    let gpu = world.engine().gpus[0].uuid.clone();
+    std::fs::create_dir_all(world.state()).unwrap();
+    create(&world, "before", world.profile).ok();
+    world.delete("before");
+    let lock = std::fs::File::open(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    fs2::FileExt::lock_exclusive(&lock).unwrap();
+    world.bundle_asking("a", "1g.6gb*2");
+    let creates = going(world.create_command("a").stdin(Stdio::null()));
+    support::process::until("both are on record", || world.leases().len() == 2);
+    for lease in world.leases() {
+        let start = lease["migPlacement"]["start"].as_u64().unwrap();
+        world.admin_creates(0, world.profile, start as u32, false);
+    }
+    let theirs = world.instances();
+    fs2::FileExt::unlock(&lock).unwrap();
+    creates.end().ok();
+    assert_eq!(gpus(&world, "a").len(), 2);
+    world.delete("a");
+    assert_eq!(world.instances(), theirs);
+    theirs
+        .iter()
+        .for_each(|i| world.admin_destroys(i.gpu, i.gi));
+    all_go(&world, &[]);
 }
 
 /// Each way in which a container goes gives back both.

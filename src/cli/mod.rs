@@ -35,7 +35,7 @@ struct Arguments {
 enum Verb {
     /// The GPUs, their MIG mode, and the profiles with free and total instances
     Gpus,
-    /// Which container has which slice
+    /// Which container has which slice, and who waits for one
     List,
     /// Whether a request would find room, where it would go and why there; or why it does not
     Explain(explain::Asked),

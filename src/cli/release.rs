@@ -59,7 +59,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         Ok(())
     }));
     match format {
-        Format::Json if failed.is_err() => {}
+        Format::Json if given_back.is_empty() => {}
         Format::Json => json(&leases, &given_back),
         Format::Table => given_back.iter().for_each(tell),
     }

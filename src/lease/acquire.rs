@@ -37,8 +37,8 @@ impl Leases<'_> {
             place.look(self);
             let mut parts = Vec::new();
             let reserved = self.reserve(&who, &tried, &mut place, &mut parts);
-            let given_back = self.give_back(parts.iter().map(Part::lease));
-            let (driver, found) = reserved.map_err(|e| e.and(given_back.err()))?;
+            let given_back = self.put_back(&[], &parts);
+            let (driver, found) = told(reserved, given_back)?;
             let no = match found {
                 Found::Shared(lease) => return Ok(vec![lease]),
                 Found::InTheMaking(peer) => {
@@ -84,24 +84,19 @@ impl Leases<'_> {
         tried: &mut Tried,
     ) -> Result<Option<Vec<Lease>>> {
         let (mut there, mut parts) = (Vec::new(), parts.into_iter());
-        let mut failed = None;
-        while let (None, Some(part)) = (&failed, parts.next()) {
+        let failed = loop {
+            let Some(part) = parts.next() else {
+                return Ok(Some(there));
+            };
             match self.realise_one(driver, part, tried) {
                 Ok(Some(lease)) => there.push(lease),
-                Ok(None) => failed = Some(Ok(None)),
-                Err(e) => failed = Some(Err(e)),
+                Ok(None) => break Ok(None),
+                Err(e) => break Err(e),
             }
-        }
-        let Some(failed) = failed else {
-            return Ok(Some(there));
         };
         let rest: Vec<Part> = parts.collect();
-        let given_back = self.give_back(there.iter().chain(rest.iter().map(Part::lease)));
-        match failed {
-            Err(e) => Err(e.and(given_back.err())),
-            // What could not be given back is on record, and tried again.
-            Ok(none) => Ok(none),
-        }
+        let given_back = self.put_back(&there, &rest);
+        told(failed, given_back)
     }
 
     fn realise_one(
@@ -131,9 +126,15 @@ impl Leases<'_> {
         }
     }
 
-    /// What was to be one container's together with what could not be had.
-    fn give_back<'l>(&self, leases: impl Iterator<Item = &'l Lease>) -> Result<()> {
-        error::all(leases.map(|lease| self.release(&lease.id, Patience::default())))
+    /// What was to be one container's together with what could not be had. Where nothing was made as yet,
+    /// nothing is destroyed: what lies there now is somebody else's.
+    fn put_back(&self, made: &[Lease], untried: &[Part]) -> Result<()> {
+        let release = |lease: &Lease| self.release(&lease.id, Patience::default());
+        let untried = untried.iter().map(|part| match part {
+            Part::Room(lease) => self.store.lock("refused create")?.remove(lease),
+            Part::Spare(lease) => release(lease),
+        });
+        error::all(made.iter().map(release).chain(untried))
     }
 
     /// An earlier lease of the same container: rolled back, unless the container lives.
@@ -184,6 +185,8 @@ impl Leases<'_> {
         };
         let found = self.find_room(&driver, &view, (&ruled, &wanted), (who, tried), parts)?;
         match found {
+            // Several may come to nothing and be given back: until all are there, they are awaited.
+            Found::Slices(ref parts) if parts.len() > 1 => {}
             Found::Shared(_) | Found::Slices(_) => place.step_aside(),
             Found::NoRoom(NoRoom::Now { .. }) => {
                 place.join(self, &plan, who, (view.snapshot, ruled, view.ours))?;
@@ -232,6 +235,15 @@ impl Leases<'_> {
             shared_in: who.asked.shared_in.clone(),
             unknown: serde_json::Map::new(),
         })
+    }
+}
+
+/// Who could not give back what it had goes no further: it would be its container's.
+fn told<T>(result: Result<T>, given_back: Result<()>) -> Result<T> {
+    match (result, given_back) {
+        (Ok(value), Ok(())) => Ok(value),
+        (Ok(_), Err(e)) => Err(e),
+        (Err(e), given_back) => Err(e.and(given_back.err())),
     }
 }
 

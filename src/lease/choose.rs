@@ -37,14 +37,6 @@ pub(super) enum Part {
     Spare(Lease),
 }
 
-impl Part {
-    pub fn lease(&self) -> &Lease {
-        match self {
-            Part::Room(lease) | Part::Spare(lease) => lease,
-        }
-    }
-}
-
 /// The same before it is on record.
 pub(super) enum Choice<'a> {
     Make(Slice),
@@ -158,6 +150,11 @@ impl<D: Driver> Search<'_, D> {
         };
         let least = self.limits.least_memory(snapshot, &wanted);
         self.limits.allow(count, u64::from(count) * least)?;
+        let excluded = self.limits.left_out(snapshot, asked, &wanted);
+        let wanted = Wanted {
+            excluded: &excluded,
+            ..wanted
+        };
         if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
             return Err(never.into());
         }
@@ -218,14 +215,18 @@ impl<D: Driver> Search<'_, D> {
             };
             let decision = match placement::choose(self.snapshot, &taken.reserved, &left) {
                 Ok(decision) => decision,
-                Err(no) => return Err(over.unwrap_or_else(|| no.into())),
+                Err(never @ NoRoom::Never { .. }) => {
+                    return Err(over.unwrap_or_else(|| never.into()));
+                }
+                // Where it may be had, there is no room as yet.
+                Err(now) => return Err(now.into()),
             };
             // What is too much on a GPU of one model may not be on one of another.
             let all = memory + decision.profile.memory_mib;
             let Err(too_much) = self.limits.allow(count, all) else {
                 return Ok(decision);
             };
-            excluded.push((decision.gpu.uuid.clone(), String::new()));
+            excluded.push((decision.gpu.uuid.clone(), too_much.to_string()));
             over.get_or_insert(too_much.into());
         }
     }

@@ -4,7 +4,7 @@
 //! the name says that no container has it.
 
 use super::{Leases, Outcome};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::gpu::Driver;
 use crate::model::GpuInstance;
 use crate::spec::bundle::Bundle;
@@ -37,12 +37,8 @@ impl Leases<'_> {
     pub(super) fn release_damaged_with(&self, key: &Key) -> Result<()> {
         let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
         let damaged = self.damaged()?;
-        let released = { damaged.iter() }
-            .filter(is_its)
-            .map(|d| self.release_damaged(d));
-        let failed = released.filter_map(Result::err);
-        let failed = failed.reduce(|first, e| first.and(Some(e)));
-        failed.map_or(Ok(()), Err)
+        let its = damaged.iter().filter(is_its);
+        error::all(its.map(|d| self.release_damaged(d)))
     }
 
     /// For who knows that its container is gone.

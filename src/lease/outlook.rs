@@ -106,10 +106,23 @@ impl<'a, D: Driver> Outlook<'a, D> {
         }
     }
 
+    fn left_out(&self, asked: &Alternative) -> Vec<(String, String)> {
+        let wanted = Wanted {
+            alternatives: std::slice::from_ref(&asked.slice),
+            ..self.wanted()
+        };
+        self.limits.left_out(&self.snapshot, asked, &wanted)
+    }
+
     /// What each GPU has to say to one of what is asked for, in the order in which they would be taken;
     /// where that is not to be had, after those that are.
     pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<OnGpu<'_>> {
+        let excluded = self.left_out(asked);
         let (snapshot, wanted) = (&self.snapshot, self.wanted());
+        let wanted = Wanted {
+            excluded: &excluded,
+            ..wanted
+        };
         match answer {
             Answer::No(Reason { taken, .. }) => {
                 let wanted = taken.wanted(&wanted);
@@ -141,6 +154,10 @@ impl<'a, D: Driver> Outlook<'a, D> {
             Err(No::Limit(over)) => Answer::Limited(over),
             Err(No::Room(_)) => {
                 let there = (&self.snapshot, &*self.reserved);
+                let wanted = Wanted {
+                    excluded: &self.left_out(asked),
+                    ..wanted
+                };
                 let reason = placement::reason(there, &self.movable, asked, &wanted, patience);
                 Answer::No(reason)
             }

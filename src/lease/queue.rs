@@ -6,7 +6,7 @@
 //! driver; the rest read the queue.
 
 use super::acquire::Applicant;
-use super::rules::{Ruled, memory_on};
+use super::rules::Ruled;
 use super::watch::{Watch, Woken};
 use super::{Leases, now};
 use crate::config::Config;
@@ -284,7 +284,8 @@ fn name(waiting: &Waiting) -> String {
     }
 }
 
-/// Profiles by GPU. What its limits would not leave it though it had nothing, it does not wait for.
+/// Profiles by GPU. What its limits would not leave it though it had nothing, and what no empty machine
+/// has, it does not wait for.
 fn could_use(
     leases: &Leases<'_>,
     snapshot: &Snapshot,
@@ -298,13 +299,15 @@ fn could_use(
             alternatives: std::slice::from_ref(&asked.slice),
             ..ruled.wanted()
         };
-        let others = asked.count.saturating_sub(1);
-        let others = u64::from(others) * limits.least_memory(snapshot, &wanted);
+        let excluded = limits.left_out(snapshot, asked, &wanted);
+        let wanted = Wanted {
+            excluded: &excluded,
+            ..wanted
+        };
+        if placement::never_several(snapshot, asked, &wanted).is_some() {
+            continue;
+        }
         for Awaited { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
-            let memory = memory_on(&snapshot.gpus, &gpu, profile_id).unwrap_or(0);
-            if limits.allow(asked.count, others + memory).is_err() {
-                continue;
-            }
             match all.iter_mut().find(|(other, _)| *other == gpu) {
                 Some((_, profiles)) if profiles.contains(&profile_id) => {}
                 Some((_, profiles)) => profiles.push(profile_id),
@@ -407,16 +410,17 @@ mod tests {
             seen: None,
             in_vain: 0,
         };
-        let mut waits = |ago: Duration| {
+        let mut waits = |ago: Duration, time: Duration| {
             place.seen = Some(seen(ago));
             place.begun = Instant::now();
-            place.wait = Duration::from_millis(20);
+            place.wait = time;
             // False: until the time was over.
             !place.wait(&leases, false).unwrap()
         };
-        assert!(waits(Duration::ZERO));
+        let short = Duration::from_millis(20);
+        assert!(waits(Duration::ZERO, short));
         // Two are before it, who ask as well.
-        assert!(waits(ASK_THE_DRIVER_AGAIN));
-        assert!(!waits(ASK_THE_DRIVER_AGAIN * 2));
+        assert!(waits(ASK_THE_DRIVER_AGAIN, short));
+        assert!(!waits(ASK_THE_DRIVER_AGAIN * 2, COLLECT_AGAIN * 2));
     }
 }

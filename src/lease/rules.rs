@@ -96,6 +96,29 @@ impl<'a> Limits<'a> {
             .check_limits(&self.who, (slices, memory_mib), &self.held)
     }
 
+    /// GPUs that are left out: by rules, and where even the least that is asked for is too much, since
+    /// what a profile has differs by model.
+    pub fn left_out(
+        &self,
+        snapshot: &Snapshot,
+        asked: &Alternative,
+        wanted: &Wanted<'_>,
+    ) -> Vec<(String, String)> {
+        let mut left_out = wanted.excluded.to_vec();
+        if self.policy.limit.is_empty() {
+            return left_out;
+        }
+        let others = asked.count.saturating_sub(1);
+        let others = u64::from(others) * self.least_memory(snapshot, wanted);
+        for one in placement::could_use(snapshot, wanted) {
+            let memory = memory_on(&snapshot.gpus, &one.gpu, one.profile_id).unwrap_or(0);
+            if let Err(over) = self.allow(asked.count, others + memory) {
+                left_out.push((one.gpu, over.to_string()));
+            }
+        }
+        left_out
+    }
+
     /// The least memory that one of what is wanted can have.
     pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Wanted<'_>) -> u64 {
         if self.policy.limit.is_empty() {
@@ -136,7 +159,7 @@ pub(super) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
     })
 }
 
-pub(super) fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
+fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
     let gpu = gpus.iter().find(|g| g.uuid == gpu)?;
     Some(gpu.profile(profile_id)?.memory_mib)
 }

@@ -8,7 +8,7 @@ use super::reuse::{is_there, of_what_is_there, only, place_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
 use crate::gpu::Driver;
-use crate::model::Snapshot;
+use crate::model::{GpuInstance, Snapshot};
 use crate::placement::{self, Wanted};
 use crate::request;
 use crate::store::{Claim, Holder, Lease, State, Tie};
@@ -45,8 +45,7 @@ impl Leases<'_> {
             }
             // What an administrator took away, or a reset, is nothing to share. It may also have been
             // made since the driver was asked.
-            let is_new = || matches!(self.find(driver, peer), Ok(Some(_)));
-            if !is_there(snapshot, &peer.slice) && !is_new() {
+            if !is_there(snapshot, &peer.slice) && self.find_of(driver, peer)?.is_none() {
                 continue;
             }
             check_same(snapshot, peer, wanted, who)?;
@@ -67,6 +66,12 @@ impl Leases<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The pod's slice; where that cannot be found out, no other is made for it.
+    fn find_of(&self, driver: &impl Driver, peer: &Lease) -> Result<Option<GpuInstance>> {
+        let found = self.find(driver, peer);
+        found.map_err(|e| does_not_answer(peer).caused_by(e))
     }
 
     /// Until a slice that another container of the pod makes is there, or that one has given up; an
@@ -121,6 +126,14 @@ impl Leases<'_> {
     }
 }
 
+fn does_not_answer(peer: &Lease) -> Error {
+    Error::new(format!(
+        "container {} of the same pod has its slice on GPU {}, which does not answer",
+        printable(&peer.holder.key.id),
+        peer.slice.gpu_uuid
+    ))
+}
+
 /// Containers that have one slice together ask for the same.
 fn check_same(
     snapshot: &Snapshot,
@@ -128,14 +141,11 @@ fn check_same(
     wanted: &Wanted<'_>,
     who: &Applicant<'_>,
 ) -> Result<()> {
-    let gpu = &peer.slice.gpu_uuid;
-    if let [(_, why), ..] = snapshot.unreadable.as_slice()
-        && !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
+    let (gpu, mut unread) = (&peer.slice.gpu_uuid, snapshot.unreadable.iter());
+    if !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
+        && let Some((_, why)) = unread.find(|(index, _)| *index == peer.slice.gpu_index)
     {
-        return Err(Error::new(format!(
-            "container {} of the same pod has its slice on GPU {gpu}, which does not answer: {why}",
-            printable(&peer.holder.key.id)
-        )));
+        return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));
     }
     let there = only(snapshot, &[place_of(&peer.slice)]);
     if placement::choose(&there, &[], &of_what_is_there(wanted)).is_ok() {

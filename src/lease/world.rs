@@ -124,10 +124,15 @@ impl World {
     }
 
     /// Slices that would lie elsewhere after a restart, with those who have them. An instance that an
-    /// administrator made stays where it is.
+    /// administrator made stays where it is; and a container with several slices has all of them made
+    /// anew, which no plan foresees.
     pub fn movable(&self) -> (Vec<Movable>, Vec<Vec<&Lease>>) {
         let (mut all, mut whose): (Vec<Movable>, Vec<Vec<&Lease>>) = Default::default();
-        let moves = |l: &&Lease| l.state != State::Releasing && !l.adopted;
+        let is_one_of_several = |l: &Lease| {
+            let mut others = self.leases.iter().filter(|o| o.id != l.id);
+            others.any(|o| o.holder.key == l.holder.key && o.state != State::Releasing)
+        };
+        let moves = |l: &&Lease| l.state != State::Releasing && !l.adopted && !is_one_of_several(l);
         for lease in self.leases.iter().filter(moves) {
             let place = place_of(&lease.slice);
             match all.iter().position(|m| m.place == place) {

@@ -82,7 +82,9 @@ pub fn never_several(
     let usable = usable(snapshot, wanted);
     let fitting = fitting(&usable, &asked.slice, wanted);
     let most: u32 = fitting.iter().map(|(_, p)| p.max_instances).sum();
-    let never = asked.count > 1 && !fitting.is_empty() && most < asked.count;
+    // A GPU that does not answer now may hold the rest.
+    let is_all = snapshot.unreadable.is_empty() && !fitting.is_empty();
+    let never = asked.count > 1 && is_all && most < asked.count;
     never.then(|| why::never_so_many(&fitting, asked, most))
 }
 

@@ -35,7 +35,7 @@ const ERRORS: &[(&str, &[Errno])] = &[
 /// At a call that is not reached: how many calls come before may depend on what else runs here.
 const TRIES: usize = 4;
 
-pub fn every_error_at_every_call(operation: &Operation) {
+pub fn an_error_at_every_call(operation: &Operation) {
     if !strace::is_there() {
         return;
     }

@@ -10,7 +10,7 @@ mod driver;
 mod files;
 
 use faults_support::World;
-use faults_support::operations::{ALL, HOLDER, ID, Kind, Operation, PEER, way_is_made};
+use faults_support::operations::{HOLDER, ID, Kind, Operation, PEER, each_once, way_is_made};
 use std::io::Write;
 use support::Said;
 
@@ -108,13 +108,13 @@ macro_rules! matrix {
         }
         mod of_files {
             use crate::faults_support::operations::named;
-            $(#[test] fn $full() { crate::files::every_error_at_every_call(named($every)); })*
-            $(#[test] fn $test() { crate::files::every_error_at_every_call(named($name)); })*
-            $(#[test] fn $not() { crate::files::every_error_at_every_call(named($of)); })*
+            $(#[test] fn $full() { crate::files::an_error_at_every_call(named($every)); })*
+            $(#[test] fn $test() { crate::files::an_error_at_every_call(named($name)); })*
+            $(#[test] fn $not() { crate::files::an_error_at_every_call(named($of)); })*
         }
         #[test]
         fn every_operation_has_its_matrix() {
-            assert_eq!(ALL.len(), [$($every,)* $($name,)* $($of,)* $($other),*].len());
+            each_once(&[$($every,)* $($name,)* $($of,)* $($other),*]);
         }
     };
 }

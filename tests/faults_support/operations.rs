@@ -37,6 +37,17 @@ pub struct Operation {
     pub begin: fn(&World) -> Call,
 }
 
+/// Each operation has its place in a matrix, and only one.
+pub fn each_once(names: &[&str]) {
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let all = ALL.iter().map(|o| o.name.to_owned()).collect();
+    let these = names.iter().map(|n| (*n).to_owned()).collect();
+    assert_eq!(sorted(these), sorted(all));
+}
+
 pub const ALL: [Operation; 22] = [
     operation("create", Kind::Create, create),
     // The bundle is still edited, and the lease of a container that is no more is there.
