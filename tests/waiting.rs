@@ -3,6 +3,8 @@
 mod faults_support;
 #[path = "waiting/kept_out.rs"]
 mod kept_out;
+#[path = "waiting/long_queue.rs"]
+mod long_queue;
 mod support;
 
 use faults_support::World;

@@ -1,7 +1,7 @@
 //! What wakes those who wait for room: a lease that goes, and whoever before them leaves the queue.
 
 use crate::error::{Context, Result};
-use crate::store::{Store, Waiting};
+use crate::store::Store;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
@@ -9,7 +9,10 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How often it looks where it cannot be told; less often the more are before it.
+/// So many are told. A node has 128 watches for all of root's programs, and engines need theirs; whoever
+/// is further behind has time to look by itself.
+const MOST_WATCHED: usize = 32;
+/// How often it looks where it is not told; less often the more are before it.
 const UNWATCHED: Duration = Duration::from_millis(200);
 /// So many more make it as much longer.
 const AS_MANY: usize = 8;
@@ -26,18 +29,19 @@ pub(super) enum Woken {
 }
 
 pub(super) struct Watch {
-    /// None where there is none to be had: a node has 128 for all of root's programs.
+    /// None for who is too far behind, or where there is none to be had.
     inotify: Option<Inotify>,
-    known: (Vec<String>, Vec<Waiting>),
+    /// Where it is not told: the leases, and who is before it.
+    known: (Vec<String>, Vec<u64>),
 }
 
 impl Watch {
     pub fn on(store: &Store) -> Watch {
         let mut watch = Watch {
-            inotify: inotify(store),
+            inotify: inotify(store, u64::MAX),
             known: Default::default(),
         };
-        watch.known = watch.state(store);
+        watch.known = watch.state(store, u64::MAX);
         watch
     }
 
@@ -53,15 +57,15 @@ impl Watch {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let Some(inotify) = &self.inotify else {
-                let ahead = self.known.1.iter().filter(|w| w.number < number).count();
+                let ahead = store.numbers_before(number).len();
                 let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
                 std::thread::sleep(left.min(UNWATCHED * times));
                 // Others may have done with theirs.
-                self.inotify = self::inotify(store);
+                self.inotify = self::inotify(store, number);
                 if self.inotify.is_some() {
                     return Ok(Woken::ByQueue);
                 }
-                let now = self.state(store);
+                let now = self.state(store, number);
                 let woken = match (now.0 == self.known.0, now.1 == self.known.1) {
                     (_, false) => Woken::ByQueue,
                     (false, true) => Woken::ByLease,
@@ -94,16 +98,19 @@ impl Watch {
         }
     }
 
-    fn state(&self, store: &Store) -> (Vec<String>, Vec<Waiting>) {
+    fn state(&self, store: &Store, number: u64) -> (Vec<String>, Vec<u64>) {
         match self.inotify {
             Some(_) => Default::default(),
-            None => (store.names(), store.waiting().unwrap_or_default()),
+            None => (store.names(), store.numbers_before(number)),
         }
     }
 }
 
-fn inotify(store: &Store) -> Option<Inotify> {
+fn inotify(store: &Store, number: u64) -> Option<Inotify> {
     store.open_queue().ok()?;
+    if store.numbers_before(number).len() >= MOST_WATCHED {
+        return None;
+    }
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
     inotify
         .add_watch(&store.leases(), AddWatchFlags::IN_DELETE)

@@ -85,6 +85,13 @@ impl Store {
         Ok(tickets.into_iter().filter_map(waits))
     }
 
+    /// Their numbers, of dead ones too, without a look at any.
+    pub fn numbers_before(&self, number: u64) -> Vec<u64> {
+        let tickets = self.tickets().unwrap_or_default();
+        let numbers = tickets.into_iter().map(|(number, _)| number);
+        numbers.filter(|other| *other < number).collect()
+    }
+
     /// Behind all who are there: in the order in which the plan's lock is had.
     pub fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
         let dir = self.queue();
