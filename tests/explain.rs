@@ -258,3 +258,15 @@ fn a_gpu_that_will_not_do_says_why() {
     setup.migctl(&["explain", "nonsense"]).exits(1);
     setup.migctl(&["defrag"]).exits(2);
 }
+
+/// Started again, a container with several slices would have them all made anew, on GPUs of their own.
+#[test]
+fn a_container_with_several_slices_is_not_planned_with() {
+    let Some(setup) = setup(2) else { return };
+    setup.configure("policy.slices_per_container = 2");
+    create(&setup, "both", "1g.10gb*2");
+    let plan = setup.migctl(&["defrag", "--plan", "7g.80gb", "--json"]);
+    let plan = plan.exits(1).json();
+    assert_eq!(plan["verdict"], "impossible", "{plan:#}");
+    delete(&setup, "both");
+}

@@ -150,11 +150,6 @@ impl<D: Driver> Search<'_, D> {
         };
         let least = self.limits.least_memory(snapshot, &wanted);
         self.limits.allow(count, u64::from(count) * least)?;
-        let excluded = self.limits.left_out(snapshot, asked, &wanted);
-        let wanted = Wanted {
-            excluded: &excluded,
-            ..wanted
-        };
         if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
             return Err(never.into());
         }

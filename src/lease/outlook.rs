@@ -117,8 +117,12 @@ impl<'a, D: Driver> Outlook<'a, D> {
     /// What each GPU has to say to one of what is asked for, in the order in which they would be taken;
     /// where that is not to be had, after those that are.
     pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<OnGpu<'_>> {
-        let excluded = self.left_out(asked);
         let (snapshot, wanted) = (&self.snapshot, self.wanted());
+        // Of what is too much everywhere it is told where it would lie.
+        let excluded = match answer {
+            Answer::Limited(_) => wanted.excluded.to_vec(),
+            _ => self.left_out(asked),
+        };
         let wanted = Wanted {
             excluded: &excluded,
             ..wanted
