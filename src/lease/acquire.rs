@@ -1,8 +1,9 @@
 //! From a request to a slice that exists.
 
+use super::ahead::awaited;
 use super::choose::{Found, Part};
 use super::make::Failed;
-use super::queue::{Place, awaited};
+use super::queue::Place;
 use super::rules::{Ruled, whose};
 use super::{Leases, Patience, Returned, alive, now};
 use crate::error::{self, Context, Error, Result};

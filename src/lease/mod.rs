@@ -6,6 +6,7 @@
 
 mod acquire;
 mod adopt;
+mod ahead;
 mod alive;
 mod choose;
 mod damaged;

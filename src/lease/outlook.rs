@@ -2,8 +2,8 @@
 //! in their words.
 
 use super::acquire::Tried;
+use super::ahead::{awaited, behind};
 use super::choose::{Choice, No, Search};
-use super::queue::{awaited, behind};
 use super::reuse::place_of;
 use super::rules::{Limits, Ruled, all_refused};
 use super::world::World;

@@ -6,16 +6,16 @@
 //! driver; the rest read the queue.
 
 use super::acquire::Applicant;
+use super::ahead::{awaited, behind, could_use};
 use super::rules::Ruled;
 use super::watch::{Watch, Woken};
 use super::{Leases, now};
 use crate::config::Config;
-use crate::error::{Error, Result, printable};
+use crate::error::{Error, Result};
 use crate::model::Snapshot;
-use crate::placement::{self, Awaited, NoRoom, Reserved, Wanted};
+use crate::placement::{self, NoRoom, Reserved, Wanted};
 use crate::request::{self, Request};
 use crate::store::{Lock, Ticket, Waiter, Waiting};
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// A container that dies wakes nobody where no engine deletes it, so whoever could go on collects so
@@ -260,86 +260,6 @@ impl Leases<'_> {
         self.store.sweep_queue(&plan);
         Ok(())
     }
-}
-
-/// For who is told why there is no room: who came before.
-pub(super) fn behind(ahead: &[Waiting]) -> String {
-    const SHOWN: usize = 3;
-    let mut names: Vec<String> = ahead.iter().take(SHOWN).map(name).collect();
-    if ahead.len() > SHOWN {
-        names.push("…".to_owned());
-    }
-    let names = names.join(", ");
-    match ahead.len() {
-        0 => String::new(),
-        1 => format!("; 1 waits before it ({names})"),
-        n => format!("; {n} wait before it ({names})"),
-    }
-}
-
-fn name(waiting: &Waiting) -> String {
-    match &waiting.waiter {
-        Some(w) => printable(&format!("container {} for {}", w.container, w.request)),
-        None => "one that a newer runmig wrote".to_owned(),
-    }
-}
-
-/// Profiles by GPU. What its limits would not leave it though it had nothing, and what no empty machine
-/// has, it does not wait for.
-fn could_use(
-    leases: &Leases<'_>,
-    snapshot: &Snapshot,
-    ruled: &Ruled,
-    who: &Applicant<'_>,
-) -> Vec<(String, Vec<u32>)> {
-    let limits = leases.limits(snapshot, &[], who.holder);
-    let mut all: Vec<(String, Vec<u32>)> = Vec::new();
-    for asked in &ruled.alternatives {
-        let wanted = Wanted {
-            alternatives: std::slice::from_ref(&asked.slice),
-            ..ruled.wanted()
-        };
-        let excluded = limits.left_out(snapshot, asked, &wanted);
-        let wanted = Wanted {
-            excluded: &excluded,
-            ..wanted
-        };
-        if placement::never_several(snapshot, asked, &wanted).is_some() {
-            continue;
-        }
-        for Awaited { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
-            match all.iter_mut().find(|(other, _)| *other == gpu) {
-                Some((_, profiles)) if profiles.contains(&profile_id) => {}
-                Some((_, profiles)) => profiles.push(profile_id),
-                None => all.push((gpu, vec![profile_id])),
-            }
-        }
-    }
-    all
-}
-
-/// What those wait for who came before. Of whom that cannot be read, everything.
-pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Awaited> {
-    let mut all = BTreeSet::new();
-    for waiting in ahead {
-        match &waiting.waiter {
-            Some(waiter) => {
-                for (gpu, profiles) in &waiter.could_use {
-                    all.extend(profiles.iter().map(|id| (gpu, *id)));
-                }
-            }
-            None => {
-                for gpu in &snapshot.gpus {
-                    all.extend(gpu.profiles.iter().map(|p| (&gpu.uuid, p.id)));
-                }
-            }
-        }
-    }
-    let awaited = |(gpu, profile_id): (&String, u32)| Awaited {
-        gpu: gpu.clone(),
-        profile_id,
-    };
-    all.into_iter().map(awaited).collect()
 }
 
 #[cfg(test)]
