@@ -7,7 +7,6 @@ mod faults_support;
 mod support;
 
 mod driver;
-mod files;
 
 use faults_support::World;
 use faults_support::operations::{HOLDER, ID, Kind, Operation, PEER, each_once, way_is_made};
@@ -105,12 +104,6 @@ macro_rules! matrix {
             use crate::faults_support::operations::named;
             $(#[test] fn $full() { crate::driver::every_code(named($every)); })*
             $(#[test] fn $test() { crate::driver::every_call(named($name)); })*
-        }
-        mod of_files {
-            use crate::faults_support::operations::named;
-            $(#[test] fn $full() { crate::files::an_error_at_every_call(named($every)); })*
-            $(#[test] fn $test() { crate::files::an_error_at_every_call(named($name)); })*
-            $(#[test] fn $not() { crate::files::an_error_at_every_call(named($of)); })*
         }
         #[test]
         fn every_operation_has_its_matrix() {
