@@ -1,0 +1,160 @@
+//! Whom a rule is for: patterns of names, and users.
+
+use crate::error::printable;
+use serde::Deserialize;
+use std::fmt;
+
+/// For whom a rule is: for who matches all that is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subjects {
+    /// Patterns.
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub user: Option<User>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a user is a number, or \"*\" for each")]
+pub enum User {
+    Id(u32),
+    Each(Each),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Each {
+    #[serde(rename = "*")]
+    Each,
+}
+
+/// For whom a slice is, or is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Who {
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub pod_uid: Option<String>,
+    pub user: Option<u32>,
+}
+
+pub(super) fn subjects(
+    namespace: &Option<String>,
+    pod: &Option<String>,
+    user: &Option<User>,
+) -> Subjects {
+    Subjects {
+        namespace: namespace.clone(),
+        pod: pod.clone(),
+        user: user.clone(),
+    }
+}
+
+/// Those whose slices are counted together: what a rule names, each with its own value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    namespace: Option<String>,
+    /// Name, and what tells it from another of that name.
+    pod: Option<(String, Option<String>, Option<String>)>,
+    user: Option<u32>,
+}
+
+impl Subjects {
+    /// None for who is not meant. What a rule does not name is not asked, so that without any all
+    /// are one group; what it names, the container must have.
+    pub(super) fn group(&self, who: &Who) -> Option<Group> {
+        let named = |pattern: &Option<String>, value: &Option<String>| match (pattern, value) {
+            (None, _) => Some(None),
+            (Some(pattern), Some(value)) => matches(pattern, value).then(|| Some(value.clone())),
+            (Some(_), None) => None,
+        };
+        let pod = named(&self.pod, &who.pod)?;
+        Some(Group {
+            namespace: named(&self.namespace, &who.namespace)?,
+            pod: pod.map(|name| (name, who.pod_uid.clone(), who.namespace.clone())),
+            user: match (&self.user, who.user) {
+                (None, _) => None,
+                (Some(User::Each(_)), Some(id)) => Some(id),
+                (Some(User::Id(named)), Some(id)) if *named == id => Some(id),
+                (Some(_), _) => return None,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Subjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|user| match user {
+            User::Id(id) => id.to_string(),
+            User::Each(_) => "*".to_owned(),
+        });
+        words(f, [&self.namespace, &self.pod, &user])
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pod = self.pod.as_ref().map(|(name, ..)| name.clone());
+        let user = self.user.map(|id| id.to_string());
+        words(f, [&self.namespace, &pod, &user])
+    }
+}
+
+/// `namespace team-a, user 1000`
+fn words(f: &mut fmt::Formatter<'_>, values: [&Option<String>; 3]) -> fmt::Result {
+    let kinds = ["namespace", "pod", "user"].into_iter().zip(values);
+    let named: Vec<String> = kinds
+        .filter_map(|(kind, value)| Some(format!("{kind} {}", printable(value.as_ref()?))))
+        .collect();
+    match named.is_empty() {
+        true => f.write_str("the machine"),
+        false => f.write_str(&named.join(", ")),
+    }
+}
+
+/// `*` stands for any text.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut text) = parts.next().and_then(|head| text.strip_prefix(head)) else {
+        return false;
+    };
+    let Some(tail) = parts.next_back() else {
+        return text.is_empty();
+    };
+    // The first place is as good as any later one, so that none is tried again: the text is of
+    // whoever names pods.
+    for part in parts {
+        match text.split_once(part) {
+            Some((_, rest)) => text = rest,
+            None => return false,
+        }
+    }
+    text.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    /// As one would say it.
+    fn by_trying(pattern: &str, text: &str) -> bool {
+        match pattern.split_once('*') {
+            None => pattern == text,
+            Some((head, rest)) => text.strip_prefix(head).is_some_and(|text| {
+                let mut ends = (0..=text.len()).filter(|at| text.is_char_boundary(*at));
+                ends.any(|at| by_trying(rest, &text[at..]))
+            }),
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_star_stands_for_any_text(pattern in "[ab*é]{0,6}", text in "[abé]{0,8}") {
+            proptest::prop_assert_eq!(matches(&pattern, &text), by_trying(&pattern, &text));
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_time_and_no_stack() {
+        let text = "a".repeat(253);
+        assert!(!matches(&("*a".repeat(60) + "b"), &text));
+        assert!(matches(&"*".repeat(60_000), &text));
+    }
+}
