@@ -39,15 +39,14 @@ fn judge(world: &World, at: &str, number: usize) {
     world.configure("");
     world.admin_tidies_up();
     // Every third time nobody collects: then it is for the next create to do.
-    if !number.is_multiple_of(3) {
-        world.gc().ok();
-        world.as_if_nothing_had_been().unwrap_or_else(complain);
-    } else {
+    if number.is_multiple_of(3) {
         world.all_slots_can_be_filled();
         // What left room enough waits for the next to come.
-        world.gc().ok();
-        world.as_if_nothing_had_been().unwrap_or_else(complain);
     }
+    let collected = world.gc().ok();
+    world
+        .as_if_nothing_had_been()
+        .unwrap_or_else(|what| complain(format!("{what}\nthe collector: {collected:?}")));
 }
 
 fn every_system_call(operation: &Operation) {

@@ -2,6 +2,7 @@
 //! right before one of them. After one is before the next: what lies between two of them leaves no
 //! trace outside of the process.
 
+use crate::support::process::until;
 use crate::support::{self, Said, going};
 use std::fs;
 use std::io::Read;
@@ -258,5 +259,25 @@ pub fn settled(call: &Call) -> Said {
     let said = going.end();
     let mut rest = Vec::new();
     read.read_to_end(&mut rest).unwrap();
+    until("what closed the pipe has ended", || !somebody_is_ending());
     said
+}
+
+/// A process that ends closes its files first, and is alive to all who ask for as long as the machine
+/// gives it no time to go on. Under their names, a few of other tests may be among them.
+fn somebody_is_ending() -> bool {
+    const EXITING: u64 = 4; // PF_EXITING in the kernel's include/linux/sched.h
+    let is_ending = |stat: &str| -> Option<bool> {
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?;
+        let flags: u64 = fields.nth(5)?.parse().ok()?;
+        let is_ours = name == "runc" || name == "migctl" || name.starts_with("runmig");
+        Some(is_ours && flags & EXITING != 0 && !matches!(state, "Z" | "X"))
+    };
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.any(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat"));
+        stat.is_ok_and(|stat| is_ending(&stat) == Some(true))
+    })
 }
