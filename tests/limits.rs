@@ -87,6 +87,21 @@ fn a_limit_is_no_reason_to_wait() {
     all_go(&world, &["one"]);
 }
 
+/// The dead are collected before somebody is told that they have too much: under CRI-O nobody else may
+/// come to it for long.
+#[test]
+fn who_is_gone_has_no_share() {
+    let world = World::small();
+    world.configure("[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n");
+    // Another alternative that no GPU has does not make it hopeless.
+    for (id, slice) in [("two", "1g.6gb"), ("three", "7g.80gb,1g.6gb")] {
+        asking(&world, "one", "1g.6gb", "team-a");
+        world.abandoned("one");
+        said(&mut asking(&world, id, slice, "team-a")).ok();
+        all_go(&world, &[id]);
+    }
+}
+
 #[test]
 fn memory_leaves_the_next_alternative() {
     let world = World::small();

@@ -1,7 +1,7 @@
 //! From a request to a slice that exists.
 
 use super::ahead::awaited;
-use super::choose::{Found, Part};
+use super::choose::{Found, No, Part};
 use super::make::Failed;
 use super::queue::Place;
 use super::rules::{Ruled, whose};
@@ -57,17 +57,20 @@ impl Leases<'_> {
                     Some(leases) => return Ok(leases),
                     None => continue,
                 },
-                Found::NoRoom(no) => no,
+                Found::Nothing(no) => no,
             };
-            if matches!(no, NoRoom::Never { .. }) {
-                return Err(no.into());
-            }
-            if !collected {
+            // Those who are gone count for a limit as well, as long as nobody collects.
+            if no.may_pass() && !collected {
                 collected = true;
                 if self.collect(false)?.gave_room() {
                     continue;
                 }
             }
+            let no = match no {
+                No::Limit(over) => return Err(over),
+                No::Room(never @ NoRoom::Never { .. }) => return Err(never.into()),
+                No::Room(now) => now,
+            };
             if !place.wait(self, tried.woke_others())? {
                 let no = self.explained(&driver, &who, &place, no);
                 return Err(place.give_up(self, no));
@@ -189,10 +192,10 @@ impl Leases<'_> {
             // Several may come to nothing and be given back: until all are there, they are awaited.
             Found::Slices(ref parts) if parts.len() > 1 => {}
             Found::Shared(_) | Found::Slices(_) => place.step_aside(),
-            Found::NoRoom(NoRoom::Now { .. }) => {
+            Found::Nothing(No::Room(NoRoom::Now { .. })) => {
                 place.join(self, &plan, who, (view.snapshot, ruled, view.ours))?;
             }
-            Found::NoRoom(NoRoom::Never { .. }) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
+            Found::Nothing(_) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
         }
         Ok((driver, found))
     }

@@ -26,7 +26,7 @@ pub(super) enum Found {
     InTheMaking(Lease),
     /// Idle slices whose time is over, or whose room is needed: to be destroyed first.
     InTheWay(Vec<Lease>),
-    NoRoom(NoRoom),
+    Nothing(No),
 }
 
 /// One of the slices that a container asks for.
@@ -44,10 +44,17 @@ pub(super) enum Choice<'a> {
     TakeOver(&'a Lease),
 }
 
-/// Why an alternative is none.
+/// Why an alternative is none, or why none of them is one.
 pub(super) enum No {
     Room(NoRoom),
     Limit(Error),
+}
+
+impl No {
+    /// Whether it would be another answer had somebody who is gone given back what he has.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, No::Room(NoRoom::Never { .. }))
+    }
 }
 
 impl From<NoRoom> for No {
@@ -100,7 +107,7 @@ impl Leases<'_> {
                 Err(No::Limit(e)) => over = over.or(Some(e)),
             }
         }
-        all_refused(noes, over).map(Found::NoRoom)
+        Ok(Found::Nothing(all_refused(noes, over)))
     }
 
     fn take(

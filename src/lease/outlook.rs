@@ -179,14 +179,14 @@ impl<'a, D: Driver> Outlook<'a, D> {
     /// A create's error, where none of the answers is that it fits.
     pub fn error(&self, answers: Vec<Answer>) -> Option<Error> {
         Some(match no_room(answers)? {
-            Ok(no) => self.refusal(no),
-            Err(over) => over,
+            No::Room(no) => self.refusal(no),
+            No::Limit(over) => over,
         })
     }
 }
 
 /// What is in the way of all alternatives; none where one of them fits.
-pub(super) fn no_room(answers: Vec<Answer>) -> Option<Result<NoRoom>> {
+pub(super) fn no_room(answers: Vec<Answer>) -> Option<No> {
     let (mut noes, mut over) = (Vec::new(), None);
     for answer in answers {
         match answer {

@@ -1,6 +1,7 @@
 //! What the policy says of one create: the rules themselves are in `policy`.
 
 use super::Leases;
+use super::choose::No;
 use crate::error::{Error, Result};
 use crate::model::{Gpu, Snapshot};
 use crate::placement::{self, NoRoom, Wanted};
@@ -132,12 +133,13 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// What is in the way of all alternatives: a limit where that is all there is, since what is too much
-/// is not waited for.
-pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> Result<NoRoom> {
+/// What is in the way of all alternatives: a limit where nothing else may be had one day, since what is
+/// too much is not waited for.
+pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> No {
+    let is_never = |no: &NoRoom| matches!(no, NoRoom::Never { .. });
     match over {
-        Some(e) if noes.is_empty() => Err(e),
-        _ => Ok(placement::none_of(noes)),
+        Some(e) if noes.iter().all(is_never) => No::Limit(e),
+        _ => No::Room(placement::none_of(noes)),
     }
 }
 

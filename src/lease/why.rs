@@ -2,6 +2,7 @@
 
 use super::Leases;
 use super::acquire::Applicant;
+use super::choose::No;
 use super::outlook::{Outlook, no_room};
 use super::queue::Place;
 use super::rules::whose;
@@ -37,6 +38,10 @@ impl Leases<'_> {
         let answers = outlook.alternatives().iter();
         // Others may wait for this process to end.
         let answers = answers.map(|asked| outlook.answer(asked, PATIENCE / 10));
-        no_room(answers.collect()).transpose()
+        match no_room(answers.collect()) {
+            Some(No::Limit(over)) => Err(over),
+            Some(No::Room(no)) => Ok(Some(no)),
+            None => Ok(None),
+        }
     }
 }
