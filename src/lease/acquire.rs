@@ -151,17 +151,25 @@ impl Leases<'_> {
             match self.release_unless(&lease.id, Patience::with(&lease), against) {
                 Ok(Returned::Yes) => {}
                 Ok(Returned::No(life)) => {
-                    return Err(Error::new(format!(
-                        "container {} exists already and holds slice {} of GPU {} ({life})",
-                        holder.key.id, lease.slice.profile, lease.slice.gpu_index
-                    ))
-                    .hint("delete it first, or use another id"));
+                    let slice = &lease.slice;
+                    let and = format!(
+                        " and holds slice {} of GPU {}",
+                        slice.profile, slice.gpu_index
+                    );
+                    return Err(exists_already(holder, &and, &life));
                 }
                 // Its slice stays on record and is tried again; the new container takes another.
                 Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
             }
         }
-        Ok(())
+        // One without a slice, too: it would count as the life of what is made now.
+        match alive::recorded_init(&holder.key) {
+            Ok(Some(init)) if process::is_alive(&init) => {
+                let life = format!("its init, process {}, runs", init.pid);
+                Err(exists_already(holder, "", &life))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Chooses a place and puts it on record, one create at a time. So is the look at the
@@ -240,6 +248,12 @@ impl Leases<'_> {
             unknown: serde_json::Map::new(),
         })
     }
+}
+
+fn exists_already(holder: &Holder, and: &str, life: &str) -> Error {
+    let id = &holder.key.id;
+    Error::new(format!("container {id} exists already{and} ({life})"))
+        .hint("delete it first, or use another id")
 }
 
 /// Who could not give back what it had goes no further: it would be its container's.

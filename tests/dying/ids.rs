@@ -17,6 +17,7 @@ on_every_runtime! {
     a_delete_twice,
     a_delete_before_its_create_has_ended,
     a_create_of_what_runs,
+    a_create_of_what_runs_without_a_slice,
     a_create_of_what_is_being_made,
     a_create_of_what_has_died,
     a_create_after_everybody_forgot,
@@ -99,6 +100,25 @@ fn a_create_of_what_runs(setup: &Setup) {
     keeps_its_slice(setup, &id);
     setup.runmig(&["delete", "--force", &id]).ok();
     setup.nothing_is_left();
+}
+
+/// Its life is not that of the slice that the second create asks for.
+fn a_create_of_what_runs_without_a_slice(setup: &Setup) {
+    let bundle = setup.bundle(SLEEPS);
+    let id = unique();
+    setup
+        .runmig(&["run", "-d", "-b", bundle.as_str(), &id])
+        .ok();
+    let other = setup.asking("1g.10gb", SLEEPS);
+    let before = other.bytes();
+    let line = setup
+        .runmig(&["create", "-b", other.as_str(), &id])
+        .refused();
+    let words = format!("container {id} exists already (its init, process ");
+    assert!(line.contains(&words), "{line}");
+    assert_eq!(other.bytes(), before);
+    setup.nothing_is_left();
+    setup.runmig(&["delete", "--force", &id]).ok();
 }
 
 fn a_create_of_what_is_being_made(setup: &Setup) {
