@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::{Place, decide, fits, restarts};
 use runmig::model::{GpuInstance, Placement, Snapshot};
-use runmig::placement::{Found, Movable, PATIENCE, Reserved, Wanted, choose, fewest_moves};
+use runmig::placement::{Found, Movable, PATIENCE, Plan, Reserved, Wanted, choose, fewest_moves};
 use runmig::request::{Alternative, Slice};
 
 /// GPUs of any models, with what fits on them in any order.
@@ -147,20 +147,35 @@ proptest! {
         filling in prop::collection::vec(indices(), 4..24),
         foreign in prop::collection::vec(prop::bool::weighted(0.2), 24),
         profile in any::<Index>(),
+        containers in prop::collection::vec(1usize..3, 6),
+        // Of the two GPUs, one where the first or the others may not go.
+        rules in prop::collection::vec(prop::option::weighted(0.3, 0usize..2), 7),
+        twins in any::<bool>(),
     ) {
-        let snapshot = machine(&[model, model], &filling);
+        let mut snapshot = machine(&[model, model], &filling);
+        if twins {
+            snapshot.gpus[1].instances = snapshot.gpus[0].instances.clone();
+        }
         let mut foreign = foreign.into_iter();
-        let ours = reserved(&snapshot, || !foreign.next().unwrap_or(true));
+        let mut ours = reserved(&snapshot, || !foreign.next().unwrap_or(true));
+        ours.sort_by_key(|r| (r.placement.start, r.gpu.clone()));
         let ours = &ours[..ours.len().min(6)];
-        let movable: Vec<Movable> = ours.iter()
-            .map(|place| Movable { place: place.clone(), containers: 1 }).collect();
+        let excluded = |rule: &Option<usize>| -> Vec<(String, String)> {
+            rule.iter().map(|g| (snapshot.gpus[*g].uuid.clone(), "a rule".to_owned())).collect()
+        };
+        let movable: Vec<Movable> = ours.iter().zip(&containers).zip(&rules)
+            .map(|((place, containers), rule)| Movable {
+                place: place.clone(), containers: *containers, excluded: excluded(rule),
+            }).collect();
         let slice = asked(&snapshot, &model, &profile, None);
-        let wanted = Wanted::one(&slice);
+        let excluded = excluded(&rules[6]);
+        let wanted = Wanted { excluded: &excluded, ..Wanted::one(&slice) };
         let one = Alternative { slice: slice.clone(), count: 1 };
         let found = fewest_moves(&snapshot, &[], &movable, &one, &wanted, PATIENCE);
-        let fewest = restarts(&snapshot, ours, &slice);
+        let fewest = restarts(&snapshot, &movable, &wanted);
+        let all = |plan: &Plan| plan.moves.iter().map(|m| movable[m.which].containers).sum();
         match found {
-            Found::Plan(plan) => prop_assert_eq!(Some(plan.moves.len()), fewest),
+            Found::Plan(plan) => prop_assert_eq!(Some(all(&plan)), fewest),
             Found::Impossible => prop_assert_eq!(None, fewest),
             Found::Beyond(n) => prop_assert!(false, "gave up after {} restarts", n),
         }

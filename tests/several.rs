@@ -278,6 +278,33 @@ fn what_a_limit_leaves_is_waited_for() {
     assert!(line.contains("9728Mi are asked for"), "{line}");
 }
 
+/// Places have room where the limit does not reach: nothing that moves would help.
+#[test]
+fn a_limit_beside_room_is_no_fragmentation() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"31936Mi\"\n";
+    setup.configure(&format!("{ALLOWED}{limit}"));
+    let full = setup.asking("4g.24gb", SHOW);
+    let first = unique();
+    setup.runmig(&["create", "-b", full.as_str(), &first]).ok();
+    let bundle = setup.asking("10Gi*2", SHOW);
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
+    let line = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    let asked = ["10Gi*2", "--namespace", "team-a", "--json"];
+    let told = setup.migctl(&[&["explain"], &asked[..]].concat());
+    let told = told.exits(1).json();
+    assert!(line.ends_with(told["error"].as_str().unwrap()), "{line}");
+    assert_eq!(told["alternatives"][0]["verdict"], "full", "{told:#}");
+    let plan = setup.migctl(&[&["defrag", "--plan"], &asked[..]].concat());
+    assert_eq!(plan.exits(1).json()["verdict"], "impossible");
+    setup.runmig(&["delete", "--force", &first]).ok();
+}
+
 /// Each is there already, or is made.
 #[test]
 fn idle_and_adopted_ones_are_taken_too() {

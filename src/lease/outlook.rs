@@ -5,13 +5,15 @@ use super::acquire::Tried;
 use super::ahead::{awaited, behind};
 use super::choose::{Choice, No, Search};
 use super::reuse::place_of;
-use super::rules::{Limits, Ruled, all_refused};
+use super::rules::{Limits, Ruled, all_refused, whose};
 use super::world::World;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{self, Awaited, Movable, NoRoom, OnGpu, Reason, Reserved, Site, Wanted};
+use crate::placement::{
+    self, Awaited, Movable, NoRoom, OnGpu, Reason, Reserved, Site, Taken, Wanted,
+};
 use crate::policy::Who;
 use crate::request::{Alternative, Request};
 use crate::store::{Lease, Slice, Waiting};
@@ -68,6 +70,11 @@ impl<'a, D: Driver> Outlook<'a, D> {
         let snapshot = world.without_what_is_over();
         let policy = &config.policy;
         let idle = world.idle_leases();
+        let (mut movable, holders) = world.movable();
+        for (one, holders) in movable.iter_mut().zip(holders) {
+            let rules = |l: &Lease| policy.excluded(&snapshot.gpus, &whose(&l.holder));
+            one.excluded = holders.into_iter().flat_map(rules).collect();
+        }
         Ok(Outlook {
             config,
             driver,
@@ -77,7 +84,7 @@ impl<'a, D: Driver> Outlook<'a, D> {
             idle_places: idle.iter().map(|l| place_of(&l.slice)).collect(),
             idle,
             quarantined: world.quarantined(),
-            movable: world.movable().0,
+            movable,
             ours: world.ours(),
             waiting,
             ahead: awaited(waiting, &snapshot),
@@ -156,14 +163,16 @@ impl<'a, D: Driver> Outlook<'a, D> {
                 evicts: evicted.len(),
             }),
             Err(No::Limit(over)) => Answer::Limited(over),
-            Err(No::Room(_)) => {
+            Err(No::Room(no)) => {
                 let there = (&self.snapshot, &*self.reserved);
                 let wanted = Wanted {
                     excluded: &self.left_out(asked),
                     ..wanted
                 };
                 let reason = placement::reason(there, &self.movable, asked, &wanted, patience);
-                Answer::No(reason)
+                Answer::No(reason.unwrap_or_else(|| {
+                    Reason::plain(no, Taken::before(&self.reserved, &self.idle_places))
+                }))
             }
         }
     }

@@ -125,7 +125,7 @@ impl World {
 
     /// Slices that would lie elsewhere after a restart, with those who have them. An instance that an
     /// administrator made stays where it is; and a container with several slices has all of them made
-    /// anew, which no plan foresees.
+    /// anew, which no plan foresees. What rules say of them is not asked here.
     pub fn movable(&self) -> (Vec<Movable>, Vec<Vec<&Lease>>) {
         let (mut all, mut whose): (Vec<Movable>, Vec<Vec<&Lease>>) = Default::default();
         let is_one_of_several = |l: &Lease| {
@@ -144,6 +144,7 @@ impl World {
                     all.push(Movable {
                         place,
                         containers: 1,
+                        excluded: Vec::new(),
                     });
                     whose.push(vec![lease]);
                 }

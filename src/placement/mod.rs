@@ -3,14 +3,16 @@
 //!
 //! `room` says what fits where, `score` how much a choice would cost those who come later, `pass`
 //! what those who came before are left, `explain` why each GPU will do or will not, `repack` what
-//! would have to lie elsewhere (`pack`: whether that helps at all), `several` what a container gets that
-//! asks for more than one, `reason` and `why` what to tell who finds no room.
+//! would have to lie elsewhere (`pack`: whether that helps at all, `replay`: where it would then
+//! lie), `several` what a container gets that asks for more than one, `reason` and `why` what to
+//! tell who finds no room.
 
 mod explain;
 mod pack;
 mod pass;
 mod reason;
 mod repack;
+mod replay;
 mod room;
 mod score;
 mod several;

@@ -41,7 +41,10 @@ impl Packer {
         }
         let mut alike: Vec<(&Room<'_>, usize)> = Vec::new();
         for room in rooms {
-            match alike.iter_mut().find(|(other, _)| room.is_like(other)) {
+            match alike
+                .iter_mut()
+                .find(|(other, _)| room.is_like(other, |a, b| a == b))
+            {
                 Some((_, count)) => *count += 1,
                 None => alike.push((room, 1)),
             }

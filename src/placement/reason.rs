@@ -28,18 +28,31 @@ pub enum Kind {
     Fragmented,
 }
 
-/// `wanted` is of all but what is asked for.
+impl Reason {
+    /// Where no search adds anything.
+    pub fn plain(no: NoRoom, taken: Taken) -> Reason {
+        Reason {
+            kind: match no {
+                NoRoom::Never { .. } => Kind::Never,
+                NoRoom::Now { .. } => Kind::Full,
+            },
+            no,
+            plan: None,
+            taken,
+        }
+    }
+}
+
+/// `wanted` is of all but what is asked for. None where there is room, as what is in the way is a limit of
+/// which places know nothing.
 pub fn reason(
     (snapshot, reserved): (&Snapshot, &[Reserved]),
     movable: &[Movable],
     asked: &Alternative,
     wanted: &Wanted<'_>,
     patience: u32,
-) -> Reason {
-    let taken = match choose_several(snapshot, reserved, asked, wanted) {
-        Err(none) => none.0,
-        Ok(_) => Taken::before(reserved, wanted.idle),
-    };
+) -> Option<Reason> {
+    let taken = choose_several(snapshot, reserved, asked, wanted).err()?.0;
     let one = taken.wanted(wanted);
     let usable = super::usable(snapshot, &one);
     let fitting = super::fitting(&usable, &asked.slice, &one);
@@ -49,12 +62,12 @@ pub fn reason(
     } else if fitting.is_empty() {
         why::no_profile(&usable, &asked.slice, &one)
     } else if let Some(no) = never_several(snapshot, asked, &one) {
-        return Reason {
+        return Some(Reason {
             kind,
             no,
             plan,
             taken,
-        };
+        });
     } else if super::each_candidate(&fitting, &taken.reserved, &one, |_| {}) {
         kind = Kind::Kept;
         why::kept(&fitting, &asked.slice)
@@ -74,10 +87,10 @@ pub fn reason(
         };
         no
     };
-    Reason {
+    Some(Reason {
         kind,
         no: why::of_several(no, asked, taken.beside.len()),
         plan,
         taken,
-    }
+    })
 }

@@ -1,12 +1,12 @@
 //! Which slices would have to lie elsewhere for a request to fit: the smallest set, by exact search
 //! as far as patience goes.
 
+use super::Wanted;
 use super::pack::Packer;
+use super::replay::{World, orders};
 use super::room::{Lying, Reserved, Room};
-use super::several::choose_several;
-use super::{Decision, Wanted};
-use crate::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
-use crate::request::{Alternative, Slice};
+use crate::model::{Gpu, Placement, Profile, Snapshot};
+use crate::request::Alternative;
 
 /// A slice that lies elsewhere after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,18 @@ pub struct Movable {
     pub place: Reserved,
     /// That have to be restarted for it: those of a pod may have it together.
     pub containers: usize,
+    /// GPUs where they may not come again, as in `Wanted`.
+    pub excluded: Vec<(String, String)>,
+}
+
+impl Movable {
+    fn is_like(&self, other: &Movable) -> bool {
+        (self.containers, &self.excluded) == (other.containers, &other.excluded)
+    }
+
+    fn may_use(&self, gpu: &Gpu) -> bool {
+        self.excluded.iter().all(|(uuid, _)| *uuid != gpu.uuid)
+    }
 }
 
 /// Where all that is asked for would lie, after the moves.
@@ -29,17 +41,6 @@ pub struct Site {
     pub gpu_index: u32,
     pub profile: String,
     pub placement: Placement,
-}
-
-impl From<&Decision<'_>> for Site {
-    fn from(found: &Decision<'_>) -> Site {
-        Site {
-            gpu_uuid: found.gpu.uuid.clone(),
-            gpu_index: found.gpu.index,
-            profile: found.profile.name.clone(),
-            placement: found.placement,
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,9 +79,9 @@ pub fn fewest_moves(
     wanted: &Wanted<'_>,
     patience: u32,
 ) -> Found {
-    let usable = super::usable(snapshot, wanted);
-    let mut rooms: Vec<Room<'_>> = usable
-        .iter()
+    // Where the request may not go, what makes way for it may.
+    let gpus = snapshot.gpus.iter().filter(|gpu| super::is_on(gpu));
+    let mut rooms: Vec<Room<'_>> = gpus
         .map(|gpu| Room::new(gpu, reserved, wanted.idle))
         .collect();
     for room in &mut rooms {
@@ -90,10 +91,11 @@ pub fn fewest_moves(
             lying.movable = movable.iter().position(is);
         }
     }
-    let mine: Vec<Option<&Profile>> = usable
-        .iter()
-        .map(|gpu| wanted.profile_on(gpu, &asked.slice))
-        .collect();
+    let mut mine: Vec<Option<&Profile>> = Vec::new();
+    for room in &rooms {
+        let profile = wanted.profile_on(room.gpu, &asked.slice);
+        mine.push(profile.filter(|_| !wanted.excludes(room.gpu)));
+    }
     // What most who are refused meet: no order of slices makes memory.
     let free: u32 = rooms.iter().map(Room::free_slices).sum();
     let needed = mine.iter().flatten().map(|p| p.memory_slices()).min();
@@ -106,6 +108,7 @@ pub fn fewest_moves(
     let world = World {
         snapshot,
         reserved,
+        movable,
         wanted,
         asked,
     };
@@ -168,13 +171,6 @@ fn could_fit(
     sure.then_some(false)
 }
 
-struct World<'a> {
-    snapshot: &'a Snapshot,
-    reserved: &'a [Reserved],
-    wanted: &'a Wanted<'a>,
-    asked: &'a Alternative,
-}
-
 /// What waits for a place.
 #[derive(Clone, Debug)]
 enum Need {
@@ -183,12 +179,12 @@ enum Need {
 }
 
 #[derive(Clone, Debug)]
-struct Moved {
-    which: usize,
-    profile: String,
-    gpu: u32,
-    gpu_uuid: String,
-    from: Placement,
+pub(super) struct Moved {
+    pub which: usize,
+    pub profile: String,
+    pub gpu: u32,
+    pub gpu_uuid: String,
+    pub from: Placement,
 }
 
 struct Search<'s, 'a> {
@@ -220,12 +216,13 @@ impl<'a> Search<'_, 'a> {
         }
         for g in 0..rooms.len() {
             // Of GPUs that are alike one is enough.
-            if (0..g).any(|other| rooms[other].is_like(&rooms[g])) {
+            if (0..g).any(|other| self.are_alike(rooms, other, g)) {
                 continue;
             }
             let gpu: &'a Gpu = rooms[g].gpu;
             let profile = match &need {
                 Need::Request => self.mine[g],
+                Need::Moved(m) if !self.movable[m.which].may_use(gpu) => None,
                 Need::Moved(m) => gpu.profiles.iter().find(|p| p.name == m.profile),
             };
             let Some(profile) = profile else { continue };
@@ -234,6 +231,15 @@ impl<'a> Search<'_, 'a> {
             }
         }
         Some(())
+    }
+
+    /// The same lies on both, for as many containers, and the same may go there.
+    fn are_alike(&self, rooms: &[Room<'a>], a: usize, b: usize) -> bool {
+        let as_movable = |a: usize, b: usize| self.movable[a].is_like(&self.movable[b]);
+        let (gpu, other) = (rooms[a].gpu, rooms[b].gpu);
+        rooms[a].is_like(&rooms[b], as_movable)
+            && self.mine[a].is_some() == self.mine[b].is_some()
+            && (self.movable.iter()).all(|m| m.may_use(gpu) == m.may_use(other))
     }
 
     /// Takes down what is in the way of one place, puts the profile there, and goes on.
@@ -312,76 +318,9 @@ impl<'a> Search<'_, 'a> {
         }
         let mut in_order: Vec<&Moved> = self.moved.iter().collect();
         in_order.sort_by_key(|m| (std::cmp::Reverse(m.from.size), m.which));
-        let plan = orders(in_order).find_map(|order| self.world.play(&order));
+        let plan = (orders(in_order).iter()).find_map(|order| self.world.play(order));
         if let Some(plan) = plan {
             self.best = Some((memory, plan));
         }
     }
-}
-
-impl World<'_> {
-    /// Takes them down, lets the request in, and lets them come again.
-    fn play(&self, moved: &[&Moved]) -> Option<Plan> {
-        let gone =
-            |gpu: &str, at: Placement| moved.iter().any(|m| m.gpu_uuid == gpu && m.from == at);
-        let mut snapshot = self.snapshot.clone();
-        for gpu in &mut snapshot.gpus {
-            let uuid = gpu.uuid.clone();
-            gpu.instances.retain(|i| !gone(&uuid, i.placement));
-        }
-        let mut reserved = self.reserved.to_vec();
-        reserved.retain(|r| !gone(&r.gpu, r.placement));
-        let mut come = |asked: &Alternative, wanted: &Wanted<'_>| {
-            let found = choose_several(&snapshot, &reserved, asked, wanted).ok()?;
-            let sites: Vec<Site> = found.iter().map(Site::from).collect();
-            let places: Vec<Reserved> = found.iter().map(Decision::place).collect();
-            for place in places {
-                let instance = GpuInstance {
-                    id: u32::MAX,
-                    profile_id: place.profile_id,
-                    placement: place.placement,
-                    compute_instances: Vec::new(),
-                };
-                let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == place.gpu)?;
-                gpu.instances.push(instance);
-                reserved.retain(|r| r.gpu != place.gpu || !r.placement.overlaps(place.placement));
-            }
-            Some(sites)
-        };
-        let sites = come(self.asked, self.wanted)?;
-        let mut moves = Vec::new();
-        for m in moved {
-            let again = Alternative {
-                slice: Slice::Profile(m.profile.clone()),
-                count: 1,
-            };
-            let anywhere = Wanted {
-                min_compute: 0,
-                ..*self.wanted
-            };
-            let to = come(&again, &anywhere)?.pop()?;
-            moves.push(Move {
-                which: m.which,
-                profile: m.profile.clone(),
-                from_gpu: m.gpu,
-                from: m.from,
-                to_gpu: to.gpu_index,
-                to: to.placement,
-            });
-        }
-        Some(Plan { sites, moves })
-    }
-}
-
-/// The order given, then what comes of exchanging two: enough where the order matters at all.
-fn orders(given: Vec<&Moved>) -> impl Iterator<Item = Vec<&Moved>> {
-    let n = given.len();
-    let pairs = (0..n).flat_map(move |a| (a + 1..n).map(move |b| (a, b)));
-    let first = given.clone();
-    let exchanged = pairs.map(move |(a, b)| {
-        let mut order = given.clone();
-        order.swap(a, b);
-        order
-    });
-    std::iter::once(first).chain(exchanged)
 }

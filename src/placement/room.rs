@@ -214,12 +214,14 @@ impl<'a> Room<'a> {
         known.map_or_else(|| profile_id.to_string(), |p| p.name.clone())
     }
 
-    /// The same model with the same on it, whosever it is.
-    pub fn is_like(&self, other: &Room<'_>) -> bool {
+    /// The same model with the same on it; of two that can be moved `as_movable` says.
+    pub fn is_like(&self, other: &Room<'_>, as_movable: impl Fn(usize, usize) -> bool) -> bool {
         let same = |a: &Lying, b: &Lying| {
-            a.profile_id == b.profile_id
-                && a.at == b.at
-                && a.movable.is_some() == b.movable.is_some()
+            let is_movable = match (a.movable, b.movable) {
+                (Some(a), Some(b)) => as_movable(a, b),
+                (a, b) => a == b,
+            };
+            is_movable && a.profile_id == b.profile_id && a.at == b.at
         };
         self.lying.len() == other.lying.len()
             && self

@@ -2,7 +2,7 @@
 //! possibility is tried.
 
 use runmig::model::{Gpu, Placement, Profile, Snapshot};
-use runmig::placement::{Reserved, Wanted, choose};
+use runmig::placement::{Movable, Reserved, Wanted, choose};
 use runmig::request::Slice;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -227,39 +227,45 @@ fn meant<'a>(gpu: &'a Gpu, slice: &Slice, min_compute: u32) -> Option<&'a Profil
 
 /// The fewest of ours that are to be taken down so that the request and then they find room again, by
 /// trying every set and every order.
-pub fn restarts(snapshot: &Snapshot, ours: &[Reserved], slice: &Slice) -> Option<usize> {
-    let sets = (0..1u32 << ours.len()).filter(|set| {
-        let going: Vec<&Reserved> = (0..ours.len())
+pub fn restarts(snapshot: &Snapshot, ours: &[Movable], wanted: &Wanted<'_>) -> Option<usize> {
+    let sets = (0..1u32 << ours.len()).map(|set| -> Vec<&Movable> {
+        (0..ours.len())
             .filter(|i| set >> i & 1 == 1)
             .map(|i| &ours[i])
-            .collect();
-        comes_again(snapshot, &going, slice)
+            .collect()
     });
-    sets.map(|set| set.count_ones() as usize).min()
+    sets.filter(|going| comes_again(snapshot, going, wanted))
+        .map(|going| going.iter().map(|m| m.containers).sum())
+        .min()
 }
 
-fn comes_again(snapshot: &Snapshot, going: &[&Reserved], slice: &Slice) -> bool {
+fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Wanted<'_>) -> bool {
     let mut now = snapshot.clone();
     for gpu in &mut now.gpus {
         let uuid = gpu.uuid.clone();
         gpu.instances.retain(|i| {
             !going
                 .iter()
-                .any(|r| r.gpu == uuid && r.placement == i.placement)
+                .any(|m| m.place.gpu == uuid && m.place.placement == i.placement)
         });
     }
-    let mut again: Vec<Slice> = Vec::new();
-    for r in going {
-        let gpu = snapshot.gpus.iter().find(|g| g.uuid == r.gpu).unwrap();
-        again.push(Slice::Profile(
-            gpu.profile(r.profile_id).unwrap().name.clone(),
-        ));
+    let mut again: Vec<Again<'_>> = Vec::new();
+    for Movable {
+        place, excluded, ..
+    } in going
+    {
+        let gpu = snapshot.gpus.iter().find(|g| g.uuid == place.gpu);
+        let profile = gpu.unwrap().profile(place.profile_id).unwrap();
+        again.push((Slice::Profile(profile.name.clone()), excluded));
     }
-    add(&now, slice).is_some_and(|now| in_any_order(&now, &again))
+    add(&now, wanted).is_some_and(|now| in_any_order(&now, &again))
 }
 
-fn in_any_order(now: &Snapshot, again: &[Slice]) -> bool {
-    let mut tried: Vec<&Slice> = Vec::new();
+/// What comes again, and the GPUs where it may not.
+type Again<'a> = (Slice, &'a [(String, String)]);
+
+fn in_any_order(now: &Snapshot, again: &[Again<'_>]) -> bool {
+    let mut tried: Vec<&Again<'_>> = Vec::new();
     again.is_empty()
         || (0..again.len()).any(|i| {
             if tried.contains(&&again[i]) {
@@ -268,12 +274,17 @@ fn in_any_order(now: &Snapshot, again: &[Slice]) -> bool {
             tried.push(&again[i]);
             let mut rest = again.to_vec();
             rest.remove(i);
-            add(now, &again[i]).is_some_and(|then| in_any_order(&then, &rest))
+            let (slice, excluded) = &again[i];
+            let wanted = Wanted {
+                excluded,
+                ..Wanted::one(slice)
+            };
+            add(now, &wanted).is_some_and(|then| in_any_order(&then, &rest))
         })
 }
 
-fn add(now: &Snapshot, slice: &Slice) -> Option<Snapshot> {
-    let found = choose(now, &[], &Wanted::one(slice)).ok()?;
+fn add(now: &Snapshot, wanted: &Wanted<'_>) -> Option<Snapshot> {
+    let found = choose(now, &[], wanted).ok()?;
     let mut then = now.clone();
     then.gpus[found.gpu.index as usize]
         .instances

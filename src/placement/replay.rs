@@ -1,0 +1,111 @@
+//! What comes of a plan when it is followed: `choose` puts the request and then each that was moved.
+
+use super::repack::{Movable, Move, Moved, Plan, Site};
+use super::several::choose_several;
+use super::{Decision, Reserved, Wanted};
+use crate::model::{GpuInstance, Placement, Snapshot};
+use crate::request::{Alternative, Slice};
+
+impl From<&Decision<'_>> for Site {
+    fn from(found: &Decision<'_>) -> Site {
+        Site {
+            gpu_uuid: found.gpu.uuid.clone(),
+            gpu_index: found.gpu.index,
+            profile: found.profile.name.clone(),
+            placement: found.placement,
+        }
+    }
+}
+
+/// What the moves are made in.
+pub struct World<'a> {
+    pub snapshot: &'a Snapshot,
+    pub reserved: &'a [Reserved],
+    pub movable: &'a [Movable],
+    pub wanted: &'a Wanted<'a>,
+    pub asked: &'a Alternative,
+}
+
+impl World<'_> {
+    /// Takes them down, lets the request in, and lets them come again.
+    pub fn play(&self, moved: &[&Moved]) -> Option<Plan> {
+        let gone =
+            |gpu: &str, at: Placement| moved.iter().any(|m| m.gpu_uuid == gpu && m.from == at);
+        let mut snapshot = self.snapshot.clone();
+        for gpu in &mut snapshot.gpus {
+            let uuid = gpu.uuid.clone();
+            gpu.instances.retain(|i| !gone(&uuid, i.placement));
+        }
+        let mut reserved = self.reserved.to_vec();
+        reserved.retain(|r| !gone(&r.gpu, r.placement));
+        let mut come = |asked: &Alternative, wanted: &Wanted<'_>| {
+            let found = choose_several(&snapshot, &reserved, asked, wanted).ok()?;
+            let sites: Vec<Site> = found.iter().map(Site::from).collect();
+            let places: Vec<Reserved> = found.iter().map(Decision::place).collect();
+            for place in places {
+                let instance = GpuInstance {
+                    id: u32::MAX,
+                    profile_id: place.profile_id,
+                    placement: place.placement,
+                    compute_instances: Vec::new(),
+                };
+                let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == place.gpu)?;
+                gpu.instances.push(instance);
+                reserved.retain(|r| r.gpu != place.gpu || !r.placement.overlaps(place.placement));
+            }
+            Some(sites)
+        };
+        let sites = come(self.asked, self.wanted)?;
+        let mut moves = Vec::new();
+        for m in moved {
+            let again = Alternative {
+                slice: Slice::Profile(m.profile.clone()),
+                count: 1,
+            };
+            let as_it_may = Wanted {
+                min_compute: 0,
+                excluded: &self.movable[m.which].excluded,
+                ..*self.wanted
+            };
+            let to = come(&again, &as_it_may)?.pop()?;
+            moves.push(Move {
+                which: m.which,
+                profile: m.profile.clone(),
+                from_gpu: m.gpu,
+                from: m.from,
+                to_gpu: to.gpu_index,
+                to: to.placement,
+            });
+        }
+        Some(Plan { sites, moves })
+    }
+}
+
+/// The order given, then every other where they are few: rules make it matter which of two comes first.
+/// Of many, what comes of exchanging two.
+pub fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
+    let n = given.len();
+    let mut all = vec![given];
+    if n <= FEW {
+        for first in 0..n {
+            // All that agree before `first` are there: each of them goes on in every way.
+            for i in 0..all.len() {
+                for other in first + 1..n {
+                    let mut order = all[i].clone();
+                    order[first..=other].rotate_right(1);
+                    all.push(order);
+                }
+            }
+        }
+        return all;
+    }
+    for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
+        let mut order = all[0].clone();
+        order.swap(a, b);
+        all.push(order);
+    }
+    all
+}
+
+/// 120 orders.
+const FEW: usize = 5;
