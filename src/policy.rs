@@ -2,7 +2,7 @@
 //! and of what others have. An error names the rule and where it stands.
 //!
 //! Who asks is what the engine says of the container (its namespace and pod) and what the kernel says
-//! of the engine's caller (its login); nothing that an image or a pod's author could choose.
+//! of the engine's caller (its login). An image chooses none of it; a pod's author only the pod's name.
 
 use crate::error::{Error, Result, printable};
 use crate::model::Gpu;
