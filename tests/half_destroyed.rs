@@ -12,13 +12,6 @@ use support::{going, said};
 
 const ID: &str = "victim";
 
-/// How often the driver has refused to destroy something.
-fn refusals(world: &World) -> usize {
-    let log = nvml_sim::trace::read(&world.machine()).unwrap();
-    let refused = |line: &&str| line.contains("Destroy") && line.ends_with(" 19");
-    log.lines().filter(refused).count()
-}
-
 fn trace(world: &World) {
     nvml_sim::trace::on(&world.machine()).unwrap();
 }
@@ -65,7 +58,7 @@ fn in_use_for_a_while() {
     let hook = world.hook(ID, &lease);
     std::thread::scope(|scope| {
         let ended = scope.spawn(|| settled(&hook));
-        until("a refusal", || refusals(&world) > 1);
+        until("a refusal", || world.refusals() > 1);
         drop(held);
         ended.join().unwrap();
     });
@@ -135,14 +128,14 @@ fn nobody_waits_for_what_is_in_use() {
     let hook = world.hook(ID, &lease);
     std::thread::scope(|scope| {
         let ended = scope.spawn(|| settled(&hook));
-        until("a refusal", || refusals(&world) > 0);
+        until("a refusal", || world.refusals() > 0);
         let mut create = going(&mut world.create_command("other"));
         let _ = &mut create;
         create.end().ok();
-        let before = refusals(&world);
+        let before = world.refusals();
         ended.join().unwrap();
         // The hook went on trying after the create on the same GPU was done.
-        assert!(refusals(&world) > before, "the create waited for the hook");
+        assert!(world.refusals() > before, "the create waited for the hook");
     });
     drop(held);
     // The successor of the same name gets another slice.

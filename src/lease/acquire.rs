@@ -110,7 +110,7 @@ impl Leases<'_> {
         tried: &mut Tried,
     ) -> Result<Option<Lease>> {
         match part {
-            Part::Spare(lease) => match self.look_over(driver, &lease) {
+            Part::Spare(lease, patience) => match self.look_over(driver, &lease, patience) {
                 Ok(lease) => Ok(Some(lease)),
                 Err(place) => {
                     tried.unfit.push(place);
@@ -136,7 +136,7 @@ impl Leases<'_> {
         let release = |lease: &Lease| self.release(&lease.id, Patience::default());
         let untried = untried.iter().map(|part| match part {
             Part::Room(lease) => self.store.lock("refused create")?.remove(lease),
-            Part::Spare(lease) => release(lease),
+            Part::Spare(lease, _) => release(lease),
         });
         error::all(made.iter().map(release).chain(untried))
     }

@@ -1,13 +1,13 @@
 //! What a create gets: the slice of its pod; or, for each slice that it asks for, one that is there
 //! already or a place where one can be made. All of them or none.
 
-use super::Leases;
 use super::acquire::{Applicant, Tried};
 use super::adopt::adoptable;
 use super::reuse::place_of;
 use super::rules::{Limits, Ruled, all_refused, memory_of};
 use super::share::Peer;
 use super::view::View;
+use super::{Leases, Patience};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
@@ -33,8 +33,8 @@ pub(super) enum Found {
 pub(super) enum Part {
     /// A place where it can be made.
     Room(Lease),
-    /// It is there already: to be looked over.
-    Spare(Lease),
+    /// It is there already: to be looked over; and how long it is tried to destroy it otherwise.
+    Spare(Lease, Patience),
 }
 
 /// The same before it is on record.
@@ -118,9 +118,9 @@ impl Leases<'_> {
     ) -> Result<Found> {
         for choice in choices {
             parts.push(match choice {
-                Choice::Adopt(slice) => Part::Spare(self.adopt(slice, who)?),
+                Choice::Adopt(slice) => Part::Spare(self.adopt(slice, who)?, Patience::NONE),
                 Choice::TakeOver(idle) => match self.take_over(idle, who)? {
-                    Some(lease) => Part::Spare(lease),
+                    Some(lease) => Part::Spare(lease, Patience::with_idle(idle)),
                     // Its time was over meanwhile.
                     None => return Ok(Found::InTheWay(Vec::new())),
                 },

@@ -8,7 +8,7 @@ use super::{Leases, Patience, now};
 use crate::error::Result;
 use crate::model::{Process, Snapshot};
 use crate::store::{Holder, Lease, State};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 impl Leases<'_> {
     /// In place of its end: the slice of a lease that is *releasing* is nobody's from now on, and
@@ -106,12 +106,8 @@ impl Leases<'_> {
         if for_how_long.is_zero() {
             return Ok("idle slices are not kept".to_owned());
         }
-        let since = lease.idle_since.as_deref().unwrap_or_default();
-        let age = humantime::parse_rfc3339(since)
-            .ok()
-            .and_then(|since| SystemTime::now().duration_since(since).ok());
         // A clock that was set back would keep it for long.
-        let Some(left) = age.and_then(|age| for_how_long.checked_sub(age)) else {
+        let Some(left) = idle_for(lease).and_then(|age| for_how_long.checked_sub(age)) else {
             let time = humantime::format_duration(for_how_long);
             return Ok(format!("it was idle for {time}"));
         };
@@ -122,10 +118,25 @@ impl Leases<'_> {
     /// record like any other.
     pub(super) fn discard_idle(&self, idle: &Lease) {
         let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
-        if let Err(e) = self.release_unless(&idle.id, Patience::NONE, handed_out) {
+        if let Err(e) = self.release_unless(&idle.id, Patience::with_idle(idle), handed_out) {
             tracing::warn!(lease = idle.id, "{}", e.line());
         }
     }
+}
+
+impl Patience {
+    /// The processes of its last container may have been killed a moment ago, and nobody has waited for
+    /// them yet. Of several that became idle together, none is waited for after the others.
+    pub(super) fn with_idle(idle: &Lease) -> Patience {
+        let age = idle_for(idle).unwrap_or(Duration::MAX);
+        Patience(Patience::default().0.saturating_sub(age))
+    }
+}
+
+/// None where the clock was set back.
+fn idle_for(lease: &Lease) -> Option<Duration> {
+    let since = humantime::parse_rfc3339(lease.idle_since.as_deref()?).ok()?;
+    SystemTime::now().duration_since(since).ok()
 }
 
 /// A lease on the same slice that is no container's, to be given back.

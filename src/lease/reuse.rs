@@ -60,6 +60,7 @@ impl Leases<'_> {
         &self,
         driver: &impl Driver,
         lease: &Lease,
+        patience: Patience,
     ) -> std::result::Result<Lease, Reserved> {
         let wrong = match self.what_is_wrong(driver, lease) {
             Ok(Ok(lease)) => return Ok(lease),
@@ -68,20 +69,20 @@ impl Leases<'_> {
         };
         tracing::warn!(lease = lease.id, "not handed out: {wrong}");
         // What is in use stays on record, and is tried again by whoever comes next.
-        if let Err(e) = self.give_up(lease) {
+        if let Err(e) = self.give_up(lease, patience) {
             tracing::warn!("{}", e.line());
         }
         Err(place_of(&lease.slice))
     }
 
     /// What the container would have had, and never did, is not shown as its own.
-    fn give_up(&self, lease: &Lease) -> Result<()> {
+    fn give_up(&self, lease: &Lease, patience: Patience) -> Result<()> {
         if lease.adopted {
-            return self.release(&lease.id, Patience::NONE);
+            return self.release(&lease.id, patience);
         }
         let nobodys = nobodys(lease)?;
         self.store.lock("create")?.replace(lease, &nobodys)?;
-        self.release(&nobodys.id, Patience::NONE)
+        self.release(&nobodys.id, patience)
     }
 
     fn what_is_wrong(

@@ -238,4 +238,11 @@ impl World {
         };
         log.lines().filter_map(call).collect()
     }
+
+    /// How often the driver has refused to destroy what is in use, as far as calls are logged.
+    pub fn refusals(&self) -> usize {
+        let log = nvml_sim::trace::read(&self.machine()).unwrap();
+        let refused = |line: &&str| line.contains("Destroy") && line.ends_with(" 19");
+        log.lines().filter(refused).count()
+    }
 }

@@ -3,8 +3,9 @@
 use crate::faults_support::{BIG, World};
 use crate::support::bundle::{SHOW, nodes, visible};
 use crate::support::process::until;
-use crate::support::{Low, Setup, said, unique};
+use crate::support::{Low, Setup, going, said, unique};
 use crate::{abandon, changes, hold};
+use nvml_sim::fault::Outcome;
 
 const KEPT: &str = "keep_idle = \"5m\"";
 
@@ -202,6 +203,35 @@ fn one_that_somebody_still_uses_is_not_handed_out() {
     tidy_up(&world);
 }
 
+/// Processes that were killed a moment ago are let go of a little late.
+#[test]
+fn what_was_given_back_a_moment_ago_is_waited_for() {
+    const IN_USE: Outcome = Outcome::Return(19);
+    let world = World::of(BIG, 1);
+    world.configure(KEPT);
+    world.create("a");
+    world.delete("a");
+    world.fault("nvmlComputeInstanceDestroy", 1, Some(2), IN_USE);
+    world.fault("nvmlGpuInstanceDestroy", 1, Some(2), IN_USE);
+    world.bundle_asking("seven", "7g.80gb");
+    world.create("seven");
+    assert_eq!(world.the_instance().size, 8);
+
+    // The same where it would be handed out, and there is room for no other.
+    world.delete("seven");
+    world.no_faults();
+    let held = hold(&world, 0, world.the_instance().gi);
+    nvml_sim::trace::on(&world.machine()).unwrap();
+    let create = going(&mut world.create_command("seven"));
+    until("a refusal", || world.refusals() > 0);
+    drop(held);
+    create.end().ok();
+    world.nothing_lost_nothing_given_twice().unwrap();
+    assert_eq!(states(&world), ["ready"]);
+    world.delete("seven");
+    tidy_up(&world);
+}
+
 /// The capability is open, and nothing computes: the driver lists nobody.
 #[test]
 fn one_that_somebody_has_open_is_not_handed_out() {
@@ -268,7 +298,7 @@ fn what_is_not_kept_is_destroyed() {
         "nvmlGpuInstanceCreateComputeInstance",
         1,
         None,
-        nvml_sim::fault::Outcome::Return(4),
+        Outcome::Return(4),
     );
     said(&mut world.create_command("b")).refused();
     world.no_faults();
