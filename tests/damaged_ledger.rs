@@ -11,6 +11,7 @@ use faults_support::check::names;
 use faults_support::strace::settled;
 use runmig::config::Config;
 use runmig::lease::{Leases, Outcome};
+use runmig::spec::bundle::Bundle;
 use serde_json::json;
 use std::fs;
 use std::io::Write;
@@ -120,6 +121,28 @@ fn its_own_hook_gives_it_back() {
             .as_if_nothing_had_been()
             .unwrap_or_else(|e| panic!("{what}: {e}"));
     });
+}
+
+/// Such a create makes its own of what it finds there.
+#[test]
+fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
+    let world = World::small();
+    let (lease, file) = running(&world);
+    fs::write(&file, "rubbish").unwrap();
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", ID])).ok();
+    let bundle = world.bundle(ID);
+    let config_json = || fs::read(bundle.join("config.json")).unwrap();
+    let edited = config_json();
+    let at_work = Bundle::open(&bundle).unwrap();
+    at_work.lock().unwrap();
+    assert!(settled(&world.hook(ID, &lease)).status.success());
+    assert_eq!(world.instances(), []);
+    assert_eq!(config_json(), edited);
+    drop(at_work);
+    world.create(ID);
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
 }
 
 #[test]

@@ -7,7 +7,6 @@ use super::{Leases, Outcome};
 use crate::error::{self, Error, Result};
 use crate::gpu::Driver;
 use crate::model::GpuInstance;
-use crate::spec::bundle::Bundle;
 use crate::store::{Claim, Damaged, Key, Tie};
 use std::path::Path;
 
@@ -23,9 +22,7 @@ impl Leases<'_> {
         let Some(damaged) = all.iter().find(is_it) else {
             return Ok(());
         };
-        let restored = Bundle::open(bundle)
-            .and_then(|bundle| bundle.restore(lease))
-            .err();
+        let restored = self.restore(bundle, lease).err();
         let given_back = self.release_damaged(damaged);
         match (given_back, restored) {
             (Err(e), restored) => Err(e.and(restored)),

@@ -7,6 +7,7 @@ use crate::model::GpuInstance;
 use crate::process;
 use crate::spec::bundle::Bundle;
 use crate::store::{Attempt, Key, Lease, State};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long an instance that is in use is tried again.
@@ -91,7 +92,7 @@ impl Leases<'_> {
     fn finish(&self, lease: &Lease, patience: Patience, keeps: bool) -> Result<()> {
         // The bundle is put right whether or not the driver lets go: they do not depend on each
         // other, and every failure is told.
-        let restored = self.restore(lease).err();
+        let restored = self.restore(&lease.holder.bundle, &lease.id).err();
         match keeps.then(|| self.keep_idle(lease)) {
             Some(Ok(true)) => return restored.map_or(Ok(()), Err),
             Some(Err(e)) => tracing::warn!(lease = lease.id, "not kept idle: {}", e.line()),
@@ -162,16 +163,15 @@ impl Leases<'_> {
 
     /// Engines take the bundle away before or after us: one that is gone needs nothing. Where another
     /// create of the same bundle is at work, that makes its own of what it finds there.
-    fn restore(&self, lease: &Lease) -> Result<()> {
-        let path = &lease.holder.bundle;
+    pub(super) fn restore(&self, path: &Path, lease: &str) -> Result<()> {
         if !path.exists() {
             return Ok(());
         }
         let bundle = Bundle::open(path)?;
-        if self.locked_bundle.as_ref() != Some(path) && !bundle.try_lock()? {
+        if self.locked_bundle.as_deref() != Some(path) && !bundle.try_lock()? {
             return Ok(());
         }
-        bundle.restore(&lease.id).map(drop)
+        bundle.restore(lease).map(drop)
     }
 
     fn destroy(&self, lease: &Lease, patience: Patience) -> Result<()> {
