@@ -1,6 +1,8 @@
 //! Bad input from whoever asks: annotations, config.json, arguments. Each with its message, which
 //! comes on standard error and as JSON in `--log`; and nothing has changed.
 
+#[path = "e2e_bad_request/not_text.rs"]
+mod not_text;
 mod support;
 
 use serde_json::{Value, json};

@@ -236,8 +236,13 @@ impl Slicing<'_> {
     }
 
     fn holder(&self, who: request::Identity) -> Result<Holder> {
+        let key = key::of(self.front, self.asking.id)?;
+        // Records are JSON, and so is what a hook is told.
+        for path in [&key.runtime, &key.root, &self.asking.bundle_path] {
+            utf8(path)?;
+        }
         Ok(Holder {
-            key: key::of(self.front, self.asking.id)?,
+            key,
             bundle: self.asking.bundle_path.clone(),
             namespace: who.namespace,
             pod: who.pod,
@@ -257,5 +262,5 @@ fn owner(leases: &[Lease]) -> Result<&str> {
 fn utf8(path: &Path) -> Result<String> {
     path.to_str()
         .map(str::to_owned)
-        .ok_or_else(|| Error::new(format!("path {} is not UTF-8", path.display())))
+        .ok_or_else(|| Error::new(format!("path {path:?} is not UTF-8")).hint("use one that is"))
 }
