@@ -1,8 +1,11 @@
 //! Which process is which, and whether it lives: `/proc`, read with care.
 
 use crate::model::Process;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+const PROC: &str = "/proc";
 
 /// Ourselves.
 pub fn current() -> Process {
@@ -10,23 +13,59 @@ pub fn current() -> Process {
     of(pid).unwrap_or(Process { pid, start_time: 0 })
 }
 
-/// The process that has this number now; a zombie counts as none.
+/// The process that has this number now; a zombie counts as none. None also where that cannot be read:
+/// whether a process lives is `is_alive`.
 pub fn of(pid: i32) -> Option<Process> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let stat = parse_stat(&stat)?;
-    (!stat.is_over() || has_live_thread(pid)).then_some(Process {
+    look(Path::new(PROC), pid).ok().flatten()
+}
+
+fn look(proc: &Path, pid: i32) -> io::Result<Option<Process>> {
+    let dir = proc.join(pid.to_string());
+    let Some(stat) = read_stat(&dir)? else {
+        return Ok(None);
+    };
+    let lives = !stat.is_over() || has_live_thread(&dir)?;
+    Ok(lives.then_some(Process {
         pid,
         start_time: stat.start_time,
-    })
+    }))
 }
 
 /// A process whose first thread has ended looks like a zombie, and runs as long as another does.
-fn has_live_thread(pid: i32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-    threads.into_iter().flatten().flatten().any(|thread| {
-        std::fs::read_to_string(thread.path().join("stat"))
-            .is_ok_and(|stat| parse_stat(&stat).is_some_and(|stat| !stat.is_over()))
-    })
+fn has_live_thread(dir: &Path) -> io::Result<bool> {
+    let threads = if_there(std::fs::read_dir(dir.join("task")))?;
+    for thread in threads.into_iter().flatten() {
+        let Some(thread) = if_there(thread)? else {
+            break;
+        };
+        if read_stat(&thread.path())?.is_some_and(|stat| !stat.is_over()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// None where there is no such process any more, and no other failure says that.
+fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Names of processes and cgroups may be any bytes.
+fn read_text(file: &Path) -> io::Result<Option<String>> {
+    let bytes = if_there(std::fs::read(file))?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn read_stat(dir: &Path) -> io::Result<Option<Stat>> {
+    let Some(text) = read_text(&dir.join("stat"))? else {
+        return Ok(None);
+    };
+    let stat = parse_stat(&text).ok_or_else(|| io::Error::other("stat is not what it was"))?;
+    Ok(Some(stat))
 }
 
 /// Whether it started us, or started what started us.
@@ -34,10 +73,8 @@ pub fn is_ancestor(process: &Process) -> bool {
     let mut pid = std::process::id() as i32;
     // The first of all has none above it; those outside of a pid namespace show as 0.
     while pid > 1 {
-        let Some(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .ok()
-            .and_then(|stat| parse_stat(&stat))
-        else {
+        let dir = Path::new(PROC).join(pid.to_string());
+        let Some(stat) = read_stat(&dir).ok().flatten() else {
             return false;
         };
         if (Process {
@@ -52,8 +89,13 @@ pub fn is_ancestor(process: &Process) -> bool {
     false
 }
 
+/// What cannot be read counts as alive.
 pub fn is_alive(process: &Process) -> bool {
-    of(process.pid).is_some_and(|now| now.start_time == process.start_time)
+    is_alive_in(Path::new(PROC), process)
+}
+
+fn is_alive_in(proc: &Path, process: &Process) -> bool {
+    look(proc, process.pid).map_or(true, |now| now == Some(*process))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -81,30 +123,31 @@ fn parse_stat(stat: &str) -> Option<Stat> {
 
 /// The cgroup paths of a process, each once.
 pub fn cgroups(pid: i32) -> Vec<String> {
-    let mut paths: Vec<String> = cgroup_lines(pid).unwrap_or_default();
+    let mut paths = cgroup_lines(Path::new(PROC), pid).unwrap_or_default();
     paths.sort();
     paths.dedup();
     paths
 }
 
-fn cgroup_lines(pid: i32) -> Option<Vec<String>> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    Some(
-        text.lines()
-            .filter_map(|line| Some(line.splitn(3, ':').nth(2)?.to_owned()))
-            .collect(),
-    )
+fn cgroup_lines(proc: &Path, pid: i32) -> io::Result<Vec<String>> {
+    let text = read_text(&proc.join(pid.to_string()).join("cgroup"))?.unwrap_or_default();
+    let path = |line: &str| Some(line.splitn(3, ':').nth(2)?.to_owned());
+    Ok(text.lines().filter_map(path).collect())
 }
 
 /// A live process in one of these cgroups or below. An entry with `/` is a path as `/proc/PID/cgroup`
 /// has it; one without is a name that any component of the path may have: before a container's init
 /// is known, its cgroup is known by name only, wherever it hangs. One too many found keeps a slice
 /// longer, nothing worse.
-pub fn in_cgroup(cgroups: &[String]) -> Option<i32> {
+pub fn in_cgroup(cgroups: &[String]) -> io::Result<Option<i32>> {
+    in_cgroup_in(Path::new(PROC), cgroups)
+}
+
+fn in_cgroup_in(proc: &Path, cgroups: &[String]) -> io::Result<Option<i32>> {
     if cgroups.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let within = |path: &str| {
+    let within = |path: &String| {
         cgroups.iter().any(|wanted| match wanted.contains('/') {
             true => path
                 .strip_prefix(wanted.as_str())
@@ -112,21 +155,25 @@ pub fn in_cgroup(cgroups: &[String]) -> Option<i32> {
             false => path.split('/').any(|part| part == wanted),
         })
     };
-    all().find(|&pid| {
-        of(pid).is_some()
-            && cgroup_lines(pid)
-                .unwrap_or_default()
-                .iter()
-                .any(|p| within(p))
-    })
+    for pid in all(proc)? {
+        if cgroup_lines(proc, pid)?.iter().any(within) && look(proc, pid)?.is_some() {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
 }
 
-fn all() -> impl Iterator<Item = i32> {
-    std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+fn all(proc: &Path) -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir(proc)? {
+        pids.extend(
+            entry?
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<i32>().ok()),
+        );
+    }
+    Ok(pids)
 }
 
 /// Who has one of these files or devices open: `(pid, name)`, for the operator who wonders what holds
@@ -157,13 +204,17 @@ pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Vec<(i32, String
             .flatten()
             .any(|fd| is_wanted(&fd.path()))
     };
-    all().filter(holds).map(|pid| (pid, name(pid))).collect()
+    let all = all(Path::new(PROC)).unwrap_or_default();
+    { all.into_iter() }
+        .filter(holds)
+        .map(|pid| (pid, name(pid)))
+        .collect()
 }
 
 pub fn name(pid: i32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/comm"))
-        .map(|n| crate::error::printable(n.trim_end()))
-        .unwrap_or_default()
+    let name = read_text(Path::new(&format!("{PROC}/{pid}/comm")));
+    let name = name.ok().flatten().unwrap_or_default();
+    crate::error::printable(name.trim_end())
 }
 
 /// Whose login we come from, as the kernel has kept it since: neither `su` nor `sudo` nor anything that
@@ -190,6 +241,9 @@ pub fn boot_id(root: &Path) -> crate::error::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_name_may_hold_anything() {
@@ -215,8 +269,50 @@ mod tests {
     }
 
     #[test]
+    fn a_process_may_be_called_by_any_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join(OsStr::from_bytes(b"\xff"));
+        std::os::unix::fs::symlink("/bin/cat", &odd).unwrap();
+        let mut child = Command::new(odd).stdin(Stdio::piped()).spawn().unwrap();
+        let process = of(child.id() as i32).unwrap();
+        assert!(is_alive(&process));
+        assert_eq!(name(process.pid), "\u{fffd}");
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(!is_alive(&process));
+    }
+
+    /// Only that it is not there says that it is dead.
+    #[test]
+    fn what_cannot_be_read_counts_as_alive() {
+        let dir = tempfile::tempdir().unwrap();
+        let (proc, us) = (dir.path(), current());
+        let ours = proc.join(us.pid.to_string());
+        let cgroups = ["/a".to_owned()];
+        assert!(!is_alive_in(proc, &us));
+        assert!(matches!(in_cgroup_in(proc, &cgroups), Ok(None)));
+        assert!(in_cgroup_in(&proc.join("none"), &cgroups).is_err());
+        // A folder cannot be read as a file.
+        for file in ["cgroup", "stat"] {
+            std::fs::create_dir_all(ours.join(file)).unwrap();
+        }
+        assert!(is_alive_in(proc, &us));
+        assert!(in_cgroup_in(proc, &cgroups).is_err());
+        std::fs::remove_dir(ours.join("cgroup")).unwrap();
+        assert!(matches!(in_cgroup_in(proc, &cgroups), Ok(None)));
+        std::fs::write(ours.join("cgroup"), "0::/a/b\n").unwrap();
+        assert!(in_cgroup_in(proc, &cgroups).is_err());
+        std::fs::remove_dir(ours.join("stat")).unwrap();
+        std::fs::write(ours.join("stat"), "nothing known").unwrap();
+        assert!(is_alive_in(proc, &us));
+        let stat = std::fs::read(format!("/proc/{}/stat", us.pid)).unwrap();
+        std::fs::write(ours.join("stat"), stat).unwrap();
+        assert!(matches!(in_cgroup_in(proc, &cgroups), Ok(Some(pid)) if pid == us.pid));
+    }
+
+    #[test]
     fn a_zombie_is_dead() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id() as i32;
         // It has ended when the kernel says so, and is not yet waited for.
         while std::fs::read_to_string(format!("/proc/{pid}/stat"))

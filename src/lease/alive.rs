@@ -56,7 +56,10 @@ pub fn container_lives(lease: &Lease) -> Option<String> {
             }
         }
     }
-    process::in_cgroup(&lease.cgroups).map(|pid| format!("process {pid} lives in its cgroup"))
+    match process::in_cgroup(&lease.cgroups) {
+        Ok(pid) => pid.map(|pid| format!("process {pid} lives in its cgroup")),
+        Err(e) => Some(format!("who lives in its cgroup cannot be read: {e}")),
+    }
 }
 
 /// Init as the low-level runtime wrote it down: runc and its kin in `state.json`, crun in `status`.
