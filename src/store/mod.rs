@@ -10,7 +10,7 @@
 //!   runmig.log                what was done, for people
 //! ```
 //!
-//! `<key>` is a hash of the container's key, so that a `delete` finds out with one look that a
+//! `<key>` is a hash of the container's key, so that a `delete` finds out from the names that a
 //! container has no lease. A lock is a value: what must not happen without it takes it as argument.
 
 mod claim;
@@ -140,7 +140,7 @@ impl Store {
         .context(|| format!("lock GPU {uuid}"))
     }
 
-    /// Whether this container has a lease, at the price of one look into one directory.
+    /// Whether this container has a lease, at the price of a look into one directory.
     pub fn has(&self, key: &Key) -> bool {
         let prefix = key.prefix();
         self.files()
@@ -199,12 +199,20 @@ impl Store {
     /// Of the records there are.
     pub fn names(&self) -> Vec<String> {
         let files = self.files().unwrap_or_default();
-        let mut names: Vec<String> = files.iter().map(|f| name(f)).collect();
-        names.sort();
-        names
+        files.iter().map(|f| name(f)).collect()
     }
 
+    /// Sorted. Looked for twice: the kernel gives out a long folder in pieces, and on a tmpfs a record
+    /// that is replaced between two of them may be in none, or in both.
     fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut files = self.listed()?;
+        files.extend(self.listed()?);
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    fn listed(&self) -> Result<Vec<PathBuf>> {
         let dir = self.leases();
         let what = || format!("read {}", dir.display());
         let mut files = Vec::new();

@@ -276,3 +276,30 @@ fn one_of_the_two_is_seen_whenever_one_looks() {
         assert!(seen >= Some(1));
     });
 }
+
+/// More than the kernel gives out at once, in memory as `/run` is.
+#[test]
+fn a_record_is_there_while_it_is_replaced() {
+    const MANY: usize = 400;
+    let memory = Path::new("/dev/shm");
+    let home = match memory.is_dir() {
+        true => memory.to_owned(),
+        false => std::env::temp_dir(),
+    };
+    let dir = tempfile::tempdir_in(home).unwrap();
+    let store = Store::open(&dir.path().join("state"), Duration::from_secs(10)).unwrap();
+    let leases: Vec<Lease> = (0..MANY).map(|n| lease(&format!("{n:032}"))).collect();
+    let put_all = || {
+        let ledger = store.lock("test").unwrap();
+        leases.iter().for_each(|l| ledger.put(l).unwrap());
+    };
+    put_all();
+    let names = store.names();
+    assert_eq!(names.len(), MANY);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| (0..20).for_each(|_| put_all()));
+        while !writing.is_finished() {
+            assert_eq!(store.names(), names);
+        }
+    });
+}
