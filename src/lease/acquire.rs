@@ -12,6 +12,7 @@ use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
 use crate::request::{self, Request};
 use crate::store::{Holder, Lease, Slice, State};
+use std::cell::RefCell;
 use std::time::Instant;
 
 /// How often the driver may refuse a place that we held for free before we believe it.
@@ -286,6 +287,9 @@ pub(super) struct Tried {
     pub refused: Vec<Reserved>,
     /// Instances that were there and could not be handed out.
     pub unfit: Vec<Reserved>,
+    /// Instances that an administrator made and that are in use, or not whole: what the driver said once
+    /// holds for every alternative.
+    pub unusable: RefCell<Vec<Reserved>>,
     /// Idle slices that were to be destroyed, by lease.
     pub idle: Vec<String>,
     /// Another container of the pod that makes the slice, and since when it is waited for.

@@ -16,11 +16,11 @@ use crate::store::{Lease, Slice};
 /// could be made; none where the configuration says so.
 pub(super) fn adoptable(
     config: &Config,
-    driver: &impl Driver,
     (snapshot, taken): (&Snapshot, &[Reserved]),
     wanted: &Wanted<'_>,
     may: impl Fn(&Slice) -> bool,
     best: Option<&Decision<'_>>,
+    is_usable: impl Fn(&Slice) -> bool,
 ) -> Option<Slice> {
     if !config.adopt {
         return None;
@@ -35,10 +35,8 @@ pub(super) fn adoptable(
         .collect();
     while let Some(found) = preferred(snapshot, &there, best, &made) {
         let slice = there.swap_remove(found);
-        match is_usable(driver, &slice) {
-            Ok(true) => return Some(slice),
-            Ok(false) => {}
-            Err(e) => tracing::warn!("not adopted: {}", e.line()),
+        if is_usable(&slice) {
+            return Some(slice);
         }
     }
     None
@@ -85,7 +83,7 @@ fn is_nobodys(slice: &Slice, taken: &[Reserved]) -> bool {
 
 /// Asked while a place is chosen, so only what the driver answers at once; who has an instance merely
 /// open is looked for once it is ours to hand out.
-fn is_usable(driver: &impl Driver, slice: &Slice) -> Result<bool> {
+pub(super) fn is_usable(driver: &impl Driver, slice: &Slice) -> Result<bool> {
     let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
         return Ok(false);
     };

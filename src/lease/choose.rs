@@ -2,7 +2,7 @@
 //! already or a place where one can be made. All of them or none.
 
 use super::acquire::{Applicant, Tried};
-use super::adopt::adoptable;
+use super::adopt::{adoptable, is_usable};
 use super::reuse::place_of;
 use super::rules::{Limits, Ruled, all_refused, memory_of};
 use super::share::Peer;
@@ -242,16 +242,28 @@ impl<D: Driver> Search<'_, D> {
     ) -> Option<Slice> {
         let snapshot = self.snapshot;
         let is_beside = |gpu: &String| wanted.beside.contains(gpu);
+        let tried = self.tried;
         let may = |slice: &Slice| {
             let memory = memory + memory_of(slice, &snapshot.gpus);
             let is_nearer =
                 is_beside(&slice.gpu_uuid) && best.is_some_and(|b| !is_beside(&b.gpu.uuid));
             !is_nearer
-                && !self.tried.unfit.contains(&place_of(slice))
+                && !tried.unfit.contains(&place_of(slice))
+                && !tried.unusable.borrow().contains(&place_of(slice))
                 && self.limits.allow(count, memory).is_ok()
         };
         let there = (snapshot, ours);
-        adoptable(self.config, self.driver, there, wanted, may, best)
+        let is_usable = |slice: &Slice| {
+            let is_usable = is_usable(self.driver, slice).unwrap_or_else(|e| {
+                tracing::warn!("not adopted: {}", e.line());
+                false
+            });
+            if !is_usable {
+                tried.unusable.borrow_mut().push(place_of(slice));
+            }
+            is_usable
+        };
+        adoptable(self.config, there, wanted, may, best, is_usable)
     }
 
     fn evicted(&self, decision: &Decision<'_>) -> impl Iterator<Item = Lease> {

@@ -32,6 +32,7 @@ pub struct Outlook<'a, D> {
     ours: Vec<Reserved>,
     waiting: &'a [Waiting],
     ahead: Vec<Awaited>,
+    tried: Tried,
 }
 
 /// What comes of one alternative of a request.
@@ -89,6 +90,7 @@ impl<'a, D: Driver> Outlook<'a, D> {
             waiting,
             ahead: awaited(waiting, &snapshot),
             snapshot,
+            tried: Tried::default(),
         })
     }
 
@@ -154,7 +156,7 @@ impl<'a, D: Driver> Outlook<'a, D> {
             taken: &taken,
             wanted: &wanted,
             limits: &self.limits,
-            tried: &Tried::default(),
+            tried: &self.tried,
             idle: &self.idle,
         };
         match search.choose(asked) {

@@ -200,3 +200,33 @@ fn first_theirs_then_ours() {
     ids.iter().for_each(|id| drop(world.delete(id)));
     world.as_if_nothing_had_been().unwrap();
 }
+
+/// For every alternative, and for each of several slices, it would be asked anew.
+#[test]
+fn the_driver_is_asked_once_who_computes_on_one() {
+    let world = adopting();
+    world.configure("adopt = true\npolicy.slices_per_container = 2");
+    world.admin_leaves(0, world.profile, 0);
+    let held = hold(&world, 0, world.the_instance().gi);
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    let asks = |id: &str, slice: &str| {
+        world.bundle_asking(id, slice);
+        let calls = world.driver_calls(|| {
+            let refused = said(&mut world.create_command(id)).refused();
+            assert!(refused.contains("no room"), "{refused}");
+        });
+        let asks = calls
+            .iter()
+            .filter(|call| call.contains("RunningProcesses"));
+        asks.count()
+    };
+    let once = asks("a", "1g.6gb");
+    assert!(once > 0);
+    assert_eq!(asks("b", "1g.6gb,5Gi"), once);
+    // One could be made, and the second slice is looked for where the first was.
+    world.delete("other-1");
+    assert_eq!(asks("c", "1g.6gb*2"), once);
+    drop(held);
+}
