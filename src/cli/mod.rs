@@ -43,7 +43,7 @@ enum Verb {
     Defrag(defrag::Asked),
     /// Give back the slice of a container that is gone
     Release {
-        /// The container's id, or the lease's
+        /// The container's id, its first 12 characters or more, or the lease's id
         id: String,
     },
     /// Give back every slice whose container is gone
