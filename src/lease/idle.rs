@@ -63,15 +63,18 @@ impl Leases<'_> {
     ) -> std::result::Result<Vec<Lease>, Vec<Lease>> {
         let is_idle = |l: &&Lease| l.idle_since.is_some() && !tried.contains(&l.id);
         let idle = leases.iter().filter(is_idle).cloned();
-        let (idle, over): (Vec<Lease>, Vec<Lease>) = idle.partition(|lease| {
-            let others = leases.iter().filter(|l| l.id != lease.id);
-            lease.boot_id == self.boot_id
-                && is_there(snapshot, &lease.slice)
-                && self.idle_is_over(lease).is_err()
-                // Whoever handed it out was killed before it had struck this one off.
-                && !{ others }.any(|l| l.has_instance_of(lease))
-        });
+        let (idle, over): (Vec<Lease>, Vec<Lease>) =
+            idle.partition(|lease| self.is_as_it_was(snapshot, leases, lease));
         if over.is_empty() { Ok(idle) } else { Err(over) }
+    }
+
+    pub(super) fn is_as_it_was(&self, snapshot: &Snapshot, leases: &[Lease], idle: &Lease) -> bool {
+        let mut others = leases.iter().filter(|l| l.id != idle.id);
+        idle.boot_id == self.boot_id
+            && is_there(snapshot, &idle.slice)
+            && self.idle_is_over(idle).is_err()
+            // Whoever handed it out was killed before it had struck this one off.
+            && !others.any(|l| l.has_instance_of(idle))
     }
 
     /// An idle slice becomes the container's; none when it has gone since it was seen.

@@ -19,7 +19,8 @@ pub struct World {
     damaged: Vec<Claim>,
     /// Those who wait for room, in their order.
     pub waiting: Vec<Waiting>,
-    /// Idle slices whose time is over, by lease: the next create destroys them before it looks for room.
+    /// Idle slices whose time is over, or that are not what they were, by lease: the next create destroys
+    /// them before it looks for room.
     over: Vec<String>,
     /// Why the ledger could not be read, or a part of it.
     pub unread: Vec<Error>,
@@ -28,28 +29,28 @@ pub struct World {
 impl World {
     /// Where the ledger is missing or cannot be read, what the driver has.
     pub fn look(config: &Config, driver: &impl Driver) -> Result<World> {
-        let snapshot = driver.snapshot()?;
-        let ledger = || match Leases::existing(config)? {
-            Some(leases) => World::default().with_ledger(&leases),
-            None => Ok(World::default()),
-        };
-        let world = ledger().unwrap_or_else(|e| World {
-            unread: vec![e],
-            ..World::default()
-        });
-        Ok(World { snapshot, ..world })
+        let mut world = World::without_ledger(driver)?;
+        let ledger = Leases::existing(config);
+        if let Err(e) = ledger.and_then(|l| l.map_or(Ok(()), |l| world.add_ledger(&l))) {
+            world.unread.push(e);
+        }
+        Ok(world)
     }
 
     pub(super) fn of(leases: &Leases<'_>, driver: &impl Driver) -> Result<World> {
-        let snapshot = driver.snapshot()?;
-        let seen = World {
-            snapshot,
-            ..World::default()
-        };
-        seen.with_ledger(leases)
+        let mut world = World::without_ledger(driver)?;
+        world.add_ledger(leases)?;
+        Ok(world)
     }
 
-    fn with_ledger(mut self, ledger: &Leases<'_>) -> Result<World> {
+    fn without_ledger(driver: &impl Driver) -> Result<World> {
+        Ok(World {
+            snapshot: driver.snapshot()?,
+            ..World::default()
+        })
+    }
+
+    fn add_ledger(&mut self, ledger: &Leases<'_>) -> Result<()> {
         let (mut leases, damaged) = ledger.store.list()?;
         self.waiting = ledger.store.waiting()?;
         leases.retain(|l| l.boot_id == ledger.boot_id);
@@ -61,10 +62,10 @@ impl World {
         }
         self.damaged.retain(|c| c.boot_id == ledger.boot_id);
         let idle = leases.iter().filter(|l| l.idle_since.is_some());
-        let over = idle.filter(|l| ledger.idle_is_over(l).is_ok());
+        let over = idle.filter(|l| !ledger.is_as_it_was(&self.snapshot, &leases, l));
         self.over = over.map(|l| l.id.clone()).collect();
         self.leases = leases;
-        Ok(self)
+        Ok(())
     }
 
     /// Everything that has a place for now.
