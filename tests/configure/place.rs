@@ -77,6 +77,10 @@ impl Place {
             for entry in fs::read_dir(dir).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 let meta = fs::symlink_metadata(&path).unwrap();
+                // podman keeps a lock there, where it makes its networks with netavark.
+                if path.ends_with("etc/containers/networks") {
+                    continue;
+                }
                 if meta.is_dir() {
                     dirs.push(path);
                     continue;
