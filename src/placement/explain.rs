@@ -2,7 +2,7 @@
 
 use super::pack::Packer;
 use super::room::{Reserved, Room};
-use super::score::{self, Costs};
+use super::score;
 use super::{Rank, Wanted, each_candidate};
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
@@ -61,7 +61,7 @@ pub fn explain<'a>(
     asked: &Slice,
     wanted: &Wanted<'_>,
 ) -> Vec<OnGpu<'a>> {
-    let look = |gpu: &'a Gpu| on_gpu(gpu, reserved, asked, wanted);
+    let look = |gpu: &'a Gpu| on_gpu((snapshot, gpu), reserved, asked, wanted);
     let mut all: Vec<OnGpu<'a>> = snapshot.gpus.iter().map(look).collect();
     all.sort_by_key(|on| match &on.verdict {
         Verdict::Fits(places) => (0, Some(places[0].rank), on.gpu.index),
@@ -71,7 +71,7 @@ pub fn explain<'a>(
 }
 
 fn on_gpu<'a>(
-    gpu: &'a Gpu,
+    (snapshot, gpu): (&Snapshot, &'a Gpu),
     reserved: &[Reserved],
     asked: &Slice,
     wanted: &Wanted<'_>,
@@ -85,7 +85,7 @@ fn on_gpu<'a>(
         (MigMode::Enabled, _, found) => match (wanted.rule_against(gpu), found) {
             (Some(rule), _) => Verdict::Excluded(rule.to_owned()),
             (None, None) => Verdict::NoProfile,
-            (None, Some(profile)) => look(&room, profile, reserved, wanted),
+            (None, Some(profile)) => look((snapshot, &room), profile, reserved, wanted),
         },
     };
     OnGpu {
@@ -97,13 +97,18 @@ fn on_gpu<'a>(
     }
 }
 
-fn look(room: &Room<'_>, profile: &Profile, reserved: &[Reserved], wanted: &Wanted<'_>) -> Verdict {
+fn look(
+    (snapshot, room): (&Snapshot, &Room<'_>),
+    profile: &Profile,
+    reserved: &[Reserved],
+    wanted: &Wanted<'_>,
+) -> Verdict {
     let mut places: Vec<Place> = Vec::new();
-    let kept = each_candidate(&[(room.gpu, profile)], reserved, wanted, |c| {
+    let kept = each_candidate(snapshot, &[(room.gpu, profile)], reserved, wanted, |c| {
         let placement = c.placement;
         places.push(Place {
             placement,
-            cost: Costs::of(room).cost(placement) as f64 / score::SLICE as f64,
+            cost: c.cost as f64 / score::SLICE as f64,
             closes: closes(room, profile, placement),
             reuses: room.is_idle(profile, placement),
             evicts: room.in_the_way(profile, placement).len(),

@@ -30,6 +30,7 @@ pub use why::{NoRoom, none_of, of_several};
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 use pass::Ahead;
+use score::{Costs, Demand};
 use std::cmp::Reverse;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +174,7 @@ fn choose_one<'a>(
     }
 
     let mut best: Option<Candidate<'a>> = None;
-    let kept = each_candidate(&fitting, reserved, wanted, |candidate| {
+    let kept = each_candidate(snapshot, &fitting, reserved, wanted, |candidate| {
         if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
             best = Some(candidate);
         }
@@ -198,6 +199,8 @@ struct Candidate<'a> {
     gpu: &'a Gpu,
     profile: &'a Profile,
     placement: Placement,
+    /// On its GPU.
+    cost: i64,
     rank: Rank,
 }
 
@@ -219,11 +222,13 @@ struct Rank {
 
 /// Says whether there were places that those who came before wait for.
 fn each_candidate<'a>(
+    snapshot: &Snapshot,
     fitting: &[(&'a Gpu, &'a Profile)],
     reserved: &[Reserved],
     wanted: &Wanted<'_>,
     mut see: impl FnMut(Candidate<'a>),
 ) -> bool {
+    let demand = Demand::on(snapshot);
     let mut kept = false;
     for &(gpu, profile) in fitting {
         let room = Room::new(gpu, reserved, wanted.idle);
@@ -231,7 +236,7 @@ fn each_candidate<'a>(
         if places.peek().is_none() {
             continue;
         }
-        let costs = score::Costs::of(&room);
+        let costs = Costs::of(&room, &demand);
         let free_slices = room.free_slices();
         let ahead = Ahead::on(gpu, wanted);
         let is_beside = wanted.beside.contains(&gpu.uuid);
@@ -241,15 +246,17 @@ fn each_candidate<'a>(
                 continue;
             }
             let evicts = room.in_the_way(profile, placement).len();
+            let cost = costs.cost(placement);
             see(Candidate {
                 gpu,
                 profile,
                 placement,
+                cost,
                 rank: Rank {
                     is_beside,
                     size: (profile.gigabytes(), profile.compute_slices),
                     is_made: !room.is_idle(profile, placement),
-                    cost: costs.in_all(placement, evicts),
+                    cost: costs.in_all(cost, placement, evicts),
                     free_slices,
                     start: Reverse(placement.start),
                     gpu_index: gpu.index,

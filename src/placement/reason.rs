@@ -68,7 +68,7 @@ pub fn reason(
             plan,
             taken,
         });
-    } else if super::each_candidate(&fitting, &taken.reserved, &one, |_| {}) {
+    } else if super::each_candidate(snapshot, &fitting, &taken.reserved, &one, |_| {}) {
         kind = Kind::Kept;
         why::kept(&fitting, &asked.slice)
     } else {

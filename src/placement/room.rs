@@ -232,17 +232,17 @@ impl<'a> Room<'a> {
     }
 
     /// Over all profiles, the memory slices of these free ones that no place of the profile covers
-    /// which lies in them whole.
-    pub fn uncovered(&self, free: Slices) -> u32 {
+    /// which lies in them whole; each by the weight of its profile.
+    pub fn uncovered(&self, free: Slices, weights: &[i64]) -> i64 {
         let (mut lost, mut start) = (0, 0);
-        for &end in &self.ends {
+        for (&end, weight) in self.ends.iter().zip(weights) {
             let mut covered = 0;
             for window in &self.windows[start..end] {
                 if window & !free == 0 {
                     covered |= window;
                 }
             }
-            lost += (free & !covered).count_ones();
+            lost += i64::from((free & !covered).count_ones()) * weight;
             start = end;
         }
         lost

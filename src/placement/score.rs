@@ -1,25 +1,68 @@
 //! What a choice costs those who come later: how much more of the free memory is of no use.
 //!
 //! The fragmentation gradient (docs/packing.md): F of a GPU is, over all its profiles, the free
-//! memory slices that no still-free place of the profile covers. The cost of a place is what it adds
-//! to F, and a share of what it adds to F as it will be on average when one slice has gone: of two
-//! places that are as good now, the better is where the next one to leave leaves more.
+//! memory slices that no still-free place of the profile covers, a profile weighing more the more of
+//! it lie on the machine. The cost of a place is what it adds to F, and a share of what it adds to F
+//! as it will be on average when one slice has gone: of two places that are as good now, the better
+//! is where the next one to leave leaves more. And what is free on its GPU costs too, so that whole
+//! GPUs stay free.
 //!
 //! Between models, a slice is not the same: there what is taken counts too, and all of it by how much
 //! memory that is, and how large a GPU it is on. What is left of a small one serves fewer.
 
 use super::room::{Room, Slices, slices};
-use crate::model::Placement;
+use crate::model::{Gpu, Placement, Snapshot};
 
-/// Costs are whole numbers: a memory slice that one profile loses is this much.
-pub const SLICE: i64 = 840 * NOW;
+/// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.
+pub const SLICE: i64 = 840 * NOW * EVEN;
 /// How the two parts are weighed; 840 can be divided by each number of slices up to 8.
-const NOW: i64 = 10;
+const NOW: i64 = 20;
 const NEXT: i64 = 3;
+/// The mean weight of a profile, and what of it goes by how many there are.
+const EVEN: i64 = 100;
+const BY_DEMAND: i64 = 40;
+/// Of a free memory slice.
+const FREE: i64 = SLICE * 60 / 100;
+
+/// How many of each profile lie on the machine: the best guess at what will be asked for.
+pub struct Demand<'a>(Vec<(&'a str, i64)>);
+
+impl<'a> Demand<'a> {
+    pub fn on(snapshot: &'a Snapshot) -> Self {
+        let mut there: Vec<(&str, i64)> = Vec::with_capacity(16);
+        for gpu in &snapshot.gpus {
+            for instance in &gpu.instances {
+                let Some(profile) = gpu.profile(instance.profile_id) else {
+                    continue;
+                };
+                match there.iter_mut().find(|(name, _)| *name == profile.name) {
+                    Some((_, number)) => *number += 1,
+                    None => there.push((&profile.name, 1)),
+                }
+            }
+        }
+        Demand(there)
+    }
+
+    /// Of each profile of a GPU. As if there were one more of each: none weighs nothing.
+    fn weights(&self, gpu: &Gpu) -> Vec<i64> {
+        let number = |name: &str| {
+            let known = self.0.iter().find(|(there, _)| *there == name);
+            1 + known.map_or(0, |(_, number)| *number)
+        };
+        let mut weights: Vec<i64> = gpu.profiles.iter().map(|p| number(&p.name)).collect();
+        let (all, profiles) = (weights.iter().sum::<i64>(), weights.len() as i64);
+        for weight in &mut weights {
+            *weight = EVEN - BY_DEMAND + BY_DEMAND * profiles * *weight / all;
+        }
+        weights
+    }
+}
 
 /// Costs of places on one GPU.
 pub struct Costs<'r, 'a> {
     room: &'r Room<'a>,
+    weights: Vec<i64>,
     free: Slices,
     before: i64,
     /// Of a slice that is lost to one of the profiles.
@@ -27,52 +70,58 @@ pub struct Costs<'r, 'a> {
 }
 
 impl<'r, 'a> Costs<'r, 'a> {
-    pub fn of(room: &'r Room<'a>) -> Self {
-        let free = room.free();
-        Costs {
+    pub fn of(room: &'r Room<'a>, demand: &Demand<'_>) -> Self {
+        let costs = Costs {
             room,
-            free,
-            before: potential(room, free, None),
+            weights: demand.weights(room.gpu),
+            free: room.free(),
+            before: 0,
             worth: worth(room),
+        };
+        Costs {
+            before: costs.potential(costs.free, None),
+            ..costs
         }
     }
 
-    /// To be compared with places on any GPU. Each idle slice that has to go for it is worth as much
-    /// as a memory slice that one profile loses.
-    pub fn in_all(&self, at: Placement, evicts: usize) -> i64 {
+    /// Of a place that costs this much on its GPU: to be compared with places on any. Each idle slice
+    /// that has to go for it is worth as much as a memory slice that one profile loses.
+    pub fn in_all(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
         let profiles = self.room.gpu.profiles.len() as i64;
         let taken = i64::from(at.size) * profiles * SLICE * 3 / 2;
-        let lost = taken + self.cost(at) + evicts as i64 * SLICE;
+        let lost = taken + cost + evicts as i64 * SLICE;
         lost.saturating_mul(self.worth)
     }
 
     pub fn cost(&self, at: Placement) -> i64 {
         let new = slices(at);
-        potential(self.room, self.free & !new, Some(new)) - self.before
+        let free = i64::from(self.free.count_ones()) * FREE;
+        self.potential(self.free & !new, Some(new)) - self.before + free
+    }
+
+    fn potential(&self, free: Slices, new: Option<Slices>) -> i64 {
+        let lost = |free| self.room.uncovered(free, &self.weights);
+        let (mut leaving, mut sum) = (0, 0);
+        for one in self.room.taken().map(|l| l.slices).chain(new) {
+            leaving += 1;
+            sum += lost(free | one);
+        }
+        let now = lost(free);
+        let next = match leaving {
+            0 => 840 * now,
+            n => 840 * sum / n,
+        };
+        NOW * 840 * now + NEXT * next
     }
 }
 
+/// Of a memory slice that one profile loses. The same on models that are called the same size, though
+/// one has a little more memory.
 fn worth(room: &Room<'_>) -> i64 {
     let profiles = &room.gpu.profiles;
-    let memory = profiles.iter().map(|p| p.memory_mib).max().unwrap_or(0);
-    let slices = u64::from(room.total_slices().max(1));
-    // In thousandths, so that the division leaves enough.
-    let worth =
-        (memory / slices).saturating_mul(memory.isqrt() * 1000) / (profiles.len().max(1) as u64);
+    let size = u64::from(profiles.iter().map(|p| p.gigabytes()).max().unwrap_or(0));
+    let parts = u64::from(room.total_slices().max(1)) * profiles.len().max(1) as u64;
+    // Fine enough that the divisions leave enough.
+    let worth = size * 1000 * (size * 10_000).isqrt() / parts;
     worth.try_into().unwrap_or(i64::MAX)
-}
-
-fn potential(room: &Room<'_>, free: Slices, new: Option<Slices>) -> i64 {
-    let lost = |free| i64::from(room.uncovered(free));
-    let (mut leaving, mut sum) = (0, 0);
-    for one in room.taken().map(|l| l.slices).chain(new) {
-        leaving += 1;
-        sum += lost(free | one);
-    }
-    let now = lost(free);
-    let next = match leaving {
-        0 => 840 * now,
-        n => 840 * sum / n,
-    };
-    NOW * 840 * now + NEXT * next
 }

@@ -1,7 +1,7 @@
 //! What placement does, written as plainly as possible: memory slices are numbers in sets, and every
 //! possibility is tried.
 
-use runmig::model::{Gpu, Placement, Profile, Snapshot};
+use runmig::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
 use runmig::placement::{Movable, Reserved, Wanted, choose};
 use runmig::request::Slice;
 use std::cmp::Reverse;
@@ -57,7 +57,21 @@ fn free(gpu: &Gpu, there: &[There]) -> BTreeSet<u32> {
     all
 }
 
-fn fragmentation(gpu: &Gpu, there: &[There]) -> i64 {
+/// Per cent. Six tenths are the same for all profiles; the rest goes by how many of each lie on the
+/// machine, and one more.
+fn weight(snapshot: &Snapshot, gpu: &Gpu, profile: &Profile) -> i64 {
+    let number = |name: &str| {
+        let there = snapshot.gpus.iter().flat_map(|gpu| {
+            let name_of = |i: &GpuInstance| &gpu.profile(i.profile_id).unwrap().name;
+            gpu.instances.iter().map(name_of)
+        });
+        1 + there.filter(|there| *there == name).count() as i64
+    };
+    let all: i64 = gpu.profiles.iter().map(|p| number(&p.name)).sum();
+    60 + 40 * gpu.profiles.len() as i64 * number(&profile.name) / all
+}
+
+fn fragmentation(snapshot: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
     let free = free(gpu, there);
     let mut lost = 0;
     for profile in &gpu.profiles {
@@ -67,25 +81,28 @@ fn fragmentation(gpu: &Gpu, there: &[There]) -> i64 {
                 covered.extend(span(*at));
             }
         }
-        lost += free.difference(&covered).count() as i64;
+        lost += free.difference(&covered).count() as i64 * weight(snapshot, gpu, profile);
     }
     lost
 }
 
-/// In 8400ths: as it is, and three tenths of what it will be when one of them has gone.
-fn potential(gpu: &Gpu, there: &[There]) -> i64 {
-    let now = fragmentation(gpu, there);
+/// A memory slice that one profile loses.
+const SLICE: i64 = 1_680_000;
+
+/// As it is, and a part of what it will be when one of them has gone.
+fn potential(snapshot: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
+    let now = fragmentation(snapshot, gpu, there);
     let without = |i: usize| {
         let mut rest = there.to_vec();
         rest.remove(i);
-        fragmentation(gpu, &rest)
+        fragmentation(snapshot, gpu, &rest)
     };
     let sum: i64 = (0..there.len()).map(without).sum();
     let next = match there.len() as i64 {
         0 => 840 * now,
         n => 840 * sum / n,
     };
-    10 * 840 * now + 3 * next
+    20 * 840 * now + 3 * next
 }
 
 /// `1g.10gb+me` gives 10.
@@ -94,41 +111,58 @@ fn gigabytes(profile: &str) -> u64 {
     size.split("gb").next().unwrap().parse().unwrap()
 }
 
-/// In 8400ths: one and a half of what is taken, which all profiles lose.
+/// One and a half of what is taken, which all profiles lose.
 fn taken(gpu: &Gpu, at: Placement) -> i64 {
-    i64::from(at.size) * gpu.profiles.len() as i64 * 12600
+    i64::from(at.size) * gpu.profiles.len() as i64 * SLICE * 3 / 2
 }
 
-/// Of a memory slice that one profile loses: its memory by the square root of the GPU's.
+/// Of a memory slice that one profile loses: its gigabytes by the square root of the GPU's.
 fn worth(gpu: &Gpu) -> i64 {
-    let memory = gpu.profiles.iter().map(|p| p.memory_mib).max().unwrap();
-    let root = (0..).find(|n| (n + 1) * (n + 1) > memory).unwrap();
-    let each = memory / free(gpu, &[]).len() as u64;
-    (each * root * 1000) as i64 / gpu.profiles.len() as i64
+    let size = gpu.profiles.iter().map(|p| gigabytes(&p.name)).max();
+    let size = size.unwrap() as i64;
+    let root = (0..).find(|n| (n + 1) * (n + 1) > size * 10_000).unwrap();
+    size * 1000 * root / (free(gpu, &[]).len() * gpu.profiles.len()) as i64
 }
 
-pub fn decide(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Option<Place> {
+pub fn decide(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Option<Place> {
     wanted
         .alternatives
         .iter()
-        .find_map(|slice| one(snapshot, wanted, slice))
+        .find_map(|slice| one(snapshot, reserved, wanted, slice))
 }
 
-fn one(snapshot: &Snapshot, wanted: &Wanted<'_>, slice: &Slice) -> Option<Place> {
+fn one(
+    snapshot: &Snapshot,
+    reserved: &[Reserved],
+    wanted: &Wanted<'_>,
+    slice: &Slice,
+) -> Option<Place> {
     let mut all = Vec::new();
     for gpu in &snapshot.gpus {
         if wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid) {
             continue;
         }
-        let Some(profile) = meant(gpu, slice, wanted.min_compute) else {
+        let Some(profile) = meant(gpu, slice, wanted) else {
             continue;
         };
+        let promised: Vec<There> = reserved
+            .iter()
+            .filter(|r| r.gpu == gpu.uuid)
+            .map(|r| (r.profile_id, r.placement))
+            .collect();
         let is_idle = |id: u32, at: Placement| {
             let same = |r: &&Reserved| r.gpu == gpu.uuid && r.profile_id == id && r.placement == at;
-            wanted.idle.iter().find(same).is_some()
+            wanted.idle.iter().find(same).is_some() && !promised.contains(&(id, at))
         };
         let all_there = gpu.instances.iter().map(|i| (i.profile_id, i.placement));
-        let (idle, there): (Vec<There>, Vec<There>) = all_there.partition(|i| is_idle(i.0, i.1));
+        let (idle, mut there): (Vec<There>, Vec<There>) =
+            all_there.partition(|i| is_idle(i.0, i.1));
+        // Promised, and not made yet.
+        for place in &promised {
+            if !there.contains(place) {
+                there.push(*place);
+            }
+        }
         for &at in &profile.placements {
             if !fits(gpu, &there, profile, at) {
                 continue;
@@ -140,13 +174,16 @@ fn one(snapshot: &Snapshot, wanted: &Wanted<'_>, slice: &Slice) -> Option<Place>
             } else {
                 evictions(gpu, &there, &idle, profile, at)
             };
-            let added = potential(gpu, &with) - potential(gpu, &there) + evicted * 8400;
+            let before = potential(snapshot, gpu, &there);
+            let added = potential(snapshot, gpu, &with) - before + evicted * SLICE;
+            let free = free(gpu, &there).len();
             let rank = (
+                wanted.beside.contains(&gpu.uuid),
                 gigabytes(&profile.name),
                 profile.compute_slices,
                 !reuses,
-                worth(gpu) * (taken(gpu, at) + added),
-                free(gpu, &there).len(),
+                worth(gpu) * (taken(gpu, at) + free as i64 * SLICE * 6 / 10 + added),
+                free,
                 Reverse(at.start),
                 gpu.index,
             );
@@ -209,11 +246,11 @@ fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Box<dyn Fn(&Prof
     unreachable!("it lacks something")
 }
 
-fn meant<'a>(gpu: &'a Gpu, slice: &Slice, min_compute: u32) -> Option<&'a Profile> {
+fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Wanted<'_>) -> Option<&'a Profile> {
     let mut profiles: Vec<&Profile> = gpu
         .profiles
         .iter()
-        .filter(|p| p.compute_slices >= min_compute)
+        .filter(|p| p.compute_slices >= wanted.min_compute && !wanted.barred.contains(&p.name))
         .collect();
     match slice {
         Slice::Profile(name) => profiles.into_iter().find(|p| p.name == *name),
