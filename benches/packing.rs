@@ -4,7 +4,8 @@
 #[path = "packing/mod.rs"]
 mod packing;
 
-use packing::world::{Fleet, Kind, Random, World};
+use packing::workloads::Fleet;
+use packing::world::{Kind, Random, World};
 use packing::{Policy, Settings, Workloads, measure, table};
 use std::path::Path;
 use std::time::Instant;
@@ -15,8 +16,12 @@ fn main() {
         Some(text) => text.parse().expect("a number"),
         None => default,
     };
-    let workloads = Workloads::read();
-    let docs = set("PACKING_DOCS");
+    let mut workloads = Workloads::read();
+    let mut docs = set("PACKING_DOCS");
+    if set("PACKING_RANDOM").is_some() {
+        workloads = workloads.with_random_mixes(number("PACKING_RANDOM", 0));
+        docs = None;
+    }
     let docs = docs.as_deref().map(Path::new);
     if set("PACKING_DECISIONS").is_none() {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -237,3 +237,12 @@ fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
     }
     assert!(packing::plot::svg(&workloads, &all).ends_with("</svg>\n"));
 }
+
+/// Of what the fleet's own mixes ask for.
+#[test]
+fn a_random_mix_has_several_kinds_of_requests() {
+    for fleet in packing::Workloads::read().with_random_mixes(20).fleets {
+        assert_eq!(fleet.mixes.len(), 20);
+        assert!(fleet.mixes.iter().all(|mix| fleet.kinds(mix).len() > 1));
+    }
+}

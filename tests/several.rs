@@ -4,7 +4,7 @@ mod faults_support;
 mod support;
 
 use faults_support::strace::settled;
-use faults_support::{SMALL, World};
+use faults_support::{BIG, SMALL, World};
 use nvml_sim::fault::Outcome;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -303,6 +303,23 @@ fn a_limit_beside_room_is_no_fragmentation() {
     let plan = setup.migctl(&[&["defrag", "--plan"], &asked[..]].concat());
     assert_eq!(plan.exits(1).json()["verdict"], "impossible");
     setup.runmig(&["delete", "--force", &first]).ok();
+}
+
+/// One idle slice goes, and is room for all of them; who asks is told the same.
+#[test]
+fn where_an_idle_slice_lay_several_have_room() {
+    let world = World::of(BIG, 1);
+    world.configure(&format!("keep_idle = \"10m\"\n{ALLOWED}"));
+    create(&world, "idle", "3g.40gb").ok();
+    create(&world, "half", "4g.40gb").ok();
+    world.delete("idle");
+    said(&mut world.migctl(&["explain", "1g.10gb*2"])).exits(0);
+    create(&world, "two", "1g.10gb*2").ok();
+    world.has_its_slices("two").unwrap();
+    world.has_its_slices("half").unwrap();
+    // Nothing is kept any more.
+    world.configure(ALLOWED);
+    all_go(&world, &["two", "half"]);
 }
 
 /// Each is there already, or is made.

@@ -1,7 +1,8 @@
 //! Every policy on every mix and load, with every seed; means and their errors.
 
 use super::policy::{ALL, Policy};
-use super::world::{Count, Fleet, Run, packer};
+use super::workloads::Fleet;
+use super::world::{Count, Run, packer};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub struct Settings {

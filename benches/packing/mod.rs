@@ -5,8 +5,9 @@ pub mod figures;
 pub mod models;
 pub mod plot;
 pub mod policy;
+pub mod workloads;
 pub mod world;
 
 pub use figures::{Settings, by_mix, measure, table};
 pub use policy::{ALL, Policy};
-pub use world::Workloads;
+pub use workloads::Workloads;

@@ -3,7 +3,7 @@
 
 use super::figures::Result;
 use super::policy::Policy;
-use super::world::{Fleet, Workloads};
+use super::workloads::{Fleet, Workloads};
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;

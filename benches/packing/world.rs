@@ -2,70 +2,13 @@
 
 use super::models::gpu;
 use super::policy::Policy;
+use super::workloads::Fleet;
 use nvml_sim::engine::{GiProfile, Machine, Mode, Model, NewGpu, Placement, Unheld};
 use runmig::model::{self, Gpu, GpuInstance, Profile, Snapshot};
 use runmig::placement::{Packer, Room};
 use runmig::request::{self, Slice};
-use serde::Deserialize;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Workloads {
-    pub loads: Vec<f64>,
-    pub fleets: Vec<Fleet>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fleet {
-    /// Models and how many of each, in the order of their indices.
-    gpus: Vec<(String, usize)>,
-    pub mixes: Vec<Mix>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mix {
-    pub name: String,
-    shares: BTreeMap<String, f64>,
-}
-
-impl Workloads {
-    pub fn read() -> Workloads {
-        toml::from_str(include_str!("workloads.toml")).expect("workloads.toml")
-    }
-}
-
-impl Fleet {
-    pub fn name(&self) -> String {
-        let all: Vec<String> = self
-            .gpus
-            .iter()
-            .map(|(m, n)| format!("{n} × {m}"))
-            .collect();
-        all.join(", ")
-    }
-
-    /// Of each GPU.
-    pub fn models(&self) -> Vec<&'static Model> {
-        let of = |(name, count): &(String, usize)| {
-            let model = Model::find(name).expect("a model of the simulated driver");
-            vec![model; *count]
-        };
-        self.gpus.iter().flat_map(of).collect()
-    }
-
-    pub fn kinds(&self, mix: &Mix) -> Vec<Kind> {
-        let models = self.models();
-        let total: f64 = mix.shares.values().sum();
-        let shares = mix.shares.iter();
-        shares
-            .map(|(name, share)| Kind::new(name, share / total, &models))
-            .collect()
-    }
-}
+use std::collections::BinaryHeap;
 
 /// Requests that ask for the same.
 pub struct Kind {
@@ -78,7 +21,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    fn new(name: &str, share: f64, models: &[&'static Model]) -> Kind {
+    pub fn new(name: &str, share: f64, models: &[&'static Model]) -> Kind {
         let slice = request::alternatives(name)
             .expect("a request")
             .expect("not none")
@@ -325,11 +268,11 @@ impl Random {
     }
 
     /// Between 0 and 1, neither of them.
-    fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    fn exponential(&mut self) -> f64 {
+    pub fn exponential(&mut self) -> f64 {
         -self.uniform().ln()
     }
 }

@@ -172,6 +172,7 @@ impl<D: Driver> Search<'_, D> {
             let wanted = taken.wanted(&wanted);
             let decision = self.decide(&taken, &wanted, (count, memory));
             let best = decision.as_ref().ok();
+            let mut evicts = Vec::new();
             let choice = match self.adoptable(&ours, &wanted, best, (count, memory)) {
                 Some(slice) => Choice::Adopt(slice),
                 None => {
@@ -180,10 +181,12 @@ impl<D: Driver> Search<'_, D> {
                         over => over,
                     })?;
                     let place = decision.place();
-                    match self.idle.iter().find(|l| place_of(&l.slice) == place) {
-                        Some(idle) => Choice::TakeOver(idle),
-                        None => {
+                    let is_it = |l: &&Lease| place_of(&l.slice) == place;
+                    match self.idle.iter().find(is_it) {
+                        Some(idle) if taken.idle.contains(&place) => Choice::TakeOver(idle),
+                        _ => {
                             evicted.extend(self.evicted(&decision));
+                            evicts.clone_from(&decision.evicts);
                             Choice::Make(to_be_made(&decision))
                         }
                     }
@@ -195,7 +198,7 @@ impl<D: Driver> Search<'_, D> {
             };
             memory += memory_of(slice, &snapshot.gpus);
             ours.push(place_of(slice));
-            taken.take(place_of(slice));
+            taken.take(place_of(slice), &evicts);
             choices.push(choice);
         }
         Ok((choices, evicted))

@@ -76,7 +76,7 @@ fn on_gpu<'a>(
     asked: &Slice,
     wanted: &Wanted<'_>,
 ) -> OnGpu<'a> {
-    let room = Room::new(gpu, reserved, wanted.idle);
+    let room = wanted.room(gpu, reserved);
     let profile = wanted.profile_on(gpu, asked);
     let verdict = match (gpu.mig, gpu.mig_pending, profile) {
         (MigMode::Unsupported, ..) => Verdict::NoMig,

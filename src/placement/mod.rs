@@ -72,6 +72,8 @@ pub struct Wanted<'a> {
     pub beside: &'a [String],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Reserved],
+    /// Of those, what goes for another slice of the container.
+    pub gone: &'a [Reserved],
     /// Of what is reserved, that which could not be given back.
     pub quarantined: &'a [Reserved],
 }
@@ -91,6 +93,10 @@ impl<'a> Wanted<'a> {
             ours: &[],
             ..*self
         }
+    }
+
+    fn room<'g>(&self, gpu: &'g Gpu, reserved: &[Reserved]) -> Room<'g> {
+        Room::without(gpu, self.gone, reserved, self.idle)
     }
 
     fn rule_against(&self, gpu: &Gpu) -> Option<&str> {
@@ -190,7 +196,7 @@ fn choose_one<'a>(
         gpu,
         profile,
         placement,
-        evicts: Room::new(gpu, reserved, wanted.idle).in_the_way(profile, placement),
+        evicts: wanted.room(gpu, reserved).in_the_way(profile, placement),
     })
 }
 
@@ -228,10 +234,10 @@ fn each_candidate<'a>(
     wanted: &Wanted<'_>,
     mut see: impl FnMut(Candidate<'a>),
 ) -> bool {
-    let demand = Demand::on(snapshot);
+    let demand = Demand::on(snapshot, wanted);
     let mut kept = false;
     for &(gpu, profile) in fitting {
-        let room = Room::new(gpu, reserved, wanted.idle);
+        let room = wanted.room(gpu, reserved);
         let mut places = room.places(profile).peekable();
         if places.peek().is_none() {
             continue;

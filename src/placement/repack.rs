@@ -81,9 +81,7 @@ pub fn fewest_moves(
 ) -> Found {
     // Where the request may not go, what makes way for it may.
     let gpus = snapshot.gpus.iter().filter(|gpu| super::is_on(gpu));
-    let mut rooms: Vec<Room<'_>> = gpus
-        .map(|gpu| Room::new(gpu, reserved, wanted.idle))
-        .collect();
+    let mut rooms: Vec<Room<'_>> = gpus.map(|gpu| wanted.room(gpu, reserved)).collect();
     for room in &mut rooms {
         room.lying.retain(|l| !l.idle);
         for lying in &mut room.lying {

@@ -54,13 +54,27 @@ pub type Parts = [u32; 6];
 
 impl<'a> Room<'a> {
     pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
+        Room::without(gpu, &[], reserved, idle)
+    }
+
+    /// As if these instances were not there.
+    pub fn without(
+        gpu: &'a Gpu,
+        gone: &[Reserved],
+        reserved: &[Reserved],
+        idle: &[Reserved],
+    ) -> Self {
         let mut room = Room::empty(gpu);
         let here = |r: &&Reserved| r.gpu == gpu.uuid;
-        let is_idle = |id: u32, at: Placement| {
-            let mut idle = idle.iter().filter(here);
-            idle.any(|i| i.profile_id == id && i.placement == at)
+        let is_one = |of: &[Reserved], id: u32, at: Placement| {
+            let mut of = of.iter().filter(here);
+            of.any(|r| r.profile_id == id && r.placement == at)
         };
+        let is_idle = |id, at| is_one(idle, id, at);
         for i in &gpu.instances {
+            if is_one(gone, i.profile_id, i.placement) {
+                continue;
+            }
             room.lying.push(Lying {
                 idle: is_idle(i.profile_id, i.placement),
                 ..Lying::new(i.profile_id, i.placement)

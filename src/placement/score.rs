@@ -2,7 +2,7 @@
 //!
 //! The fragmentation gradient (docs/packing.md): F of a GPU is, over all its profiles, the free
 //! memory slices that no still-free place of the profile covers, a profile weighing more the more of
-//! it lie on the machine. The cost of a place is what it adds to F, and a share of what it adds to F
+//! it are in use. The cost of a place is what it adds to F, and a share of what it adds to F
 //! as it will be on average when one slice has gone: of two places that are as good now, the better
 //! is where the next one to leave leaves more. And what is free on its GPU costs too, so that whole
 //! GPUs stay free.
@@ -10,8 +10,9 @@
 //! Between models, a slice is not the same: there what is taken counts too, and all of it by how much
 //! memory that is, and how large a GPU it is on. What is left of a small one serves fewer.
 
+use super::Wanted;
 use super::room::{Room, Slices, slices};
-use crate::model::{Gpu, Placement, Snapshot};
+use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
 
 /// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.
 pub const SLICE: i64 = 840 * NOW * EVEN;
@@ -24,14 +25,18 @@ const BY_DEMAND: i64 = 40;
 /// Of a free memory slice.
 const FREE: i64 = SLICE * 60 / 100;
 
-/// How many of each profile lie on the machine: the best guess at what will be asked for.
+/// How many of each profile are in use on the machine: the best guess at what will be asked for.
 pub struct Demand<'a>(Vec<(&'a str, i64)>);
 
 impl<'a> Demand<'a> {
-    pub fn on(snapshot: &'a Snapshot) -> Self {
+    pub fn on(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Self {
         let mut there: Vec<(&str, i64)> = Vec::with_capacity(16);
         for gpu in &snapshot.gpus {
-            for instance in &gpu.instances {
+            let is_nobodys = |i: &&GpuInstance| {
+                let mut idle = wanted.idle.iter().chain(wanted.gone);
+                idle.any(|r| r.gpu == gpu.uuid && r.placement == i.placement)
+            };
+            for instance in gpu.instances.iter().filter(|i| !is_nobodys(i)) {
                 let Some(profile) = gpu.profile(instance.profile_id) else {
                     continue;
                 };

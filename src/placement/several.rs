@@ -2,15 +2,16 @@
 
 use super::room::Reserved;
 use super::{Decision, NoRoom, Wanted, choose, fitting, usable, why};
-use crate::model::Snapshot;
+use crate::model::{Placement, Snapshot};
 use crate::request::Alternative;
 
 /// What one after the other has taken of the room that there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub reserved: Vec<Reserved>,
-    /// Of the idle slices, those that are left.
+    /// Of the idle slices, those that are left, and those that have to be destroyed.
     pub idle: Vec<Reserved>,
+    pub gone: Vec<Reserved>,
     /// The GPUs.
     pub beside: Vec<String>,
 }
@@ -20,6 +21,7 @@ impl Taken {
         Taken {
             reserved: reserved.to_vec(),
             idle: idle.to_vec(),
+            gone: Vec::new(),
             beside: Vec::new(),
         }
     }
@@ -27,15 +29,20 @@ impl Taken {
     pub fn wanted<'a>(&'a self, wanted: &Wanted<'a>) -> Wanted<'a> {
         Wanted {
             idle: &self.idle,
+            gone: &self.gone,
             beside: &self.beside,
             ..*wanted
         }
     }
 
-    /// With the idle slices that lay there.
-    pub fn take(&mut self, place: Reserved) {
-        let is_there = |r: &Reserved| r.gpu == place.gpu && r.placement.overlaps(place.placement);
-        self.idle.retain(|r| !is_there(r));
+    /// A place, and those of the idle slices on its GPU that go for it.
+    pub fn take(&mut self, place: Reserved, evicts: &[Placement]) {
+        let goes = |r: &Reserved| r.gpu == place.gpu && evicts.contains(&r.placement);
+        let (gone, left) = std::mem::take(&mut self.idle).into_iter().partition(goes);
+        let gone: Vec<Reserved> = gone;
+        self.gone.extend(gone);
+        self.idle = left;
+        self.idle.retain(|r| *r != place);
         self.beside.push(place.gpu.clone());
         self.reserved.push(place);
     }
@@ -61,7 +68,7 @@ pub fn choose_several<'a>(
         };
         match choose(snapshot, &taken.reserved, &one) {
             Ok(decision) => {
-                taken.take(decision.place());
+                taken.take(decision.place(), &decision.evicts);
                 found.push(decision);
             }
             Err(no) => {
@@ -91,7 +98,6 @@ pub fn never_several(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Placement;
     use crate::placement::tests::{machine, named, take, words};
 
     fn several(text: &str) -> Alternative {
@@ -167,5 +173,34 @@ mod tests {
         assert!(starts[0] == at.start && found.iter().all(|d| d.evicts.is_empty()));
         starts.sort();
         assert_eq!(starts, [0, 2, 4]);
+    }
+
+    /// What goes for the first makes room for the next too.
+    #[test]
+    fn an_idle_slice_that_goes_is_room_for_all_of_them() {
+        let mut m = machine(1);
+        let idle = [("3g.40gb", true), ("4g.40gb", false)].map(|(name, is_idle)| {
+            let (_, _, placement) = take(&mut m, &named(name)).unwrap();
+            let profile_id = m.gpus[0].instances.last().unwrap().profile_id;
+            let gpu = "GPU-0".into();
+            let place = Reserved {
+                gpu,
+                profile_id,
+                placement,
+            };
+            is_idle.then_some(place)
+        });
+        let idle: Vec<Reserved> = idle.into_iter().flatten().collect();
+        let wanted = Wanted {
+            idle: &idle,
+            ..Wanted::default()
+        };
+        let found = choose_several(&m, &[], &several("1g.10gb*3"), &wanted).unwrap();
+        assert_eq!(found[0].evicts, [idle[0].placement]);
+        assert!(found[1..].iter().all(|d| d.evicts.is_empty()));
+        let mut starts: Vec<u32> = found.iter().map(|d| d.placement.start).collect();
+        starts.sort();
+        starts.dedup();
+        assert!(starts.len() == 3 && starts[0] >= 4, "{starts:?}");
     }
 }

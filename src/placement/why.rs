@@ -2,7 +2,7 @@
 
 use super::Wanted;
 use super::repack::{Found, Move};
-use super::room::{Reserved, Room};
+use super::room::Reserved;
 use crate::error::{Error, printable};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::{Alternative, Slice};
@@ -201,7 +201,7 @@ pub fn in_words(
     let mut smallest = u32::MAX;
     let mut used_up = Vec::new();
     for (gpu, profile) in fitting {
-        let room = Room::new(gpu, reserved, wanted.idle);
+        let room = wanted.room(gpu, reserved);
         free += room.free_slices();
         total += room.total_slices();
         most = most.max(room.free_slices());

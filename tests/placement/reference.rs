@@ -57,11 +57,11 @@ fn free(gpu: &Gpu, there: &[There]) -> BTreeSet<u32> {
     all
 }
 
-/// Per cent. Six tenths are the same for all profiles; the rest goes by how many of each lie on the
-/// machine, and one more.
-fn weight(snapshot: &Snapshot, gpu: &Gpu, profile: &Profile) -> i64 {
+/// Per cent. Six tenths are the same for all profiles; the rest goes by how many of each are in use,
+/// and one more.
+fn weight(in_use: &Snapshot, gpu: &Gpu, profile: &Profile) -> i64 {
     let number = |name: &str| {
-        let there = snapshot.gpus.iter().flat_map(|gpu| {
+        let there = in_use.gpus.iter().flat_map(|gpu| {
             let name_of = |i: &GpuInstance| &gpu.profile(i.profile_id).unwrap().name;
             gpu.instances.iter().map(name_of)
         });
@@ -71,7 +71,7 @@ fn weight(snapshot: &Snapshot, gpu: &Gpu, profile: &Profile) -> i64 {
     60 + 40 * gpu.profiles.len() as i64 * number(&profile.name) / all
 }
 
-fn fragmentation(snapshot: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
+fn fragmentation(in_use: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
     let free = free(gpu, there);
     let mut lost = 0;
     for profile in &gpu.profiles {
@@ -81,7 +81,7 @@ fn fragmentation(snapshot: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
                 covered.extend(span(*at));
             }
         }
-        lost += free.difference(&covered).count() as i64 * weight(snapshot, gpu, profile);
+        lost += free.difference(&covered).count() as i64 * weight(in_use, gpu, profile);
     }
     lost
 }
@@ -90,12 +90,12 @@ fn fragmentation(snapshot: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
 const SLICE: i64 = 1_680_000;
 
 /// As it is, and a part of what it will be when one of them has gone.
-fn potential(snapshot: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
-    let now = fragmentation(snapshot, gpu, there);
+fn potential(in_use: &Snapshot, gpu: &Gpu, there: &[There]) -> i64 {
+    let now = fragmentation(in_use, gpu, there);
     let without = |i: usize| {
         let mut rest = there.to_vec();
         rest.remove(i);
-        fragmentation(snapshot, gpu, &rest)
+        fragmentation(in_use, gpu, &rest)
     };
     let sum: i64 = (0..there.len()).map(without).sum();
     let next = match there.len() as i64 {
@@ -137,6 +137,13 @@ fn one(
     wanted: &Wanted<'_>,
     slice: &Slice,
 ) -> Option<Place> {
+    let mut in_use = snapshot.clone();
+    for gpu in &mut in_use.gpus {
+        let mut idle = wanted.idle.to_vec();
+        idle.retain(|r| r.gpu == gpu.uuid);
+        gpu.instances
+            .retain(|i| !idle.iter().any(|r| r.placement == i.placement));
+    }
     let mut all = Vec::new();
     for gpu in &snapshot.gpus {
         if wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid) {
@@ -174,8 +181,8 @@ fn one(
             } else {
                 evictions(gpu, &there, &idle, profile, at)
             };
-            let before = potential(snapshot, gpu, &there);
-            let added = potential(snapshot, gpu, &with) - before + evicted * SLICE;
+            let before = potential(&in_use, gpu, &there);
+            let added = potential(&in_use, gpu, &with) - before + evicted * SLICE;
             let free = free(gpu, &there).len();
             let rank = (
                 wanted.beside.contains(&gpu.uuid),
