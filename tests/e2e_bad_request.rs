@@ -199,7 +199,7 @@ fn no_room() {
     refused(
         &setup,
         &setup.asking("3g.40gb", "true"),
-        "no room for 3g.40gb on 1 GPU: 5 of 8 memory slices are free, at most 5 on one GPU (fragmented by what is not runmig's, and cannot be moved); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "no room for 3g.40gb on 1 GPU: 5 of 8 memory slices are free, at most 5 on one GPU (full: what lies in the way cannot be moved); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
     );
 }
 

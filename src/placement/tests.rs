@@ -274,7 +274,9 @@ fn compute_slices_are_a_least_number() {
         "1g.10gb has 1 compute slice, and at least 2 are asked for; hint: ask for a larger \
          profile, or for fewer compute slices"
     );
-    assert!(words(with(&gib19, 9).unwrap_err()).contains("19Gi of memory and 9 compute slices"));
+    let line = words(with(&gib19, 9).unwrap_err());
+    assert!(line.contains("19Gi of memory and 9 compute slices"));
+    assert!(line.ends_with("has 80640 MiB and 7 compute slices"));
 }
 
 #[test]

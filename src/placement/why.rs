@@ -119,9 +119,10 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
             known.push(profile);
         }
     }
-    let compute = match min_compute {
+    // Only where they were asked for.
+    let compute = |slices: u32| match min_compute {
         0 => String::new(),
-        n => format!(" and {}", count(n as usize, "compute slice")),
+        _ => format!(" and {}", count(slices as usize, "compute slice")),
     };
     match asked {
         Slice::Profile(name) => {
@@ -158,10 +159,16 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
                 false => " that policy.profiles allows",
             };
             NoRoom::Never {
-                why: format!("no profile{allowed} has {asked} of memory{compute}"),
+                why: format!(
+                    "no profile{allowed} has {asked} of memory{}",
+                    compute(min_compute)
+                ),
                 hint: most.map_or_else(
                     || "migctl gpus shows the profiles that there are".to_owned(),
-                    |p| format!("the largest, {}, has {} MiB", p.name, p.memory_mib),
+                    |p| {
+                        let compute = compute(p.compute_slices);
+                        format!("the largest, {}, has {} MiB{compute}", p.name, p.memory_mib)
+                    },
                 ),
             }
         }
@@ -235,7 +242,7 @@ pub fn in_words(
             )
         }
         Some((_, Found::Impossible, true)) => {
-            "fragmented by what is not runmig's, and cannot be moved".to_owned()
+            "full: what lies in the way cannot be moved".to_owned()
         }
         Some((_, Found::Impossible, false)) => {
             "full: no other order of the slices makes room".to_owned()
