@@ -30,6 +30,11 @@ fn the_driver() {
             "no MIG-capable GPU: the driver has 2 GPUs; hint: MIG needs an A30, A100, H100 or a later data-centre GPU",
         ),
         (
+            "nvmlDeviceGetMigMode",
+            "GPU_IS_LOST",
+            "no MIG-capable GPU: the driver has no GPU (read GPU 0: GPU is lost (NVML 15)); hint: nvidia-smi and the kernel's log say what the GPU has",
+        ),
+        (
             "nvmlDeviceCreateGpuInstanceWithPlacement",
             "NO_PERMISSION",
             "create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",

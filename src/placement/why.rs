@@ -63,7 +63,11 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
                 "no MIG-capable GPU: the driver has {}{lost}",
                 count(snapshot.gpus.len(), "GPU")
             ),
-            hint: "MIG needs an A30, A100, H100 or a later data-centre GPU".to_owned(),
+            hint: match lost.is_empty() {
+                true => "MIG needs an A30, A100, H100 or a later data-centre GPU",
+                false => "nvidia-smi and the kernel's log say what the GPU has",
+            }
+            .to_owned(),
         };
     }
     let pending = off.iter().any(|g| g.mig_pending == Some(MigMode::Enabled));
