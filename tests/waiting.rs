@@ -1,6 +1,8 @@
 //! Creates that wait for room, as processes of their own.
 
 mod faults_support;
+#[path = "waiting/gone.rs"]
+mod gone;
 #[path = "waiting/kept_out.rs"]
 mod kept_out;
 #[path = "waiting/long_queue.rs"]

@@ -27,7 +27,7 @@ impl Leases<'_> {
         cgroups: Vec<String>,
     ) -> Result<Vec<Lease>> {
         self.clear_the_way(&holder)?;
-        let mut place = Place::new(self.config, asked);
+        let mut place = Place::new(self.config, asked, &holder.bundle);
         let who = Applicant {
             holder: &holder,
             asked,

@@ -16,6 +16,7 @@ use crate::model::Snapshot;
 use crate::placement::{self, NoRoom, Reserved, Wanted};
 use crate::request::{self, Request};
 use crate::store::{Lock, Ticket, Waiter, Waiting};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A container that dies wakes nobody where no engine deletes it, so whoever could go on collects so
@@ -31,6 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A create's place among those who wait.
 pub(super) struct Place {
+    bundle: PathBuf,
     begun: Instant,
     wait: Duration,
     /// The engine whose deadline made it shorter than was asked for.
@@ -53,7 +55,7 @@ struct Seen {
 }
 
 impl Place {
-    pub fn new(config: &Config, asked: &Request) -> Place {
+    pub fn new(config: &Config, asked: &Request, bundle: &Path) -> Place {
         let wanted = asked.wait.unwrap_or(config.wait);
         let deadline = asked.deadline.filter(|d| wanted > d.longest_wait);
         let wait = deadline.map_or(wanted, |d| d.longest_wait);
@@ -65,6 +67,7 @@ impl Place {
             );
         }
         Place {
+            bundle: bundle.to_owned(),
             begun: Instant::now(),
             wait,
             cut_by: deadline.map(|d| d.engine),
@@ -83,7 +86,7 @@ impl Place {
     /// From here on nothing that happens is missed.
     pub fn look(&mut self, leases: &Leases<'_>) {
         if !self.is_over() {
-            let watch = || Watch::on(&leases.store);
+            let watch = || Watch::on(&leases.store, &self.bundle);
             self.watch.get_or_insert_with(watch).forget();
         }
     }
@@ -151,7 +154,7 @@ impl Place {
     }
 
     /// Until it is worth another look. False when the time is over. `woke_others`: what the last look
-    /// found was tried, and came to nothing.
+    /// found was tried, and came to nothing. An error when nobody has a use for its container any more.
     pub fn wait(&mut self, leases: &Leases<'_>, woke_others: bool) -> Result<bool> {
         self.in_vain = if woke_others { self.in_vain + 1 } else { 0 };
         if woke_others {
@@ -320,11 +323,13 @@ mod tests {
         };
         let join = || leases.store.enqueue(&plan, &waiter).unwrap();
         let (_first, _second, third) = (join(), join(), join());
+        std::fs::write(dir.path().join("config.json"), "{}").unwrap();
         let mut place = Place {
+            bundle: dir.path().to_owned(),
             begun: Instant::now(),
             wait: Duration::ZERO,
             cut_by: None,
-            watch: Some(Watch::on(&leases.store)),
+            watch: Some(Watch::on(&leases.store, dir.path())),
             ticket: Some(third),
             written: waiter.clone(),
             seen: None,

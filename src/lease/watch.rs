@@ -1,12 +1,15 @@
-//! What wakes those who wait for room: a lease that goes, and whoever before them leaves the queue.
+//! What wakes those who wait for room: a lease that goes, whoever before them leaves the queue, and the
+//! end of their own bundle.
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
+use crate::spec;
 use crate::store::Store;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// So many are told. A node has 128 watches for all of root's programs, and engines need theirs; whoever
@@ -29,16 +32,26 @@ pub(super) enum Woken {
 }
 
 pub(super) struct Watch {
+    /// Whoever takes it away has no use for the container any more.
+    bundle: PathBuf,
     /// None for who is too far behind, or where there is none to be had.
-    inotify: Option<Inotify>,
+    told: Option<Told>,
     /// Where it is not told: the leases, and who is before it.
     known: (Vec<String>, Vec<u64>),
 }
 
+/// What the kernel tells it.
+struct Told {
+    inotify: Inotify,
+    /// None where only its looks find that out.
+    of_bundle: Option<WatchDescriptor>,
+}
+
 impl Watch {
-    pub fn on(store: &Store) -> Watch {
+    pub fn on(store: &Store, bundle: &Path) -> Watch {
         let mut watch = Watch {
-            inotify: inotify(store, u64::MAX),
+            bundle: bundle.to_owned(),
+            told: Told::of(store, u64::MAX, bundle),
             known: Default::default(),
         };
         watch.known = watch.state(store, u64::MAX);
@@ -47,22 +60,29 @@ impl Watch {
 
     /// What has happened until now is about to be seen.
     pub fn forget(&mut self) {
-        if let Some(inotify) = &self.inotify {
+        if let Some(Told { inotify, .. }) = &self.told {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
     }
 
+    /// An error where its bundle is gone.
     pub fn wait(&mut self, store: &Store, number: u64, time: Duration) -> Result<Woken> {
         let end = Instant::now() + time;
         loop {
+            if spec::bundle::is_gone(&self.bundle) {
+                return Err(Error::new(format!(
+                    "the bundle {} is gone: nobody waits for this container any more",
+                    self.bundle.display()
+                )));
+            }
             let left = end.saturating_duration_since(Instant::now());
-            let Some(inotify) = &self.inotify else {
+            let Some(told) = &self.told else {
                 let ahead = store.numbers_before(number).len();
                 let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
                 std::thread::sleep(left.min(UNWATCHED * times));
                 // Others may have done with theirs.
-                self.inotify = self::inotify(store, number);
-                if self.inotify.is_some() {
+                self.told = Told::of(store, number, &self.bundle);
+                if self.told.is_some() {
                     return Ok(Woken::ByQueue);
                 }
                 let now = self.state(store, number);
@@ -77,8 +97,8 @@ impl Watch {
                 }
                 continue;
             };
-            match inotify.read_events() {
-                Ok(events) => match events.iter().map(|e| woken_by(e, number)).max() {
+            match told.inotify.read_events() {
+                Ok(events) => match events.iter().map(|e| told.woken_by(e, number)).max() {
                     None | Some(Woken::No) => {}
                     Some(woken) => return Ok(woken),
                 },
@@ -90,7 +110,7 @@ impl Watch {
             }
             // Rounded up, so that what is left is not spent with a full processor.
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-            let mut fds = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
+            let mut fds = [PollFd::new(told.inotify.as_fd(), PollFlags::POLLIN)];
             match nix::poll::poll(&mut fds, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(e).context(|| "wait for room"),
@@ -99,41 +119,51 @@ impl Watch {
     }
 
     fn state(&self, store: &Store, number: u64) -> (Vec<String>, Vec<u64>) {
-        match self.inotify {
+        match self.told {
             Some(_) => Default::default(),
             None => (store.names(), store.numbers_before(number)),
         }
     }
 }
 
-fn inotify(store: &Store, number: u64) -> Option<Inotify> {
-    store.open_queue().ok()?;
-    if store.numbers_before(number).len() >= MOST_WATCHED {
-        return None;
+impl Told {
+    fn of(store: &Store, number: u64, bundle: &Path) -> Option<Told> {
+        store.open_queue().ok()?;
+        if store.numbers_before(number).len() >= MOST_WATCHED {
+            return None;
+        }
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+        inotify
+            .add_watch(&store.leases(), AddWatchFlags::IN_DELETE)
+            .ok()?;
+        // Closed for writing: by its waiter's end, however that came. Modified: it stepped aside.
+        let leaves =
+            AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
+        inotify.add_watch(&store.queue(), leaves).ok()?;
+        let goes = AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF;
+        let of_bundle = inotify.add_watch(bundle, goes).ok();
+        Some(Told { inotify, of_bundle })
     }
-    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
-    inotify
-        .add_watch(&store.leases(), AddWatchFlags::IN_DELETE)
-        .ok()?;
-    // Closed for writing: by its waiter's end, however that came. Modified: it stepped aside.
-    let leaves =
-        AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
-    inotify.add_watch(&store.queue(), leaves).ok()?;
-    Some(inotify)
-}
 
-/// Not who comes behind us, and not what we write ourselves.
-fn woken_by(event: &InotifyEvent, number: u64) -> Woken {
-    let name = event.name.as_deref().and_then(OsStr::to_str);
-    let of_queue = name.filter(|n| !n.contains(['.', '-']));
-    match of_queue.and_then(|n| n.parse::<u64>().ok()) {
-        Some(other) if other < number => Woken::ByQueue,
-        Some(_) => Woken::No,
-        None => match name {
-            Some(crate::store::UNFINISHED) => Woken::No,
-            Some(_) => Woken::ByLease,
-            // A queue of events that was too long.
-            None => Woken::ByQueue,
-        },
+    /// Not who comes behind us, and not what we write ourselves. For its bundle it looks each time.
+    fn woken_by(&self, event: &InotifyEvent, number: u64) -> Woken {
+        if self.of_bundle == Some(event.wd) {
+            return Woken::No;
+        }
+        let name = event.name.as_deref().and_then(OsStr::to_str);
+        let of_queue = name.filter(|n| !n.contains(['.', '-']));
+        match of_queue.and_then(|n| n.parse::<u64>().ok()) {
+            Some(other) if other < number => Woken::ByQueue,
+            Some(_) => Woken::No,
+            None => match name {
+                Some(crate::store::UNFINISHED) => Woken::No,
+                Some(_) => Woken::ByLease,
+                // A queue of events that was too long.
+                None => Woken::ByQueue,
+            },
+        }
     }
 }

@@ -71,6 +71,14 @@ pub fn read_config(file: &Path) -> Result<Vec<u8>> {
     found.map(|(bytes, _)| bytes).ok_or_else(missing)
 }
 
+/// Whether somebody has taken it away, or its config.json. One that is written anew is there, and so is
+/// one that cannot be looked at.
+pub fn is_gone(bundle: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let looked = std::fs::symlink_metadata(bundle.join(CONFIG));
+    looked.is_err_and(|e| matches!(e.kind(), NotFound | NotADirectory))
+}
+
 impl AsFd for Bundle {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.dir.as_fd()
