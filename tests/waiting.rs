@@ -93,16 +93,45 @@ fn who_waits_is_listed() {
     let waiter = waiting(&world, "w", world.profile);
     let table = said(&mut world.migctl(&["list"])).ok().stdout;
     assert!(table.contains("WAITING   REQUEST"), "{table}");
+    let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
+    let pid = waiter.pid();
+    assert!(row.ends_with(&format!(" {pid}")), "{table}");
     let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
     let list: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), full.len());
     assert_eq!(list["waiting"][0]["container"], "w");
     assert_eq!(list["waiting"][0]["request"], world.profile);
+    assert_eq!(list["waiting"][0]["pid"], pid);
     world.delete(&full[0]);
     waiter.end().ok();
     let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
     let list: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
+}
+
+/// It has nothing that could be given back, and whoever wants it to end is told how.
+#[test]
+fn who_waits_is_not_released() {
+    let world = World::small();
+    let full = full(&world);
+    let id = "f00d".repeat(16);
+    let waiter = waiting(&world, &id, world.profile);
+    for name in [id.as_str(), &id[..12]] {
+        let line = said(&mut world.migctl(&["release", name])).exits(1).stderr;
+        let words = format!(
+            "container {id} has no slice: it waits for 1g.6gb, by process {0}; hint: end that process: \
+             kill {0}",
+            waiter.pid()
+        );
+        assert!(line.contains(&words), "{line}");
+    }
+    let line = said(&mut world.migctl(&["release", &id[..11]]))
+        .exits(1)
+        .stderr;
+    assert!(line.contains("no container or lease f00d"), "{line}");
+    waiter.signal(Signal::SIGTERM);
+    drop(waiter.end());
+    all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 /// Everything goes at once, and everybody comes at once.

@@ -96,6 +96,8 @@ pub struct Waits<'a> {
     container: Option<&'a str>,
     request: Option<&'a str>,
     since: Option<&'a str>,
+    /// Of the create; to end it is to end the wait.
+    pid: Option<u32>,
 }
 
 impl<'a> From<&'a Waiting> for Waits<'a> {
@@ -106,6 +108,7 @@ impl<'a> From<&'a Waiting> for Waits<'a> {
             container: waiter.map(|w| w.container.as_str()),
             request: waiter.map(|w| w.request.as_str()),
             since: waiter.map(|w| w.since.as_str()),
+            pid: waiter.and_then(|w| w.pid),
         }
     }
 }
@@ -153,7 +156,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             if !waiting.is_empty() {
                 output::line("");
                 let rows: Vec<Vec<String>> = waiting.iter().map(waits).collect();
-                output::table(&["WAITING", "REQUEST", "FOR"], &rows);
+                output::table(&["WAITING", "REQUEST", "FOR", "PID"], &rows);
             }
             for lease in &leases {
                 if let Some(attempt) = &lease.attempt {
@@ -215,8 +218,13 @@ fn row(l: &Lease) -> Vec<String> {
 
 fn waits(w: &Waiting) -> Vec<String> {
     match &w.waiter {
-        Some(w) => vec![short(&w.container), w.request.clone(), age(&w.since)],
-        None => vec!["-".to_owned(); 3],
+        Some(w) => vec![
+            short(&w.container),
+            w.request.clone(),
+            age(&w.since),
+            w.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+        ],
+        None => vec!["-".to_owned(); 4],
     }
 }
 

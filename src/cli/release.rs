@@ -20,18 +20,15 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let (all, _) = leases.store().list()?;
     let found: Vec<_> = all
         .into_iter()
-        .filter(|l| {
-            // An idle lease has a container called "".
-            l.id == id
-                || (l.holder.key.id == id && !id.is_empty())
-                || (id.len() >= 12 && l.holder.key.id.starts_with(id))
-        })
+        .filter(|l| l.id == id || is_called(&l.holder.key.id, id))
         .collect();
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
             let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == id);
-            let damaged = damaged.iter().find(is_it).ok_or_else(unknown)?;
+            let Some(damaged) = damaged.iter().find(is_it) else {
+                return Err(waits(&leases, id)?.unwrap_or_else(unknown));
+            };
             // Who names a lease that cannot be read has seen why it was kept.
             leases.release_damaged(damaged)?;
             match format {
@@ -64,6 +61,33 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         Format::Table => given_back.iter().for_each(tell),
     }
     failed.map(|()| 0)
+}
+
+/// Of 12 characters or more the rest may be left out. An idle lease has a container called "".
+fn is_called(container: &str, id: &str) -> bool {
+    (container == id && !id.is_empty()) || (id.len() >= 12 && container.starts_with(id))
+}
+
+/// Where the container has nothing as yet: how to have it wait no more.
+fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
+    let waiting = leases.store().waiting()?;
+    let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);
+    let Some(waiter) = waiters.find(|w| is_called(&w.container, id)) else {
+        return Ok(None);
+    };
+    let (process, hint) = match waiter.pid {
+        Some(pid) => (
+            format!(", by process {pid}"),
+            format!("end that process: kill {pid}"),
+        ),
+        None => (String::new(), "end its create".to_owned()),
+    };
+    let error = Error::new(format!(
+        "container {} has no slice: it waits for {}{process}",
+        crate::error::printable(&waiter.container),
+        waiter.request
+    ));
+    Ok(Some(error.hint(hint)))
 }
 
 fn json(leases: &Leases<'_>, given_back: &[Lease]) {

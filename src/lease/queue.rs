@@ -119,6 +119,7 @@ impl Place {
                 true => now(),
                 false => self.written.since.clone(),
             },
+            pid: Some(std::process::id()),
             could_use: could_use(leases, &snapshot, &ruled, who),
         };
         match &mut self.ticket {

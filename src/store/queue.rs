@@ -27,6 +27,9 @@ pub struct Waiter {
     pub request: String,
     /// Since when, RFC 3339.
     pub since: String,
+    /// Its process; an earlier runmig did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// What could ever satisfy it: profile ids by GPU.
     pub could_use: Vec<(String, Vec<u32>)>,
 }
