@@ -12,7 +12,7 @@ use serde::Deserialize;
 mod subjects;
 
 pub use subjects::{Each, Subjects, User, Who};
-use subjects::{matches, subjects};
+use subjects::{matches, not_empty, subjects};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -39,7 +39,22 @@ impl GpuName {
     fn is(&self, gpu: &Gpu) -> bool {
         match self {
             GpuName::Index(index) => *index == gpu.index,
-            GpuName::Uuid(uuid) => *uuid == gpu.uuid,
+            GpuName::Uuid(uuid) => uuid.eq_ignore_ascii_case(&gpu.uuid),
+        }
+    }
+
+    /// One that names no GPU that there could be would be a rule for none.
+    fn check(&self, rule: &str) -> Result<()> {
+        match self {
+            GpuName::Uuid(uuid) if !is_uuid(uuid) => Err(Error::new(format!(
+                "{rule}: \"{}\" is no GPU's UUID",
+                printable(uuid)
+            ))
+            .hint(
+                "write it as nvidia-smi -L does, in full (GPU- and 32 digits), or the GPU's index \
+                 without quotes",
+            )),
+            GpuName::Index(_) | GpuName::Uuid(_) => Ok(()),
         }
     }
 }
@@ -83,22 +98,32 @@ impl Policy {
                 "policy.slices_per_container = {most} is no number from 1 to {MAX_COUNT}"
             )));
         }
+        for gpu in &self.exclude_gpus {
+            gpu.check("policy.exclude_gpus")?;
+        }
+        for pattern in self.profiles.iter().flatten() {
+            not_empty("policy.profiles", pattern)?;
+        }
         for (n, limit) in numbered(&self.limit) {
+            limit.subjects().check(&format!("[[policy.limit]] {n}"))?;
             if limit.slices.is_none() && limit.memory.is_none() {
                 return Err(Error::new(format!("[[policy.limit]] {n} limits nothing"))
                     .hint("give it slices = 4 or memory = \"40Gi\""));
             }
         }
         for (n, reserve) in numbered(&self.reserve) {
+            let rule = format!("[[policy.reserve]] {n}");
             if reserve.gpus.is_empty() {
-                return Err(Error::new(format!("[[policy.reserve]] {n} names no GPU")));
+                return Err(Error::new(format!("{rule} names no GPU")));
             }
+            for gpu in &reserve.gpus {
+                gpu.check(&rule)?;
+            }
+            reserve.subjects().check(&rule)?;
             if reserve.subjects() == Subjects::default() {
-                return Err(
-                    Error::new(format!("[[policy.reserve]] {n} names nobody")).hint(
-                        "give it a namespace, a pod or a user; policy.exclude_gpus is for nobody",
-                    ),
-                );
+                return Err(Error::new(format!("{rule} names nobody")).hint(
+                    "give it a namespace, a pod or a user; policy.exclude_gpus is for nobody",
+                ));
             }
         }
         Ok(())
@@ -237,6 +262,15 @@ fn too_many(asked: &[Alternative], most: Option<u32>) -> Error {
         ))
         .hint("ask for fewer, larger slices, or run several containers"),
     }
+}
+
+/// `GPU-` and 8-4-4-4-12 digits.
+fn is_uuid(text: &str) -> bool {
+    let parts = text.strip_prefix("GPU-").map(|digits| digits.split('-'));
+    parts.is_some_and(|parts| {
+        let is_hex = |part: &str| part.bytes().all(|c| c.is_ascii_hexdigit());
+        parts.clone().all(is_hex) && parts.map(str::len).eq([8, 4, 4, 4, 12])
+    })
 }
 
 /// As people count them.

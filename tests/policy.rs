@@ -40,12 +40,16 @@ fn asked(text: &str) -> Vec<Alternative> {
     alternatives(text).unwrap().unwrap()
 }
 
+fn uuid(index: u32) -> String {
+    format!("GPU-{index:08x}-6af1-5dca-b4e3-69e5b804a379")
+}
+
 fn gpu(index: u32) -> Gpu {
     let profiles = ["1g.10gb", "1g.10gb+me", "2g.20gb", "7g.80gb"];
     Gpu {
         index,
         minor: index,
-        uuid: format!("GPU-{index}"),
+        uuid: uuid(index),
         name: "A100".into(),
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,
@@ -103,14 +107,15 @@ fn a_star_is_any_text() {
 
 #[test]
 fn gpus_that_are_excluded_or_reserved() {
-    let policy = policy(
+    let policy = policy(&format!(
         "[policy]\nexclude_gpus = [0]\n\
-         [[policy.reserve]]\ngpus = [\"GPU-1\", 2]\nnamespace = \"team-a\"\n\
+         [[policy.reserve]]\ngpus = [\"{}\", 2]\nnamespace = \"team-a\"\n\
          [[policy.reserve]]\ngpus = [2]\nuser = 1000\n",
-    );
+        uuid(1).replace("-6af1-", "-6AF1-"),
+    ));
     let gpus = [gpu(0), gpu(1), gpu(2), gpu(3)];
     let excluded = |who: &Who| policy.excluded(&gpus, who);
-    let rule = |n: u32, rule: &str| (format!("GPU-{n}"), rule.to_owned());
+    let rule = |n: u32, rule: &str| (uuid(n), rule.to_owned());
     let zero = rule(0, "excluded by policy.exclude_gpus");
     assert_eq!(excluded(&who("team-a", "p")), std::slice::from_ref(&zero));
     let one = rule(1, "reserved for namespace team-a by [[policy.reserve]] 1");
@@ -277,4 +282,64 @@ fn what_is_wrong_is_named() {
         let line = refused(text);
         assert!(line.contains(words), "{text}: {line}");
     }
+}
+
+/// A rule that matches nothing would let everything through.
+#[test]
+fn what_could_be_no_gpu_is_refused() {
+    let uuid = uuid(1);
+    let longer = format!("{uuid}0");
+    for name in [
+        "",
+        "0",
+        "gpu-x",
+        "GPU-1",
+        &uuid[4..],
+        &uuid[..uuid.len() - 1],
+        &longer,
+        &uuid.replace("GPU", "gpu"),
+        &uuid.replace("GPU", "MIG"),
+        &uuid.replace('a', "g"),
+        &uuid.replace("-6af1-", "-6af-1"),
+    ] {
+        for (text, rule) in [
+            (
+                format!("[policy]\nexclude_gpus = [0, \"{name}\"]"),
+                "policy.exclude_gpus",
+            ),
+            (
+                format!("[[policy.reserve]]\ngpus = [\"{name}\"]\nuser = 1"),
+                "[[policy.reserve]] 1",
+            ),
+        ] {
+            let line = refused(&text);
+            let words =
+                format!("{rule}: \"{name}\" is no GPU's UUID; hint: write it as nvidia-smi -L");
+            assert!(line.starts_with(&words), "{line}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_pattern_is_refused() {
+    for key in ["namespace", "pod"] {
+        let limit = format!("[[policy.limit]]\nslices = 1\n{key} = \"\"");
+        let line = refused(&limit);
+        let words = format!("[[policy.limit]] 1: {key} has an empty pattern; hint: write a name");
+        assert!(line.starts_with(&words), "{line}");
+        let reserve = format!("[[policy.reserve]]\ngpus = [0]\nuser = 1\n{key} = \"\"");
+        let line = refused(&reserve);
+        let words = format!("[[policy.reserve]] 1: {key} has an empty pattern");
+        assert!(line.starts_with(&words), "{line}");
+    }
+    let line = refused("[policy]\nprofiles = [\"1g.10gb\", \"\"]");
+    assert!(
+        line.starts_with("policy.profiles has an empty pattern"),
+        "{line}"
+    );
+    let line = refused("[[policy.limit]]\nslices = 1\nuser = \"\"");
+    assert!(
+        line.contains("a user is a number, or \"*\" for each"),
+        "{line}"
+    );
 }

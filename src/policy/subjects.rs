@@ -1,6 +1,6 @@
 //! Whom a rule is for: patterns of names, and users.
 
-use crate::error::printable;
+use crate::error::{Error, Result, printable};
 use serde::Deserialize;
 use std::fmt;
 
@@ -56,7 +56,24 @@ pub(super) struct Group {
     user: Option<u32>,
 }
 
+/// An empty pattern would be a rule for nothing.
+pub(super) fn not_empty(rule: &str, pattern: &str) -> Result<()> {
+    match pattern.is_empty() {
+        true => Err(Error::new(format!("{rule} has an empty pattern"))
+            .hint("write a name or a pattern, or take it away; \"*\" is any")),
+        false => Ok(()),
+    }
+}
+
 impl Subjects {
+    pub(super) fn check(&self, rule: &str) -> Result<()> {
+        let named = [("namespace", &self.namespace), ("pod", &self.pod)];
+        let mut named = named
+            .into_iter()
+            .filter_map(|(key, pattern)| Some((key, pattern.as_ref()?)));
+        named.try_for_each(|(key, pattern)| not_empty(&format!("{rule}: {key}"), pattern))
+    }
+
     /// None for who is not meant. What a rule does not name is not asked, so that without any all
     /// are one group; what it names, the container must have.
     pub(super) fn group(&self, who: &Who) -> Option<Group> {
