@@ -55,6 +55,18 @@ fn all_go(world: &World, ids: &[&str]) {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Of both slices the same is to be said.
+#[test]
+fn of_a_container_that_lives_it_is_said_once() {
+    let world = machine(1);
+    create(&world, "two", "1g.6gb*2").ok();
+    let line = said(&mut world.migctl(&["release", "two"])).exits(1).stderr;
+    let words = "container two lives: ";
+    assert_eq!(line.matches(words).count(), 1, "{line}");
+    assert_eq!(line.matches("hint: ").count(), 1, "{line}");
+    all_go(&world, &["two"]);
+}
+
 #[test]
 fn on_runc_a_container_has_two() {
     let Some(setup) = Setup::of(Low::Runc) else {

@@ -49,18 +49,21 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     }
-    let mut given_back = Vec::new();
-    let failed = error::all(found.into_iter().map(|lease| {
-        give_back(&leases, &lease)?;
-        given_back.push(lease);
-        Ok(())
-    }));
+    let (mut given_back, mut failed): (Vec<Lease>, Vec<Error>) = Default::default();
+    for lease in found {
+        match give_back(&leases, &lease) {
+            Ok(()) => given_back.push(lease),
+            // Of several slices of one container: that it lives is said once.
+            Err(e) if failed.iter().any(|said| said.line() == e.line()) => {}
+            Err(e) => failed.push(e),
+        }
+    }
     match format {
         Format::Json if given_back.is_empty() => {}
         Format::Json => json(&leases, &given_back),
         Format::Table => given_back.iter().for_each(tell),
     }
-    failed.map(|()| 0)
+    error::all(failed.into_iter().map(Err)).map(|()| 0)
 }
 
 /// Of 12 characters or more the rest may be left out. An idle lease has a container called "".
