@@ -238,7 +238,7 @@ impl Place {
 
     /// Why there was no room, who was before it, and how long it waited.
     pub fn give_up(&self, leases: &Leases<'_>, no: NoRoom) -> Error {
-        let (NoRoom::Never { mut why, hint } | NoRoom::Now { mut why, hint }) = no;
+        let (NoRoom::Never { mut why, mut hint } | NoRoom::Now { mut why, mut hint }) = no;
         let ahead = self.ahead(leases).unwrap_or_default();
         why.push_str(&behind(&ahead));
         if !self.wait.is_zero() {
@@ -249,6 +249,11 @@ impl Place {
             if let Some(engine) = self.cut_by {
                 why.push_str(&format!(", as {engine} gives up soon after"));
             }
+            // It has done so.
+            let advice: Vec<&str> = { hint.split("; ") }
+                .filter(|part| !part.contains(request::WAIT))
+                .collect();
+            hint = advice.join("; ");
         }
         Error::new(why).hint(hint)
     }
