@@ -64,6 +64,29 @@ fn mig_is_switched_off_under_us() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Its container has lost what it had and is not told; what it had room for stays its own.
+#[test]
+fn a_gpu_is_reset_under_a_container() {
+    let world = World::small();
+    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| drop(world.create(id)));
+    world.change(|machine, _| machine.gpus[0].gpu_instances.clear());
+    world.gc().ok();
+    let leases = world.leases();
+    assert_eq!(leases.len(), ids.len());
+    assert!(leases.iter().all(|l| l["state"] == "ready"), "{leases:?}");
+    let line = said(&mut world.create_command("other")).refused();
+    assert!(line.contains("no room for 1g.6gb"), "{line}");
+    for id in &ids {
+        world.delete(id);
+    }
+    assert_eq!(world.leases().len(), 0);
+    world.as_if_nothing_had_been().unwrap();
+    world.create("other");
+    world.delete("other");
+    world.as_if_nothing_had_been().unwrap();
+}
+
 #[test]
 fn a_gpu_instance_id_comes_again_with_another_profile() {
     let world = World::small();
