@@ -5,6 +5,7 @@
 mod support;
 
 mod pods;
+mod waits;
 mod words;
 
 use serde_json::Value;
