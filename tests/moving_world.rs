@@ -4,15 +4,18 @@
 mod faults_support;
 mod support;
 
-use faults_support::World;
 use faults_support::strace::{Call, settled};
+use faults_support::{SMALL, World};
 use nvml_sim::engine::Mode;
 use nvml_sim::fault::{Moment, Outcome};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use support::said;
 
 const ID: &str = "victim";
+/// NVML_ERROR_UNKNOWN.
+const UNKNOWN: u32 = 999;
 
 #[test]
 fn after_a_reboot_the_same_instance_is_another() {
@@ -47,6 +50,39 @@ fn a_gpu_that_is_lost_keeps_its_leases() {
     world.lose(0, false);
     world.gc().ok();
     world.as_if_nothing_had_been().unwrap();
+}
+
+/// One call that fails hides neither its GPU nor the other.
+#[test]
+fn shows_gpu_whose_capacity_fails() {
+    let world = World::of(SMALL, 2);
+    let capacity = "nvmlDeviceGetGpuInstanceRemainingCapacity";
+    let show = |arguments: &[&str]| {
+        world.fault(capacity, 2, Some(2), Outcome::Return(UNKNOWN));
+        let shown = said(&mut world.migctl(arguments)).exits(1);
+        world.no_faults();
+        let line = shown.stderr.trim_end();
+        assert!(line.contains("on GPU 0 (GPU-"), "{line}");
+        assert!(line.contains("(NVML 999)"), "{line}");
+        (shown.stdout.clone(), line.to_owned())
+    };
+    let (table, _) = show(&["gpus"]);
+    assert!(table.contains("?/"), "{table}");
+    assert!(table.contains("GPU 1: "), "{table}");
+    let (json, line) = show(&["gpus", "-o", "json"]);
+    let gpus: Value = serde_json::from_str(&json).unwrap();
+    let (failed, whole) = (&gpus["items"][0], &gpus["items"][1]);
+    assert_eq!(
+        line,
+        format!("migctl: {}", failed["error"].as_str().unwrap())
+    );
+    let unknown = |gpu: &Value| {
+        let profiles = gpu["profiles"].as_array().unwrap();
+        let unknown = profiles.iter().filter(|p| p["instancesFree"].is_null());
+        unknown.count()
+    };
+    assert_eq!((unknown(failed), unknown(whole)), (1, 0));
+    assert_eq!(whole["error"], Value::Null);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::lease::World;
 use crate::model::{Gpu, MigMode, Placement, Profile};
@@ -27,6 +27,8 @@ struct Item<'a> {
     free_slices: u32,
     /// Null where it takes too long to find out, and where MIG is off.
     fragmentation_percent: Option<u32>,
+    /// The driver's failure to say how many instances are free; null where it said so.
+    error: Option<String>,
     /// From slice 0 on.
     slices: Vec<SliceItem>,
 }
@@ -47,7 +49,8 @@ struct ProfileItem<'a> {
     name: &'a str,
     #[serde(rename = "profileID")]
     id: u32,
-    instances_free: u32,
+    /// Null where the driver does not say.
+    instances_free: Option<u32>,
     instances_total: u32,
     memory_bytes: u64,
     p2p: bool,
@@ -71,15 +74,7 @@ struct InstanceItem {
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (driver, world) = world::look(config)?;
     let gpus = &world.snapshot.gpus;
-    let mut free = Vec::new();
-    for gpu in gpus {
-        let of_gpu: std::result::Result<Vec<u32>, _> = gpu
-            .profiles
-            .iter()
-            .map(|p| driver.free_instances(&gpu.uuid, p.id))
-            .collect();
-        free.push(of_gpu?);
-    }
+    let free: Vec<Free> = gpus.iter().map(|gpu| Free::ask(&driver, gpu)).collect();
     match format {
         Format::Json => {
             let items = gpus.iter().zip(&free);
@@ -98,7 +93,33 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             }
         }
     }
-    Ok(i32::from(!world::tell_unread(&world)))
+    let errors = free.iter().filter_map(|f| f.error.as_deref());
+    let complaints = errors.map(output::complain).count();
+    Ok(i32::from(!world::tell_unread(&world) || complaints > 0))
+}
+
+/// How many instances the driver would still make, profile by profile.
+struct Free {
+    instances: Vec<Option<u32>>,
+    /// The first call that failed. It hides neither this GPU nor another.
+    error: Option<String>,
+}
+
+impl Free {
+    fn ask(driver: &impl Driver, gpu: &Gpu) -> Free {
+        let mut free = Free {
+            instances: Vec::new(),
+            error: None,
+        };
+        for profile in &gpu.profiles {
+            let answer = driver.free_instances(&gpu.uuid, profile.id);
+            free.instances.push(answer.as_ref().ok().copied());
+            if let Err(e) = answer {
+                free.error.get_or_insert_with(|| Error::from(e).line());
+            }
+        }
+        free
+    }
 }
 
 /// What lies on a GPU, and whose it is.
@@ -171,7 +192,7 @@ fn slices(world: &World, gpu: &Gpu) -> Vec<SliceItem> {
         .collect()
 }
 
-fn show(world: &World, gpu: &Gpu, free: &[u32]) {
+fn show(world: &World, gpu: &Gpu, free: &Free) {
     let pending = match gpu.mig_pending {
         Some(mode) => format!(", {} after a reset", word(mode)),
         None => String::new(),
@@ -190,7 +211,7 @@ fn show(world: &World, gpu: &Gpu, free: &[u32]) {
     let rows: Vec<Vec<String>> = gpu
         .profiles
         .iter()
-        .zip(free)
+        .zip(&free.instances)
         .map(|(profile, free)| row(profile, *free))
         .collect();
     output::table(
@@ -211,7 +232,8 @@ fn show(world: &World, gpu: &Gpu, free: &[u32]) {
     );
 }
 
-fn row(p: &Profile, free: u32) -> Vec<String> {
+fn row(p: &Profile, free: Option<u32>) -> Vec<String> {
+    let free = free.map_or_else(|| "?".to_owned(), |free| free.to_string());
     let mut row = vec![
         format!("MIG {}", p.name),
         p.id.to_string(),
@@ -231,7 +253,7 @@ fn row(p: &Profile, free: u32) -> Vec<String> {
     row
 }
 
-fn item<'a>(world: &World, gpu: &'a Gpu, free: &[u32]) -> Item<'a> {
+fn item<'a>(world: &World, gpu: &'a Gpu, free: &Free) -> Item<'a> {
     let room = world.room(gpu);
     let profile = |id| {
         gpu.profile(id)
@@ -248,7 +270,7 @@ fn item<'a>(world: &World, gpu: &'a Gpu, free: &[u32]) -> Item<'a> {
         profiles: gpu
             .profiles
             .iter()
-            .zip(free)
+            .zip(&free.instances)
             .map(|(p, free)| ProfileItem {
                 name: &p.name,
                 id: p.id,
@@ -278,6 +300,7 @@ fn item<'a>(world: &World, gpu: &'a Gpu, free: &[u32]) -> Item<'a> {
             MigMode::Enabled => placement::fragmentation(&room),
             _ => None,
         },
+        error: free.error.clone(),
         slices: slices(world, gpu),
     }
 }
