@@ -145,6 +145,25 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Another low-level runtime under the same root knows nothing of it, and says that it is deleted.
+#[test]
+fn delete_by_another_runtime_spares_living_container() {
+    let world = World::small();
+    let (_, file) = running(&world);
+    let (ours, whole) = (world.the_instance(), fs::read(&file).unwrap());
+    fs::write(&file, "rubbish").unwrap();
+    let other = world.path("crun");
+    support::runtimes::script(&other, "exit 0");
+    world.configure_runtime(&other);
+    let deleted = said(&mut world.runmig(&["delete", "--force", ID]));
+    assert!(deleted.status.success(), "{deleted:?}");
+    assert_eq!(world.the_instance(), ours);
+    world.configure("");
+    fs::write(&file, whole).unwrap();
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
 #[test]
 fn its_own_delete_gives_it_back() {
     each_damage(|world, _, what| {

@@ -4,6 +4,8 @@
 #[path = "e2e_bad_request/not_text.rs"]
 mod not_text;
 mod support;
+#[path = "e2e_bad_request/unusable.rs"]
+mod unusable;
 
 use serde_json::{Value, json};
 use support::refusal::refused;

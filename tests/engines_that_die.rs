@@ -174,6 +174,31 @@ fn a_create_that_fails_early_or_late() {
     }
 }
 
+/// Only the delete is left to give the slice back.
+#[test]
+fn delete_survives_moved_low_level_runtime() {
+    let world = World::small();
+    world.create(ID);
+    world.move_runtime();
+    world.behave("no-hooks");
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The other low-level runtime would not see it either: nothing is made before that is known.
+#[test]
+fn refuses_second_container_of_moved_runtime() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    world.move_runtime();
+    let line = said(&mut world.create_command(ID)).refused();
+    assert!(line.contains("exists already"), "{line}");
+    assert_eq!(world.the_instance(), ours);
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// An engine that is killed between create and start leaves a container that exists, as one that was
 /// created by hand: it can be started still.
 #[test]

@@ -63,7 +63,7 @@ impl<'a> From<&'a Lease> for Item<'a> {
             namespace: l.holder.namespace.as_deref(),
             pod_uid: l.holder.pod_uid.as_deref(),
             bundle: &l.holder.bundle,
-            runtime: &l.holder.key.runtime,
+            runtime: l.holder.runtime(),
             runtime_root: &l.holder.key.root,
             request: &l.slice.request,
             profile: &l.slice.profile,

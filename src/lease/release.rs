@@ -133,7 +133,12 @@ impl Leases<'_> {
     /// After a delete: gives back what the container has, if it is gone. `deleted` says that the
     /// low-level runtime has it no more.
     pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
-        let damaged = match deleted {
+        // Another low-level runtime with the same root says that it has no such container.
+        let lives_on_record = match alive::recorded_init(key) {
+            Ok(init) => init.is_some_and(|init| process::is_alive(&init)),
+            Err(_) => true,
+        };
+        let damaged = match deleted && !lives_on_record {
             true => self.release_damaged_with(key),
             false => Ok(()),
         };

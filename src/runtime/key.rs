@@ -6,6 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::paths;
 use crate::store::Key;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 
 /// With the root as the low-level runtime resolves it.
 pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
@@ -34,9 +35,50 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
         }
     };
     // It may not be there yet, and must be called the same before and after.
-    Ok(Key {
-        runtime: front.runtime.path().to_owned(),
-        root: paths::resolve(&root),
-        id: id.to_owned(),
-    })
+    Ok(Key::new(paths::resolve(&root), id.to_owned()))
+}
+
+/// What a file name may have, on Linux and every file system that a `--root` could be on.
+const MAX_NAME: usize = 255;
+/// The same of a whole path, without the NUL.
+const MAX_PATH: usize = 4095;
+/// What a low-level runtime adds to a container's folder, with room for the names of versions to come.
+const MAX_RECORD: usize = 64;
+
+/// Refuses a container whose record could not be looked for. The low-level runtime would fail, and
+/// whether that container lives could never be found out again, so nobody would give its slice back.
+pub fn check(key: &Key) -> Result<()> {
+    check_lengths(key)?;
+    let folder = key.root.join(&key.id);
+    match std::fs::symlink_metadata(&folder) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e)
+            .context(|| {
+                let (id, root) = (&key.id, key.root.display());
+                format!("cannot look for container {id} below --root {root}")
+            })
+            .map_err(|e| e.hint("use a --root that is a folder, or that can be made one")),
+        _ => Ok(()),
+    }
+}
+
+fn check_lengths(key: &Key) -> Result<()> {
+    let id = key.id.len();
+    if id > MAX_NAME {
+        return Err(Error::new(format!(
+            "cannot create the container: its id has {id} bytes, and a file name {MAX_NAME} at most"
+        ))
+        .hint("use a shorter id"));
+    }
+    let longest = key.root.iter().map(OsStr::len).max().unwrap_or_default();
+    let whole = key.root.as_os_str().len() + id + MAX_RECORD;
+    let too_long = match (longest > MAX_NAME, whole > MAX_PATH) {
+        (true, _) => format!("a part of --root has {longest} bytes, and a file name {MAX_NAME}"),
+        (_, true) => format!("the path of its record has {whole} bytes, and a path {MAX_PATH}"),
+        _ => return Ok(()),
+    };
+    Err(Error::new(format!(
+        "cannot create container {}: {too_long} at most",
+        key.id
+    ))
+    .hint("use a shorter --root"))
 }

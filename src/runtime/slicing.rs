@@ -238,11 +238,14 @@ impl Slicing<'_> {
     fn holder(&self, who: request::Identity) -> Result<Holder> {
         let key = key::of(self.front, self.asking.id)?;
         // Records are JSON, and so is what a hook is told.
-        for path in [&key.runtime, &key.root, &self.asking.bundle_path] {
+        let runtime = self.front.runtime.path();
+        for path in [runtime, &key.root, &self.asking.bundle_path] {
             utf8(path)?;
         }
+        key::check(&key)?;
         Ok(Holder {
             key,
+            runtime: runtime.to_owned(),
             bundle: self.asking.bundle_path.clone(),
             namespace: who.namespace,
             pod: who.pod,

@@ -130,6 +130,9 @@ pub enum State {
 pub struct Holder {
     #[serde(flatten)]
     pub key: Key,
+    /// Canonical path of the low-level runtime that made the container; told to people only.
+    #[serde(default, rename = "lowLevelRuntime")]
+    pub runtime: PathBuf,
     /// Canonical.
     pub bundle: PathBuf,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,24 +148,46 @@ pub struct Holder {
     pub user: Option<u32>,
 }
 
-/// What makes two containers two: ids are not unique across the roots of low-level runtimes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Names a container: ids are not unique across the roots of low-level runtimes. The low-level
+/// runtime itself is no part of the name, because an upgrade may move its file under a container that
+/// runs. runc and crun with one root and one id collide anyway.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// Canonical path of the low-level runtime.
-    pub runtime: PathBuf,
-    /// Its `--root`, resolved.
+    /// Empty. Earlier records have the path of the low-level runtime here, as part of the key. Such a
+    /// record keeps its key, and so its file name, for its life: its hook finds it by its lease, gc
+    /// collects it, and no delete finds it by its container.
+    #[serde(default, rename = "runtime")]
+    former_runtime: PathBuf,
+    /// The low-level runtime's `--root`, resolved.
     pub root: PathBuf,
     pub id: String,
 }
 
+/// Whether both name one container, whichever version wrote them down.
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        (&self.root, &self.id) == (&other.root, &other.id)
+    }
+}
+
+impl Eq for Key {}
+
 impl Key {
-    /// How the names of its records begin.
+    pub fn new(root: PathBuf, id: String) -> Key {
+        Key {
+            former_runtime: PathBuf::new(),
+            root,
+            id,
+        }
+    }
+
+    /// Returns the first part of the names of its records.
     pub fn prefix(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
         let mut hash = Sha256::new();
         for part in [
-            self.runtime.as_os_str().as_bytes(),
+            self.former_runtime.as_os_str().as_bytes(),
             self.root.as_os_str().as_bytes(),
             self.id.as_bytes(),
         ] {
@@ -172,6 +197,16 @@ impl Key {
         let mut prefix = hex(&hash.finalize()[..12]);
         prefix.push('.');
         prefix
+    }
+}
+
+impl Holder {
+    /// Returns the path of the low-level runtime, also from a record that has it in its key.
+    pub fn runtime(&self) -> &Path {
+        match self.runtime.as_os_str().is_empty() {
+            true => &self.key.former_runtime,
+            false => &self.runtime,
+        }
     }
 }
 

@@ -9,11 +9,8 @@ fn lease(id: &str) -> Lease {
         boot_id: "b".into(),
         created: "2026-01-01T00:00:00Z".into(),
         holder: Holder {
-            key: Key {
-                runtime: "/usr/sbin/runc".into(),
-                root: "/run/runc".into(),
-                id: "c1".into(),
-            },
+            key: Key::new("/run/runc".into(), "c1".into()),
+            runtime: "/usr/sbin/runc".into(),
             bundle: "/b".into(),
             namespace: None,
             pod: None,
@@ -78,17 +75,46 @@ fn a_lease_is_found_again_until_it_is_removed() {
 #[test]
 fn ids_under_two_roots_are_two_keys() {
     let a = lease("x").holder.key;
-    let b = Key {
-        root: "/run/other".into(),
-        ..a.clone()
-    };
-    let glued = Key {
-        runtime: "/usr/sbin/runc/".into(),
-        root: "run/runc".into(),
-        ..a.clone()
-    };
+    let b = Key::new("/run/other".into(), a.id.clone());
+    let glued = Key::new("/run/runcc".into(), "1".into());
     assert_ne!(a.prefix(), b.prefix());
     assert_ne!(a.prefix(), glued.prefix());
+}
+
+/// An upgrade may move the low-level runtime under a container that runs.
+#[test]
+fn key_ignores_the_low_level_runtime() {
+    let (_dir, store) = store();
+    let mut one = lease("one");
+    store.lock("test").unwrap().put(&one).unwrap();
+    one.holder.runtime = "/opt/runc".into();
+    assert!(store.has(&one.holder.key));
+}
+
+/// Earlier versions had the low-level runtime in the key.
+#[test]
+fn reads_record_with_former_key() {
+    let (_dir, store) = store();
+    let mut json = serde_json::to_value(lease("one")).unwrap();
+    json["holder"]["runtime"] = "/usr/sbin/runc".into();
+    json["holder"]
+        .as_object_mut()
+        .unwrap()
+        .remove("lowLevelRuntime");
+    let former: Lease = serde_json::from_value(json).unwrap();
+    let prefix = "1368eb0142ac2c901f025183.";
+    assert_eq!(former.holder.key.prefix(), prefix);
+    assert_eq!(former.holder.runtime(), Path::new("/usr/sbin/runc"));
+    let ledger = store.lock("test").unwrap();
+    ledger.put(&former).unwrap();
+    let name = || store.names().pop().unwrap();
+    assert!(name().starts_with(prefix), "{}", name());
+    ledger.update("one", |l| l.state = State::Ready).unwrap();
+    assert_eq!(store.names().len(), 1);
+    assert!(name().starts_with(prefix), "{}", name());
+    let (read, damaged) = store.list().unwrap();
+    assert!(damaged.is_empty(), "{damaged:?}");
+    assert_eq!(read[0].holder.key, lease("one").holder.key);
 }
 
 #[test]

@@ -103,6 +103,24 @@ impl World {
         fs::write(self.path("config.toml"), text).unwrap();
     }
 
+    /// A package upgrade, or `alternatives`, gives the low-level runtime another path.
+    pub fn move_runtime(&self) {
+        let runtime = self.bin.path().join("runc");
+        let moved = runtime.with_file_name(format!("runc-{}", support::unique()));
+        fs::hard_link(&runtime, &moved).unwrap();
+        self.configure_runtime(&moved);
+    }
+
+    pub fn configure_runtime(&self, moved: &Path) {
+        let runtime = self.bin.path().join("runc");
+        let config = self.path("config.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        let path = |path: &Path| format!("\"{}\"", path.display());
+        let changed = text.replace(&path(&runtime), &path(moved));
+        assert_ne!(text, changed);
+        fs::write(config, changed).unwrap();
+    }
+
     /// How the low-level runtime misbehaves from now on, a word a line.
     pub fn behave(&self, words: &str) {
         fs::write(self.root().join("behaviour"), words).unwrap();
