@@ -21,7 +21,7 @@ pub fn record_of_body(body: &[u8]) -> Vec<u8> {
 }
 
 pub fn record_bytes(lease: &Lease) -> Vec<u8> {
-    store::encode(lease)
+    store::encode(lease).expect("what was read from JSON has only UTF-8 paths")
 }
 
 /// None where the specification is another vendor's.

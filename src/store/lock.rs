@@ -1,18 +1,31 @@
 //! A lock that dies with its holder, is waited for only so long, and says who has it.
 
 use crate::error::{Context, Error, Result};
+use crate::model::Process;
 use crate::process;
 use fs2::FileExt;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// A purpose names a container, whose id may be long; what is cut off names nobody.
+const MAX_SIGNATURE: u64 = 4096;
+const NOBODY: &str = "a process that cannot be named";
 
 /// Held until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+/// Takes the signature away while the lock is still held: one that stands there is the holder's.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0);
+    }
 }
 
 impl Lock {
@@ -28,7 +41,7 @@ impl Lock {
             match locked.transpose().context(what)? {
                 Some(mut file) if is_still(&file, path) => {
                     sign(&mut file, why);
-                    return Ok(Lock { _file: file });
+                    return Ok(Lock { file });
                 }
                 // Somebody took the file away while we waited for it: lock the one there now.
                 Some(_) => {}
@@ -36,7 +49,7 @@ impl Lock {
                     return Err(Error::new(format!(
                         "{} is held by {}, waited {}",
                         path.display(),
-                        named(&signature(path)?),
+                        named(&signature(path)?).as_deref().unwrap_or(NOBODY),
                         humantime::format_duration(timeout)
                     ))
                     .hint("lock_timeout in the configuration is how long to wait"));
@@ -100,28 +113,34 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Who has the lock and what for. Only told to people, so a failure to write it is no failure.
+/// Writes who has the lock and what for, then what tells this hold from every other: the start time of
+/// the process and the number of its hold. Only told to people, so a failure to write it is no failure.
 fn sign(file: &mut File, why: &str) {
+    static HOLDS: AtomicU64 = AtomicU64::new(0);
+    let Process { pid, start_time } = process::current();
+    let hold = HOLDS.fetch_add(1, Ordering::Relaxed);
     let _ = file.set_len(0);
     let _ = file.rewind();
-    let _ = write!(file, "process {} ({why})", std::process::id());
+    let _ = write!(file, "process {pid} ({why})\n{start_time} {hold}\n");
 }
 
-/// What the holder wrote.
+/// Returns what the holder wrote. The same text twice is one hold all the time between.
 fn signature(path: &Path) -> Result<String> {
     let mut text = String::new();
-    let _ = open(path)?.take(200).read_to_string(&mut text);
+    let _ = open(path)?.take(MAX_SIGNATURE).read_to_string(&mut text);
     Ok(text)
 }
 
-fn named(signature: &str) -> String {
-    let pid = signature.split_whitespace().nth(1);
-    match pid.and_then(|p| p.parse().ok()).and_then(process::of) {
-        Some(process) => format!(
-            "{} [{}]",
-            crate::error::printable(signature),
-            process::name(process.pid)
-        ),
-        None => "a process that cannot be named".to_owned(),
-    }
+/// Names the holder. None where the process that signed has ended: the kernel gave its lock to the
+/// next, who has not signed yet.
+fn named(signature: &str) -> Option<String> {
+    let (shown, hold) = signature.split_once('\n')?;
+    let pid = shown.split_whitespace().nth(1)?.parse().ok()?;
+    let start_time: u64 = hold.split_whitespace().next()?.parse().ok()?;
+    let signer = process::of(pid).filter(|now| now.start_time == start_time)?;
+    Some(format!(
+        "{} [{}]",
+        crate::error::printable(shown),
+        process::name(signer.pid)
+    ))
 }

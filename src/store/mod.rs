@@ -243,7 +243,7 @@ impl Ledger<'_> {
                 self.store.dir.display()
             )
         };
-        let bytes = record::encode(lease);
+        let bytes = record::encode(lease).context(what)?;
         record::check_size(lease, bytes.len()).context(what)?;
         durable::replace(&file, &bytes).context(what)
     }

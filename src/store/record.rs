@@ -265,8 +265,13 @@ struct Header {
     sha256: Option<String>,
 }
 
-pub fn encode(lease: &Lease) -> Vec<u8> {
-    frame(&serde_json::to_vec(lease).expect("a lease has only strings as keys"))
+/// Fails for a path that is not UTF-8: JSON cannot say it.
+pub fn encode(lease: &Lease) -> Result<Vec<u8>> {
+    let body = serde_json::to_vec(lease).map_err(|e| {
+        Error::new(format!("cannot write the lease as JSON: {e}"))
+            .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
+    })?;
+    Ok(frame(&body))
 }
 
 /// The body with its header.

@@ -131,6 +131,54 @@ fn a_lock_that_is_held_is_waited_for_only_so_long_and_its_holder_named() {
     store.lock("me").unwrap();
 }
 
+/// Nobody signs what a foreign program locks, and the signature of the last holder would blame it.
+#[test]
+fn blames_no_holder_that_let_go() {
+    use fs2::FileExt;
+    let (_dir, store) = store();
+    drop(store.lock("create of c1").unwrap());
+    let path = store.dir().join("ledger.lock");
+    let silent = std::fs::File::open(&path).unwrap();
+    silent.lock_exclusive().unwrap();
+    let line = || store.lock("me").err().unwrap().line();
+    assert!(
+        line().contains("is held by a process that cannot be named"),
+        "{}",
+        line()
+    );
+    // Killed while it held the lock, and its number is another's now.
+    let us = std::process::id();
+    std::fs::write(&path, format!("process {us} (create of c1)\n1 0\n")).unwrap();
+    assert!(
+        line().contains("is held by a process that cannot be named"),
+        "{}",
+        line()
+    );
+}
+
+/// One process that takes a lock again and again is a queue that moves on.
+#[test]
+fn tells_one_hold_from_the_next() {
+    let (_dir, store) = store();
+    let signature = || std::fs::read_to_string(store.dir().join("ledger.lock")).unwrap();
+    let held = store.lock("gc").unwrap();
+    let first = signature();
+    drop(held);
+    let _held = store.lock("gc").unwrap();
+    assert_ne!(signature(), first);
+}
+
+#[test]
+fn a_path_without_utf8_is_an_error() {
+    use std::os::unix::ffi::OsStrExt;
+    let (_dir, store) = store();
+    let mut lease = lease("one");
+    lease.holder.bundle = std::ffi::OsStr::from_bytes(b"/b\xff").into();
+    let line = store.lock("t").unwrap().put(&lease).unwrap_err().line();
+    assert!(line.contains("valid UTF-8"), "{line}");
+    assert!(store.names().is_empty());
+}
+
 #[test]
 fn a_lock_file_that_was_taken_away_locks_nobody_out_and_lets_nobody_in_twice() {
     let (_dir, store) = store();
@@ -144,7 +192,7 @@ fn a_lock_file_that_was_taken_away_locks_nobody_out_and_lets_nobody_in_twice() {
 
 #[test]
 fn a_newer_record_is_left_alone_and_said_to_be_newer() {
-    let text = String::from_utf8(record::encode(&lease("one"))).unwrap();
+    let text = String::from_utf8(record::encode(&lease("one")).unwrap()).unwrap();
     let newer = text.replace("runmig.dev/v1", "runmig.dev/v2");
     let line = record::decode(newer.as_bytes()).unwrap_err().line();
     assert!(
@@ -158,12 +206,12 @@ fn fields_that_a_newer_program_added_are_kept() {
     let mut with = lease("one");
     with.unknown
         .insert("sharedBy".into(), serde_json::json!([1, 2]));
-    assert_eq!(record::decode(&record::encode(&with)).unwrap(), with);
+    assert_eq!(record::decode(&record::encode(&with).unwrap()).unwrap(), with);
 }
 
 #[test]
 fn what_is_cut_off_anywhere_is_damaged_and_never_half_read() {
-    let whole = record::encode(&lease("one"));
+    let whole = record::encode(&lease("one")).unwrap();
     for end in 0..whole.len() {
         assert!(record::decode(&whole[..end]).is_err(), "cut off at {end}");
     }
@@ -218,7 +266,7 @@ fn a_place_is_one_on_one_boot() {
 proptest! {
     #[test]
     fn a_changed_byte_is_found(at in 0usize..1200, to in any::<u8>()) {
-        let mut bytes = record::encode(&lease("one"));
+        let mut bytes = record::encode(&lease("one")).unwrap();
         let at = at % bytes.len();
         prop_assume!(bytes[at] != to);
         bytes[at] = to;
@@ -235,7 +283,7 @@ fn what_an_older_program_makes_of_what_is_there_already() {
     let mut idle = lease("idle");
     (idle.state, idle.idle_since) = (State::Releasing, Some("2026-01-01T00:00:00.5Z".into()));
     assert_eq!(idle.shown_state(), "idle");
-    let text = String::from_utf8(encode(&idle)).unwrap();
+    let text = String::from_utf8(encode(&idle).unwrap()).unwrap();
     assert!(text.contains(r#""state":"releasing""#), "{text}");
     // Seven parts: what a name was before there were adopted and shared leases.
     let parts = |lease: &Lease| Claim::of(lease).name().split('.').count();
