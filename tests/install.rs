@@ -17,12 +17,16 @@ impl Place {
     }
 
     fn install(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let built = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/install");
         let mut command = Command::new(script);
         command.arg("--destdir").arg(self.root.path());
         command.arg("--from").arg(built).args(arguments);
-        command.output().unwrap()
+        command
     }
 
     #[track_caller]
@@ -128,6 +132,15 @@ fn another_prefix() {
     );
     place.ok(&["--prefix=/opt/runmig", "--uninstall"]);
     assert_eq!(place.files(), []);
+}
+
+/// systemd-run and image builders set none.
+#[test]
+fn installs_without_home() {
+    let place = Place::new();
+    let output = place.command(&[]).env_remove("HOME").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(place.files(), installed("usr/local"));
 }
 
 #[test]
