@@ -16,6 +16,36 @@ fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
+fn shipped(unit: &str) -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    fs::read_to_string(dir.join(unit)).unwrap()
+}
+
+/// systemd writes a line about every condition that is not met, and about every start, at level info.
+#[test]
+fn gc_is_quiet_without_leases() {
+    let unit = shipped("runmig-gc.service");
+    assert!(!unit.contains("\nCondition"), "{unit}");
+    for line in ["\nSyslogLevel=notice\n", "\nLogLevelMax=notice\n"] {
+        assert!(unit.contains(line), "{unit}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (state, config) = (dir.path().join("state"), dir.path().join("config.toml"));
+    fs::write(&config, format!("state_dir = {state:?}\n")).unwrap();
+    let gc = || {
+        let mut gc = Command::new(env!("CARGO_BIN_EXE_migctl"));
+        gc.arg("--config").arg(&config).arg("gc").output().unwrap()
+    };
+    let quiet = |said: std::process::Output| {
+        assert!(said.status.success(), "{said:?}");
+        assert!(said.stdout.is_empty() && said.stderr.is_empty(), "{said:?}");
+    };
+    quiet(gc());
+    assert!(!state.exists());
+    fs::create_dir_all(state.join("leases")).unwrap();
+    quiet(gc());
+}
+
 /// Unknown keys are only told, so nothing may be.
 #[test]
 fn systemd_has_nothing_to_say_against_them() {
@@ -29,10 +59,7 @@ fn systemd_has_nothing_to_say_against_them() {
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]);
     for unit in UNITS {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("systemd")
-            .join(unit);
-        let text = fs::read_to_string(file).unwrap();
+        let text = shipped(unit);
         // Whether the program is there is asked as well.
         let here = text.replace("/usr/local/bin/migctl", migctl.to_str().unwrap());
         let unit = dir.path().join(unit);

@@ -206,7 +206,10 @@ fn fields_that_a_newer_program_added_are_kept() {
     let mut with = lease("one");
     with.unknown
         .insert("sharedBy".into(), serde_json::json!([1, 2]));
-    assert_eq!(record::decode(&record::encode(&with).unwrap()).unwrap(), with);
+    assert_eq!(
+        record::decode(&record::encode(&with).unwrap()).unwrap(),
+        with
+    );
 }
 
 #[test]
