@@ -40,7 +40,7 @@ impl World {
         let config = format!(
             "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"{}\"]\n\
              [nvidia-container-runtime.modes.cdi]\ndefault-kind = \"nvidia.com/gpu\"\n\
-             spec-dirs = [\"{}\"]\n",
+             annotation-prefixes = [\"nvidia.cdi.k8s.io/\"]\nspec-dirs = [\"{}\"]\n",
             runc.display(),
             cdi.display(),
         );
@@ -146,6 +146,29 @@ fn an_image_cannot_ask() {
     asks_for_all(&bundle);
     let out = world.run(&bundle);
     assert!(nodes(&out).contains_key("nvidia1"), "{out}");
+    world.setup.nothing_is_left();
+}
+
+/// Under the prefix that NVIDIA's operator configures, with and without a vendor.
+#[test]
+fn refuses_devices_by_annotation() {
+    let Some(world) = World::new() else { return };
+    let script = format!("{SHOW}; echo END");
+    for devices in ["nvidia.com/gpu=all", "all"] {
+        let bundle = world.setup.asking("1g.10gb", &script);
+        bundle.annotate("nvidia.cdi.k8s.io/x", devices);
+        let before = bundle.bytes();
+        let mut create = world.call(&["create", "-b", bundle.as_str(), &unique()]);
+        let line = said(&mut create).refused();
+        assert!(line.contains("beside the slice"), "{line}");
+        assert_eq!(bundle.bytes(), before);
+        world.setup.nothing_is_left();
+        // nvidia-container-runtime reads it so: without a slice it is obeyed
+        let bundle = world.setup.bundle(&script);
+        bundle.annotate("nvidia.cdi.k8s.io/x", devices);
+        let out = world.run(&bundle);
+        assert!(nodes(&out).contains_key("nvidia1"), "{out}");
+    }
     world.setup.nothing_is_left();
 }
 

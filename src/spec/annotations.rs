@@ -4,8 +4,9 @@ use super::document::{Document, get};
 use crate::error::{Error, Result};
 use serde_json::Value;
 
-/// nvidia-container-runtime adds the devices that such an annotation names, after our edit.
-const CDI_PREFIX: &str = "cdi.k8s.io/";
+/// Keys of this domain and below it name CDI devices. The prefix is a setting of
+/// nvidia-container-runtime: `cdi.k8s.io/` by default, `nvidia.cdi.k8s.io/` under NVIDIA's operator.
+const CDI_DOMAIN: &str = "cdi.k8s.io";
 
 /// runc and crun set what follows as a property of the container's unit, last: with
 /// `DevicePolicy` systemd would open every device again, at the next reload.
@@ -23,7 +24,7 @@ pub fn check(document: &Document) -> Result<()> {
             .hint("leave it out: a container with a slice gets the devices of its slice"));
         }
         let devices = value.as_str().unwrap_or_default();
-        if key.starts_with(CDI_PREFIX) && devices.split(',').any(of_nvidia) {
+        if devices.split(',').any(|device| brings_gpus(key, device)) {
             return Err(Error::new(format!(
                 "annotation {key} asks for {devices} beside the slice"
             ))
@@ -33,8 +34,36 @@ pub fn check(document: &Document) -> Result<()> {
     Ok(())
 }
 
-/// `nvidia.com/gpu=0`, `management.nvidia.com/gpu=all`
-fn of_nvidia(device: &str) -> bool {
-    let vendor = device.trim().split('/').next().unwrap_or_default();
-    vendor == "nvidia.com" || vendor.ends_with(".nvidia.com")
+/// Any key can carry a device of ours, since its prefix is configured. nvidia-container-runtime
+/// takes a name without a vendor (`all`, `0`, even none at all) for one of NVIDIA's.
+fn brings_gpus(key: &str, device: &str) -> bool {
+    match vendor(device.trim()) {
+        Some(vendor) => is_of_gpus(vendor),
+        None => {
+            let domain = key.split('/').next().unwrap_or_default();
+            is_or_below(domain, CDI_DOMAIN)
+        }
+    }
+}
+
+/// The vendor of `vendor/class=name`, as CDI's library splits it.
+fn vendor(device: &str) -> Option<&str> {
+    let (kind, _) = device.split_once('=')?;
+    let (vendor, class) = kind.split_once('/')?;
+    let is_name = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        !text.is_empty() && text.chars().all(plain)
+    };
+    (is_name(vendor) && is_name(class)).then_some(vendor)
+}
+
+/// `nvidia.com/gpu=0`, `management.nvidia.com/gpu=all`, `runmig.dev/slice=1`
+fn is_of_gpus(vendor: &str) -> bool {
+    let vendor = vendor.to_ascii_lowercase();
+    is_or_below(&vendor, "nvidia.com") || vendor.split('.').any(|label| label == "runmig")
+}
+
+fn is_or_below(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain)
+        .is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }

@@ -226,6 +226,35 @@ fn annotations_that_bring_devices_are_refused() {
     );
     assert!(refused(&annotated("management.nvidia.com/gpu=all")).starts_with("annotation"));
     done(&annotated("vendor.com/net=1"));
+    let keyed = |key: &str, value: &str| with(|c| c["annotations"] = json!({key: value}));
+    for (key, value) in [
+        ("nvidia.cdi.k8s.io/x", "nvidia.com/gpu=all"),
+        ("example.com/devices", "nvidia.com/gpu=0"),
+        ("no-domain", "vendor.com/net=1, runtime.nvidia.com/gpu=0"),
+        ("example.com/devices", "NVIDIA.com/gpu=0"),
+        ("example.com/devices", "runmig.dev/slice=1"),
+        ("example.com/devices", "gpus.runmig.example/slice=1"),
+        // without a vendor nvidia-container-runtime takes it for a GPU of its own
+        ("nvidia.cdi.k8s.io/x", "all"),
+        ("cdi.k8s.io/x", "vendor.com/net=1,0"),
+        ("cdi.k8s.io/x", ""),
+    ] {
+        let line = refused(&keyed(key, value));
+        assert!(line.contains("beside the slice"), "{key}={value}: {line}");
+    }
+    for (key, value) in [
+        ("example.com/driver", "nvidia.com"),
+        ("example.com/all", "all"),
+        ("example.com/url", "https://nvidia.com/gpu=0"),
+        ("example.com/devices", "notnvidia.com/gpu=0"),
+        (
+            "example.com/json",
+            r#"{"runmig.dev/slice":"1g.10gb","a":"b=c"}"#,
+        ),
+        ("nvidia.cdi.k8s.io/x", "vendor.com/net=1"),
+    ] {
+        done(&keyed(key, value));
+    }
     let systemd = |name: &str| {
         with(|c| c["annotations"] = json!({format!("org.systemd.property.{name}"): "'auto'"}))
     };
