@@ -118,8 +118,12 @@ fn the_slice_and_the_drivers_files() {
     let bundle = world
         .setup
         .asking("1g.10gb", &format!("{SHOW}; {LIBRARY}; echo END"));
+    let before = bundle.bytes();
     for _ in 0..2 {
         let out = world.run(&bundle);
+        // Its own edits go with ours.
+        assert!(bundle.bytes() == before, "{}", bundle.config());
+        assert_eq!(bundle.names(), ["config.json", "rootfs"]);
         assert_eq!(visible(&out), Some(world.slice.uuid.as_str()), "{out}");
         assert_eq!(nodes(&out), world.setup.machine.nodes_of(&world.slice));
         assert!(out.contains("LIBRARY=the driver's"), "{out}");

@@ -174,6 +174,33 @@ fn a_create_that_fails_early_or_late() {
     }
 }
 
+/// By the hook, by the create that failed, by the delete alone, and after a kill by gc or by the next
+/// create of the bundle.
+#[test]
+fn restores_config_that_the_runtime_rewrote() {
+    let world = World::small();
+    let is_over = || world.as_if_nothing_had_been().unwrap();
+    for more in ["", "no-hooks", "create-fails-early", "create-fails-late"] {
+        world.behave(&format!("rewrites-config\n{more}"));
+        let created = said(&mut world.create_command(ID));
+        if created.status.success() {
+            world.delete(ID);
+        }
+        is_over();
+    }
+    for collected in [true, false] {
+        world.behave("rewrites-config");
+        world.abandoned(ID);
+        if collected {
+            world.gc().ok();
+        } else {
+            world.create(ID);
+            world.delete(ID);
+        }
+        is_over();
+    }
+}
+
 /// Only the delete is left to give the slice back.
 #[test]
 fn delete_survives_moved_low_level_runtime() {

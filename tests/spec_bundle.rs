@@ -162,11 +162,54 @@ fn what_others_wrote_is_left() {
     assert_eq!(place.config(), regenerated);
     assert_eq!(place.names(), ["config.json"]);
 
-    // changed, but with our edit still in it
+    // with an edit of ours in it, but of another lease
     place.install("a");
-    let changed = edit_of("a").replace("1.0.2", "1.2.0");
-    fs::write(place.path("config.json"), changed).unwrap();
+    let changed = edit_of("b").replace("1.0.2", "1.2.0");
+    fs::write(place.path("config.json"), &changed).unwrap();
     assert_eq!(place.original().0, r#"{"ociVersion":"1.2.0"}"#);
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(place.config(), changed);
+}
+
+/// As nvidia-container-runtime leaves it: other bytes, more in it, and the hook of the lease.
+#[test]
+fn restores_original_of_rewritten_edit() {
+    let place = Place::new();
+    let several = "\"--lease\", \"z\", \"--lease\", \"a\"";
+    for hook in ["\"--lease\", \"a\"", several] {
+        place.install("a");
+        let rewritten = format!(
+            r#"{{ "hooks": {{ "poststop": [{{ "args": ["cat"] }}, {{ "args": ["runmig-hook", {hook}] }}] }},
+                 "process": {{ "env": ["NVIDIA_VISIBLE_DEVICES=void"] }}, "ociVersion": "1.0.2" }}"#
+        );
+        fs::write(place.path("config.json"), &rewritten).unwrap();
+        assert_eq!(place.original(), (ORIGINAL.into(), Some("a".into())));
+        assert_eq!(place.bundle().restore("b").unwrap(), Restored::NotOurs);
+        assert_eq!(place.config(), rewritten);
+        assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+        assert_eq!(place.config(), ORIGINAL);
+        assert_eq!(place.names(), ["config.json"]);
+    }
+    // The id alone, where a hook of ours does not name it, is anybody's text.
+    place.install("a");
+    let text = r#"{"hooks":{"poststop":[{"args":["sh","--lease","a"]},{"args":["runmig-hook","--lease","b","a"]}]}}"#;
+    fs::write(place.path("config.json"), text).unwrap();
+    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(place.config(), text);
+}
+
+/// Killed after the low-level runtime wrote the earlier edit anew, and before ours replaced it.
+#[test]
+fn keeps_original_across_rewritten_edit() {
+    let place = Place::new();
+    place.install("a");
+    let rewritten = edit_of("a").replace("1.0.2", "1.2.0");
+    fs::write(place.path("config.json"), &rewritten).unwrap();
+    place.install("b");
+    fs::write(place.path("config.json"), &rewritten).unwrap();
+    assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
+    assert_eq!(place.bundle().restore("b").unwrap(), Restored::Back);
+    assert_eq!(place.config(), ORIGINAL);
 }
 
 #[test]

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! The hashes decide whose config.json is: with one of them it is our edit, and the original is in
-//! the sidecar; with none it is somebody's new one, the sidecar is out of date. So a kill between
-//! any two steps leaves what the next call understands.
+//! the sidecar. So it is with none of them where the hook of that lease is still in the file:
+//! nvidia-container-runtime writes our edit anew, with edits of its own. Else it is somebody's new
+//! one, and the sidecar is out of date. So a kill between any two steps leaves what the next call
+//! understands.
 
 use super::document::LIMIT;
 use super::edit::strip;
+use super::hooks;
 use super::peek::peek;
 use super::sidecar::Sidecar;
 use crate::error::{Context, Error, Result};
@@ -56,6 +59,12 @@ pub enum Restored {
     NotOurs,
     /// There is no bundle, no config.json, or nothing of ours in it.
     Gone,
+}
+
+/// Returns whether a config.json is what a create of ours made of the sidecar's original, as we wrote it
+/// or as the low-level runtime wrote it anew. An engine's new file has no hook of an earlier lease.
+fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
+    sidecar.wrote(bytes) || hooks::name_lease(bytes, &sidecar.lease)
 }
 
 /// Another file than a bundle's config.json, for a look: crun's `--config` names one.
@@ -131,7 +140,7 @@ impl Bundle {
         let sidecar = self.sidecar()?;
         let previous_lease = sidecar.as_ref().map(|sidecar| sidecar.lease.clone());
         let bytes = match sidecar {
-            Some(sidecar) if sidecar.wrote(&bytes) => sidecar.original,
+            Some(sidecar) if is_edit_of(&bytes, &sidecar) => sidecar.original,
             _ if peek(&bytes)?.marked => strip(&bytes, numbers)?,
             _ => bytes,
         };
@@ -146,7 +155,7 @@ impl Bundle {
         self.remove_leftovers();
         let (now, stat) = self.config()?;
         let mut sidecar = Sidecar::new(lease, original, edited);
-        if self.sidecar()?.is_some_and(|old| old.wrote(&now)) {
+        if self.sidecar()?.is_some_and(|old| is_edit_of(&now, &old)) {
             // Until the rename below the file is still the earlier edit.
             sidecar.also_wrote(&now);
         }
@@ -170,7 +179,7 @@ impl Bundle {
         let result = match self.read_file(CONFIG, LIMIT, OFlag::O_NOFOLLOW)? {
             None => Restored::Gone,
             Some((now, _)) if now == sidecar.original => Restored::Back,
-            Some((now, stat)) if sidecar.wrote(&now) => {
+            Some((now, stat)) if is_edit_of(&now, &sidecar) => {
                 self.replace(CONFIG, &sidecar.original, Some(&stat))?;
                 Restored::Back
             }

@@ -32,6 +32,24 @@ pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
     args.next() == Some(HOOK_NAME) && args.next() == Some(LEASE_FLAG)
 }
 
+/// Returns whether our hook in a config.json names this lease.
+pub fn name_lease(bytes: &[u8], lease: &str) -> bool {
+    let read = || serde_json::from_slice::<Value>(bytes).ok();
+    // Most files that are not our edit do not even hold the word.
+    let holds_it = std::str::from_utf8(bytes).is_ok_and(|text| text.contains(lease));
+    let Some(config) = (holds_it && !lease.is_empty()).then(read).flatten() else {
+        return false;
+    };
+    let poststop = config.pointer("/hooks/poststop").and_then(Value::as_array);
+    let mut all = poststop.into_iter().flatten().filter_map(|h| h.get("args"));
+    all.any(|args| {
+        let words: Vec<&str> = { args.as_array().into_iter().flatten() }
+            .map_while(Value::as_str)
+            .collect();
+        is_ours(words.iter().copied()) && words.windows(2).any(|w| w == [LEASE_FLAG, lease])
+    })
+}
+
 /// Puts ours first: low-level runtimes stop at a hook that fails.
 pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     if command.timeout_s == 0 {

@@ -44,6 +44,11 @@ impl Container {
     pub fn create(&self, bundle: &Path, pid_file: Option<&Path>) -> Result<(), Failure> {
         let bundle = fs::canonicalize(bundle)?;
         let config: Value = serde_json::from_slice(&fs::read(bundle.join("config.json"))?)?;
+        if self.told("rewrites-config").is_some() {
+            let mut config = config.clone();
+            config["process"]["env"] = json!(["NVIDIA_VISIBLE_DEVICES=void"]);
+            fs::write(bundle.join("config.json"), serde_json::to_vec(&config)?)?;
+        }
         if self.told("create-fails-early").is_some() {
             return Err("told to fail early".into());
         }
