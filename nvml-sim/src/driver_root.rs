@@ -10,9 +10,13 @@ use crate::engine::{Machine, Mode, Target};
 use crate::sys;
 
 const NVIDIA_MAJOR: u32 = 195;
+/// The video BIOS of every GPU.
+pub const VIDEO_BIOS: &str = "92.00.45.00.03";
 /// The minors of the capabilities that belong to no instance.
 const CONFIG: u32 = 1;
 const MONITOR: u32 = 2;
+/// The first minor after those of MIG.
+const FABRIC_IMEX_MGMT: u32 = 4323;
 const MAX_GPUS: u32 = 32;
 const MAX_GPU_INSTANCES: u32 = 15;
 const MAX_COMPUTE_INSTANCES: u32 = 8;
@@ -93,7 +97,7 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
     write(&nvidia.join("params"), params, READ_ALL)?;
     for gpu in &machine.gpus {
         let text = format!(
-            "Model: \t\t {}\nIRQ:   \t\t {}\nGPU UUID: \t {}\nVideo BIOS: \t 92.00.45.00.03\n\
+            "Model: \t\t {}\nIRQ:   \t\t {}\nGPU UUID: \t {}\nVideo BIOS: \t {VIDEO_BIOS}\n\
              Bus Type: \t PCIe\nDMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\n\
              Bus Location: \t {}\nDevice Minor: \t {}\nGPU Firmware: \t {version}\nGPU Excluded:\t No\n",
             gpu.model().product,
@@ -116,6 +120,11 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
         READ_ALL,
     )?;
     write(
+        &nvidia.join("capabilities/fabric-imex-mgmt"),
+        &access_text(FABRIC_IMEX_MGMT, READ_ROOT),
+        READ_ROOT,
+    )?;
+    write(
         &dir.join("proc/driver/nvidia-caps/mig-minors"),
         &mig_minors(),
         READ_ALL,
@@ -125,11 +134,20 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
 
 /// What is new with every boot: the majors that the kernel gives out, `/dev`, and the boot id.
 fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
-    let (uvm, caps) = free_majors(machine.boots);
+    let majors @ [uvm, _, _, caps, _] = free_majors(machine.boots);
+    let modeset = match machine.modeset {
+        true => format!("{NVIDIA_MAJOR} nvidia-modeset\n"),
+        false => String::new(),
+    };
+    let given: String = majors
+        .iter()
+        .zip(DRIVERS)
+        .map(|(major, driver)| format!("{major} {driver}\n"))
+        .collect();
     let devices = format!(
         "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n 10 misc\n136 pts\n\
-         {NVIDIA_MAJOR} nvidia\n{NVIDIA_MAJOR} nvidia-modeset\n{NVIDIA_MAJOR} nvidiactl\n\
-         {caps} nvidia-caps\n{uvm} nvidia-uvm\n\nBlock devices:\n  7 loop\n259 blkext\n"
+         {NVIDIA_MAJOR} nvidia\n{modeset}{NVIDIA_MAJOR} nvidiactl\n{given}\n\
+         Block devices:\n  7 loop\n259 blkext\n"
     );
     write(&dir.join("proc/devices"), &devices, 0o644)?;
 
@@ -139,7 +157,9 @@ fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
     }
     fs::create_dir_all(dev.join("nvidia-caps"))?;
     node(&dev.join("nvidiactl"), 0o666, NVIDIA_MAJOR, 255)?;
-    node(&dev.join("nvidia-modeset"), 0o666, NVIDIA_MAJOR, 254)?;
+    if machine.modeset {
+        node(&dev.join("nvidia-modeset"), 0o666, NVIDIA_MAJOR, 254)?;
+    }
     node(&dev.join("nvidia-uvm"), 0o666, uvm, 0)?;
     node(&dev.join("nvidia-uvm-tools"), 0o666, uvm, 1)?;
     for gpu in &machine.gpus {
@@ -170,17 +190,28 @@ fn boot_id_path(dir: &Path) -> PathBuf {
     dir.join("proc/sys/kernel/random/boot_id")
 }
 
-/// Two majors for this boot, of those the kernel gives out itself, and none that it has given to a
-/// driver of the host: a node of ours must not lead to one.
-fn free_majors(boots: u64) -> (u32, u32) {
+/// The drivers whose majors the kernel gives out, in the order of the majors.
+const DRIVERS: [&str; 5] = [
+    "nvidia-uvm",
+    "nvidia-nvswitch",
+    "nvidia-nvlink",
+    "nvidia-caps",
+    "nvidia-caps-imex-channels",
+];
+
+/// Chooses a major for each of [`DRIVERS`], other ones with each boot, of those that the kernel
+/// gives out itself and has given to no driver of the host: a node of ours must not lead to one.
+fn free_majors(boots: u64) -> [u32; DRIVERS.len()] {
     let host = fs::read_to_string("/proc/devices").unwrap_or_default();
     let used: BTreeSet<u32> = host
         .lines()
         .filter_map(|l| l.split_whitespace().next()?.parse().ok())
         .collect();
     let free: Vec<u32> = (384..512).rev().filter(|m| !used.contains(m)).collect();
-    let at = |offset: u64| free[((boots * 2 + offset) % free.len() as u64) as usize];
-    (at(0), at(1))
+    let first = boots as usize * DRIVERS.len();
+    let mut majors = std::array::from_fn(|offset| free[(first + offset) % free.len()]);
+    majors.sort_unstable();
+    majors
 }
 
 /// The table of all minors there could be; it never changes.

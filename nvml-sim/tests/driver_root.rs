@@ -51,7 +51,6 @@ fn nodes_have_the_numbers_that_proc_says() {
     assert_eq!(node(&sim, "dev/nvidia0"), (195, 0));
     assert_eq!(node(&sim, "dev/nvidia1"), (195, 1));
     assert_eq!(node(&sim, "dev/nvidiactl"), (195, 255));
-    assert_eq!(node(&sim, "dev/nvidia-modeset"), (195, 254));
     assert_eq!(node(&sim, "dev/nvidia-uvm"), (major(&sim, "nvidia-uvm"), 0));
     assert_eq!(
         node(&sim, "dev/nvidia-uvm-tools"),
@@ -63,7 +62,7 @@ fn nodes_have_the_numbers_that_proc_says() {
     );
     assert_eq!(major(&sim, "nvidiactl"), 195);
     let host = std::fs::read_to_string("/proc/devices").unwrap();
-    for driver in ["nvidia-uvm", "nvidia-caps"] {
+    for driver in ["nvidia-uvm", "nvidia-nvlink", "nvidia-caps"] {
         let ours = major(&sim, driver).to_string();
         assert!(
             host.lines()
@@ -71,6 +70,45 @@ fn nodes_have_the_numbers_that_proc_says() {
             "{driver}"
         );
     }
+}
+
+#[test]
+fn nvidia_modeset_needs_a_display() {
+    let headless = Sim::new("--gpu H100");
+    assert!(!headless.read("proc/devices").contains("nvidia-modeset"));
+    assert!(!headless.dir().join("dev/nvidia-modeset").exists());
+    let with_display = Sim::new("--gpu H100 --modeset");
+    assert_eq!(major(&with_display, "nvidia-modeset"), 195);
+    assert_eq!(node(&with_display, "dev/nvidia-modeset"), (195, 254));
+    with_display.run("reboot", "");
+    assert_eq!(node(&with_display, "dev/nvidia-modeset"), (195, 254));
+}
+
+#[test]
+fn majors_are_listed_as_hardware_lists_them() {
+    let devices = Sim::new("--gpu H100").read("proc/devices");
+    let mut found: Vec<(u32, &str)> = devices
+        .lines()
+        .filter_map(|line| line.trim().split_once(' '))
+        .filter(|(_, name)| name.starts_with("nvidia"))
+        .map(|(major, name)| (major.parse().unwrap(), name))
+        .collect();
+    let names: Vec<&str> = found.iter().map(|(_, name)| *name).collect();
+    assert_eq!(
+        names,
+        [
+            "nvidia",
+            "nvidiactl",
+            "nvidia-uvm",
+            "nvidia-nvswitch",
+            "nvidia-nvlink",
+            "nvidia-caps",
+            "nvidia-caps-imex-channels"
+        ]
+    );
+    let shown = found.clone();
+    found.sort_by_key(|(major, _)| *major);
+    assert_eq!(shown, found);
 }
 
 #[test]
@@ -89,6 +127,10 @@ fn capability_files_come_and_go_with_instances() {
         access(&sim, "mig/config")
             .unwrap()
             .contains("DeviceFileMode: 256\n")
+    );
+    assert_eq!(
+        access(&sim, "fabric-imex-mgmt").unwrap(),
+        "DeviceFileMinor: 4323\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
     );
     let caps = major(&sim, "nvidia-caps");
     assert_eq!(

@@ -7,13 +7,11 @@ use super::types::{Bar1Memory, Memory, Memory_v2, version};
 use crate::engine::Code;
 
 const MIB: u64 = 1 << 20;
-/// What the driver keeps of a GPU for itself.
-const RESERVED_MB: u64 = 512;
 
 /// Total and reserved bytes. Nothing is ever used: there is nobody to compute.
 fn sizes(device: &Device) -> (u64, u64) {
     match device {
-        Device::Gpu(gpu) => (gpu.model().memory_mb * MIB, RESERVED_MB * MIB),
+        Device::Gpu(gpu) => (gpu.model().memory_mb * MIB, gpu.model().reserved_mb * MIB),
         Device::Mig(mig) => (mig.gpu.profile_of(mig.gi).memory_mb * MIB, 0),
     }
 }
@@ -25,20 +23,28 @@ nvml! {
         memory.put(Memory { total, free: total - reserved, used: reserved })
     }
 
+    /// Every version of the struct is a function of its own to the driver, so one that there is not
+    /// is a function that it lacks.
     fn nvmlDeviceGetMemoryInfo_v2(call, device: Handle, memory: Out<Memory_v2>) {
         let (total, reserved) = sizes(&device.device(&*call.machine()?)?);
         let version = version::<Memory_v2>(2);
         if memory.cast::<u32>().get()? != version {
-            return Err(Code::ARGUMENT_VERSION_MISMATCH);
+            return Err(Code::FUNCTION_NOT_FOUND);
         }
         memory.put(Memory_v2 { version, total, reserved, free: total - reserved, used: 0 })
     }
 
     /// The window through which the CPU sees the memory: the next power of two.
     fn nvmlDeviceGetBAR1MemoryInfo(call, device: Handle, memory: Out<Bar1Memory>) {
-        let (total, _) = sizes(&device.device(&*call.machine()?)?);
+        let machine = call.machine()?;
+        let device = device.device(&machine)?;
+        let (total, _) = sizes(&device);
         let total = total.next_power_of_two();
-        memory.put(Bar1Memory { total, free: total - MIB, used: MIB })
+        let used = match &device {
+            Device::Gpu(gpu) => gpu.model().bar1_used_bytes,
+            Device::Mig(_) => MIB,
+        };
+        memory.put(Bar1Memory { total, free: total - used, used })
     }
 
     /// No bit ever flips here. Without an answer nvidia-smi's long form leaves MIG devices out.

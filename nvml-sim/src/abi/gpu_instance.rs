@@ -38,14 +38,16 @@ fn info(p: &GiProfile) -> GpuInstanceProfileInfo {
     }
 }
 
-/// Into the struct of the version that its first field asks for.
+/// Fills the struct of the version that its first field asks for. The driver clears that field, so
+/// a client that asks again has to set it again.
 fn put_versioned(out: Out<GpuInstanceProfileInfo_v2>, p: &GiProfile) -> Result<(), Code> {
+    const CLEARED: u32 = 0;
     let i = info(p);
     let name = chars(&format!("MIG {}", p.name));
     let asked = out.cast::<u32>().get()?;
     if asked == version::<GpuInstanceProfileInfo_v2>(2) {
         out.put(GpuInstanceProfileInfo_v2 {
-            version: asked,
+            version: CLEARED,
             id: i.id,
             is_p2p_supported: i.is_p2p_supported,
             slice_count: i.slice_count,
@@ -61,7 +63,7 @@ fn put_versioned(out: Out<GpuInstanceProfileInfo_v2>, p: &GiProfile) -> Result<(
         })
     } else if asked == version::<GpuInstanceProfileInfo_v3>(3) {
         out.cast().put(GpuInstanceProfileInfo_v3 {
-            version: asked,
+            version: CLEARED,
             id: i.id,
             slice_count: i.slice_count,
             instance_count: i.instance_count,
@@ -76,7 +78,7 @@ fn put_versioned(out: Out<GpuInstanceProfileInfo_v2>, p: &GiProfile) -> Result<(
             capabilities: if p.gfx { CAPS_GFX } else { 0 },
         })
     } else {
-        Err(Code::ARGUMENT_VERSION_MISMATCH)
+        Err(Code::INVALID_ARGUMENT)
     }
 }
 
@@ -97,8 +99,8 @@ nvml! {
         call, device: Handle, profile_id: u32, out: Out<GpuInstanceProfileInfo_v2>,
     ) {
         let machine = call.machine()?;
-        let profile = device.gpu(&machine)?.model().profile(profile_id);
-        put_versioned(out, profile.ok_or(Code::NOT_SUPPORTED)?)
+        let profile = device.gpu(&machine)?.profile_or(profile_id, Err(Code::NOT_FOUND))?;
+        put_versioned(out, profile.ok_or(Code::NOT_FOUND)?)
     }
 
     fn nvmlDeviceGetGpuInstancePossiblePlacements(
@@ -171,7 +173,7 @@ nvml! {
 
     fn nvmlDeviceGetGpuInstanceById(call, device: Handle, id: u32, instance: Out<Handle>) {
         let machine = call.monitored_machine()?;
-        let gi = device.gpu(&machine)?.with_mig()?.gpu_instance(id)?;
+        let gi = device.gpu(&machine)?.gpu_instance(id)?;
         instance.put(Handle::of_gpu_instance(device.gpu_index(), gi))
     }
 
@@ -194,8 +196,8 @@ fn put_placements(
     placements: Out<Span>,
     count: Out<u32>,
 ) -> Result<(), Code> {
-    let profile = gpu.model().profile(profile_id).ok_or(Code::NOT_SUPPORTED)?;
-    let all: Vec<Span> = profile.placements().map(Span::from).collect();
+    let all = gpu.possible_placements(profile_id)?;
+    let all: Vec<Span> = all.into_iter().map(Span::from).collect();
     count.put(all.len() as u32)?;
     if placements.is_null() {
         Ok(())

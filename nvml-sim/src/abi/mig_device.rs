@@ -4,7 +4,7 @@ use super::handle::{Device, Handle};
 use super::nvml;
 use super::pointers::Out;
 use super::types::{DeviceAttributes, DeviceAttributes_v1};
-use crate::engine::{Code, MigDevice};
+use crate::engine::{Code, MigDevice, Mode};
 
 nvml! {
     fn nvmlDeviceIsMigDeviceHandle(call, device: Handle, is_mig: Out<u32>) {
@@ -24,12 +24,13 @@ nvml! {
         count.put(device.gpu(&*call.machine()?)?.max_mig_devices())
     }
 
-    /// An empty index below the maximum is not found; from the maximum on it is invalid.
+    /// An empty index below the maximum is not found; from the maximum on it is invalid. With MIG
+    /// off every index is not found.
     fn nvmlDeviceGetMigDeviceHandleByIndex(call, device: Handle, index: u32, mig: Out<Handle>) {
         mig.check()?;
         let machine = call.machine()?;
-        let gpu = device.gpu(&machine)?.with_mig()?;
-        if index >= gpu.max_mig_devices() {
+        let gpu = device.gpu(&machine)?;
+        if gpu.mode == Mode::On && index >= gpu.max_mig_devices() {
             return Err(Code::INVALID_ARGUMENT);
         }
         let all = gpu.mig_devices();

@@ -14,6 +14,7 @@ mod mig_device;
 mod mig_mode;
 mod pointers;
 mod processes;
+mod sensors;
 mod session;
 mod system;
 pub mod types;
@@ -55,6 +56,7 @@ pub fn functions() -> impl Iterator<Item = &'static str> {
         gpu_instance::FUNCTIONS,
         compute_instance::FUNCTIONS,
         processes::FUNCTIONS,
+        sensors::FUNCTIONS,
         events::FUNCTIONS,
         unsupported::FUNCTIONS,
     ]

@@ -158,6 +158,8 @@ structs! {
         bus_id: [u8; 32],
     }
 
+    Utilization { gpu: u32, memory: u32, }
+
     ProcessInfo_v1 { pid: u32, used_gpu_memory: u64, }
 
     /// Version 2 and, in the headers since, the plain name.

@@ -32,14 +32,12 @@ unsupported! {
     nvmlDeviceGetApplicationsClock
     nvmlDeviceGetAutoBoostedClocksEnabled
     nvmlDeviceGetBoardId
-    nvmlDeviceGetBoardPartNumber
     nvmlDeviceGetBridgeChipInfo
     nvmlDeviceGetBusType
     nvmlDeviceGetC2cModeInfoV
     nvmlDeviceGetCapabilities
     nvmlDeviceGetClkMonStatus
     nvmlDeviceGetClock
-    nvmlDeviceGetClockInfo
     nvmlDeviceGetClockOffsets
     nvmlDeviceGetConfComputeGpuAttestationReport
     nvmlDeviceGetConfComputeGpuCertificate
@@ -64,7 +62,6 @@ unsupported! {
     nvmlDeviceGetDriverModel
     nvmlDeviceGetDriverModel_v2
     nvmlDeviceGetDynamicPstatesInfo
-    nvmlDeviceGetEccMode
     nvmlDeviceGetEncoderCapacity
     nvmlDeviceGetEncoderSessions
     nvmlDeviceGetEncoderStats
@@ -142,7 +139,6 @@ unsupported! {
     nvmlDeviceGetPowerMizerMode_v1
     nvmlDeviceGetPowerSource
     nvmlDeviceGetPowerState
-    nvmlDeviceGetPowerUsage
     nvmlDeviceGetProcessUtilization
     nvmlDeviceGetProcessesUtilizationInfo
     nvmlDeviceGetRemappedRows
@@ -162,7 +158,6 @@ unsupported! {
     nvmlDeviceGetSupportedPerformanceStates
     nvmlDeviceGetSupportedVgpus
     nvmlDeviceGetTargetFanSpeed
-    nvmlDeviceGetTemperature
     nvmlDeviceGetTemperatureThreshold
     nvmlDeviceGetTemperatureV
     nvmlDeviceGetThermalSettings
@@ -170,8 +165,6 @@ unsupported! {
     nvmlDeviceGetTopologyNearestGpus
     nvmlDeviceGetTotalEccErrors
     nvmlDeviceGetTotalEnergyConsumption
-    nvmlDeviceGetUtilizationRates
-    nvmlDeviceGetVbiosVersion
     nvmlDeviceGetVgpuCapabilities
     nvmlDeviceGetVgpuHeterogeneousMode
     nvmlDeviceGetVgpuInstancesUtilizationInfo

@@ -28,6 +28,9 @@ pub struct New {
     /// Make no /dev/nvidia-caps nodes with instances: that is nvidia-modprobe's work
     #[arg(long)]
     no_cap_nodes: bool,
+    /// Load the nvidia-modeset module, which a machine with a display has and a server has not
+    #[arg(long)]
+    modeset: bool,
     /// What UUIDs are made from [default: the directory]
     #[arg(long)]
     seed: Option<String>,
@@ -84,6 +87,7 @@ impl New {
             .unwrap_or_else(|| dir.to_string_lossy().into_owned());
         let mut machine = Machine::new(&seed, &gpus);
         machine.capability_nodes = !self.no_cap_nodes;
+        machine.modeset = self.modeset;
         fs::create_dir_all(dir.join("lib"))?;
         // First the library: where the state is, the machine is whole.
         fs::copy(&library, dir.join("lib/libnvidia-ml.so.1"))

@@ -72,10 +72,24 @@ pub struct Model {
     pub compute_capability: [u32; 2],
     pci_device_id: String,
     pub memory_mb: u64,
+    /// What the driver keeps of the memory for itself.
+    #[serde(default = "default_reserved_mb")]
+    pub reserved_mb: u64,
+    /// What an idle GPU has in use of its BAR1 window.
+    #[serde(default = "default_bar1_used")]
+    pub bar1_used_bytes: u64,
     pub memory_slices: u32,
     pub compute_slices: u32,
     gpu_instance_id_base: BTreeMap<u32, u32>,
     pub profiles: Vec<GiProfile>,
+}
+
+fn default_reserved_mb() -> u64 {
+    512
+}
+
+fn default_bar1_used() -> u64 {
+    1 << 20
 }
 
 /// A GPU instance profile.
@@ -157,6 +171,11 @@ impl Sub for Engines {
     fn sub(self, other: Engines) -> Engines {
         self.zip(other, |a, b| a - b)
     }
+}
+
+/// Whether any GPU has a profile of this id.
+pub fn is_profile_id(id: u32) -> bool {
+    Model::all().iter().any(|m| m.profile(id).is_some())
 }
 
 impl GiProfile {

@@ -2,8 +2,9 @@
 
 use super::Holds;
 use super::code::Code;
-use super::geometry::{Engines, GiProfile};
+use super::geometry::{Engines, GiProfile, is_profile_id};
 use super::machine::{Gpu, GpuInstance, Machine, Target};
+use super::mig_mode::Mode;
 use super::placement::{Placement, choose};
 
 impl Gpu {
@@ -48,22 +49,42 @@ impl Gpu {
         slices.min(engines).min(profile.max_instances - same as u32)
     }
 
-    /// How many more instances of a profile the driver says there is room for.
+    /// Looks a profile up by id, and gives `elsewhere` for one that only other GPUs have. Hardware
+    /// with MIG off tells such an id (47, 65) from one that no GPU has (77). With MIG on nobody has
+    /// looked, so this GPU supports neither.
+    pub fn profile_or(
+        &self,
+        profile_id: u32,
+        elsewhere: Result<Option<&'static GiProfile>, Code>,
+    ) -> Result<Option<&'static GiProfile>, Code> {
+        match self.model().profile(profile_id) {
+            Some(profile) => Ok(Some(profile)),
+            None if self.mode == Mode::On => Err(Code::NOT_SUPPORTED),
+            None if is_profile_id(profile_id) => elsewhere,
+            None => Err(Code::INVALID_ARGUMENT),
+        }
+    }
+
+    /// How many more instances of a profile the driver says there is room for. With MIG off that is
+    /// what the GPU would hold with MIG on.
     pub fn remaining_capacity(&self, profile_id: u32) -> Result<u32, Code> {
-        let profile = self
-            .with_mig()?
-            .model()
-            .profile(profile_id)
-            .ok_or(Code::NOT_SUPPORTED)?;
+        let Some(profile) = self.profile_or(profile_id, Ok(None))? else {
+            return Ok(0);
+        };
         Ok(self
             .allowance(profile)
             .min(self.free_placements(profile).len() as u32))
     }
 
-    /// All instances of a profile.
+    /// Where a profile can lie, in the driver's order; empty for a profile of other GPUs.
+    pub fn possible_placements(&self, profile_id: u32) -> Result<Vec<Placement>, Code> {
+        let profile = self.profile_or(profile_id, Ok(None))?;
+        Ok(profile.map_or_else(Vec::new, |p| p.placements().collect()))
+    }
+
+    /// All instances of a profile; none with MIG off.
     pub fn gpu_instances_of(&self, profile_id: u32) -> Result<Vec<&GpuInstance>, Code> {
-        self.with_mig()?
-            .model()
+        self.model()
             .profile(profile_id)
             .ok_or(Code::INVALID_ARGUMENT)?;
         let mut all: Vec<_> = self

@@ -17,6 +17,9 @@ pub struct Machine {
     pub driver: Driver,
     /// Whether `/dev/nvidia-caps` nodes are made with an instance, as nvidia-modprobe does.
     pub capability_nodes: bool,
+    /// Whether the nvidia-modeset module is loaded: not on a server without a display.
+    #[serde(default)]
+    pub modeset: bool,
     /// The generation the next instance gets; no two ever have the same.
     pub next_generation: u64,
     pub gpus: Vec<Gpu>,
@@ -127,6 +130,7 @@ impl Machine {
             boots: 1,
             driver: Driver::default(),
             capability_nodes: true,
+            modeset: false,
             next_generation: 1,
             gpus: gpus.collect(),
             holders: Vec::new(),
