@@ -2,6 +2,7 @@
 //! `proc/driver/nvidia-caps/mig-minors`, `sys/class/drm`. Majors change from boot to boot, so what
 //! is not there is an error that names the file; nothing is guessed.
 
+use super::on_host;
 use crate::error::{Context, Error, Result};
 use crate::model::{DeviceNode, NvidiaNumbers};
 use std::fs::{self, File};
@@ -34,16 +35,22 @@ impl Nodes {
     pub fn read(root: &Path) -> Result<Self> {
         let path = root.join("proc/devices");
         let majors = character_majors(&read_text(&path, DEVICES_LIMIT)?);
-        let major = |names: &[&str]| {
+        let major = |names: &[&str], remedy: &str| {
             majors
                 .iter()
                 .find(|(_, name)| names.contains(&name.as_str()))
                 .map(|(major, _)| *major)
                 .ok_or_else(|| {
-                    Error::new(format!("no line {} in {}", names[0], path.display()))
-                        .hint("load the driver's modules: nvidia-modprobe -u -c=0")
+                    let (driver, path) = (names[0], path.display());
+                    Error::new(format!(
+                        "cannot find the driver {driver}: no line {driver} in {path}"
+                    ))
+                    .hint(remedy)
                 })
         };
+        const LOAD: &str = "load the NVIDIA kernel module: modprobe nvidia";
+        const LOAD_UVM: &str =
+            "load the module nvidia-uvm and make its nodes: nvidia-modprobe -u -c 0";
         let nvidia = majors.iter().filter(|(_, name)| name.starts_with("nvidia"));
         let mut all: Vec<u32> = nvidia.map(|(major, _)| *major).collect();
         all.sort_unstable();
@@ -51,9 +58,9 @@ impl Nodes {
         Ok(Nodes {
             root: root.to_owned(),
             // The name of the driver's major differs by driver branch.
-            nvidia_major: major(&["nvidia", "nvidia-frontend", "nvidiactl"])?,
-            uvm_major: major(&["nvidia-uvm"])?,
-            caps_major: major(&["nvidia-caps"])?,
+            nvidia_major: major(&["nvidia", "nvidia-frontend", "nvidiactl"], LOAD)?,
+            uvm_major: major(&["nvidia-uvm"], LOAD_UVM)?,
+            caps_major: major(&["nvidia-caps"], LOAD)?,
             numbers: NvidiaNumbers {
                 majors: all,
                 drm: drm_numbers(&root.join("sys/class/drm"))?,
@@ -65,16 +72,24 @@ impl Nodes {
         &self.numbers
     }
 
-    /// What every container needs that runs CUDA, whatever its slice.
-    pub fn base_nodes(&self) -> Vec<DeviceNode> {
+    /// The nodes that every container needs to run CUDA, whatever its slice.
+    pub fn required_nodes(&self) -> [DeviceNode; 2] {
         [
-            ("/dev/nvidiactl", self.nvidia_major, CTL_MINOR),
-            ("/dev/nvidia-uvm", self.uvm_major, 0),
+            node("/dev/nvidiactl", self.nvidia_major, CTL_MINOR, OPEN_MODE),
+            node("/dev/nvidia-uvm", self.uvm_major, 0, OPEN_MODE),
+        ]
+    }
+
+    /// The nodes that profilers and displays use, of those that the host has. A server without a
+    /// display has no nvidia-modeset module, and a node made without one is dead.
+    pub fn optional_nodes(&self) -> Vec<DeviceNode> {
+        [
             ("/dev/nvidia-uvm-tools", self.uvm_major, 1),
             ("/dev/nvidia-modeset", self.nvidia_major, MODESET_MINOR),
         ]
         .into_iter()
         .map(|(path, major, minor)| node(path, major, minor, OPEN_MODE))
+        .filter(|node| on_host::exists(&self.root, node))
         .collect()
     }
 
@@ -287,14 +302,10 @@ mod tests {
         assert_eq!(nodes.numbers().majors, [195, 507, 511]);
         assert_eq!(nodes.numbers().drm, [(226, 1)]);
         assert_eq!(
-            lines(&nodes.base_nodes()),
-            [
-                "/dev/nvidiactl 195:255 666",
-                "/dev/nvidia-uvm 507:0 666",
-                "/dev/nvidia-uvm-tools 507:1 666",
-                "/dev/nvidia-modeset 195:254 666"
-            ]
+            lines(&nodes.required_nodes()),
+            ["/dev/nvidiactl 195:255 666", "/dev/nvidia-uvm 507:0 666"]
         );
+        assert_eq!(lines(&nodes.optional_nodes()), [""; 0]);
         assert_eq!(lines(&[nodes.gpu_node(3)]), ["/dev/nvidia3 195:3 666"]);
         assert_eq!(
             lines(&nodes.capability_nodes(0, 1, 0).unwrap()),
@@ -331,7 +342,7 @@ mod tests {
         write(&root, "proc/devices", "Character devices:\n195 nvidia\n");
         assert_eq!(
             refused(&root),
-            "no line nvidia-uvm in /proc/devices; hint: load the driver's modules: nvidia-modprobe -u -c=0"
+            "cannot find the driver nvidia-uvm: no line nvidia-uvm in /proc/devices; hint: load the module nvidia-uvm and make its nodes: nvidia-modprobe -u -c 0"
         );
 
         let root = machine();

@@ -4,6 +4,16 @@ use crate::error::{Error, Result};
 use crate::model::DeviceNode;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Whether the host has a node below the driver root: a character device with its numbers.
+pub fn exists(root: &Path, node: &DeviceNode) -> bool {
+    let path = node.path.strip_prefix("/").unwrap_or(&node.path);
+    fs::metadata(root.join(path)).is_ok_and(|meta| {
+        let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+        meta.file_type().is_char_device() && (major, minor) == (node.major, node.minor)
+    })
+}
 
 /// In a user namespace runc binds the host's nodes instead of making them, and takes over silently
 /// whatever it finds: so they must be there, with these numbers, open to whom they should be.
@@ -15,7 +25,7 @@ fn check_one(node: &DeviceNode) -> Result<()> {
     let path = node.path.display();
     let wanted = format!("{}:{} mode {:04o}", node.major, node.minor, node.mode);
     let hint = format!(
-        "in a user namespace the host's node is used; make it: nvidia-modprobe, or mknod -m {:04o} {path} c {} {}",
+        "in a user namespace the host's node is used; make it: nvidia-modprobe -u -c 0, or mknod -m {:04o} {path} c {} {}",
         node.mode, node.major, node.minor
     );
     let meta = fs::metadata(&node.path).map_err(|e| {
@@ -42,6 +52,28 @@ fn check_one(node: &DeviceNode) -> Result<()> {
 mod tests {
     use super::*;
     use crate::gpu::nodes::node;
+    use nix::sys::stat::{Mode, SFlag, mknod};
+
+    #[test]
+    fn a_node_exists_with_its_numbers() {
+        let root = tempfile::TempDir::new().unwrap();
+        let path = root.path().join("dev/nvidia-uvm-tools");
+        let wanted = node("/dev/nvidia-uvm-tools", 507, 1, 0o666);
+        assert!(!exists(root.path(), &wanted));
+        fs::create_dir(root.path().join("dev")).unwrap();
+        fs::write(&path, "").unwrap();
+        assert!(!exists(root.path(), &wanted));
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        // A node that an earlier boot left, whose major is another driver's by now.
+        for (major, expected) in [(506, false), (507, true)] {
+            fs::remove_file(&path).unwrap();
+            let mode = Mode::from_bits_truncate(0o600);
+            mknod(&path, SFlag::S_IFCHR, mode, libc::makedev(major, 1)).unwrap();
+            assert_eq!(exists(root.path(), &wanted), expected);
+        }
+    }
 
     #[test]
     fn the_host_s_node_must_be_the_one() {

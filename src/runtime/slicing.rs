@@ -167,7 +167,7 @@ impl Slicing<'_> {
         driver: &DriverFiles,
         hook: PathBuf,
     ) -> Result<Vec<u8>> {
-        let mut devices = self.nodes.base_nodes();
+        let mut devices = self.nodes.required_nodes().to_vec();
         let mut uuids = Vec::new();
         for Lease { slice, .. } in leases {
             let (Some(gi), Some(ci), Some(uuid)) =
@@ -182,9 +182,13 @@ impl Slicing<'_> {
             }
             devices.extend(self.nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
         }
+        let mut optional = self.nodes.optional_nodes();
         if spec::uses_user_namespace(original)? {
             on_host::check(&devices)?;
+            // No container is refused for a node that CUDA does not need.
+            optional.retain(|node| on_host::check(std::slice::from_ref(node)).is_ok());
         }
+        devices.extend(optional);
         let mut args = Vec::new();
         if let Some(file) = &self.front.config.file {
             args.extend(["--config".to_owned(), utf8(file)?]);

@@ -9,7 +9,7 @@ mod waits;
 mod words;
 
 use serde_json::Value;
-use support::bundle::{OPEN, SHOW, all_open, nodes, visible};
+use support::bundle::{NODES, OPEN, SHOW, all_open, nodes, visible};
 use support::podman::{IMAGE, id, on_each};
 use support::process::{kill, lives, until};
 use support::runtimes::script;
@@ -58,7 +58,7 @@ fn run_gets_a_slice_and_gives_it_back() {
             "{}",
             said.stdout
         );
-        assert_eq!(nodes(&said.stdout).len(), 7, "{}", said.stdout);
+        assert_eq!(nodes(&said.stdout).len(), NODES, "{}", said.stdout);
         setup.nothing_is_left();
         podman.passed("a slice by annotation");
         if setup.low.is_crun() {

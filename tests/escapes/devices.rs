@@ -2,7 +2,7 @@
 
 use crate::inside::{Shared, asking, gets_only_its_slice, none_opens, run, script};
 use crate::on_each;
-use crate::support::bundle::SHOW;
+use crate::support::bundle::{NODES, SHOW};
 use crate::support::{Setup, unique};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
@@ -252,7 +252,7 @@ fn mounts_over_our_own_nodes() {
         let seen = crate::support::bundle::nodes(&out);
         assert_eq!(seen["nvidia0"], (shared.granted.0, 0));
         assert_eq!(seen["nvidiactl"], shared.granted);
-        assert_eq!(seen.len(), 7, "{seen:?}");
+        assert_eq!(seen.len(), NODES, "{seen:?}");
         assert!(!out.contains("innocent"), "{out}");
         assert!(setup.machine.instances().contains(&shared.neighbour));
     });

@@ -2,7 +2,7 @@
 
 use crate::inside::{Shared, asking, none_opens, script};
 use crate::support::Setup;
-use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::bundle::{NODES, SHOW, nodes, visible};
 use crate::support::podman::on_each;
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
@@ -27,7 +27,7 @@ fn an_image_with_environment() {
         };
         let out = run(&[ASK]);
         assert!(visible(&out).unwrap().starts_with("MIG-"), "{out}");
-        assert_eq!(nodes(&out).len(), 7, "{out}");
+        assert_eq!(nodes(&out).len(), NODES, "{out}");
         assert!(!out.contains("MIG_CONFIG"), "{out}");
         let out = run(&[]);
         assert_eq!(nodes(&out).len(), 0, "who does not ask gets nothing: {out}");

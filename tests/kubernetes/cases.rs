@@ -1,7 +1,7 @@
 //! What a user of Kubernetes does, and what becomes of the slices.
 
 use crate::node::{Node, eventually, pod_spec};
-use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::bundle::{NODES, SHOW, nodes, visible};
 use serde_json::{Value, json};
 
 const FULL: &str = "7g.80gb";
@@ -63,7 +63,7 @@ pub fn the_pod_that_is_shipped(node: &Node) {
     };
     let (infer, train) = (said("infer"), said("train"));
     for said in [&infer, &train] {
-        assert_eq!(nodes(said).len(), 7, "{said}");
+        assert_eq!(nodes(said).len(), NODES, "{said}");
         assert!(visible(said).unwrap().starts_with("MIG-"), "{said}");
     }
     assert_eq!((said("log").as_str(), nodes(&said("log")).len()), ("", 0));

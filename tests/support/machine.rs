@@ -132,7 +132,6 @@ impl Machine {
         let ci = self.capability(&format!("gpu{}/gi{}/ci{}/access", of.gpu, of.gi, of.ci));
         BTreeMap::from([
             ("nvidiactl".into(), (nvidia, 255)),
-            ("nvidia-modeset".into(), (nvidia, 254)),
             ("nvidia-uvm".into(), (uvm, 0)),
             ("nvidia-uvm-tools".into(), (uvm, 1)),
             (format!("nvidia{}", of.gpu), (nvidia, of.gpu)),

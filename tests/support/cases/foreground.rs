@@ -1,6 +1,6 @@
 //! `run` in the foreground behaves as the low-level runtime's own.
 
-use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::bundle::{NODES, SHOW, nodes, visible};
 use crate::support::process::until;
 use crate::support::{Bundle, Said, Setup, going, said, unique};
 use nix::sys::signal::Signal;
@@ -18,7 +18,7 @@ pub fn it_gets_its_slice_and_gives_it_back(setup: &Setup) {
     let said = run(setup, &bundle).ok();
     let uuid = visible(&said.stdout).unwrap().to_owned();
     assert!(uuid.starts_with("MIG-"), "{uuid}");
-    assert_eq!(nodes(&said.stdout).len(), 7, "{}", said.stdout);
+    assert_eq!(nodes(&said.stdout).len(), NODES, "{}", said.stdout);
     setup.nothing_is_left();
     assert_eq!(bundle.bytes(), before);
 }
