@@ -4,16 +4,18 @@
 
 use crate::config::Config;
 use crate::error::{self, Context, Error, Result};
+use crate::lease::lost::{self, Told};
 use crate::lease::{self, Leases, Patience, Returned};
 use crate::log;
 use crate::store::{Lease, State};
 use serde::Deserialize;
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A state is a few hundred bytes, and the annotations of the container.
-const MAX_STATE: u64 = 1 << 20;
+/// A state is a few hundred bytes, and the annotations of the container: of a config.json that is as
+/// long as it may be, with six bytes where Go escapes `<`, `>` and `&`. None of it is kept in memory.
+const MAX_STATE: u64 = (6 * 16 + 1) << 20;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
@@ -54,35 +56,93 @@ fn run(args: &[OsString]) -> Result<()> {
         Some(file) => Config::read(file)?,
         None => Config::for_program(None)?,
     };
-    let Some(leases) = Leases::existing(&config)? else {
-        return Ok(());
-    };
-    log::start(&config);
-    let state = state?;
     if arguments.leases.is_empty() {
-        let of_it = of(&leases, &state)?;
+        let Some(leases) = Leases::existing(&config)? else {
+            return Ok(());
+        };
+        log::start(&config);
+        let of_it = of(&leases, &state?)?;
         return error::all(of_it.iter().map(|lease| give_back(&leases, lease, false)));
     }
-    let told = arguments.leases.iter();
-    error::all(told.map(|id| give_back_told(&leases, id, &state)))
+    give_back_all(&config, &arguments.leases, state)
 }
 
-/// One that is named by its id: it may have gone, or be damaged.
-fn give_back_told(leases: &Leases<'_>, id: &str, state: &OciState) -> Result<()> {
-    match leases.store().get(id) {
+/// The leases that the hook was told: each had a ledger once.
+fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
+    let ledger = lost::ledger(config);
+    if ledger.is_ok() {
+        log::start(config);
+    }
+    let state = state?;
+    let told = Told::by(&state.bundle, &ids[0]);
+    let dir = config.state_dir.display();
+    let (leases, was_there) = match ledger {
+        Ok(ledger) => ledger,
+        Err(e) => {
+            let line = e.line();
+            let each = |id: &String| {
+                let why = Error::new(format!("no ledger in {dir}: {line}"));
+                Err(told.stays(id, &state.id, why))
+            };
+            let restored = lost::restore_without_ledger(&state.bundle, &ids[0]);
+            return error::all(ids.iter().map(each).chain([restored]));
+        }
+    };
+    if !was_there {
+        warn(format!(
+            "no ledger in {dir}: it was removed or unmounted under container {}",
+            state.id
+        ));
+    }
+    let is_lost = !was_there || !leases.has_struck_off(&told);
+    let given_back = ids.iter().map(|id| {
+        let told = is_lost.then_some(&told);
+        give_back_told(&leases, id, &state, told)
+    });
+    // Collected first: all are given back, whichever fail.
+    error::all(given_back.collect::<Vec<_>>())
+}
+
+/// One that is named by its id: it may have gone, be damaged, or be lost with its ledger.
+fn give_back_told(
+    leases: &Leases<'_>,
+    id: &str,
+    state: &OciState,
+    lost: Option<&Told>,
+) -> Result<()> {
+    match (leases.store().get(id), lost) {
         // A second run, or after somebody else gave it back.
-        Ok(None) => Ok(()),
-        Ok(Some(other)) if other.holder.key.id != state.id => Err(Error::new(format!(
+        (Ok(None), None) => Ok(()),
+        (Ok(None), Some(told)) => give_back_lost(leases, told, id, state),
+        (Ok(Some(other)), _) if other.holder.key.id != state.id => Err(Error::new(format!(
             "the state is of container {}, the lease of container {}",
             state.id, other.holder.key.id
         ))),
-        Ok(Some(lease)) => give_back(leases, &lease, true),
+        (Ok(Some(lease)), _) => give_back(leases, &lease, true),
         // Its name still says what there is to give back.
-        Err(e) => {
+        (Err(e), _) => {
             tracing::warn!(lease = id, "{}", e.line());
             leases.release_damaged_of(id, &state.bundle)
         }
     }
+}
+
+fn give_back_lost(leases: &Leases<'_>, told: &Told, id: &str, state: &OciState) -> Result<()> {
+    let recovered = leases.recover(told, id, &state.id);
+    if let Ok(Some(lease)) = recovered {
+        warn(format!(
+            "lease {id} was not in the ledger: its slice is given back by what its bundle tells"
+        ));
+        return give_back(leases, &lease, true);
+    }
+    let restored = leases.restore_of_lost(&state.bundle, id);
+    error::all([recovered.map(drop), restored])
+}
+
+/// A broken standard error is no reason to fail.
+fn warn(line: String) {
+    tracing::warn!("poststop: {line}");
+    let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
 }
 
 fn give_back(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Result<()> {
@@ -122,23 +182,21 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
     Ok(parsed)
 }
 
+/// Reads to the end, also what is wrong, as far as the limit goes: crun dies of SIGPIPE when its hook
+/// ends before it has written all.
 fn read_state(input: impl Read) -> Result<OciState> {
     let what = || "read the container's state from standard input";
-    let mut bytes = Vec::new();
-    input
-        .take(MAX_STATE + 1)
-        .read_to_end(&mut bytes)
-        .context(what)?;
-    if bytes.len() as u64 > MAX_STATE {
-        return Err(Error::new(format!(
+    let mut input = BufReader::new(input.take(MAX_STATE + 1));
+    let state = serde_json::from_reader(&mut input).context(what);
+    std::io::copy(&mut input, &mut std::io::sink()).context(what)?;
+    match input.get_ref().limit() {
+        0 => Err(Error::new(format!(
             "{}: more than {MAX_STATE} bytes",
             what()
-        )));
+        ))),
+        left if left > MAX_STATE => Err(Error::new(format!("{}: it is empty", what()))),
+        _ => state,
     }
-    if bytes.is_empty() {
-        return Err(Error::new(format!("{}: it is empty", what())));
-    }
-    serde_json::from_slice(&bytes).context(what)
 }
 
 /// The leases of the container that the state is of.
@@ -211,7 +269,8 @@ mod tests {
     fn a_state_is_bounded_and_has_to_be_one() {
         let line = |bytes: &[u8]| read_state(bytes).unwrap_err().line();
         assert!(line(b"").contains("it is empty"));
-        assert!(line(&vec![b' '; MAX_STATE as usize + 1]).contains("more than 1048576 bytes"));
+        let endless = read_state(std::io::repeat(0)).unwrap_err().line();
+        assert!(endless.contains("more than 101711872 bytes"), "{endless}");
         assert!(line(b"[]").starts_with("read the container's state from standard input: "));
         let state =
             read_state(&br#"{"ociVersion":"1.0.2","id":"c","status":"stopped","bundle":"/b"}"#[..]);

@@ -55,6 +55,22 @@ fn by_lease() {
     }
 }
 
+/// As long as those of a config.json may be.
+#[test]
+fn reads_state_with_large_annotations() {
+    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
+        return;
+    };
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let mut state: serde_json::Value =
+        serde_json::from_slice(&state(&id, bundle.as_str())).unwrap();
+    state["annotations"] = json!({"long": "x".repeat(16 << 20)});
+    let state = serde_json::to_vec(&state).unwrap();
+    let said = hook(&setup, &["--lease", &lease], &state);
+    assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
+    setup.nothing_is_left();
+}
+
 #[test]
 fn by_container_and_bundle() {
     let Some(Forgotten { setup, id, bundle }) = forgotten() else {
@@ -76,10 +92,10 @@ fn a_state_that_is_none() {
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let read = "runmig-hook: read the container's state from standard input";
     let other = unique();
-    let huge = [b"{\"id\":\"".to_vec(), vec![b'x'; 10 << 20]].concat();
+    let huge = vec![0; (97 << 20) + 1];
     let table: &[(&[&str], Vec<u8>, String)] = &[
         (&[], vec![], format!("{read}: it is empty\n")),
-        (&[], huge, format!("{read}: more than 1048576 bytes\n")),
+        (&[], huge, format!("{read}: more than 101711872 bytes\n")),
         (
             &[],
             b"not json".to_vec(),

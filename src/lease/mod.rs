@@ -12,6 +12,7 @@ mod choose;
 mod damaged;
 mod gc;
 mod idle;
+pub mod lost;
 mod make;
 mod outlook;
 mod queue;

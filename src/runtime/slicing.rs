@@ -81,7 +81,7 @@ impl Slicing<'_> {
             .edit(&leases, &original, &driver, hook)
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
-                bundle.install(owner(&leases)?, &original, &edited)?;
+                bundle.install(self.leases.author(&leases)?, &original, &edited)?;
                 self.hand_over(&leases, stays, asked)
             });
         match made {

@@ -15,9 +15,10 @@
 
 use super::document::LIMIT;
 use super::edit::strip;
-use super::hooks;
 use super::peek::peek;
+pub use super::sidecar::Author;
 use super::sidecar::Sidecar;
+use super::{env, hooks};
 use crate::error::{Context, Error, Result};
 use crate::model::NvidiaNumbers;
 use fs2::FileExt;
@@ -64,7 +65,7 @@ pub enum Restored {
 /// Returns whether a config.json is what a create of ours made of the sidecar's original, as we wrote it
 /// or as the low-level runtime wrote it anew. An engine's new file has no hook of an earlier lease.
 fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
-    sidecar.wrote(bytes) || hooks::name_lease(bytes, &sidecar.lease)
+    sidecar.wrote(bytes) || hooks::name_lease(bytes, &sidecar.author.lease)
 }
 
 /// Another file than a bundle's config.json, for a look: crun's `--config` names one.
@@ -138,7 +139,7 @@ impl Bundle {
     pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Original> {
         let (bytes, _) = self.config()?;
         let sidecar = self.sidecar()?;
-        let previous_lease = sidecar.as_ref().map(|sidecar| sidecar.lease.clone());
+        let previous_lease = sidecar.as_ref().map(|sidecar| sidecar.author.lease.clone());
         let bytes = match sidecar {
             Some(sidecar) if is_edit_of(&bytes, &sidecar) => sidecar.original,
             _ if peek(&bytes)?.marked => strip(&bytes, numbers)?,
@@ -151,10 +152,10 @@ impl Bundle {
     }
 
     /// Replaces config.json by `edited`; `original` is kept beside it, first.
-    pub fn install(&self, lease: &str, original: &[u8], edited: &[u8]) -> Result<()> {
+    pub fn install(&self, author: impl Into<Author>, original: &[u8], edited: &[u8]) -> Result<()> {
         self.remove_leftovers();
         let (now, stat) = self.config()?;
-        let mut sidecar = Sidecar::new(lease, original, edited);
+        let mut sidecar = Sidecar::new(author.into(), original, edited);
         if self.sidecar()?.is_some_and(|old| is_edit_of(&now, &old)) {
             // Until the rename below the file is still the earlier edit.
             sidecar.also_wrote(&now);
@@ -163,7 +164,7 @@ impl Bundle {
         let replaced = self.replace(CONFIG, edited, Some(&stat));
         if replaced.is_err() {
             // Nothing has changed: then nothing is to be left behind either.
-            let _ = self.restore(lease);
+            let _ = self.restore(&sidecar.author.lease);
         }
         replaced
     }
@@ -173,7 +174,7 @@ impl Bundle {
         self.remove_leftovers();
         let sidecar = match self.sidecar()? {
             None => return Ok(Restored::Gone),
-            Some(sidecar) if sidecar.lease != lease => return Ok(Restored::NotOurs),
+            Some(sidecar) if sidecar.author.lease != lease => return Ok(Restored::NotOurs),
             Some(sidecar) => sidecar,
         };
         let result = match self.read_file(CONFIG, LIMIT, OFlag::O_NOFOLLOW)? {
@@ -189,6 +190,20 @@ impl Bundle {
             .and_then(|()| fsync(&self.dir))
             .context(|| format!("remove {}", self.name(SIDECAR)))?;
         Ok(result)
+    }
+
+    /// Returns whose edit the sidecar belongs to.
+    pub fn author(&self) -> Result<Option<Author>> {
+        Ok(self.sidecar()?.map(|sidecar| sidecar.author))
+    }
+
+    /// Returns the MIG devices that the edit of this lease names, as far as they can be read.
+    pub fn granted_to(&self, lease: &str) -> Vec<String> {
+        let bytes = self.read().unwrap_or_default();
+        match hooks::name_lease(&bytes, lease) {
+            true => env::granted(&bytes),
+            false => Vec::new(),
+        }
     }
 
     /// Puts back what the engine wrote, whoever's edit lies over it: for a container that asks for

@@ -50,6 +50,19 @@ pub fn take_out(document: &mut Document) {
     });
 }
 
+/// Returns the MIG devices that a config.json names.
+pub fn granted(bytes: &[u8]) -> Vec<String> {
+    let config: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let env = config.pointer("/process/env").and_then(Value::as_array);
+    let mut words = env.into_iter().flatten().filter_map(Value::as_str);
+    let list = words.find_map(|word| word.strip_prefix(VISIBLE)?.strip_prefix('='));
+    let uuids = list.into_iter().flat_map(|list| list.split(','));
+    uuids
+        .filter(|uuid| uuid.starts_with("MIG-"))
+        .map(str::to_owned)
+        .collect()
+}
+
 fn variables(document: &mut Document) -> Result<&mut Vec<Value>> {
     let env = array(process(document)?, "env", "process.env")?;
     if env.iter().all(Value::is_string) {

@@ -5,9 +5,29 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
+/// Whose edit a config.json is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Author {
+    /// The first, where a container has several.
+    pub lease: String,
+    /// All of its leases as the ledger has them, for a hook that finds no ledger.
+    pub records: Vec<String>,
+    /// Which ledger that was.
+    pub ledger: Option<String>,
+}
+
+impl From<&str> for Author {
+    fn from(lease: &str) -> Author {
+        Author {
+            lease: lease.to_owned(),
+            ..Author::default()
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Sidecar {
-    pub lease: String,
+    pub author: Author,
     written: Vec<String>,
     pub original: Vec<u8>,
 }
@@ -21,16 +41,20 @@ struct Header {
     written: Vec<String>,
     /// SHA-256 of what follows.
     original: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    records: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ledger: Option<String>,
 }
 
 const VERSION: u32 = 1;
 
 impl Sidecar {
-    pub const HEADER_LIMIT: u64 = 4096;
+    pub const HEADER_LIMIT: u64 = 1 << 20;
 
-    pub fn new(lease: &str, original: &[u8], edited: &[u8]) -> Self {
+    pub fn new(author: Author, original: &[u8], edited: &[u8]) -> Self {
         Sidecar {
-            lease: lease.to_owned(),
+            author,
             written: vec![hash(edited)],
             original: original.to_owned(),
         }
@@ -45,13 +69,22 @@ impl Sidecar {
     }
 
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let header = Header {
+        let mut header = Header {
             version: VERSION,
-            lease: self.lease.clone(),
+            lease: self.author.lease.clone(),
             written: self.written.clone(),
             original: hash(&self.original),
+            records: self.author.records.clone(),
+            ledger: self.author.ledger.clone(),
         };
-        let mut out = serde_json::to_vec(&header).context(|| "write the header as JSON")?;
+        let write =
+            |header: &Header| serde_json::to_vec(header).context(|| "write the header as JSON");
+        let mut out = write(&header)?;
+        if out.len() as u64 >= Self::HEADER_LIMIT {
+            // The original comes first: records help only where the ledger is lost.
+            header.records.clear();
+            out = write(&header)?;
+        }
         out.push(b'\n');
         out.extend_from_slice(&self.original);
         Ok(out)
@@ -64,7 +97,11 @@ impl Sidecar {
         bytes.drain(..=end);
         let whole = header.version == VERSION && header.original == hash(&bytes);
         whole.then_some(Sidecar {
-            lease: header.lease,
+            author: Author {
+                lease: header.lease,
+                records: header.records,
+                ledger: header.ledger,
+            },
             written: header.written,
             original: bytes,
         })

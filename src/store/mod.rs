@@ -15,6 +15,7 @@
 
 mod claim;
 mod durable;
+mod identity;
 mod lock;
 mod queue;
 mod record;
