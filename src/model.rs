@@ -123,6 +123,19 @@ pub struct Process {
     pub start_time: u64,
 }
 
+/// The namespaces that give pids, start times and cgroup paths their meaning, each as the device and
+/// inode number of its file. A kernel may be without those that are optional here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Namespaces {
+    pub pid: String,
+    /// Start times in `/proc/PID/stat` are shifted by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+}
+
 /// A character device node to be made in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceNode {

@@ -3,7 +3,7 @@
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::lease::Leases;
+use crate::lease::{Leases, UNSEEN_HINT, unseen};
 use crate::model::Placement;
 use crate::store::{Lease, Waiting};
 use serde::Serialize;
@@ -172,6 +172,14 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
                     ));
                 }
             }
+        }
+    }
+    for lease in &leases {
+        if let Some(why) = unseen(lease) {
+            output::complain(&format!(
+                "runmig cannot see from here whether container {} lives: {why}; hint: {UNSEEN_HINT}",
+                printable(&container(lease))
+            ));
         }
     }
     for d in &damaged {

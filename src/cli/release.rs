@@ -4,7 +4,7 @@ use super::list;
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{self, Error, Result};
-use crate::lease::{Leases, Patience, Returned, sign_of_life};
+use crate::lease::{Leases, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
 use crate::store::{Damaged, Lease};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
@@ -100,6 +100,11 @@ fn json(leases: &Leases<'_>, given_back: &[Lease]) {
 fn give_back(leases: &Leases<'_>, lease: &Lease) -> Result<()> {
     match leases.release_unless(&lease.id, Patience::default(), sign_of_life)? {
         Returned::Yes => Ok(()),
+        Returned::No(why) if unseen(lease).is_some() => Err(Error::new(format!(
+            "cannot release the slice of container {}: {why}",
+            crate::error::printable(&lease.holder.key.id)
+        ))
+        .hint(UNSEEN_HINT)),
         Returned::No(life) => Err(Error::new(format!(
             "container {} lives: {life}",
             crate::error::printable(&lease.holder.key.id)

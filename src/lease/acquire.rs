@@ -26,6 +26,8 @@ impl Leases<'_> {
         asked: &Request,
         cgroups: Vec<String>,
     ) -> Result<Vec<Lease>> {
+        // No record of a world that nobody can see again: its slice would never come back.
+        alive::namespaces()?;
         self.clear_the_way(&holder)?;
         let mut place = Place::new(self.config, asked, &holder.bundle);
         let who = Applicant {
@@ -74,7 +76,7 @@ impl Leases<'_> {
             };
             if !place.wait(self, tried.woke_others())? {
                 let no = self.explained(&driver, &who, &place, no);
-                return Err(place.give_up(self, no));
+                return Err(place.give_up(self, no).and(self.unseen()));
             }
             collected = false;
             tried = Tried::default();
@@ -241,6 +243,7 @@ impl Leases<'_> {
             creator: process::current(),
             runtime_process: None,
             init: None,
+            namespaces: Some(alive::namespaces()?),
             cgroups: who.cgroups.to_vec(),
             attempt: None,
             idle_since: None,

@@ -1,111 +1,241 @@
 //! Whether a container still lives. Whoever takes a slice from a container that runs does the worst
 //! that this program can do, so every sign counts, and what cannot be found out counts as life.
 
-use crate::model::Process;
-use crate::process;
+use crate::error::{Error, Result};
+use crate::model::{Namespaces, Process};
+use crate::process::{self, Host, Reads, Sight, View};
 use crate::store::{Key, Lease, State};
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use crate::trust;
+use std::sync::OnceLock;
+
+/// Looks for signs of life, through reads that a test can make fail.
+pub struct Liveness<'a> {
+    reads: &'a dyn Reads,
+    view: &'a View,
+}
+
+/// This process's own view of the machine.
+fn here() -> Liveness<'static> {
+    static VIEW: OnceLock<View> = OnceLock::new();
+    let view = || View::new(&Host, std::process::id(), trust::is_host_root());
+    Liveness {
+        reads: &Host,
+        view: VIEW.get_or_init(view),
+    }
+}
+
+/// The namespaces of this process, for a record of its container. An error where nobody could tell from
+/// that record whether the container lives.
+pub fn namespaces() -> Result<Namespaces> {
+    let view = here().view;
+    match &view.obstacle {
+        None => Ok(view.namespaces.clone()),
+        Some(why) => Err(
+            Error::new(format!("cannot record a container's processes: {why}"))
+                .hint("run the engine as root, with the /proc of its own pid namespace at /proc"),
+        ),
+    }
+}
 
 /// The first sign of life found, in words; none when the container is gone.
 pub fn sign_of_life(lease: &Lease) -> Option<String> {
-    if process::is_alive(&lease.creator) {
-        return Some(format!("process {} is making it", lease.creator.pid));
-    }
-    outlives_its_front(lease)
+    here().sign_of_life(lease)
 }
 
 /// The same but for its creator, who asks.
 pub fn outlives_its_front(lease: &Lease) -> Option<String> {
-    if let Some(runtime) = lease.runtime_process.filter(process::is_alive) {
-        return Some(format!(
-            "its low-level runtime, process {}, is at work",
-            runtime.pid
-        ));
-    }
-    container_lives(lease)
+    here().outlives_its_front(lease)
 }
 
 /// Whether others than those who called us are making it.
 pub fn is_made_by_others(lease: &Lease) -> Option<String> {
-    let mut makers = std::iter::once(lease.creator).chain(lease.runtime_process);
-    if lease.state != State::Creating || makers.clone().any(|m| process::is_ancestor(&m)) {
+    let is_ours = |maker: &Process| process::is_ancestor(maker);
+    let makers = || std::iter::once(lease.creator).chain(lease.runtime_process);
+    if lease.state != State::Creating || makers().any(|m| is_ours(&m)) {
         return None;
     }
-    let maker = makers.find(process::is_alive)?;
-    Some(format!("process {} is making it", maker.pid))
+    here().maker(lease)
 }
 
 /// The same for the container alone: at a poststop hook its low-level runtime lives, and waits for us.
 pub fn container_lives(lease: &Lease) -> Option<String> {
-    if let Some(init) = lease.init.filter(process::is_alive) {
-        return Some(format!("its init, process {}, runs", init.pid));
+    here().container_lives(lease)
+}
+
+/// Why nobody can tell from here whether the container of a lease lives; none where it can be told.
+pub fn unseen(lease: &Lease) -> Option<String> {
+    if lease.state == State::Releasing {
+        return None;
     }
-    if lease.state == State::Creating {
-        match recorded_init(&lease.holder.key) {
-            Ok(Some(init)) if process::is_alive(&init) => {
-                return Some(format!("its init, process {}, runs", init.pid));
+    let here = here();
+    match here.sight(lease) {
+        Sight::Clear => here.blocked_from_cgroups(lease),
+        Sight::Ended => None,
+        Sight::Blocked(why) => Some(why),
+    }
+}
+
+/// The way out where a lease is kept because its container cannot be seen.
+pub const UNSEEN_HINT: &str =
+    "run migctl gc as root on the host, in the namespaces of the engine that made the container";
+
+/// Whether the maker of a lease is known to have ended.
+pub fn creator_is_dead(lease: &Lease) -> bool {
+    here().maker_is_dead(lease)
+}
+
+/// Init as the low-level runtime wrote it down; see `Liveness::recorded_init`.
+pub fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
+    here().recorded_init(key)
+}
+
+impl<'a> Liveness<'a> {
+    pub fn new(reads: &'a dyn Reads, view: &'a View) -> Self {
+        Liveness { reads, view }
+    }
+
+    pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
+        self.where_seen(lease, || {
+            if self.lives(&lease.creator) {
+                return Some(format!("process {} is making it", lease.creator.pid));
             }
-            Ok(_) => {}
-            Err(e) => {
-                return Some(format!(
-                    "what its low-level runtime wrote cannot be read: {e}"
-                ));
-            }
+            self.runtime_or_container(lease)
+        })
+    }
+
+    pub fn outlives_its_front(&self, lease: &Lease) -> Option<String> {
+        self.where_seen(lease, || self.runtime_or_container(lease))
+    }
+
+    pub fn container_lives(&self, lease: &Lease) -> Option<String> {
+        self.where_seen(lease, || self.container(lease))
+    }
+
+    fn maker(&self, lease: &Lease) -> Option<String> {
+        self.where_seen(lease, || {
+            let mut makers = std::iter::once(lease.creator).chain(lease.runtime_process);
+            let maker = makers.find(|maker| self.lives(maker))?;
+            Some(format!("process {} is making it", maker.pid))
+        })
+    }
+
+    fn maker_is_dead(&self, lease: &Lease) -> bool {
+        match self.sight(lease) {
+            Sight::Clear => !self.lives(&lease.creator),
+            Sight::Ended => true,
+            Sight::Blocked(_) => false,
         }
     }
-    match process::in_cgroup(&lease.cgroups) {
-        Ok(pid) => pid.map(|pid| format!("process {pid} lives in its cgroup")),
-        Err(e) => Some(format!("who lives in its cgroup cannot be read: {e}")),
-    }
-}
 
-/// Init as the low-level runtime wrote it down: runc and its kin in `state.json`, crun in `status`.
-/// None when there is no such record, which is no sign of death.
-pub fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
-    // An id is one path component, or the low-level runtime would not have taken it.
-    if key.id.is_empty() || key.id.contains('/') || key.id == "." || key.id == ".." {
-        return Ok(None);
+    fn sight(&self, lease: &Lease) -> Sight {
+        let namespaces = lease.namespaces.as_ref();
+        self.view.of_processes(self.reads, namespaces)
     }
-    let dir = key.root.join(&key.id);
-    for (file, pid, start) in [
-        ("state.json", "init_process_pid", "init_process_start"),
-        ("status", "pid", "process-start-time"),
-    ] {
-        let Some(record) = read_json(&dir.join(file))? else {
-            continue;
-        };
-        let number = |name: &str| record.get(name).and_then(serde_json::Value::as_u64);
-        let (Some(pid), Some(start_time)) = (number(pid), number(start)) else {
-            continue;
-        };
-        let Ok(pid) = i32::try_from(pid) else {
-            continue;
-        };
-        return Ok(Some(Process { pid, start_time }));
-    }
-    Ok(None)
-}
 
-fn read_json(file: &Path) -> Result<Option<serde_json::Value>, String> {
-    const MAX: u64 = 16 << 20;
-    let mut bytes = Vec::new();
-    let opened = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(file);
-    match opened {
-        Ok(opened) => opened
-            .take(MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|e| e.to_string())?,
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+    /// A judgement where processes can be seen; a container that cannot be seen counts as alive.
+    fn where_seen(&self, lease: &Lease, judge: impl FnOnce() -> Option<String>) -> Option<String> {
+        match self.sight(lease) {
+            Sight::Clear => judge(),
+            Sight::Ended => None,
+            Sight::Blocked(why) => Some(unknown(&why)),
+        }
+    }
+
+    fn lives(&self, process: &Process) -> bool {
+        process::is_alive_by(self.reads, process)
+    }
+
+    fn runtime_or_container(&self, lease: &Lease) -> Option<String> {
+        let runtime = lease.runtime_process.filter(|runtime| self.lives(runtime));
+        match runtime {
+            Some(runtime) => Some(format!(
+                "its low-level runtime, process {}, is at work",
+                runtime.pid
+            )),
+            None => self.container(lease),
+        }
+    }
+
+    fn container(&self, lease: &Lease) -> Option<String> {
+        if let Some(init) = lease.init.filter(|init| self.lives(init)) {
+            return Some(format!("its init, process {}, runs", init.pid));
+        }
+        if lease.state == State::Creating {
+            match self.recorded_init(&lease.holder.key) {
+                Ok(Some(init)) if self.lives(&init) => {
+                    return Some(format!("its init, process {}, runs", init.pid));
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    return Some(format!(
+                        "what its low-level runtime wrote cannot be read: {e}"
+                    ));
+                }
+            }
+        }
+        if let Some(why) = self.blocked_from_cgroups(lease) {
+            return Some(unknown(&why));
+        }
+        match process::in_cgroup(self.reads, &lease.cgroups) {
+            Ok(pid) => pid.map(|pid| format!("process {pid} lives in its cgroup")),
+            Err(e) => Some(format!("who lives in its cgroup cannot be read: {e}")),
+        }
+    }
+
+    fn blocked_from_cgroups(&self, lease: &Lease) -> Option<String> {
+        if lease.cgroups.is_empty() {
+            return None;
+        }
+        match self.view.of_cgroups(lease.namespaces.as_ref()) {
+            Sight::Blocked(why) => Some(why),
+            Sight::Clear | Sight::Ended => None,
+        }
+    }
+
+    /// Init as the low-level runtime wrote it down: runc and its kin in `state.json`, crun in `status`.
+    /// None when there is no such record, which is no sign of death.
+    pub fn recorded_init(&self, key: &Key) -> Result<Option<Process>, String> {
+        // An id is one path component, or the low-level runtime would not have taken it.
+        if key.id.is_empty() || key.id.contains('/') || key.id == "." || key.id == ".." {
             return Ok(None);
         }
-        Err(e) => return Err(format!("{}: {e}", file.display())),
-    };
-    // Half written: the low-level runtime is at work on it, or died there. The cgroup tells.
-    Ok(serde_json::from_slice(&bytes).ok())
+        let dir = key.root.join(&key.id);
+        for (file, pid, start) in [
+            ("state.json", "init_process_pid", "init_process_start"),
+            ("status", "pid", "process-start-time"),
+        ] {
+            let file = dir.join(file);
+            let bytes = match self.reads.file(&file) {
+                Ok(bytes) => bytes,
+                Err(e) if cannot_be_there(&e) => continue,
+                Err(e) => return Err(format!("{}: {e}", file.display())),
+            };
+            // Half written: the low-level runtime is at work on it, or died there. The cgroup tells.
+            let Ok(record) = serde_json::from_slice::<serde_json::Value>(&bytes) else {
+                continue;
+            };
+            let number = |name: &str| record.get(name).and_then(serde_json::Value::as_u64);
+            let (Some(pid), Some(start_time)) = (number(pid), number(start)) else {
+                continue;
+            };
+            let Ok(pid) = i32::try_from(pid) else {
+                continue;
+            };
+            return Ok(Some(Process { pid, start_time }));
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a failed read says that no low-level runtime can have a record at such a path: it could not
+/// have written one there either.
+fn cannot_be_there(e: &std::io::Error) -> bool {
+    matches!(
+        e.raw_os_error(),
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP)
+    )
+}
+
+fn unknown(why: &str) -> String {
+    format!("runmig cannot see from here whether it lives: {why}")
 }

@@ -88,6 +88,20 @@ impl Leases<'_> {
         })
     }
 
+    /// The leases that nobody collects because their containers cannot be seen, for an error about
+    /// room.
+    pub(super) fn unseen(&self) -> Option<Error> {
+        let (leases, _) = self.store.list().ok()?;
+        let of_this_boot = leases.iter().filter(|l| l.boot_id == self.boot_id);
+        let mut unseen = of_this_boot.filter_map(alive::unseen);
+        let why = unseen.next()?;
+        let what = format!(
+            "leases are kept ({}) because runmig cannot see from here whether their containers live: {why}",
+            1 + unseen.count()
+        );
+        Some(Error::new(what).hint(alive::UNSEEN_HINT))
+    }
+
     /// Why a lease may go; else why it stays.
     fn why_collect(&self, lease: &Lease, all: bool) -> std::result::Result<String, String> {
         if lease.boot_id != self.boot_id {

@@ -160,6 +160,7 @@ pub(super) fn nobodys(lease: &Lease) -> Result<Lease> {
         attempt: None,
         idle_since: None,
         shared_in: None,
+        namespaces: None,
         unknown: serde_json::Map::new(),
         ..lease.clone()
     })

@@ -26,7 +26,7 @@ mod watch;
 mod why;
 mod world;
 
-pub use alive::{container_lives, is_made_by_others, sign_of_life};
+pub use alive::{Liveness, UNSEEN_HINT, container_lives, is_made_by_others, sign_of_life, unseen};
 pub use gc::{Collection, Finding, Outcome};
 pub use outlook::{Answer, Fit, Outlook, Source};
 pub use release::{Patience, Returned};

@@ -33,7 +33,7 @@ impl Leases<'_> {
     pub(super) fn ready_without_its_front(&self, lease: &Lease) -> Result<()> {
         let is_left = lease.state == State::Creating
             && lease.runtime_process.is_some()
-            && !process::is_alive(&lease.creator);
+            && alive::creator_is_dead(lease);
         if is_left {
             self.ready_if_started(&lease.id)?;
         }

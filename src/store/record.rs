@@ -4,7 +4,7 @@
 //! program can rewrite a newer one's lease; a record of another version it leaves alone and says so.
 
 use crate::error::{Context, Error, Result};
-use crate::model::{Placement, Process};
+use crate::model::{Namespaces, Placement, Process};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -57,6 +57,10 @@ pub struct Lease {
     pub runtime_process: Option<Process>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<Process>,
+    /// In which the processes and cgroups of this record are what they are called here. None in a record
+    /// of an older program, and where there is no container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Namespaces>,
     /// Names of the container's cgroup, as path components.
     #[serde(default)]
     pub cgroups: Vec<String>,

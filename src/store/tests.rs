@@ -42,6 +42,7 @@ fn lease(id: &str) -> Lease {
         idle_since: None,
         adopted: false,
         shared_in: None,
+        namespaces: None,
         unknown: serde_json::Map::new(),
     }
 }

@@ -1,5 +1,13 @@
 //! Which process is which, and whether it lives: `/proc`, read with care.
 
+mod cgroup;
+mod reads;
+mod view;
+
+pub use cgroup::{cgroups, in_cgroup};
+pub use reads::{Host, Reads, is_gone};
+pub use view::{Sight, View};
+
 use crate::model::Process;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,15 +24,18 @@ pub fn current() -> Process {
 /// The process that has this number now; a zombie counts as none. None also where that cannot be read:
 /// whether a process lives is `is_alive`.
 pub fn of(pid: i32) -> Option<Process> {
-    look(Path::new(PROC), pid).ok().flatten()
+    look(&Host, pid).ok().flatten()
 }
 
-fn look(proc: &Path, pid: i32) -> io::Result<Option<Process>> {
-    let dir = proc.join(pid.to_string());
-    let Some(stat) = read_stat(&dir)? else {
+fn dir(pid: i32) -> PathBuf {
+    Path::new(PROC).join(pid.to_string())
+}
+
+fn look(reads: &dyn Reads, pid: i32) -> io::Result<Option<Process>> {
+    let Some(stat) = read_stat(reads, &dir(pid))? else {
         return Ok(None);
     };
-    let lives = !stat.is_over() || has_live_thread(&dir)?;
+    let lives = !stat.is_over() || has_live_thread(reads, &dir(pid))?;
     Ok(lives.then_some(Process {
         pid,
         start_time: stat.start_time,
@@ -32,13 +43,10 @@ fn look(proc: &Path, pid: i32) -> io::Result<Option<Process>> {
 }
 
 /// A process whose first thread has ended looks like a zombie, and runs as long as another does.
-fn has_live_thread(dir: &Path) -> io::Result<bool> {
-    let threads = if_there(std::fs::read_dir(dir.join("task")))?;
-    for thread in threads.into_iter().flatten() {
-        let Some(thread) = if_there(thread)? else {
-            break;
-        };
-        if read_stat(&thread.path())?.is_some_and(|stat| !stat.is_over()) {
+fn has_live_thread(reads: &dyn Reads, dir: &Path) -> io::Result<bool> {
+    let tasks = dir.join("task");
+    for thread in if_there(reads.names(&tasks))?.unwrap_or_default() {
+        if read_stat(reads, &tasks.join(thread))?.is_some_and(|stat| !stat.is_over()) {
             return Ok(true);
         }
     }
@@ -49,19 +57,19 @@ fn has_live_thread(dir: &Path) -> io::Result<bool> {
 fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(e) if is_gone(&e) => Ok(None),
         Err(e) => Err(e),
     }
 }
 
 /// Names of processes and cgroups may be any bytes.
-fn read_text(file: &Path) -> io::Result<Option<String>> {
-    let bytes = if_there(std::fs::read(file))?;
+fn read_text(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
+    let bytes = if_there(reads.file(file))?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-fn read_stat(dir: &Path) -> io::Result<Option<Stat>> {
-    let Some(text) = read_text(&dir.join("stat"))? else {
+fn read_stat(reads: &dyn Reads, dir: &Path) -> io::Result<Option<Stat>> {
+    let Some(text) = read_text(reads, &dir.join("stat"))? else {
         return Ok(None);
     };
     let stat = parse_stat(&text).ok_or_else(|| io::Error::other("stat is not what it was"))?;
@@ -73,8 +81,7 @@ pub fn is_ancestor(process: &Process) -> bool {
     let mut pid = std::process::id() as i32;
     // The first of all has none above it; those outside of a pid namespace show as 0.
     while pid > 1 {
-        let dir = Path::new(PROC).join(pid.to_string());
-        let Some(stat) = read_stat(&dir).ok().flatten() else {
+        let Some(stat) = read_stat(&Host, &dir(pid)).ok().flatten() else {
             return false;
         };
         if (Process {
@@ -91,11 +98,11 @@ pub fn is_ancestor(process: &Process) -> bool {
 
 /// What cannot be read counts as alive.
 pub fn is_alive(process: &Process) -> bool {
-    is_alive_in(Path::new(PROC), process)
+    is_alive_by(&Host, process)
 }
 
-fn is_alive_in(proc: &Path, process: &Process) -> bool {
-    look(proc, process.pid).map_or(true, |now| now == Some(*process))
+pub fn is_alive_by(reads: &dyn Reads, process: &Process) -> bool {
+    look(reads, process.pid).map_or(true, |now| now == Some(*process))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -121,59 +128,10 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     })
 }
 
-/// The cgroup paths of a process, each once.
-pub fn cgroups(pid: i32) -> Vec<String> {
-    let mut paths = cgroup_lines(Path::new(PROC), pid).unwrap_or_default();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
-fn cgroup_lines(proc: &Path, pid: i32) -> io::Result<Vec<String>> {
-    let text = read_text(&proc.join(pid.to_string()).join("cgroup"))?.unwrap_or_default();
-    let path = |line: &str| Some(line.splitn(3, ':').nth(2)?.to_owned());
-    Ok(text.lines().filter_map(path).collect())
-}
-
-/// A live process in one of these cgroups or below. An entry with `/` is a path as `/proc/PID/cgroup`
-/// has it; one without is a name that any component of the path may have: before a container's init
-/// is known, its cgroup is known by name only, wherever it hangs. One too many found keeps a slice
-/// longer, nothing worse.
-pub fn in_cgroup(cgroups: &[String]) -> io::Result<Option<i32>> {
-    in_cgroup_in(Path::new(PROC), cgroups)
-}
-
-fn in_cgroup_in(proc: &Path, cgroups: &[String]) -> io::Result<Option<i32>> {
-    if cgroups.is_empty() {
-        return Ok(None);
-    }
-    let within = |path: &String| {
-        cgroups.iter().any(|wanted| match wanted.contains('/') {
-            true => path
-                .strip_prefix(wanted.as_str())
-                .is_some_and(|r| r.is_empty() || r.starts_with('/')),
-            false => path.split('/').any(|part| part == wanted),
-        })
-    };
-    for pid in all(proc)? {
-        if cgroup_lines(proc, pid)?.iter().any(within) && look(proc, pid)?.is_some() {
-            return Ok(Some(pid));
-        }
-    }
-    Ok(None)
-}
-
-fn all(proc: &Path) -> io::Result<Vec<i32>> {
-    let mut pids = Vec::new();
-    for entry in std::fs::read_dir(proc)? {
-        pids.extend(
-            entry?
-                .file_name()
-                .to_str()
-                .and_then(|n| n.parse::<i32>().ok()),
-        );
-    }
-    Ok(pids)
+fn all(reads: &dyn Reads) -> io::Result<Vec<i32>> {
+    let names = reads.names(Path::new(PROC))?;
+    let pid = |name: std::ffi::OsString| name.to_str()?.parse().ok();
+    Ok(names.into_iter().filter_map(pid).collect())
 }
 
 /// Who has one of these files or devices open: `(pid, name)`, for the operator who wonders what holds
@@ -204,7 +162,7 @@ pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Vec<(i32, String
             .flatten()
             .any(|fd| is_wanted(&fd.path()))
     };
-    let all = all(Path::new(PROC)).unwrap_or_default();
+    let all = all(&Host).unwrap_or_default();
     { all.into_iter() }
         .filter(holds)
         .map(|pid| (pid, name(pid)))
@@ -212,7 +170,7 @@ pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Vec<(i32, String
 }
 
 pub fn name(pid: i32) -> String {
-    let name = read_text(Path::new(&format!("{PROC}/{pid}/comm")));
+    let name = read_text(&Host, &dir(pid).join("comm"));
     let name = name.ok().flatten().unwrap_or_default();
     crate::error::printable(name.trim_end())
 }
@@ -282,32 +240,56 @@ mod tests {
         assert!(!is_alive(&process));
     }
 
+    /// A folder in the place of `/proc`.
+    struct Below(PathBuf);
+
+    impl Below {
+        fn at(&self, path: &Path) -> PathBuf {
+            self.0.join(path.strip_prefix(PROC).unwrap())
+        }
+    }
+
+    impl Reads for Below {
+        fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
+            Host.file(&self.at(path))
+        }
+        fn names(&self, dir: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+            Host.names(&self.at(dir))
+        }
+        fn link(&self, path: &Path) -> io::Result<PathBuf> {
+            Host.link(&self.at(path))
+        }
+        fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
+            Host.identity(&self.at(path))
+        }
+    }
+
     /// Only that it is not there says that it is dead.
     #[test]
     fn what_cannot_be_read_counts_as_alive() {
         let dir = tempfile::tempdir().unwrap();
-        let (proc, us) = (dir.path(), current());
-        let ours = proc.join(us.pid.to_string());
+        let (proc, us) = (Below(dir.path().to_owned()), current());
+        let ours = dir.path().join(us.pid.to_string());
         let cgroups = ["/a".to_owned()];
-        assert!(!is_alive_in(proc, &us));
-        assert!(matches!(in_cgroup_in(proc, &cgroups), Ok(None)));
-        assert!(in_cgroup_in(&proc.join("none"), &cgroups).is_err());
+        assert!(!is_alive_by(&proc, &us));
+        assert!(matches!(in_cgroup(&proc, &cgroups), Ok(None)));
+        assert!(in_cgroup(&Below(dir.path().join("none")), &cgroups).is_err());
         // A folder cannot be read as a file.
         for file in ["cgroup", "stat"] {
             std::fs::create_dir_all(ours.join(file)).unwrap();
         }
-        assert!(is_alive_in(proc, &us));
-        assert!(in_cgroup_in(proc, &cgroups).is_err());
+        assert!(is_alive_by(&proc, &us));
+        assert!(in_cgroup(&proc, &cgroups).is_err());
         std::fs::remove_dir(ours.join("cgroup")).unwrap();
-        assert!(matches!(in_cgroup_in(proc, &cgroups), Ok(None)));
+        assert!(matches!(in_cgroup(&proc, &cgroups), Ok(None)));
         std::fs::write(ours.join("cgroup"), "0::/a/b\n").unwrap();
-        assert!(in_cgroup_in(proc, &cgroups).is_err());
+        assert!(in_cgroup(&proc, &cgroups).is_err());
         std::fs::remove_dir(ours.join("stat")).unwrap();
         std::fs::write(ours.join("stat"), "nothing known").unwrap();
-        assert!(is_alive_in(proc, &us));
+        assert!(is_alive_by(&proc, &us));
         let stat = std::fs::read(format!("/proc/{}/stat", us.pid)).unwrap();
         std::fs::write(ours.join("stat"), stat).unwrap();
-        assert!(matches!(in_cgroup_in(proc, &cgroups), Ok(Some(pid)) if pid == us.pid));
+        assert!(matches!(in_cgroup(&proc, &cgroups), Ok(Some(pid)) if pid == us.pid));
     }
 
     #[test]

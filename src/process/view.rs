@@ -1,0 +1,328 @@
+//! From where this process sees others. A pid, a start time and a cgroup path mean something only in
+//! the namespaces of whoever wrote them down: elsewhere a living container's processes are absent.
+
+use super::{PROC, Reads, all, dir, is_gone, read_text};
+use crate::model::Namespaces;
+use std::io;
+use std::path::Path;
+
+/// The kernel's own numbers of the first namespaces of a boot (`include/linux/proc_ns.h`), the same
+/// since Linux 3.8. Namespaces that are made later never get them.
+const FIRST_PID: &str = ":4026531836";
+const FIRST_CGROUP: &str = ":4026531835";
+const FIRST_TIME: &str = ":4026531834";
+
+/// What this process can know of others.
+#[derive(Debug)]
+pub struct View {
+    pub namespaces: Namespaces,
+    /// Why a process that lives may not be seen at all.
+    pub obstacle: Option<String>,
+}
+
+/// Whether the absence of a record's processes is their death.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sight {
+    Clear,
+    /// Everything in the record's pid namespace has ended, so with it all that the record names.
+    Ended,
+    /// No, and why.
+    Blocked(String),
+}
+
+impl View {
+    /// `is_host_root`: neither a user nor the root of a user namespace.
+    pub fn new(reads: &dyn Reads, pid: u32, is_host_root: bool) -> View {
+        let namespaces = namespaces(reads);
+        let obstacle = match &namespaces {
+            Err(e) => Some(format!(
+                "/proc does not show this process's namespaces: {e}"
+            )),
+            Ok(_) if !is_host_root => {
+                Some("this process is not root on the host, and may not see others".to_owned())
+            }
+            Ok(_) => obstacle(reads, pid),
+        };
+        View {
+            namespaces: namespaces.unwrap_or_default(),
+            obstacle,
+        }
+    }
+
+    /// Whether processes of a record can be looked for by pid and start time.
+    pub fn of_processes(&self, reads: &dyn Reads, record: Option<&Namespaces>) -> Sight {
+        match seen_from(self, record) {
+            Sight::Blocked(why) if self.sees_all_namespaces() => match record {
+                Some(record) if record.pid != self.namespaces.pid => ended(reads, record, why),
+                _ => Sight::Blocked(why),
+            },
+            sight => sight,
+        }
+    }
+
+    /// Whether a record's cgroup paths are what `/proc/PID/cgroup` says here.
+    pub fn of_cgroups(&self, record: Option<&Namespaces>) -> Sight {
+        let own = &self.namespaces.cgroup;
+        let (same, theirs) = match record {
+            Some(record) => (record.cgroup == *own, shown(record.cgroup.as_ref())),
+            None => (is_first(own.as_ref(), FIRST_CGROUP), "unknown"),
+        };
+        match &self.obstacle {
+            Some(why) => Sight::Blocked(why.clone()),
+            None if same => Sight::Clear,
+            None => Sight::Blocked(format!(
+                "its cgroups are of cgroup namespace {theirs}, and this is {}",
+                shown(own.as_ref())
+            )),
+        }
+    }
+
+    /// From the first pid namespace, the processes of every other are seen too.
+    fn sees_all_namespaces(&self) -> bool {
+        self.obstacle.is_none() && self.namespaces.pid.ends_with(FIRST_PID)
+    }
+}
+
+/// A record without namespaces is an older program's. Engines run in the first namespaces, so there it
+/// is taken for one of this world, as ever. In another nobody can tell, and so its container lives.
+fn seen_from(own: &View, record: Option<&Namespaces>) -> Sight {
+    if let Some(why) = &own.obstacle {
+        return Sight::Blocked(why.clone());
+    }
+    let own = &own.namespaces;
+    let (is_same_pid, is_same_time) = match record {
+        Some(record) => (record.pid == own.pid, record.time == own.time),
+        None => (
+            own.pid.ends_with(FIRST_PID),
+            is_first(own.time.as_ref(), FIRST_TIME),
+        ),
+    };
+    if !is_same_pid {
+        let theirs = record.map_or("unknown", |r| &r.pid);
+        return Sight::Blocked(format!(
+            "its processes are of pid namespace {theirs}, and this is {}",
+            own.pid
+        ));
+    }
+    if !is_same_time {
+        let theirs = record.map_or("unknown", |r| shown(r.time.as_ref()));
+        return Sight::Blocked(format!(
+            "its start times are of time namespace {theirs}, and this is {}",
+            shown(own.time.as_ref())
+        ));
+    }
+    Sight::Clear
+}
+
+fn is_first(namespace: Option<&String>, first: &str) -> bool {
+    namespace.is_none_or(|n| n.ends_with(first))
+}
+
+fn shown(namespace: Option<&String>) -> &str {
+    namespace.map_or("none", String::as_str)
+}
+
+/// A pid namespace ends with its first process, and takes all others and all namespaces below with it.
+/// So none is left where no process of this very namespace is.
+fn ended(reads: &dyn Reads, record: &Namespaces, why: String) -> Sight {
+    let Ok(pids) = all(reads) else {
+        return Sight::Blocked(why);
+    };
+    for pid in pids {
+        match namespace_of(reads, pid) {
+            Ok(Some(namespace)) if namespace == record.pid => {
+                return Sight::Blocked(format!("{why}; process {pid} is there"));
+            }
+            Ok(_) => {}
+            Err(e) => return Sight::Blocked(format!("{why}; process {pid} cannot be seen: {e}")),
+        }
+    }
+    Sight::Ended
+}
+
+/// The pid namespace of a process where that is not our own, the first.
+fn namespace_of(reads: &dyn Reads, pid: i32) -> io::Result<Option<String>> {
+    match identity(reads, &dir(pid).join("ns/pid")) {
+        // A security module may keep that from us; how many numbers a process has, all may know.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            let status = read_text(reads, &dir(pid).join("status"))?;
+            let numbers = status.as_deref().map_or(Some(1), numbers);
+            if numbers == Some(1) { Ok(None) } else { Err(e) }
+        }
+        found => found,
+    }
+}
+
+/// One for each pid namespace that a process is in, from ours down.
+fn numbers(status: &str) -> Option<usize> {
+    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
+    line.map(|l| l.split_ascii_whitespace().count())
+}
+
+fn namespaces(reads: &dyn Reads) -> io::Result<Namespaces> {
+    let of = |name: &str| identity(reads, &Path::new(PROC).join("self/ns").join(name));
+    let pid = of("pid")?.ok_or_else(|| io::Error::other("there is no /proc/self/ns/pid"))?;
+    Ok(Namespaces {
+        pid,
+        // A kernel may be without.
+        time: of("time")?,
+        cgroup: of("cgroup")?,
+    })
+}
+
+/// None where it is gone.
+fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
+    match reads.identity(file) {
+        Ok((dev, ino)) => Ok(Some(format!("{dev}:{ino}"))),
+        Err(e) if is_gone(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Of a `/proc` in which this process has found itself.
+fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
+    let us = match reads.link(&Path::new(PROC).join("self")) {
+        Ok(us) => us,
+        Err(e) => return Some(format!("/proc/self cannot be read: {e}")),
+    };
+    if us.to_str() != Some(&pid.to_string()) {
+        return Some("/proc is of another pid namespace than this process".to_owned());
+    }
+    let text = |name: &str| {
+        let bytes = reads.file(&Path::new(PROC).join("self").join(name));
+        bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
+    match (text("mountinfo"), text("status")) {
+        (Ok(mounts), Ok(status)) if hides_others(&mounts) && !may_trace(&status) => Some(
+            "/proc is mounted with hidepid, and this process has no CAP_SYS_PTRACE to see others"
+                .to_owned(),
+        ),
+        (Ok(_), Ok(_)) => None,
+        (Err(e), _) | (_, Err(e)) => Some(format!("/proc/self cannot be read: {e}")),
+    }
+}
+
+/// Whether `/proc`, as it was mounted last, leaves out the processes of others.
+fn hides_others(mountinfo: &str) -> bool {
+    let is_proc = |line: &&str| line.split(' ').nth(4) == Some(PROC);
+    let options = mountinfo.lines().rfind(is_proc).and_then(|line| {
+        let (_, of_file_system) = line.split_once(" - ")?;
+        of_file_system.splitn(3, ' ').nth(2)
+    });
+    let mut options = options.unwrap_or_default().split(',');
+    options.any(|o| matches!(o.strip_prefix("hidepid="), Some(how) if how != "0" && how != "off"))
+}
+
+/// Whether the effective capabilities in `/proc/PID/status` have CAP_SYS_PTRACE.
+fn may_trace(status: &str) -> bool {
+    const CAP_SYS_PTRACE: u64 = 19;
+    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let set = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
+    set.is_some_and(|set| set & (1 << CAP_SYS_PTRACE) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Host;
+
+    fn namespaces(pid: &str, time: &str, cgroup: &str) -> Namespaces {
+        Namespaces {
+            pid: pid.to_owned(),
+            time: Some(time.to_owned()),
+            cgroup: Some(cgroup.to_owned()),
+        }
+    }
+
+    fn first() -> Namespaces {
+        namespaces("4:4026531836", "4:4026531834", "4:4026531835")
+    }
+
+    fn view(namespaces: Namespaces) -> View {
+        View {
+            namespaces,
+            obstacle: None,
+        }
+    }
+
+    #[test]
+    fn judges_in_the_writers_namespaces_only() {
+        let other = namespaces("4:4026539999", "4:4026539998", "4:4026539997");
+        for own in [first(), other.clone()] {
+            let view = view(own.clone());
+            assert_eq!(view.of_processes(&Host, Some(&own)), Sight::Clear);
+            assert_eq!(view.of_cgroups(Some(&own)), Sight::Clear);
+        }
+        let blocked = |own: &Namespaces, record: &Namespaces| {
+            let sight = seen_from(&view(own.clone()), Some(record));
+            matches!(sight, Sight::Blocked(_))
+        };
+        let (mut pid, mut time, mut cgroup) = (first(), first(), first());
+        pid.pid = other.pid.clone();
+        time.time = other.time.clone();
+        cgroup.cgroup = other.cgroup.clone();
+        for (own, record) in [(&first(), &pid), (&pid, &first())] {
+            assert!(blocked(own, record));
+        }
+        assert!(blocked(&first(), &time) && blocked(&time, &first()));
+        assert!(!blocked(&first(), &cgroup) && !blocked(&cgroup, &first()));
+        for (own, record) in [(first(), cgroup.clone()), (cgroup, first())] {
+            let sight = view(own).of_cgroups(Some(&record));
+            assert!(matches!(sight, Sight::Blocked(_)));
+        }
+    }
+
+    #[test]
+    fn judges_old_records_in_first_namespaces_only() {
+        assert_eq!(seen_from(&view(first()), None), Sight::Clear);
+        assert_eq!(view(first()).of_cgroups(None), Sight::Clear);
+        let other = namespaces("4:4026539999", "4:4026531834", "4:4026539997");
+        assert!(matches!(
+            seen_from(&view(other.clone()), None),
+            Sight::Blocked(_)
+        ));
+        assert!(matches!(view(other).of_cgroups(None), Sight::Blocked(_)));
+        // A kernel that has neither.
+        let old = Namespaces {
+            time: None,
+            cgroup: None,
+            ..first()
+        };
+        assert_eq!(seen_from(&view(old), None), Sight::Clear);
+    }
+
+    #[test]
+    fn an_obstacle_blocks_every_record() {
+        let view = View {
+            obstacle: Some("why".to_owned()),
+            ..view(first())
+        };
+        for record in [None, Some(&first())] {
+            let blocked = Sight::Blocked("why".to_owned());
+            assert_eq!(view.of_processes(&Host, record), blocked);
+            assert_eq!(view.of_cgroups(record), blocked);
+        }
+    }
+
+    #[test]
+    fn counts_pid_namespaces_by_numbers() {
+        assert_eq!(numbers("Pid:\t7\nNSpid:\t7\n"), Some(1));
+        assert_eq!(numbers("Pid:\t7\nNSpid:\t7\t1\n"), Some(2));
+        assert_eq!(numbers("Pid:\t7\n"), None);
+    }
+
+    #[test]
+    fn hidepid_needs_a_capability() {
+        let line = |options: &str| {
+            format!("22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw{options}\n")
+        };
+        assert!(!hides_others(&line("")));
+        assert!(!hides_others(&line(",hidepid=off")));
+        assert!(hides_others(&line(",gid=5,hidepid=invisible")));
+        assert!(hides_others(&(line("") + &line(",hidepid=2"))));
+        assert!(!hides_others(&(line(",hidepid=2") + &line(""))));
+        assert!(may_trace("Name:\tx\nCapEff:\t000001ffffffffff\n"));
+        assert!(!may_trace("Name:\tx\nCapEff:\t00000000a80425fb\n"));
+        assert!(!may_trace(""));
+    }
+}
