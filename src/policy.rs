@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result, printable};
 use crate::model::Gpu;
-use crate::request::{self, Alternative, MAX_COUNT, Slice};
+use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
 
 mod subjects;
@@ -21,6 +21,8 @@ pub struct Policy {
     pub profiles: Option<Vec<String>>,
     /// The most that one container may ask for; absent: one, as CUDA uses one MIG device in a process.
     pub slices_per_container: Option<u32>,
+    /// What is done with a request that podman may have taken from an image.
+    pub image_annotations: ImageAnnotations,
     /// That get no slice of ours.
     pub exclude_gpus: Vec<GpuName>,
     pub reserve: Vec<Reserve>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 mod engine;
 mod slice;
 
-pub use engine::{Deadline, Identity, identity};
+pub use engine::{Deadline, Engine, Identity, Image, ImageAnnotations, believed, identity};
 pub use slice::{Alternative, MAX_COUNT, Slice, alternatives, memory, written};
 
 pub const SLICE: &str = "runmig.dev/slice";

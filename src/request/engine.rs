@@ -1,9 +1,129 @@
 //! What an engine says of a container beside its request: who it is, and how long its create may
 //! take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
 
-use super::{MAX_VALUE, shorten};
+use super::{MAX_VALUE, SLICE, SLICE_OF, is_ours, shorten};
 use crate::error::{Error, Result, printable};
+use serde::Deserialize;
 use std::time::Duration;
+
+const MANAGER: &str = "io.container.manager";
+const PODMAN: &str = "libpod";
+/// podman sets this one for the containers of a pod, and no other key of Kubernetes.
+const SANDBOX_ID: &str = "io.kubernetes.cri-o.SandboxID";
+
+/// The engine that made a container, by its records: an annotation may be an image's.
+#[derive(Debug)]
+pub enum Engine {
+    /// podman before 4.5.1 makes the annotations of an image the container's.
+    Podman(Image),
+    /// Every other engine keeps an image's annotations out.
+    Other,
+}
+
+/// The image of a container of podman's.
+#[derive(Debug)]
+pub enum Image {
+    /// The annotations of its manifests, all that any of them has; empty without an image.
+    Carries(Vec<(String, String)>),
+    /// podman's records do not tell, and why.
+    Unknown(Error),
+}
+
+impl Image {
+    fn carries(&self, key: &str, value: &str) -> bool {
+        match self {
+            Image::Carries(annotations) => annotations.iter().any(|(k, v)| k == key && v == value),
+            Image::Unknown(_) => false,
+        }
+    }
+
+    fn may_carry(&self, key: &str, value: &str) -> bool {
+        matches!(self, Image::Unknown(_)) || self.carries(key, value)
+    }
+}
+
+/// Whether an annotation that the image may have set counts as its user's (`policy.image_annotations`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageAnnotations {
+    #[default]
+    Refuse,
+    Allow,
+}
+
+/// Returns the annotations that the engine or the user set. Fails where an image may have set one that
+/// would count: to pass it over could start the container with another slice than its user meant.
+pub fn believed(
+    annotations: Vec<(String, String)>,
+    engine: Engine,
+    rule: ImageAnnotations,
+) -> Result<Vec<(String, String)>> {
+    match engine {
+        Engine::Podman(image) => podman(annotations, image, rule),
+        // The author of a pod may write this, under CRI-O.
+        Engine::Other => Ok(annotations
+            .into_iter()
+            .filter(|(key, value)| (key.as_str(), value.as_str()) != (MANAGER, PODMAN))
+            .collect()),
+    }
+}
+
+fn podman(
+    mut annotations: Vec<(String, String)>,
+    image: Image,
+    rule: ImageAnnotations,
+) -> Result<Vec<(String, String)>> {
+    annotations.retain(|(key, value)| match key.as_str() {
+        SANDBOX_ID => !image.carries(key, value),
+        MANAGER => false,
+        key if key.starts_with("io.kubernetes.") || key.starts_with("nerdctl/") => false,
+        key if key.starts_with(SLICE_OF) => !image.carries(key, value),
+        _ => true,
+    });
+    annotations.push((MANAGER.to_owned(), PODMAN.to_owned()));
+    if rule == ImageAnnotations::Allow {
+        return Ok(annotations);
+    }
+    let doubtful = |key: &str, value: &str| is_ours(key) && image.may_carry(key, value);
+    // Whoever said it, nothing is given.
+    if annotations
+        .iter()
+        .any(|(key, value)| key == SLICE && value.trim() == "none")
+    {
+        annotations.retain(|(key, value)| key == SLICE || !doubtful(key, value));
+        return Ok(annotations);
+    }
+    let mut ours = annotations.iter().filter(|(key, _)| is_ours(key));
+    match ours.find(|(key, value)| doubtful(key, value)) {
+        None => Ok(annotations),
+        Some((key, value)) => Err(refused(key, value, image)),
+    }
+}
+
+fn refused(key: &str, value: &str, image: Image) -> Error {
+    let said = format!("annotation {} = \"{}\"", shown(key), shown(value));
+    const ALLOW: &str = "policy.image_annotations = \"allow\"";
+    match image {
+        Image::Carries(_) => Error::new(format!(
+            "cannot tell whether {said} is the user's: the image carries the same"
+        ))
+        .hint(format!(
+            "give the container this annotation with another value ({SLICE}=none for no slice), or set \
+             {ALLOW} where every image is trusted"
+        )),
+        Image::Unknown(why) => Error::new(format!(
+            "cannot tell whether {said} is the user's or the image's"
+        ))
+        .hint(format!(
+            "set {ALLOW} where podman is 4.5.1 or later, or every image is trusted"
+        ))
+        .caused_by(why),
+    }
+}
+
+fn shown(text: &str) -> String {
+    printable(&shorten(text))
+}
 
 /// How long an engine waits for a create, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +160,11 @@ pub(super) fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
     let by = |manager: &str| {
         annotations
             .iter()
-            .any(|(key, value)| key == "io.container.manager" && value == manager)
+            .any(|(key, value)| key == MANAGER && value == manager)
     };
     let engine = match () {
         // It borrows CRI-O's keys in pods.
-        () if by("libpod") => return None,
+        () if by(PODMAN) => return None,
         () if by("cri-o") || has("io.kubernetes.cri-o.") => "CRI-O",
         () if has("io.kubernetes.cri.") => CONTAINERD,
         () => return None,
@@ -87,10 +207,7 @@ pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
         "nerdctl/namespace",
     ])?;
     let pod_uid = one(&["io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"])?;
-    let sandbox_id = one(&[
-        "io.kubernetes.cri.sandbox-id",
-        "io.kubernetes.cri-o.SandboxID",
-    ])?;
+    let sandbox_id = one(&["io.kubernetes.cri.sandbox-id", SANDBOX_ID])?;
     // An empty one would make one pod of many.
     let is_said = |text: &&String| !text.is_empty();
     let pod_key = match (sandbox_id.as_ref(), pod_uid.as_ref()) {
@@ -113,4 +230,144 @@ pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
         ])?,
         sandbox: kind.as_deref() == Some("sandbox"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Request, parse};
+
+    const NAME: (&str, &str) = ("io.kubernetes.container.name", "web");
+    const ITS: (&str, &str) = ("slice.runmig.dev/web", "7g.80gb");
+    const SMALL: (&str, &str) = (SLICE, "1g.10gb");
+    const NONE: (&str, &str) = (SLICE, "none");
+    const LONG: (&str, &str) = ("runmig.dev/wait", "23h");
+    const POD: (&str, &str) = ("runmig.dev/scope", "pod");
+    const SANDBOX: (&str, &str) = (SANDBOX_ID, "s1");
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+    fn owned(pairs: Pairs) -> Vec<(String, String)> {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(own).collect()
+    }
+
+    /// As podman before 4.5.1 merges them: the user's value wins.
+    fn merged(image: Pairs, user: Pairs) -> Vec<(String, String)> {
+        let is_users = |key: &str| user.iter().any(|(k, _)| *k == key);
+        let mut all = owned(image);
+        all.retain(|(key, _)| !is_users(key));
+        all.extend(owned(user));
+        all.push((MANAGER.into(), PODMAN.into()));
+        all
+    }
+
+    fn under(rule: ImageAnnotations, image: Pairs, user: Pairs) -> Result<Option<Request>> {
+        let engine = Engine::Podman(Image::Carries(owned(image)));
+        parse(&believed(merged(image, user), engine, rule)?)
+    }
+
+    fn asked(image: Pairs, user: Pairs) -> Option<Request> {
+        under(ImageAnnotations::Refuse, image, user).unwrap()
+    }
+
+    fn refusal(image: Pairs, user: Pairs) -> String {
+        let refused = under(ImageAnnotations::Refuse, image, user);
+        refused.unwrap_err().line()
+    }
+
+    #[test]
+    fn user_wins_over_image() {
+        let plain = asked(&[], &[SMALL]);
+        assert!(plain.is_some());
+        assert_eq!(asked(&[NAME, ITS], &[SMALL]), plain);
+        assert_eq!(asked(&[NAME, ITS, LONG], &[NONE]), None);
+        assert_eq!(asked(&[NAME, ITS], &[]), None);
+        assert_eq!(asked(&[(SLICE, "7g.80gb")], &[SMALL]), plain);
+        assert_eq!(asked(&[NONE], &[]), None);
+        let short = ("runmig.dev/wait", "1s");
+        assert_eq!(asked(&[LONG], &[SMALL, short]), asked(&[], &[SMALL, short]));
+        for kind in [
+            "io.kubernetes.cri.container-type",
+            "io.kubernetes.cri-o.ContainerType",
+        ] {
+            assert_eq!(asked(&[(kind, "sandbox")], &[SMALL]), plain);
+        }
+    }
+
+    #[test]
+    fn image_neither_asks_nor_waits() {
+        for image in [&[SMALL][..], &[LONG], &[("runmig.dev/slcie", "x")]] {
+            assert!(refusal(image, &[]).contains("the image carries the same"));
+        }
+        assert_eq!(
+            refusal(&[LONG], &[SMALL]),
+            "cannot tell whether annotation runmig.dev/wait = \"23h\" is the user's: the image carries \
+             the same; hint: give the container this annotation with another value \
+             (runmig.dev/slice=none for no slice), or set policy.image_annotations = \"allow\" where \
+             every image is trusted"
+        );
+        assert!(refusal(&[POD], &[SMALL, SANDBOX]).contains("runmig.dev/scope"));
+        let allow = |image: Pairs, user: Pairs| under(ImageAnnotations::Allow, image, user);
+        assert!(allow(&[SMALL], &[]).unwrap().is_some());
+        assert!(allow(&[NAME, ITS], &[]).unwrap().is_none());
+        assert!(allow(&[POD, SANDBOX], &[SMALL]).is_err());
+    }
+
+    #[test]
+    fn image_names_no_pod() {
+        let shared = |image: Pairs| asked(image, &[SMALL, SANDBOX]).unwrap().shared_in;
+        assert_eq!(shared(&[]), None);
+        let pod = asked(&[], &[SMALL, POD, SANDBOX]).unwrap();
+        assert_eq!(pod.shared_in.as_deref(), Some("sandbox s1"));
+        assert_eq!(pod.deadline, None);
+        assert!(refusal(&[SANDBOX], &[SMALL, POD]).contains("the engine names no pod"));
+        let uid = ("io.kubernetes.pod.uid", "u1");
+        assert!(refusal(&[uid], &[SMALL, POD]).contains("the engine names no pod"));
+    }
+
+    #[test]
+    fn podman_names_no_namespace() {
+        let claims = [
+            ("io.kubernetes.pod.namespace", "team-a"),
+            ("io.kubernetes.cri.sandbox-namespace", "team-a"),
+            ("nerdctl/namespace", "team-a"),
+            ("io.kubernetes.pod.name", "trainer-1"),
+            NAME,
+        ];
+        let engine = Engine::Podman(Image::Carries(Vec::new()));
+        let all = merged(&claims, &[SMALL, (MANAGER, "cri-o")]);
+        let all = believed(all, engine, ImageAnnotations::Refuse).unwrap();
+        assert_eq!(identity(&all).unwrap(), Identity::default());
+        assert_eq!(deadline(&all), None);
+    }
+
+    #[test]
+    fn refuses_what_no_record_tells() {
+        let unknown = || Engine::Podman(Image::Unknown(Error::new("no record")));
+        let look = |user: Pairs, rule| parse(&believed(merged(&[], user), unknown(), rule)?);
+        let line = look(&[SMALL], ImageAnnotations::Refuse).unwrap_err().line();
+        assert_eq!(
+            line,
+            "cannot tell whether annotation runmig.dev/slice = \"1g.10gb\" is the user's or the \
+             image's: no record; hint: set policy.image_annotations = \"allow\" where podman is 4.5.1 or \
+             later, or every image is trusted"
+        );
+        let none = look(&[NONE, ITS, LONG], ImageAnnotations::Refuse);
+        assert_eq!(none.unwrap(), None);
+        let allowed = look(&[SMALL, POD, SANDBOX], ImageAnnotations::Allow);
+        assert!(allowed.unwrap().unwrap().shared_in.is_some());
+    }
+
+    #[test]
+    fn only_podman_is_podman() {
+        let fake = [
+            SMALL,
+            (MANAGER, PODMAN),
+            ("io.kubernetes.cri-o.ContainerType", "container"),
+            ("io.kubernetes.pod.namespace", "team-a"),
+        ];
+        let all = believed(owned(&fake), Engine::Other, ImageAnnotations::Refuse).unwrap();
+        assert_eq!(deadline(&all).unwrap().engine, "CRI-O");
+        assert_eq!(identity(&all).unwrap().namespace.as_deref(), Some("team-a"));
+    }
 }

@@ -1,7 +1,7 @@
 //! Does this container ask? A look at its annotations, and nothing more for one that does not.
 
-use super::Front;
 use super::args::{Create, Run, Verb};
+use super::{Front, podman};
 use crate::error::{Context, Error, Result};
 use crate::request::{self, Request};
 use crate::spec;
@@ -15,6 +15,7 @@ pub struct Asking<'a> {
     pub stays: Stays,
     /// None: an earlier create of ours left its edit in the bundle, and now it asks for nothing.
     pub request: Option<Request>,
+    /// Those that its user or its engine set.
     pub annotations: Vec<(String, String)>,
     /// Canonical.
     pub bundle_path: PathBuf,
@@ -49,7 +50,13 @@ pub fn look<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     if !seen.marked && !seen.annotations.keys().any(|key| request::is_ours(key)) {
         return Ok(None);
     }
-    let annotations: Vec<(String, String)> = seen.annotations.into_iter().collect();
+    let bundle_path =
+        std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
+    let annotations = request::believed(
+        seen.annotations.into_iter().collect(),
+        podman::engine(&bundle_path),
+        front.config.policy.image_annotations,
+    )?;
     let request = request::parse(&annotations)?;
     if request.is_none() && !seen.marked {
         return Ok(None);
@@ -75,8 +82,6 @@ pub fn look<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         )
         .hint("take --cgroup-manager=disabled (podman: --cgroups=disabled) away"));
     }
-    let bundle_path =
-        std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
     Ok(Some(Asking {
         id,
         stays,

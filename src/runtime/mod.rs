@@ -13,6 +13,7 @@ mod features;
 mod image;
 mod key;
 mod lowlevel;
+mod podman;
 mod report;
 mod slicing;
 mod spawn;

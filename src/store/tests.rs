@@ -135,19 +135,19 @@ fn a_lock_that_is_held_is_waited_for_only_so_long_and_its_holder_named() {
 /// Nobody signs what a foreign program locks, and the signature of the last holder would blame it.
 #[test]
 fn blames_no_holder_that_let_go() {
-    use fs2::FileExt;
+    use nix::fcntl::{Flock, FlockArg};
     let (_dir, store) = store();
     drop(store.lock("create of c1").unwrap());
     let path = store.dir().join("ledger.lock");
-    let silent = std::fs::File::open(&path).unwrap();
-    silent.lock_exclusive().unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let _silent = Flock::lock(file, FlockArg::LockExclusive).unwrap();
     let line = || store.lock("me").err().unwrap().line();
     assert!(
         line().contains("is held by a process that cannot be named"),
         "{}",
         line()
     );
-    // Killed while it held the lock, and its number is another's now.
+    // As one leaves it that was killed, and its number is another's now.
     let us = std::process::id();
     std::fs::write(&path, format!("process {us} (create of c1)\n1 0\n")).unwrap();
     assert!(

@@ -123,6 +123,17 @@ impl<'a> Podman<'a> {
         self.dir.path().join("rootfs").display().to_string()
     }
 
+    /// Gives its runmig more keys.
+    pub fn configure_runmig(&self, more: &str) {
+        self.setup.configure(more);
+        self.runmig.configure_again(self.setup);
+    }
+
+    /// Where its images and containers are.
+    pub fn storage(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
     /// `run` or `create`, the folder as the image, a shell script in it.
     #[track_caller]
     pub fn run(&self, verb: &str, options: &[&str], script: &str) -> Said {

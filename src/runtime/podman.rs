@@ -1,0 +1,374 @@
+//! podman's records of a container: whether it is podman's at all, and what its image carries.
+//!
+//! ```text
+//! <root>/<driver>-containers/containers.json, volatile-containers.json   each container's image
+//! <root>/<driver>-containers/<id>/userdata                              its bundle
+//! <root>/<driver>-images/<image>/manifest, =<base64 of manifest-…>       the image's manifests
+//! ```
+//!
+//! podman replaces these files atomically, so that a look needs no lock. CRI-O keeps its bundles below
+//! another directory, which has no such records.
+
+use crate::error::{Context, Error, Result};
+use crate::request::{Engine, Image};
+use crate::trust;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const RECORDS: [&str; 2] = ["containers.json", "volatile-containers.json"];
+/// About 1 KiB a container.
+const MAX_RECORDS: u64 = 64 << 20;
+/// What podman itself reads of a manifest at most.
+const MAX_MANIFEST: u64 = 4 << 20;
+/// Of one image; each pull of the same configuration with another manifest adds one.
+const MAX_FILES: usize = 256;
+/// How the file of a manifest by digest begins: the base64 of `manifest-`.
+const BY_DIGEST: &str = "=bWFuaWZlc3Qt";
+
+/// Finds out who made a container, by the canonical path of its bundle.
+pub fn engine(bundle: &Path) -> Engine {
+    let found = Place::of(bundle).map(|place| place.container());
+    match found.unwrap_or(Ok(None)) {
+        Ok(None) => Engine::Other,
+        Ok(Some(found)) if found.is_crio() => Engine::Other,
+        Ok(Some(found)) => {
+            let annotations = found.image_annotations();
+            Engine::Podman(annotations.map_or_else(Image::Unknown, Image::Carries))
+        }
+        Err(why) => Engine::Podman(Image::Unknown(why)),
+    }
+}
+
+/// Where containers/storage keeps a container.
+struct Place<'a> {
+    containers: &'a Path,
+    images: PathBuf,
+    id: &'a str,
+}
+
+struct Found {
+    record: Container,
+    images: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    id: String,
+    #[serde(default)]
+    image: String,
+    #[serde(default)]
+    metadata: String,
+}
+
+/// CRI-O writes the pod into it, podman never.
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(rename = "pod-id")]
+    pod_id: Option<String>,
+}
+
+impl<'a> Place<'a> {
+    fn of(bundle: &'a Path) -> Option<Place<'a>> {
+        if bundle.file_name() != Some(OsStr::new("userdata")) {
+            return None;
+        }
+        let container = bundle.parent()?;
+        let containers = container.parent()?;
+        let name = containers.file_name()?.to_str()?;
+        let driver = name.strip_suffix("-containers").filter(|d| !d.is_empty())?;
+        Some(Place {
+            id: container.file_name()?.to_str()?,
+            images: containers.with_file_name(format!("{driver}-images")),
+            containers,
+        })
+    }
+
+    /// None where no records are kept beside the container.
+    fn container(&self) -> Result<Option<Found>> {
+        let mut is_kept = false;
+        for file in RECORDS.map(|name| self.containers.join(name)) {
+            if matches!(file.symlink_metadata(), Err(e) if e.kind() == std::io::ErrorKind::NotFound)
+            {
+                continue;
+            }
+            is_kept = true;
+            let text = read(&file, MAX_RECORDS)?;
+            let all: Vec<Container> =
+                serde_json::from_str(&text).context(|| format!("read {}", file.display()))?;
+            if let Some(record) = all.into_iter().find(|c| c.id == self.id) {
+                let images = self.images.clone();
+                return Ok(Some(Found { record, images }));
+            }
+        }
+        match is_kept {
+            false => Ok(None),
+            true => Err(Error::new(format!(
+                "no record of container {} in {}",
+                self.id,
+                self.containers.display()
+            ))),
+        }
+    }
+}
+
+impl Found {
+    fn is_crio(&self) -> bool {
+        serde_json::from_str(&self.record.metadata)
+            .is_ok_and(|Metadata { pod_id }| pod_id.is_some())
+    }
+
+    fn image_annotations(&self) -> Result<Vec<(String, String)>> {
+        let image = self.record.image.as_str();
+        if image.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !image.bytes().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(Error::new(format!("{image:?} is no id of an image")));
+        }
+        let dir = self.images.join(image);
+        let what = || format!("read {}", dir.display());
+        trust::folder(&dir).context(what)?;
+        let mut annotations = Vec::new();
+        let mut manifests = 0;
+        for entry in std::fs::read_dir(&dir).context(what)? {
+            let entry = entry.context(what)?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name != "manifest" && !name.starts_with(BY_DIGEST) {
+                continue;
+            }
+            manifests += 1;
+            if manifests > MAX_FILES {
+                return Err(Error::new(format!(
+                    "more than {MAX_FILES} manifests in {}",
+                    dir.display()
+                )));
+            }
+            let text = read(&entry.path(), MAX_MANIFEST)?;
+            let manifest: Manifest = serde_json::from_str(&text)
+                .context(|| format!("read {}", entry.path().display()))?;
+            annotations.extend(manifest.0);
+        }
+        match manifests {
+            0 => Err(Error::new(format!("no manifest in {}", dir.display()))),
+            _ => Ok(annotations),
+        }
+    }
+}
+
+fn read(file: &Path, max: u64) -> Result<String> {
+    trust::read_to_string(file, max).context(|| format!("read {}", file.display()))
+}
+
+/// The annotations of a manifest as Go's decoder reads them, which wrote podman's: a key matches in
+/// any case, and what stands there twice is merged. Of one that is repeated all values are kept.
+struct Manifest(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Manifest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a manifest")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Manifest, A::Error> {
+                let mut all = Vec::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    if key
+                        .replace('\u{17f}', "s")
+                        .eq_ignore_ascii_case("annotations")
+                    {
+                        all.extend(
+                            map.next_value::<Option<Pairs>>()?
+                                .map(|p| p.0)
+                                .unwrap_or_default(),
+                        );
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Manifest(all))
+            }
+        }
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+struct Pairs(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Pairs, A::Error> {
+                let mut all = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, Option<String>>()? {
+                    all.push((key, value.unwrap_or_default()));
+                }
+                Ok(Pairs(all))
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const ID: &str = "0123abcd";
+    const ENCODED: &str = "=bWFuaWZlc3Qtc2hhMjU2OmFi";
+
+    /// A storage of podman's, with a container of an image that has these files.
+    struct Storage(tempfile::TempDir);
+
+    impl Storage {
+        fn new(files: &[(&str, &str)]) -> Storage {
+            let storage = Storage(tempfile::tempdir().unwrap());
+            fs::create_dir_all(storage.bundle()).unwrap();
+            storage.write("vfs-containers/containers.json", &format!(
+                r#"[{{"id":"other","image":""}},{{"id":"{ID}","image":"f00","layer":"l","flags":{{}},"metadata":"{{\"image-id\":\"f00\"}}"}}]"#
+            ));
+            for (name, text) in files {
+                storage.write(&format!("vfs-images/f00/{name}"), text);
+            }
+            storage
+        }
+
+        fn bundle(&self) -> PathBuf {
+            let root = fs::canonicalize(self.0.path()).unwrap();
+            root.join("vfs-containers").join(ID).join("userdata")
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            let file = self.0.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+
+        #[track_caller]
+        fn carries(&self) -> Vec<(String, String)> {
+            match engine(&self.bundle()) {
+                Engine::Podman(Image::Carries(annotations)) => annotations,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        #[track_caller]
+        fn unknown(&self) -> String {
+            match engine(&self.bundle()) {
+                Engine::Podman(Image::Unknown(why)) => why.line(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn reads_all_manifests_of_an_image() {
+        let storage = Storage::new(&[
+            ("manifest", r#"{"schemaVersion":2,"annotations":{"a":"1"}}"#),
+            (ENCODED, r#"{"annotations":{"b":"2"},"layers":[]}"#),
+            ("=c2hhMjU2OmFi", "no manifest"),
+        ]);
+        let mut all = storage.carries();
+        all.sort();
+        assert_eq!(all, [pair("a", "1"), pair("b", "2")]);
+    }
+
+    #[test]
+    fn reads_manifests_as_go_does() {
+        let text =
+            r#"{"Annotations":{"a":"1","a":"2"},"annotation\u017f":{"b":null},"annotations":null}"#;
+        let all = Storage::new(&[("manifest", text)]).carries();
+        assert_eq!(all, [pair("a", "1"), pair("a", "2"), pair("b", "")]);
+    }
+
+    #[test]
+    fn a_container_without_image_has_none() {
+        let storage = Storage::new(&[]);
+        let records = format!(r#"[{{"id":"{ID}","layer":"l"}}]"#);
+        storage.write("vfs-containers/volatile-containers.json", &records);
+        storage.write("vfs-containers/containers.json", "[]");
+        assert_eq!(storage.carries(), []);
+    }
+
+    #[test]
+    fn unreadable_records_tell_nothing() {
+        let manifest = ("manifest", "{}");
+        assert!(Storage::new(&[]).unknown().contains("vfs-images/f00"));
+        assert!(
+            Storage::new(&[("other", "")])
+                .unknown()
+                .contains("no manifest in")
+        );
+        for text in [
+            "",
+            "[]",
+            "{}{}",
+            r#"{"annotations":{"a":1}}"#,
+            r#"{"annotations":{"a":"\ud800"}}"#,
+        ] {
+            let line = Storage::new(&[("manifest", text)]).unknown();
+            assert!(line.contains("f00/manifest"), "{text}: {line}");
+        }
+        let storage = Storage::new(&[manifest]);
+        storage.write("vfs-containers/containers.json", "[]");
+        assert!(
+            storage
+                .unknown()
+                .contains("no record of container 0123abcd")
+        );
+        storage.write("vfs-containers/containers.json", "[");
+        assert!(storage.unknown().contains("containers.json"));
+        let climbs = format!(r#"[{{"id":"{ID}","image":"../x"}}]"#);
+        storage.write("vfs-containers/containers.json", &climbs);
+        assert!(storage.unknown().contains("is no id of an image"));
+        use std::os::unix::fs::PermissionsExt;
+        let storage = Storage::new(&[manifest]);
+        let file = storage.0.path().join("vfs-images/f00/manifest");
+        fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(storage.unknown().contains("others than root can write"));
+    }
+
+    #[test]
+    fn others_are_not_podman() {
+        let storage = Storage::new(&[]);
+        let is_other = |bundle: &Path| matches!(engine(bundle), Engine::Other);
+        let root = fs::canonicalize(storage.0.path()).unwrap();
+        assert!(is_other(&root));
+        assert!(is_other(Path::new("/")));
+        let bundle = root
+            .join("run/overlay-containers")
+            .join(ID)
+            .join("userdata");
+        fs::create_dir_all(&bundle).unwrap();
+        assert!(is_other(&bundle));
+        let crio = r#"{\"pod-name\":\"p\",\"pod-id\":\"p1\"}"#;
+        let records = format!(r#"[{{"id":"{ID}","image":"f00","metadata":"{crio}"}}]"#);
+        storage.write("vfs-containers/containers.json", &records);
+        assert!(is_other(&storage.bundle()));
+    }
+}
