@@ -259,6 +259,79 @@ fn a_gpu_that_will_not_do_says_why() {
     setup.migctl(&["defrag"]).exits(2);
 }
 
+#[test]
+fn gpus_shows_profiles_while_mig_is_off() {
+    let off = Machine::with(&["--gpu", "H200-141GB", "--gpu", "A100-80GB", "--mig", "off"]);
+    off.sim("mig", &["--gpu", "1", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, off) else {
+        return;
+    };
+    let table = setup.migctl(&["gpus"]).ok().stdout;
+    let (off, on) = table.split_once("\n\n").unwrap();
+    assert!(
+        off.contains("MIG disabled\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME")
+    );
+    assert_eq!(off.matches("MIG 7g.141gb").count(), 1, "{table}");
+    assert!(off.contains(" 0/7 ") && !off.contains("free"), "{table}");
+    assert!(
+        on.contains("MIG enabled\n") && !on.contains("would"),
+        "{table}"
+    );
+
+    let said = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let (off, on) = (&said["items"][0], &said["items"][1]);
+    assert_eq!(off["profiles"], Value::Array(Vec::new()));
+    let offered = off["profilesWithMIGOn"].as_array().unwrap();
+    assert_eq!(offered.len(), 7);
+    assert_eq!(offered[0]["name"], "1g.18gb");
+    assert_eq!(offered[0]["instancesFree"], 0);
+    assert_eq!(offered[0]["instancesTotal"], 7);
+    assert_eq!(on["profiles"].as_array().unwrap().len(), 7);
+    assert_eq!(on["profilesWithMIGOn"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn explain_foresees_mig_switched_on() {
+    let mixed = Machine::with(&["--gpu", "A100-80GB", "--count", "2", "--mig", "on"]);
+    mixed.sim("mig", &["--gpu", "1", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, mixed) else {
+        return;
+    };
+    // It fits now: nobody has to switch anything.
+    let said = setup.migctl(&["explain", "7g.80gb", "--json"]).ok().json();
+    assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
+    create(&setup, "web", "7g.80gb");
+    let said = setup.migctl(&["explain", "3g.40gb", "--json"]);
+    let said = said.exits(1).json();
+    assert_eq!(said["fits"], false);
+    let with = &said["alternatives"][0]["withMIGOn"];
+    assert_eq!(with["fits"], true, "{said:#}");
+    assert_eq!(with["command"], "nvidia-smi -i 1 -mig 1");
+    assert_eq!(with["slices"][0]["gpuIndex"], 1);
+    let table = setup.migctl(&["explain", "3g.40gb"]).exits(1).stdout;
+    let line = "\nwith MIG on (nvidia-smi -i 1 -mig 1): fits: 3g.40gb at 4:4 on GPU 1\n";
+    assert!(table.contains(line), "{table}");
+    // It is what then happens.
+    setup.machine.sim("mig", &["--gpu", "1", "on"]);
+    create(&setup, "job", "3g.40gb");
+    assert_eq!(
+        place(&setup, "job"),
+        (1.into(), with["slices"][0]["migPlacement"].clone())
+    );
+    delete(&setup, "job");
+    delete(&setup, "web");
+
+    setup.machine.sim("mig", &["--gpu", "all", "off"]);
+    let said = setup.migctl(&["explain", "9g.99gb", "--json"]);
+    let with = said.exits(1).json()["alternatives"][0]["withMIGOn"].clone();
+    assert_eq!(
+        (&with["fits"], &with["command"]),
+        (&false.into(), &Value::Null)
+    );
+    assert!(with["why"].as_str().unwrap().contains("9g.99gb"), "{with}");
+    setup.nothing_is_left();
+}
+
 /// Started again, a container with several slices would have them all made anew, on GPUs of their own.
 #[test]
 fn a_container_with_several_slices_is_not_planned_with() {

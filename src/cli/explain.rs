@@ -3,6 +3,7 @@
 use super::asked::By;
 use super::defrag::{self, Restart};
 use super::list::Waits;
+use super::mig_on::{self, WithMigOn};
 use super::output::{self, Format};
 use super::world;
 use crate::config::Config;
@@ -52,6 +53,9 @@ struct Alternative {
     gpus: Vec<GpuItem>,
     /// Where it is fragmented: what would have to be restarted.
     restarts: Vec<Restart>,
+    /// The answer with MIG on where it is off; null where it fits now, or would be the same answer.
+    #[serde(rename = "withMIGOn")]
+    with_mig_on: Option<WithMigOn>,
 }
 
 /// Where a slice would lie.
@@ -105,7 +109,8 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.request)?;
     let (driver, world) = world::look(config)?;
     let who = asked.by.who(&world);
-    let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
+    let there = (config, &driver);
+    let outlook = Outlook::new(there, &world, &request, who.clone(), &world.waiting)?;
     let (_, whose) = world.movable();
     let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
     for one in outlook.alternatives() {
@@ -115,6 +120,14 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         answers.push(answer);
         if fits {
             break;
+        }
+    }
+    if !fits {
+        for (request, answer) in mig_on::foresee(there, &world, (&request, who)) {
+            let mut same = alternatives.iter_mut().filter(|a| a.request == request);
+            if let Some(one) = same.find(|one| answer.fits || one.why != answer.why) {
+                one.with_mig_on = Some(answer);
+            }
         }
     }
     let explanation = Explanation {
@@ -168,6 +181,7 @@ fn look(
         slices,
         gpus: gpus.iter().map(|on| item(on, outlook)).collect(),
         restarts,
+        with_mig_on: None,
     }
 }
 
@@ -180,7 +194,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-fn fits(fit: &Fit) -> String {
+pub fn fits(fit: &Fit) -> String {
     let of = |(site, source): &(Site, Source)| {
         let (profile, at, gpu) = (&site.profile, site.placement, site.gpu_index);
         let how = match source {
@@ -270,6 +284,12 @@ fn show(alternative: &Alternative) {
         .collect();
     output::table(&["GPU", "PLACE", "COST", "FREE", "WHY"], &rows);
     defrag::show(&alternative.restarts);
+    if let Some(answer) = &alternative.with_mig_on {
+        let how = answer.command.as_ref().map(|c| format!(" ({c})"));
+        let (how, why) = (how.unwrap_or_default(), printable(&answer.why));
+        let fits = if answer.fits { "fits: " } else { "" };
+        output::line(&format!("with MIG on{how}: {fits}{why}"));
+    }
     if let Some(hint) = &alternative.hint {
         output::line(&format!("hint: {}", printable(hint)));
     }

@@ -1,5 +1,6 @@
 //! `migctl gpus`: in the shape of `nvidia-smi mig -lgip`, and above it what lies where, and whose it is.
 
+use super::mig_on;
 use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
@@ -23,6 +24,9 @@ struct Item<'a> {
     mig_mode: &'static str,
     mig_mode_pending: Option<&'static str>,
     profiles: Vec<ProfileItem<'a>>,
+    /// What it would offer, where MIG is off: none of it can be had now.
+    #[serde(rename = "profilesWithMIGOn")]
+    profiles_with_mig_on: Vec<ProfileItem<'a>>,
     instances: Vec<InstanceItem>,
     free_slices: u32,
     /// Null where it takes too long to find out, and where MIG is off.
@@ -98,9 +102,12 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     Ok(i32::from(!world::tell_unread(&world) || complaints > 0))
 }
 
-/// How many instances the driver would still make, profile by profile.
+/// What the driver says of a GPU beyond the snapshot.
 struct Free {
+    /// How many instances it would still make, profile by profile.
     instances: Vec<Option<u32>>,
+    /// The profiles that the GPU would offer, where its MIG mode is off.
+    offered: Vec<Profile>,
     /// The first call that failed. It hides neither this GPU nor another.
     error: Option<String>,
 }
@@ -109,8 +116,15 @@ impl Free {
     fn ask(driver: &impl Driver, gpu: &Gpu) -> Free {
         let mut free = Free {
             instances: Vec::new(),
+            offered: Vec::new(),
             error: None,
         };
+        if gpu.mig == MigMode::Disabled {
+            match driver.offered_profiles(&gpu.uuid) {
+                Ok(offered) => free.offered = offered,
+                Err(e) => free.error = Some(Error::from(e).line()),
+            }
+        }
         for profile in &gpu.profiles {
             let answer = driver.free_instances(&gpu.uuid, profile.id);
             free.instances.push(answer.as_ref().ok().copied());
@@ -204,16 +218,19 @@ fn show(world: &World, gpu: &Gpu, free: &Free) {
         crate::error::printable(&gpu.uuid),
         word(gpu.mig)
     ));
-    if gpu.profiles.is_empty() {
-        return;
+    if !gpu.profiles.is_empty() {
+        bar(world, gpu);
+        let profiles = gpu.profiles.iter().zip(&free.instances);
+        table(profiles.map(|(profile, free)| row(profile, *free)));
     }
-    bar(world, gpu);
-    let rows: Vec<Vec<String>> = gpu
-        .profiles
-        .iter()
-        .zip(&free.instances)
-        .map(|(profile, free)| row(profile, *free))
-        .collect();
+    if !free.offered.is_empty() {
+        let how = mig_on::command(&[gpu]);
+        output::line(&format!("with MIG on ({how}) it would offer:"));
+        table(free.offered.iter().map(|profile| row(profile, Some(0))));
+    }
+}
+
+fn table(rows: impl Iterator<Item = Vec<String>>) {
     output::table(
         &[
             "NAME",
@@ -228,7 +245,7 @@ fn show(world: &World, gpu: &Gpu, free: &Free) {
             "JPEG",
             "OFA",
         ],
-        &rows,
+        &rows.collect::<Vec<_>>(),
     );
 }
 
@@ -253,7 +270,7 @@ fn row(p: &Profile, free: Option<u32>) -> Vec<String> {
     row
 }
 
-fn item<'a>(world: &World, gpu: &'a Gpu, free: &Free) -> Item<'a> {
+fn item<'a>(world: &World, gpu: &'a Gpu, free: &'a Free) -> Item<'a> {
     let room = world.room(gpu);
     let profile = |id| {
         gpu.profile(id)
@@ -271,20 +288,12 @@ fn item<'a>(world: &World, gpu: &'a Gpu, free: &Free) -> Item<'a> {
             .profiles
             .iter()
             .zip(&free.instances)
-            .map(|(p, free)| ProfileItem {
-                name: &p.name,
-                id: p.id,
-                instances_free: *free,
-                instances_total: p.max_instances,
-                memory_bytes: p.memory_mib << 20,
-                p2p: p.p2p,
-                multiprocessors: p.multiprocessors,
-                decoders: p.decoders,
-                encoders: p.encoders,
-                copy_engines: p.copy_engines,
-                jpegs: p.jpegs,
-                ofas: p.ofas,
-            })
+            .map(|(p, free)| profile_item(p, *free))
+            .collect(),
+        profiles_with_mig_on: free
+            .offered
+            .iter()
+            .map(|p| profile_item(p, Some(0)))
             .collect(),
         instances: gpu
             .instances
@@ -302,6 +311,23 @@ fn item<'a>(world: &World, gpu: &'a Gpu, free: &Free) -> Item<'a> {
         },
         error: free.error.clone(),
         slices: slices(world, gpu),
+    }
+}
+
+fn profile_item(p: &Profile, free: Option<u32>) -> ProfileItem<'_> {
+    ProfileItem {
+        name: &p.name,
+        id: p.id,
+        instances_free: free,
+        instances_total: p.max_instances,
+        memory_bytes: p.memory_mib << 20,
+        p2p: p.p2p,
+        multiprocessors: p.multiprocessors,
+        decoders: p.decoders,
+        encoders: p.encoders,
+        copy_engines: p.copy_engines,
+        jpegs: p.jpegs,
+        ofas: p.ofas,
     }
 }
 

@@ -7,6 +7,7 @@ mod explain;
 mod gc;
 mod gpus;
 mod list;
+mod mig_on;
 mod output;
 mod release;
 mod world;

@@ -14,6 +14,9 @@ pub trait Driver {
     /// All GPUs, with what they offer and what lies on them.
     fn snapshot(&self) -> Result<Snapshot>;
 
+    /// The profiles of a GPU, also of one whose MIG mode is off: those that it would offer.
+    fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>>;
+
     /// How many more of a profile the driver says it would make now.
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32>;
 

@@ -7,7 +7,7 @@ use super::view::reserved;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Driver;
-use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
+use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Reserved, Room};
 use crate::store::{Claim, Damaged, Lease, State, Tie, Waiting};
 
@@ -66,6 +66,31 @@ impl World {
         self.over = over.map(|l| l.id.clone()).collect();
         self.leases = leases;
         Ok(())
+    }
+
+    /// The machine as it would be with MIG on everywhere: each GPU whose MIG mode is off offers its
+    /// profiles. None where that changes nothing; a GPU that does not tell its profiles stays off.
+    pub fn with_mig_on(&self, driver: &impl Driver) -> Option<World> {
+        let mut snapshot = self.snapshot.clone();
+        let off = |gpu: &&mut Gpu| gpu.mig == MigMode::Disabled;
+        let mut changed = false;
+        for gpu in snapshot.gpus.iter_mut().filter(off) {
+            let offered = driver.offered_profiles(&gpu.uuid).unwrap_or_default();
+            if !offered.is_empty() {
+                gpu.mig = MigMode::Enabled;
+                gpu.mig_pending = None;
+                gpu.profiles = offered;
+                changed = true;
+            }
+        }
+        changed.then(|| World {
+            snapshot,
+            leases: self.leases.clone(),
+            damaged: self.damaged.clone(),
+            waiting: self.waiting.clone(),
+            over: self.over.clone(),
+            unread: Vec::new(),
+        })
     }
 
     /// Everything that has a place for now.

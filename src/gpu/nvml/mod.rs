@@ -48,6 +48,11 @@ impl Driver for Session {
         Ok(snapshot)
     }
 
+    fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>> {
+        let device = self.device(gpu)?;
+        self.profiles(&device, gpu)
+    }
+
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32> {
         let device = self.device(gpu)?;
         let mut count = 0;

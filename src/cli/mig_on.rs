@@ -1,0 +1,79 @@
+//! A request as it would fare after an administrator switches MIG on, where it is off.
+
+use super::explain::{self, SliceItem};
+use crate::config::Config;
+use crate::gpu::Driver;
+use crate::lease::{Answer, Outlook, World};
+use crate::model::{Gpu, MigMode};
+use crate::placement::PATIENCE;
+use crate::policy::Who;
+use crate::request::Request;
+use serde::Serialize;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WithMigOn {
+    pub fits: bool,
+    pub why: String,
+    /// Where each slice would lie; empty where it does not fit.
+    slices: Vec<SliceItem>,
+    /// Switches MIG on where those slices would lie; null where it does not fit.
+    pub command: Option<String>,
+}
+
+/// The command that switches MIG on, or that puts the mode in force where it is pending.
+pub fn command(gpus: &[&Gpu]) -> String {
+    let indices: Vec<String> = gpus.iter().map(|gpu| gpu.index.to_string()).collect();
+    let is_pending = |gpu: &&Gpu| gpu.mig_pending == Some(MigMode::Enabled);
+    let what = match gpus.iter().all(is_pending) {
+        true => "--gpu-reset",
+        false => "-mig 1",
+    };
+    format!("nvidia-smi -i {} {what}", indices.join(","))
+}
+
+/// Answers each alternative of a request as if MIG were on everywhere, with the alternative's name.
+/// Empty where MIG is off nowhere.
+pub fn foresee(
+    (config, driver): (&Config, &impl Driver),
+    world: &World,
+    (request, who): (&Request, Who),
+) -> Vec<(String, WithMigOn)> {
+    let Some(switched) = world.with_mig_on(driver) else {
+        return Vec::new();
+    };
+    let there = (config, driver);
+    let Ok(outlook) = Outlook::new(there, &switched, request, who, &switched.waiting) else {
+        return Vec::new();
+    };
+    let alternatives = outlook.alternatives().iter();
+    let answers = alternatives.map(|asked| (asked, outlook.answer(asked, PATIENCE)));
+    let told =
+        answers.map(|(asked, answer)| (asked.to_string(), with_mig_on(&outlook, world, answer)));
+    told.collect()
+}
+
+fn with_mig_on(outlook: &Outlook<'_, impl Driver>, now: &World, answer: Answer) -> WithMigOn {
+    let why = match answer {
+        Answer::Fits(fit) => {
+            let uuids: Vec<&str> = fit.sites.iter().map(|(s, _)| s.gpu_uuid.as_str()).collect();
+            let is_off = |gpu: &&Gpu| gpu.mig == MigMode::Disabled;
+            let gpus = now.snapshot.gpus.iter().filter(is_off);
+            let gpus: Vec<&Gpu> = gpus.filter(|g| uuids.contains(&g.uuid.as_str())).collect();
+            return WithMigOn {
+                fits: true,
+                why: explain::fits(&fit),
+                slices: fit.sites.iter().map(|(site, _)| site.into()).collect(),
+                command: (!gpus.is_empty()).then(|| command(&gpus)),
+            };
+        }
+        Answer::Limited(e) => e,
+        Answer::No(reason) => outlook.refusal(reason.no),
+    };
+    WithMigOn {
+        fits: false,
+        why: why.to_string(),
+        slices: Vec::new(),
+        command: None,
+    }
+}
