@@ -23,14 +23,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/"]),
     ("nvml_wrapper", &["src/gpu/nvml/"]),
     ("nvml_wrapper_sys", &["src/gpu/nvml/"]),
-    (
-        "fs2",
-        &[
-            "src/store/lock.rs",
-            "src/store/queue.rs",
-            "src/spec/bundle.rs",
-        ],
-    ),
+    ("fs2", &["src/store/lock.rs", "src/store/queue.rs"]),
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),
     ("toml", &["src/config.rs", "src/cli/configure/"]),
     ("similar", &["src/cli/configure/"]),

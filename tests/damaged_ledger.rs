@@ -136,8 +136,10 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     let bundle = world.bundle(ID);
     let config_json = || fs::read(bundle.join("config.json")).unwrap();
     let edited = config_json();
-    let at_work = Bundle::open(&bundle).unwrap();
-    at_work.lock().unwrap();
+    let config = config(&world);
+    let leases = Leases::open(&config).unwrap();
+    let opened = Bundle::open(&bundle).unwrap();
+    let at_work = leases.lock_bundle(&opened).unwrap();
     assert!(settled(&world.hook(ID, &lease)).status.success());
     assert_eq!(world.instances(), []);
     assert_eq!(config_json(), edited);

@@ -201,6 +201,50 @@ fn restores_config_that_the_runtime_rewrote() {
     }
 }
 
+/// Whoever can read a bundle's directory can lock it, and so keep nobody from it.
+#[test]
+fn ignores_foreign_lock_on_bundle() {
+    let world = World::small();
+    let bundle = world.bundle(ID);
+    let theirs = fs::File::open(&bundle).unwrap();
+    theirs.lock().unwrap();
+    world.create(ID);
+    world.behave("no-hooks");
+    world.delete(ID);
+    world.create(ID);
+    world.behave("");
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// By another path, and while the first create is at work.
+#[test]
+fn refuses_second_create_of_a_bundle() {
+    let world = World::small();
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    let create = going(world.create_command(ID).stdin(Stdio::null()));
+    let mut pipe = reader_of(&fifo);
+    let link = world.path("link");
+    std::os::unix::fs::symlink(world.bundle(ID), &link).unwrap();
+    let line = said(
+        world
+            .runmig(&["create", "--bundle"])
+            .arg(&link)
+            .arg("second"),
+    )
+    .refused();
+    let named = format!("bundle {} is in use by another create", link.display());
+    assert!(line.contains(&named), "{line}");
+    world.behave("");
+    pipe.write_all(b"g").unwrap();
+    create.end().ok();
+    world.delete(ID);
+    fs::remove_file(link).unwrap();
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// Only the delete is left to give the slice back.
 #[test]
 fn delete_survives_moved_low_level_runtime() {

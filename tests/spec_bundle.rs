@@ -305,17 +305,6 @@ fn a_bundle_may_be_reached_through_a_link() {
 }
 
 #[test]
-fn one_create_at_a_time_has_a_bundle() {
-    let place = Place::new();
-    let first = place.bundle();
-    first.lock().unwrap();
-    let line = place.bundle().lock().unwrap_err().line();
-    assert!(line.contains("is in use by another create"), "{line}");
-    drop(first);
-    place.bundle().lock().unwrap();
-}
-
-#[test]
 fn a_link_in_place_of_the_sidecar_is_not_followed() {
     let place = Place::new();
     symlink("/etc/hostname", place.path("config.json.runmig")).unwrap();

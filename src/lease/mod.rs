@@ -33,10 +33,11 @@ pub use release::{Patience, Returned};
 pub use world::World;
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::nvml;
 use crate::process;
-use crate::store::{Key, Lease, Store};
+use crate::spec::bundle::Bundle;
+use crate::store::{BundleId, BundleLock, Key, Lease, Store};
 use std::path::{Path, PathBuf};
 
 pub struct Leases<'a> {
@@ -77,6 +78,12 @@ impl<'a> Leases<'a> {
         self
     }
 
+    /// Held by a create until its low-level runtime has read config.json: two containers of one bundle
+    /// would else start with the same slice.
+    pub fn lock_bundle(&self, bundle: &Bundle) -> Result<BundleLock> {
+        lock_bundle(&self.store, bundle)
+    }
+
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -92,6 +99,27 @@ impl<'a> Leases<'a> {
     fn driver(&self) -> Result<nvml::Session> {
         Ok(nvml::open(&self.config.driver.library)?)
     }
+}
+
+/// For a create that asks for nothing any more, and may have no ledger: then nobody else is at work.
+pub fn lock_bundle_if_any(config: &Config, bundle: &Bundle) -> Result<Option<BundleLock>> {
+    let store = Store::existing(&config.state_dir, config.lock_timeout)?;
+    store.map(|store| lock_bundle(&store, bundle)).transpose()
+}
+
+fn lock_bundle(store: &Store, bundle: &Bundle) -> Result<BundleLock> {
+    try_lock_bundle(store, bundle)?.ok_or_else(|| {
+        Error::new(format!(
+            "bundle {} is in use by another create",
+            bundle.path().display()
+        ))
+        .hint("let it end, or use another bundle")
+    })
+}
+
+fn try_lock_bundle(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
+    let (dev, ino) = bundle.id()?;
+    store.try_lock_bundle(BundleId { dev, ino })
 }
 
 /// Now, as records hold it.

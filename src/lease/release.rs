@@ -1,6 +1,6 @@
 //! Giving a slice back: destroyed, confirmed by the driver, and only then struck off.
 
-use super::{Leases, alive, now};
+use super::{Leases, alive, now, try_lock_bundle};
 use crate::error::{self, Error, Result};
 use crate::gpu::{Driver, DriverError, nodes};
 use crate::model::GpuInstance;
@@ -173,7 +173,12 @@ impl Leases<'_> {
             return Ok(());
         }
         let bundle = Bundle::open(path)?;
-        if self.locked_bundle.as_deref() != Some(path) && !bundle.try_lock()? {
+        let is_ours = self.locked_bundle.as_deref() == Some(path);
+        let lock = match is_ours {
+            true => None,
+            false => try_lock_bundle(&self.store, &bundle)?,
+        };
+        if !is_ours && lock.is_none() {
             return Ok(());
         }
         bundle.restore(lease).map(drop)

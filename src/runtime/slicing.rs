@@ -7,7 +7,7 @@ use crate::config::DriverFiles as Choice;
 use crate::error::{self, Context, Error, Result};
 use crate::gpu::nodes::Nodes;
 use crate::gpu::on_host;
-use crate::lease::{Leases, Patience, Returned};
+use crate::lease::{self, Leases, Patience, Returned};
 use crate::process;
 use crate::request::{self, Request};
 use crate::spec::bundle::Bundle;
@@ -34,8 +34,8 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         )
         .hint("run the engine as root"));
     }
-    asking.bundle.lock()?;
     let leases = Leases::open(front.config)?.holding(&asking.bundle_path);
+    let _lock = leases.lock_bundle(&asking.bundle)?;
     crate::log::start(front.config);
     let root = &front.config.driver.root;
     let nodes = Nodes::read(root)
@@ -55,7 +55,11 @@ fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
     let numbers = Nodes::read(&front.config.driver.root)
         .map(|nodes| nodes.numbers().clone())
         .unwrap_or_default();
-    bundle.lock()?;
+    // Nobody but root has a lease, hence a create at work.
+    let _lock = match trust::is_host_root() {
+        true => lease::lock_bundle_if_any(front.config, bundle)?,
+        false => None,
+    };
     bundle.put_back(&numbers)
 }
 

@@ -21,7 +21,6 @@ use super::sidecar::Sidecar;
 use super::{env, hooks};
 use crate::error::{Context, Error, Result};
 use crate::model::NvidiaNumbers;
-use fs2::FileExt;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
@@ -113,26 +112,14 @@ impl Bundle {
         found.map(|(bytes, _)| bytes).ok_or_else(|| self.missing())
     }
 
-    /// Held until the low-level runtime has read config.json: two containers of one bundle would
-    /// else start with the same slice. Held until the bundle is dropped, or its process ends.
-    pub fn lock(&self) -> Result<()> {
-        if self.try_lock()? {
-            return Ok(());
-        }
-        Err(Error::new(format!(
-            "bundle {} is in use by another create",
-            self.path.display()
-        ))
-        .hint("let it end, or use another bundle"))
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Whether it could be had.
-    pub fn try_lock(&self) -> Result<bool> {
-        match self.dir.try_lock_exclusive() {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
-            Err(e) => Err(e).context(|| format!("lock bundle {}", self.path.display())),
-        }
+    /// Returns device and inode of the directory.
+    pub fn id(&self) -> Result<(u64, u64)> {
+        let stat = fstat(&self.dir).context(|| format!("look at {}", self.path.display()))?;
+        Ok((stat.st_dev, stat.st_ino))
     }
 
     /// What the engine wrote, whatever an earlier create of ours made of it.

@@ -88,7 +88,7 @@ fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Re
     }
 }
 
-fn open(path: &Path) -> Result<File> {
+pub(super) fn open(path: &Path) -> Result<File> {
     let what = || format!("open {}", path.display());
     let file = OpenOptions::new()
         .read(true)
@@ -106,7 +106,7 @@ fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn is_still(file: &File, path: &Path) -> bool {
+pub(super) fn is_still(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::symlink_metadata(path)) {
         (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
         _ => false,

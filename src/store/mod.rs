@@ -4,6 +4,7 @@
 //! /run/runmig/                root only
 //!   plan.lock                 held while the driver is looked at and a place is chosen: one at a time
 //!   ledger.lock               held while a lease is written, never longer; names its holder
+//!   bundles.lock              a byte of it is held while a create is at work on a bundle (bundles.rs)
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
 //!   queue/<number>             one that waits for room, in its order (queue.rs)
@@ -13,6 +14,7 @@
 //! `<key>` is a hash of the container's key, so that a `delete` finds out from the names that a
 //! container has no lease. A lock is a value: what must not happen without it takes it as argument.
 
+mod bundles;
 mod claim;
 mod durable;
 mod identity;
@@ -20,6 +22,7 @@ mod lock;
 mod queue;
 mod record;
 
+pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, Tie};
 pub use lock::Lock;
 pub use queue::{Ticket, UNFINISHED, Waiter, Waiting};

@@ -381,3 +381,16 @@ fn a_record_is_there_while_it_is_replaced() {
         }
     });
 }
+
+#[test]
+fn one_at_a_time_has_a_bundle() {
+    let (_dir, store) = store();
+    let bundle = |ino| BundleId { dev: 1, ino };
+    let first = store.try_lock_bundle(bundle(1)).unwrap().unwrap();
+    assert!(store.try_lock_bundle(bundle(1)).unwrap().is_none());
+    let second = store.try_lock_bundle(bundle(2)).unwrap();
+    assert!(second.is_some());
+    drop(first);
+    assert!(store.try_lock_bundle(bundle(1)).unwrap().is_some());
+    assert!(store.try_lock_bundle(bundle(2)).unwrap().is_none());
+}

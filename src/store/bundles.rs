@@ -1,0 +1,67 @@
+//! The right to a bundle: two creates of one would start with one slice.
+//!
+//! All bundles have one file, and each a byte of it, which is locked. Only root can open it, whereas
+//! whoever can read a bundle's directory can lock that. There is no file for each to clean up, and the
+//! directory's own number is the same by whichever path it is reached.
+
+use super::{Store, lock};
+use crate::error::{Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+
+const FILE: &str = "bundles.lock";
+
+/// Held until it is dropped, or its process ends.
+#[derive(Debug)]
+pub struct BundleLock {
+    _file: File,
+}
+
+/// Device and inode of a bundle's directory, which whoever names them keeps open.
+#[derive(Clone, Copy, Debug)]
+pub struct BundleId {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+impl BundleId {
+    /// Returns the place of its byte. Two bundles at one place would only exclude each other.
+    fn offset(self) -> i64 {
+        let mut hash = Sha256::new();
+        hash.update(self.dev.to_le_bytes());
+        hash.update(self.ino.to_le_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.finalize()[..8]);
+        // Not the last, behind which a lock would have its end.
+        i64::from_le_bytes(first) & (i64::MAX >> 1)
+    }
+}
+
+impl Store {
+    /// Locks a bundle without waiting. None where somebody has it.
+    pub fn try_lock_bundle(&self, bundle: BundleId) -> Result<Option<BundleLock>> {
+        let path = self.dir().join(FILE);
+        let what = || format!("lock {}", path.display());
+        loop {
+            let file = lock::open(&path)?;
+            let byte = libc::flock {
+                l_type: libc::F_WRLCK as libc::c_short,
+                l_whence: libc::SEEK_SET as libc::c_short,
+                l_start: bundle.offset(),
+                l_len: 1,
+                l_pid: 0,
+            };
+            match fcntl(&file, FcntlArg::F_OFD_SETLK(&byte)) {
+                Ok(_) if lock::is_still(&file, &path) => {
+                    return Ok(Some(BundleLock { _file: file }));
+                }
+                // Somebody took the file away: lock the one there now.
+                Ok(_) => {}
+                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
+                Err(e) => return Err(e).context(what),
+            }
+        }
+    }
+}
