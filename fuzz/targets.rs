@@ -13,16 +13,21 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+#[path = "texts.rs"]
+pub mod texts;
+
 pub type Target = fn(&[u8]);
 
-pub const ALL: [(&str, Target); 7] = [
+pub const ALL: [(&str, Target); 9] = [
     ("annotations", annotations),
     ("arguments", arguments),
     ("cdi", cdi),
     ("config", config),
     ("configuration", configuration),
     ("hook", hook),
+    ("machine", texts::machine),
     ("record", record),
+    ("versions", texts::versions),
 ];
 
 /// An error ends at a terminal and in a log, as one line of a length that can be read.

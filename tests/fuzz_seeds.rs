@@ -129,5 +129,7 @@ replayed!(
     config,
     configuration,
     hook,
-    record
+    machine,
+    record,
+    versions
 );

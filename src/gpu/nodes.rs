@@ -185,7 +185,7 @@ pub(super) fn node(path: impl Into<PathBuf>, major: u32, minor: u32, mode: u32) 
 }
 
 /// `(major, name)` of the character devices, in the file's order.
-fn character_majors(text: &str) -> Vec<(u32, String)> {
+pub(crate) fn character_majors(text: &str) -> Vec<(u32, String)> {
     text.lines()
         .skip_while(|line| !line.starts_with("Character devices"))
         .take_while(|line| !line.starts_with("Block devices"))
@@ -222,7 +222,7 @@ fn drm_numbers(dir: &Path) -> Result<Vec<(u32, u32)>> {
 }
 
 /// `DeviceFileMinor: 12`: a decimal number on a line of its own.
-fn field(text: &str, name: &str, path: &Path) -> Result<u32> {
+pub(crate) fn field(text: &str, name: &str, path: &Path) -> Result<u32> {
     let line = text
         .lines()
         .filter_map(|line| line.split_once(':'))

@@ -1,0 +1,99 @@
+//! Texts of the kernel, of low-level runtimes and of other versions of runmig.
+
+use super::{or_told, told};
+use runmig::fuzzing::{self, Proc};
+use runmig::model::Process;
+
+/// The process that the texts are about.
+const OTHER: Process = Process {
+    pid: 7,
+    start_time: 12345,
+};
+const CGROUP: &str = "/a/b";
+
+/// Divides the input: `stat`, `cgroup`, `status`, `mountinfo`, a runtime's `state.json`, `/proc/devices`,
+/// an access file.
+const DIVIDER: &[u8] = b"\n--\n";
+
+/// Reads what the kernel and a low-level runtime say of a process, and the driver's tables.
+pub fn machine(bytes: &[u8]) {
+    let mut rest = bytes;
+    let mut next = || {
+        let at = rest.windows(DIVIDER.len()).position(|w| w == DIVIDER);
+        let (text, left) = match at {
+            Some(at) => (&rest[..at], &rest[at + DIVIDER.len()..]),
+            None => (rest, &[][..]),
+        };
+        rest = left;
+        text
+    };
+    let proc = Proc {
+        other: OTHER,
+        stat: next(),
+        cgroup: next(),
+        status: next(),
+        mountinfo: next(),
+        state: next(),
+    };
+    let (devices, access) = (next(), next());
+    liveness(&proc);
+    let devices = String::from_utf8_lossy(devices);
+    for (major, name) in fuzzing::devices(&devices) {
+        assert!(devices.contains(&name) && devices.contains(&major.to_string()));
+    }
+    let access = String::from_utf8_lossy(access);
+    or_told(fuzzing::access_field(&access, "DeviceFileMinor"));
+}
+
+/// A text that is cut off or is no text of the kernel's never says that a process is dead.
+fn liveness(proc: &Proc<'_>) {
+    let stat = String::from_utf8_lossy(proc.stat);
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = behind_name.split_ascii_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let start_time: Option<u64> = fields.nth(18).and_then(|field| field.parse().ok());
+    let has_ended = state.starts_with(['Z', 'X', 'x']);
+    let is_alive = proc.is_alive();
+    match start_time {
+        None => assert!(is_alive, "no start time, and counted as dead"),
+        Some(OTHER_START) if !has_ended => assert!(is_alive, "it runs, and counted as dead"),
+        Some(_) => {}
+    }
+    let cgroups = String::from_utf8_lossy(proc.cgroup);
+    let is_in = { cgroups.lines() }.any(|line| line.splitn(3, ':').nth(2) == Some(CGROUP));
+    if is_in && start_time.is_some() && !has_ended {
+        let found = proc.in_cgroup(CGROUP);
+        assert!(!matches!(found, Ok(None)), "its cgroup counted as empty");
+    }
+    let (init, obstacle) = proc.recorded_init();
+    if let Ok(Some(init)) = init {
+        let state = String::from_utf8_lossy(proc.state);
+        assert!(state.contains("init_process_pid"), "{init:?}");
+    }
+    assert!(obstacle.is_none_or(|why| !why.is_empty()));
+}
+
+const OTHER_START: u64 = OTHER.start_time;
+
+/// A record's file name, and behind it the record: of this version, an older or a newer one.
+pub fn versions(bytes: &[u8]) {
+    let end = bytes.iter().position(|b| *b == b'\n');
+    let (name, record) = bytes.split_at(end.unwrap_or(bytes.len()));
+    let name = String::from_utf8_lossy(name);
+    if let Some((written, is_understood)) = fuzzing::record_name(&name) {
+        let (again, still) = fuzzing::record_name(&written).expect("a name that runmig gives");
+        assert_eq!(again, written);
+        assert!(still, "{written}");
+        // An ending of a newer version is not taken for none.
+        let parts = |name: &str| name.split('.').count();
+        assert!(!is_understood || parts(&name) == parts(&written), "{name}");
+    }
+    let record = record.get(1..).unwrap_or_default();
+    or_told(fuzzing::record(record));
+    // The same record under the header of another version is named, never read.
+    let framed = fuzzing::record_of_body(record);
+    let framed = String::from_utf8_lossy(&framed);
+    let newer = framed.replacen("runmig.dev/v1", "runmig.dev/v2", 1);
+    let refused = fuzzing::record(newer.as_bytes()).expect_err("another version is not read");
+    told(&refused);
+}
