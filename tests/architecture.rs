@@ -38,6 +38,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ),
     ("src/bin/runmig-slice.rs", "the same"),
     ("src/gpu/nvml/mod.rs", "NVML's C ABI"),
+    ("src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("src/gpu/nvml/session.rs", "NVML's C ABI"),
     (
         "src/runtime/image.rs",

@@ -7,7 +7,7 @@ mod support;
 
 use faults_support::World;
 use faults_support::operations::{
-    HOLDER, ID, Kind, Operation, PEER, each_once, named, way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, named, way_is_made,
 };
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
@@ -38,6 +38,7 @@ fn judge(world: &World, at: &str, number: usize) {
     // What is kept, and what others left, goes too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
+    damage_is_mended(world);
     // Every third time nobody collects: then it is for the next create to do.
     if number.is_multiple_of(3) {
         world.all_slots_can_be_filled();
@@ -192,6 +193,7 @@ matrix! {
     gc_of_shared: "gc-of-shared";
     create_two: "create-two";
     delete_two: "delete-two";
+    release_damaged: "release-damaged";
     wait: "wait";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
@@ -201,4 +203,7 @@ matrix! {
     "delete-shared";
     "delete-last-shared";
     "wait-in-vain";
+    "poststop-damaged";
+    "delete-damaged";
+    "gc-of-damaged-idle";
 }

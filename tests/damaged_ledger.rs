@@ -2,6 +2,8 @@
 //! twice, and what is left of a record is enough to give its slice back.
 
 mod faults_support;
+#[path = "damaged_ledger/in_use.rs"]
+mod in_use;
 #[path = "damaged_ledger/lost.rs"]
 mod lost;
 #[path = "damaged_ledger/names.rs"]

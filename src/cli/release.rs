@@ -30,7 +30,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
                 return Err(waits(&leases, id)?.unwrap_or_else(unknown));
             };
             // Who names a lease that cannot be read has seen why it was kept.
-            leases.release_damaged(damaged)?;
+            leases.release_damaged(damaged, Patience::default())?;
             match format {
                 Format::Json => json(&leases, &[]),
                 Format::Table => output::line("gave back what the damaged lease had"),

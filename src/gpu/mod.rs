@@ -24,6 +24,9 @@ pub trait Driver {
     /// gone: an answer that leaves doubt is an error.
     fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>>;
 
+    /// What operators call a GPU and one of its profiles, at the price of few calls.
+    fn label(&self, gpu: &str, profile: u32) -> Result<Label>;
+
     /// Gives the GPU instance id. `INSUFFICIENT_RESOURCES` means that nothing was made.
     fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
 
@@ -49,6 +52,15 @@ pub trait Driver {
 
     /// Gone already is fine.
     fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    pub index: u32,
+    /// Of `/dev/nvidia<minor>`.
+    pub minor: u32,
+    /// The profile's name, or its id where the GPU has no such profile.
+    pub profile: String,
 }
 
 pub type Result<T> = std::result::Result<T, DriverError>;

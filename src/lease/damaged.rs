@@ -3,11 +3,11 @@
 //! delete, the operator) gives it back by what the record's name says. So does whoever collects, where
 //! the name says that no container has it.
 
-use super::{Leases, Outcome};
+use super::{Leases, Outcome, Patience};
 use crate::error::{self, Error, Result};
 use crate::gpu::Driver;
 use crate::model::GpuInstance;
-use crate::store::{Claim, Damaged, Key, Tie};
+use crate::store::{Claim, Damaged, Key, Lease, Slice, Tie};
 use std::path::Path;
 
 impl Leases<'_> {
@@ -23,7 +23,7 @@ impl Leases<'_> {
             return Ok(());
         };
         let restored = self.restore(bundle, lease).err();
-        let given_back = self.release_damaged(damaged);
+        let given_back = self.release_damaged(damaged, Patience::default());
         match (given_back, restored) {
             (Err(e), restored) => Err(e.and(restored)),
             (Ok(()), restored) => restored.map_or(Ok(()), Err),
@@ -35,49 +35,122 @@ impl Leases<'_> {
         let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
         let damaged = self.damaged()?;
         let its = damaged.iter().filter(is_its);
-        error::all(its.map(|d| self.release_damaged(d)))
+        error::all(its.map(|d| self.release_damaged(d, Patience::default())))
     }
 
-    /// For who knows that its container is gone.
-    pub fn release_damaged(&self, damaged: &Damaged) -> Result<()> {
-        let claim = claim(damaged)?;
-        // Kept until it is struck off: which one is the last of several is decided by one at a time.
-        let mut lock = None;
-        if claim.boot_id == self.boot_id && claim.tie != Tie::Adopted {
-            let gpu = &claim.gpu_uuid;
-            lock = Some(self.store.lock_gpu(gpu, "release of a damaged lease")?);
-            let driver = self.driver()?;
-            if let Some(instance) = self.claimed(&driver, claim)? {
-                for ci in &instance.compute_instances {
-                    driver.destroy_compute_instance(gpu, instance.id, ci.id)?;
-                }
-                driver.destroy_gpu_instance(gpu, instance.id)?;
-            }
+    /// Gives back the slice of a damaged record, for a caller who knows that its container is gone.
+    ///
+    /// A lease of nobody takes the place of the record, and is released like any other: the driver
+    /// confirms the end of its instance, an instance in use is tried again, and a failure is on record.
+    pub fn release_damaged(&self, damaged: &Damaged, patience: Patience) -> Result<()> {
+        match self.take_over_damaged(damaged)? {
+            Some(lease) => self.release(&lease.id, patience),
+            None => Ok(()),
         }
+    }
+
+    /// Puts a lease of nobody in the place of a damaged record. None where there is no instance to
+    /// destroy: the record is struck off.
+    fn take_over_damaged(&self, damaged: &Damaged) -> Result<Option<Lease>> {
+        let claim = claim(damaged)?;
+        let ends_instance = claim.boot_id == self.boot_id && claim.tie != Tie::Adopted;
+        let slice = match ends_instance {
+            true => self.slice_of(claim)?,
+            false => None,
+        };
+        // The lock of the ledger decides which of several records is the last of an instance.
         let ledger = self.store.lock("release of a damaged lease")?;
-        ledger.remove_damaged(damaged)?;
-        drop(lock);
+        if !self.store.is_damaged(damaged) {
+            return match self.store.get(&claim.lease)? {
+                None => Ok(None),
+                Some(_) => Err(
+                    Error::new(format!("lease {} can be read again", claim.lease))
+                        .hint("release it again"),
+                ),
+            };
+        }
+        let slice = match self.is_claimed_by_others(claim)? {
+            true => None,
+            false => slice,
+        };
+        let Some(slice) = slice else {
+            ledger.remove_damaged(damaged)?;
+            tracing::info!(lease = claim.lease, "its damaged record is struck off");
+            return Ok(None);
+        };
+        let lease = self.nobodys(slice)?;
+        ledger.replace_damaged(damaged, &lease)?;
         tracing::info!(
-            lease = claim.lease,
-            "given back by the name of its damaged record"
+            lease = lease.id,
+            "gives back the slice of the damaged lease {}",
+            claim.lease
         );
-        Ok(())
+        Ok(Some(lease))
+    }
+
+    /// The slice that the driver shows at a claimed place.
+    fn slice_of(&self, claim: &Claim) -> Result<Option<Slice>> {
+        let _lock = self
+            .store
+            .lock_gpu(&claim.gpu_uuid, "release of a damaged lease")?;
+        let driver = self.driver()?;
+        let Some(instance) = at_its_place(&driver, claim)? else {
+            return Ok(None);
+        };
+        let gpu_uuid = &claim.gpu_uuid;
+        let ci = match instance.compute_instances.as_slice() {
+            [] => None,
+            [only] => Some(only.id),
+            many => {
+                return Err(Error::new(format!(
+                    "cannot tell which of {} compute instances of GPU instance {} on GPU {gpu_uuid} \
+                     is the slice's",
+                    many.len(),
+                    instance.id
+                ))
+                .hint("destroy those that others made (nvidia-smi mig -dci), then try again"));
+            }
+        };
+        let uuid = |ci| driver.mig_uuid(gpu_uuid, instance.id, ci);
+        let label = driver.label(gpu_uuid, claim.profile_id)?;
+        Ok(Some(Slice {
+            request: label.profile.clone(),
+            profile: label.profile,
+            profile_id: claim.profile_id,
+            gpu_uuid: gpu_uuid.clone(),
+            gpu_index: label.index,
+            gpu_minor: label.minor,
+            placement: claim.placement,
+            gpu_instance: Some(instance.id),
+            compute_instance: ci,
+            mig_uuid: ci.map(uuid).transpose()?,
+            emptied: false,
+        }))
     }
 
     /// Strikes off what has no slice, by the driver's word, and gives back what no container has; the
     /// rest is told.
-    pub(super) fn look_through_damaged(&self, dry_run: bool) -> Result<Vec<(Damaged, Outcome)>> {
+    pub(super) fn look_through_damaged(
+        &self,
+        dry_run: bool,
+        patience: impl Fn() -> Patience,
+    ) -> Result<Vec<(Damaged, Outcome)>> {
         let look = |damaged: Damaged| {
-            let outcome = self.look_at_damaged(&damaged, dry_run);
+            let outcome = self.look_at_damaged(&damaged, dry_run, patience());
             (damaged, outcome.unwrap_or_else(Outcome::Failed))
         };
         Ok(self.damaged()?.into_iter().map(look).collect())
     }
 
-    fn look_at_damaged(&self, damaged: &Damaged, dry_run: bool) -> Result<Outcome> {
+    fn look_at_damaged(
+        &self,
+        damaged: &Damaged,
+        dry_run: bool,
+        patience: Patience,
+    ) -> Result<Outcome> {
         if claim(damaged)?.is_nobodys() {
             if !dry_run {
-                self.release_damaged(damaged)?;
+                self.release_damaged(damaged, patience)?;
             }
             let why = "its record is damaged, and no container has it";
             return Ok(Outcome::Released(why.to_owned()));
@@ -86,7 +159,9 @@ impl Leases<'_> {
             Ok(why) => {
                 if !dry_run {
                     let ledger = self.store.lock("gc of a damaged lease")?;
-                    ledger.remove_damaged(damaged)?;
+                    if self.store.is_damaged(damaged) {
+                        ledger.remove_damaged(damaged)?;
+                    }
                 }
                 Outcome::Released(why)
             }
@@ -106,9 +181,9 @@ impl Leases<'_> {
             .lock_gpu(&claim.gpu_uuid, "gc of a damaged lease")?;
         let driver = self.driver()?;
         let there = match claim.tie {
-            Tie::Own => self.claimed(&driver, claim)?,
+            Tie::Own if self.is_claimed_by_others(claim)? => None,
             // That others have the same place says nothing of this one's container.
-            Tie::Adopted | Tie::Shared | Tie::Unknown => at_its_place(&driver, claim)?,
+            Tie::Own | Tie::Adopted | Tie::Shared | Tie::Unknown => at_its_place(&driver, claim)?,
         };
         if there.is_none() {
             return Ok(Ok(
@@ -123,26 +198,19 @@ impl Leases<'_> {
         )))
     }
 
-    /// The slice at the claimed place, if it looks as ours do and nobody else's lease has it.
-    fn claimed(&self, driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
-        let (leases, damaged) = self.store.list()?;
-        let unreadable = damaged.into_iter().filter_map(|d| d.claim);
-        // Of two that cannot be read, who is nobody's makes way.
-        let counts = unreadable.filter(|c| c.tie == Tie::Shared || claim.is_nobodys());
-        let mut elsewhere = leases.iter().map(Claim::of).chain(counts);
-        // What could not be read may be read again.
-        if elsewhere.any(|c| c.lease != claim.lease && c.is_at_place_of(claim)) {
-            return Ok(None);
-        }
-        at_its_place(driver, claim)
+    /// Whether another lease has the claimed place.
+    fn is_claimed_by_others(&self, claim: &Claim) -> Result<bool> {
+        let others = self.store.neighbours(claim)?;
+        let mut unreadable = others.unreadable.iter();
+        // Of two that cannot be read, a lease of nobody makes way.
+        Ok(!others.leases.is_empty()
+            || unreadable.any(|c| c.tie == Tie::Shared || claim.is_nobodys()))
     }
 }
 
 fn at_its_place(driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
     let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
-    Ok(there
-        .into_iter()
-        .find(|i| i.placement == claim.placement && i.compute_instances.len() <= 1))
+    Ok({ there.into_iter() }.find(|i| i.placement == claim.placement))
 }
 
 fn claim(damaged: &Damaged) -> Result<&Claim> {

@@ -84,7 +84,7 @@ impl Leases<'_> {
         }
         Ok(Collection {
             leases: findings,
-            damaged: self.look_through_damaged(dry_run)?,
+            damaged: self.look_through_damaged(dry_run, || remaining(end))?,
         })
     }
 
@@ -128,6 +128,9 @@ impl Leases<'_> {
 }
 
 fn left(lease: &Lease, end: Instant) -> Patience {
-    let left = end.saturating_duration_since(Instant::now());
-    Patience(left.min(Patience::with(lease).0))
+    Patience(remaining(end).0.min(Patience::with(lease).0))
+}
+
+fn remaining(end: Instant) -> Patience {
+    Patience(end.saturating_duration_since(Instant::now()))
 }

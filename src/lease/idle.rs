@@ -7,7 +7,7 @@ use super::reuse::is_there;
 use super::{Leases, Patience, now};
 use crate::error::Result;
 use crate::model::{Process, Snapshot};
-use crate::store::{Holder, Lease, State};
+use crate::store::{Holder, Lease, Slice, State};
 use std::time::{Duration, SystemTime};
 
 impl Leases<'_> {
@@ -25,7 +25,7 @@ impl Leases<'_> {
         }
         let idle = Lease {
             idle_since: Some(humantime::format_rfc3339_millis(SystemTime::now()).to_string()),
-            ..nobodys(lease)?
+            ..self.nobodys(slice.clone())?
         };
         // It is *releasing*, so whoever collects may be destroying it this very moment.
         let why = format!("release of {}", lease.holder.key.id);
@@ -142,26 +142,30 @@ fn idle_for(lease: &Lease) -> Option<Duration> {
     SystemTime::now().duration_since(since).ok()
 }
 
-/// A lease on the same slice that is no container's, to be given back.
-pub(super) fn nobodys(lease: &Lease) -> Result<Lease> {
-    Ok(Lease {
-        id: random_id()?,
-        state: State::Releasing,
-        created: now(),
-        holder: Holder::default(),
-        // Whoever ends it may live on for long, and makes nothing of it.
-        creator: Process {
-            pid: 0,
-            start_time: 0,
-        },
-        runtime_process: None,
-        init: None,
-        cgroups: Vec::new(),
-        attempt: None,
-        idle_since: None,
-        shared_in: None,
-        namespaces: None,
-        unknown: serde_json::Map::new(),
-        ..lease.clone()
-    })
+impl Leases<'_> {
+    /// A lease of no container on a slice of this boot, to be given back.
+    pub(super) fn nobodys(&self, slice: Slice) -> Result<Lease> {
+        Ok(Lease {
+            id: random_id()?,
+            state: State::Releasing,
+            boot_id: self.boot_id.clone(),
+            created: now(),
+            holder: Holder::default(),
+            slice,
+            // Whoever ends it may live on for long, and makes nothing of it.
+            creator: Process {
+                pid: 0,
+                start_time: 0,
+            },
+            runtime_process: None,
+            init: None,
+            cgroups: Vec::new(),
+            attempt: None,
+            idle_since: None,
+            adopted: false,
+            shared_in: None,
+            namespaces: None,
+            unknown: serde_json::Map::new(),
+        })
+    }
 }

@@ -1,7 +1,6 @@
 //! A slice that is there already instead of one that is made: an idle one of ours (`idle`), an
 //! administrator's (`adopt`), another container's (`share`).
 
-use super::idle::nobodys;
 use super::{Leases, Patience};
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
@@ -80,7 +79,7 @@ impl Leases<'_> {
         if lease.adopted {
             return self.release(&lease.id, patience);
         }
-        let nobodys = nobodys(lease)?;
+        let nobodys = self.nobodys(lease.slice.clone())?;
         self.store.lock("create")?.replace(lease, &nobodys)?;
         self.release(&nobodys.id, patience)
     }

@@ -11,7 +11,7 @@ use crate::gpu::Driver;
 use crate::model::{GpuInstance, Snapshot};
 use crate::placement::{self, Wanted};
 use crate::request;
-use crate::store::{Claim, Holder, Lease, State, Tie};
+use crate::store::{Claim, Holder, Lease, State};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
@@ -113,16 +113,8 @@ impl Leases<'_> {
     /// Whether the instance of a lease is another's too, whose end will be its end. Asked under the
     /// ledger's lock.
     pub(super) fn is_anothers_too(&self, lease: &Lease) -> Result<bool> {
-        let (leases, damaged) = self.store.list()?;
-        let mut others = leases.iter().filter(|l| l.id != lease.id);
-        let ours = Claim::of(lease);
-        let is_same = |c: &Claim| {
-            (&c.boot_id, &c.gpu_uuid, c.placement)
-                == (&ours.boot_id, &ours.gpu_uuid, ours.placement)
-        };
-        let mut unreadable = damaged.iter().filter_map(|d| d.claim.as_ref());
-        Ok(others.any(|l| l.has_instance_of(lease))
-            || unreadable.any(|c| c.tie == Tie::Shared && is_same(c)))
+        let neighbours = self.store.neighbours(&Claim::of(lease))?;
+        Ok(neighbours.have_instance_of(lease))
     }
 }
 

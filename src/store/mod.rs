@@ -19,12 +19,14 @@ mod claim;
 mod durable;
 mod identity;
 mod lock;
+mod look;
 mod queue;
 mod record;
 
 pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, Tie};
 pub use lock::Lock;
+pub use look::{Damaged, Neighbours};
 pub use queue::{Ticket, UNFINISHED, Waiter, Waiting};
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
 pub(crate) use record::{decode, encode, frame};
@@ -40,16 +42,6 @@ use std::time::Duration;
 pub struct Store {
     dir: PathBuf,
     lock_timeout: Duration,
-}
-
-/// A record that could not be read. What its name still says holds: that place is not given out, and
-/// only somebody who knows that its container is gone gives it back.
-#[derive(Debug)]
-pub struct Damaged {
-    pub file: PathBuf,
-    pub why: Error,
-    /// None where not even the name is one of ours.
-    pub claim: Option<Claim>,
 }
 
 /// The right to write leases.
@@ -143,97 +135,6 @@ impl Store {
         )
         .context(|| format!("lock GPU {uuid}"))
     }
-
-    /// Whether this container has a lease, at the price of a look into one directory.
-    pub fn has(&self, key: &Key) -> bool {
-        let prefix = key.prefix();
-        self.files()
-            .is_ok_and(|files| files.iter().any(|f| name(f).starts_with(&prefix)))
-    }
-
-    /// All leases, and what cannot be read. Each record is whole at any time, so looking needs no
-    /// lock; deciding does.
-    pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
-        loop {
-            let (mut leases, damaged, all_there) = self.read_all()?;
-            // One that goes may have been replaced by one that was not there yet (`Ledger::replace`).
-            if all_there {
-                leases
-                    .sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
-                return Ok((leases, damaged));
-            }
-        }
-    }
-
-    /// And whether none went while they were read.
-    fn read_all(&self) -> Result<(Vec<Lease>, Vec<Damaged>, bool)> {
-        let (mut leases, mut damaged, mut all_there) = (Vec::new(), Vec::new(), true);
-        for file in self.files()? {
-            match read(&file) {
-                Ok(Some(lease)) => leases.push(lease),
-                Ok(None) => all_there = false,
-                Err(why) => damaged.push(Damaged {
-                    claim: Claim::parse(&name(&file)),
-                    file,
-                    why,
-                }),
-            }
-        }
-        Ok((leases, damaged, all_there))
-    }
-
-    /// All that is claimed, also by what cannot be read: the names tell. No record is opened for it.
-    pub fn claims(&self) -> Result<Vec<Claim>> {
-        let files = self.files()?;
-        Ok(files
-            .iter()
-            .filter_map(|f| Claim::parse(&name(f)))
-            .collect())
-    }
-
-    pub fn get(&self, id: &str) -> Result<Option<Lease>> {
-        for file in self.files()? {
-            if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {
-                return read(&file).context(|| format!("read the lease {}", file.display()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Of the records there are.
-    pub fn names(&self) -> Vec<String> {
-        let files = self.files().unwrap_or_default();
-        files.iter().map(|f| name(f)).collect()
-    }
-
-    /// Sorted. Looked for twice: the kernel gives out a long folder in pieces, and on a tmpfs a record
-    /// that is replaced between two of them may be in none, or in both.
-    fn files(&self) -> Result<Vec<PathBuf>> {
-        let mut files = self.listed()?;
-        files.extend(self.listed()?);
-        files.sort();
-        files.dedup();
-        Ok(files)
-    }
-
-    fn listed(&self) -> Result<Vec<PathBuf>> {
-        let dir = self.leases();
-        let what = || format!("read {}", dir.display());
-        let mut files = Vec::new();
-        match std::fs::read_dir(&dir) {
-            Ok(entries) => {
-                for entry in entries {
-                    let path = entry.context(what)?.path();
-                    if !name(&path).starts_with(durable::TEMPORARY) {
-                        files.push(path);
-                    }
-                }
-            }
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => return Err(e).context(what),
-        }
-        Ok(files)
-    }
 }
 
 impl Ledger<'_> {
@@ -273,6 +174,15 @@ impl Ledger<'_> {
         done
     }
 
+    /// The same, where the one that goes cannot be read.
+    pub fn replace_damaged(&self, gone: &Damaged, come: &Lease) -> Result<()> {
+        let done = self.put(come).and_then(|()| self.remove_damaged(gone));
+        if done.is_err() && gone.file.exists() {
+            let _ = self.remove(come);
+        }
+        done
+    }
+
     pub fn remove(&self, lease: &Lease) -> Result<()> {
         let file = self.file(lease);
         durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
@@ -291,24 +201,6 @@ impl Ledger<'_> {
     fn file(&self, lease: &Lease) -> PathBuf {
         self.store.leases().join(Claim::of(lease).name())
     }
-}
-
-/// A record under a name that is not its own is no record: one lease would be two.
-fn read(file: &Path) -> Result<Option<Lease>> {
-    let lease = record::read(file)?;
-    match &lease {
-        Some(lease) if Claim::of(lease).name() != name(file) => {
-            Err(Error::new("its name is not that of the lease in it"))
-        }
-        _ => Ok(lease),
-    }
-}
-
-fn name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! queue/.new          being written
 //! ```
 
+use super::look::name;
 use super::{Lock, Store, durable};
 use crate::error::{Context, Result};
 use fs2::FileExt;
@@ -149,7 +150,7 @@ impl Store {
         };
         for entry in entries {
             let path = entry.context(what)?.path();
-            if let Ok(number) = super::name(&path).parse() {
+            if let Ok(number) = name(&path).parse() {
                 tickets.push((number, path));
             }
         }

@@ -9,7 +9,9 @@ mod support;
 mod driver;
 
 use faults_support::World;
-use faults_support::operations::{HOLDER, ID, Kind, Operation, PEER, each_once, way_is_made};
+use faults_support::operations::{
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, way_is_made,
+};
 use std::io::Write;
 use support::Said;
 
@@ -71,6 +73,7 @@ fn tidy_up(world: &World, at: &str) {
     // What is kept, and what others left, goes too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
+    damage_is_mended(world);
     world.gc().ok();
 }
 
@@ -126,6 +129,10 @@ matrix! {
     delete_last_shared: "delete-last-shared";
     create_two: "create-two";
     delete_two: "delete-two";
+    poststop_damaged: "poststop-damaged";
+    delete_damaged: "delete-damaged";
+    release_damaged: "release-damaged";
+    gc_of_damaged_idle: "gc-of-damaged-idle";
     wait: "wait";
     wait_in_vain: "wait-in-vain";
     / driver_is_not_asked:

@@ -3,7 +3,8 @@
 use super::World;
 use super::machine::Instance;
 use crate::support::said;
-use serde_json::Value;
+use runmig::store::{Claim, Tie};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +12,9 @@ impl World {
     /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
     /// claims what is not there.
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
-        let (leases, instances) = (self.leases(), self.instances());
+        let (mut leases, instances) = (self.leases(), self.instances());
+        // What cannot be read still claims its place.
+        leases.extend(self.damaged().iter().map(as_lease));
         let complain = |what: String| {
             Err(format!(
                 "{what}\nleases: {leases:#?}\ninstances: {instances:#?}"
@@ -49,6 +52,21 @@ impl World {
         Ok(())
     }
 
+    /// What the names of records say that cannot be read.
+    pub fn damaged(&self) -> Vec<Claim> {
+        let ids: Vec<Value> = self.leases().iter().map(|l| l["id"].clone()).collect();
+        let records = names(&self.state().join("leases"));
+        let claims = records.iter().filter_map(|name| Claim::parse(name));
+        claims
+            .filter(|c| !ids.contains(&c.lease.clone().into()))
+            .collect()
+    }
+
+    pub fn bundle_is_edited(&self, id: &str) -> bool {
+        let dir = self.path("bundles").join(id);
+        fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok()
+    }
+
     /// The machine and the ledger are empty, and every bundle is what the engine wrote.
     pub fn as_if_nothing_had_been(&self) -> Result<(), String> {
         let mut instances = self.instances();
@@ -69,7 +87,7 @@ impl World {
         }
         for id in names(&self.path("bundles")) {
             let dir = self.path("bundles").join(&id);
-            if fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok() {
+            if self.bundle_is_edited(&id) {
                 return Err(format!("config.json of {id} is not the original"));
             }
             let mut files = names(&dir);
@@ -137,6 +155,18 @@ impl World {
             .map(str::to_owned)
             .collect()
     }
+}
+
+/// As `migctl list` would show what a name claims.
+fn as_lease(claim: &Claim) -> Value {
+    json!({
+        "id": claim.lease,
+        "container": null,
+        "state": "damaged",
+        "gpuUUID": claim.gpu_uuid,
+        "migPlacement": { "start": claim.placement.start, "size": claim.placement.size },
+        "adopted": claim.tie == Tie::Adopted,
+    })
 }
 
 pub fn claims(lease: &Value, instance: &Instance) -> bool {

@@ -48,7 +48,7 @@ pub fn each_once(names: &[&str]) {
     assert_eq!(sorted(these), sorted(all));
 }
 
-pub const ALL: [Operation; 22] = [
+pub const ALL: [Operation; 26] = [
     operation("create", Kind::Create, create),
     // The bundle is still edited, and the lease of a container that is no more is there.
     operation("create-again", Kind::Create, |world| {
@@ -139,6 +139,24 @@ pub const ALL: [Operation; 22] = [
         world.create(ID);
         delete(world)
     }),
+    operation("poststop-damaged", Kind::Delete, |world| {
+        let lease = abandoned_and_damaged(world);
+        world.hook(ID, &lease)
+    }),
+    operation("delete-damaged", Kind::Delete, |world| {
+        world.create(ID);
+        world.damage_all();
+        delete(world)
+    }),
+    operation("release-damaged", Kind::Collect, |world| {
+        let lease = abandoned_and_damaged(world);
+        world.migctl(&["release", &lease]).into()
+    }),
+    operation("gc-of-damaged-idle", Kind::Collect, |world| {
+        idle(world, &["before"]);
+        world.damage_all();
+        world.migctl(&["gc"]).into()
+    }),
     operation("wait", Kind::Create, |world| {
         waiting(world, "10m");
         makes_way(world);
@@ -174,6 +192,12 @@ fn idle(world: &World, ids: &[&str]) {
     world.configure(KEPT);
     ids.iter().for_each(|id| drop(world.create(id)));
     ids.iter().for_each(|id| drop(world.delete(id)));
+}
+
+fn abandoned_and_damaged(world: &World) -> String {
+    let lease = world.abandoned(ID);
+    world.damage_all();
+    lease
 }
 
 fn time_is_over(world: &World) {
@@ -233,5 +257,36 @@ pub fn way_is_made(world: &World) {
         for file in ["makes-way", "stop", "done"] {
             fs::remove_file(world.path(file)).unwrap();
         }
+    }
+}
+
+/// Where records were damaged, the operator gives back what they still claim, and the next create of the
+/// bundle starts from the original.
+pub fn damage_is_mended(world: &World) {
+    let marker = world.path(DAMAGED);
+    if !marker.exists() {
+        return;
+    }
+    fs::remove_file(marker).unwrap();
+    for claim in world.damaged() {
+        said(&mut world.migctl(&["release", &claim.lease])).ok();
+    }
+    if world.bundle_is_edited(ID) {
+        world.create(ID);
+        world.delete(ID);
+    }
+}
+
+/// A file that says that records were damaged.
+const DAMAGED: &str = "damaged";
+
+impl World {
+    /// Cuts every record off.
+    pub fn damage_all(&self) {
+        let dir = self.state().join("leases");
+        for name in names(&dir) {
+            fs::write(dir.join(name), "{").unwrap();
+        }
+        fs::write(self.path(DAMAGED), "").unwrap();
     }
 }

@@ -2,9 +2,10 @@
 //! instances have no safe wrappers there, so those calls are made here on its symbols.
 
 mod codes;
+mod profiles;
 mod session;
 
-use super::{Driver, DriverError, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
+use super::{Driver, DriverError, Label, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
 use crate::model::{ComputeInstance, GpuInstance, MigMode, Placement, Profile, Snapshot};
 use codes::failed;
 use nvml_wrapper::error::NvmlError;
@@ -106,6 +107,16 @@ impl Driver for Session {
         Err(DriverError {
             what: what(),
             reason: Reason::Library(format!("they keep going away (NVML {NOT_FOUND})")),
+        })
+    }
+
+    fn label(&self, gpu: &str, profile: u32) -> Result<Label> {
+        let device = self.device(gpu)?;
+        let failed = |e| failed(format!("read the numbers of GPU {gpu}"), e);
+        Ok(Label {
+            index: device.index().map_err(failed)?,
+            minor: device.minor_number().map_err(failed)?,
+            profile: self.profile_name(&device, gpu, profile)?,
         })
     }
 

@@ -1,6 +1,7 @@
 //! A session with the library, and what is read and checked through it.
 
 use super::codes::failed;
+use super::profiles::MAX_PROFILES;
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
 use crate::model::{ComputeInstance, Gpu, GpuInstance, MigMode, Placement, Profile};
 use nvml_wrapper::error::NvmlError;
@@ -9,12 +10,8 @@ use nvml_wrapper_sys::bindings as sys;
 use std::ffi::{CStr, CString, c_char, c_uint};
 use std::path::Path;
 
-/// Profile enums end where the driver says INVALID_ARGUMENT; no driver has as many as this.
-const MAX_PROFILES: u32 = 64;
 /// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
 pub(super) const MAX_INSTANCES: u32 = 256;
-/// GPU instance profile information, version 2: size 152.
-const GI_PROFILE_V2: u32 = 0x0200_0098;
 
 pub struct Session {
     pub(super) nvml: Nvml,
@@ -100,78 +97,6 @@ impl Session {
                 what: format!("find GPU instance {id} on GPU {gpu}"),
                 reason: Reason::Code(NOT_FOUND),
             })
-    }
-
-    pub(super) fn profiles(&self, device: &Device<'_>, gpu: &str) -> Result<Vec<Profile>> {
-        let mut profiles = Vec::new();
-        for number in 0..MAX_PROFILES {
-            let what = || format!("read GPU instance profile {number} of GPU {gpu}");
-            // SAFETY: a struct of integers and characters, for which zeros are a value.
-            let mut info: sys::nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
-            info.version = GI_PROFILE_V2;
-            let answer = call!(
-                self,
-                what,
-                nvmlDeviceGetGpuInstanceProfileInfoV(raw(device), number, &mut info)
-            );
-            match answer {
-                Ok(()) => {}
-                Err(e) if e.code() == Some(NOT_SUPPORTED) => continue,
-                Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
-                Err(e) => return Err(e),
-            }
-            profiles.push(Profile {
-                name: text(&info.name).trim_start_matches("MIG ").to_owned(),
-                id: info.id,
-                compute_slices: info.sliceCount,
-                memory_mib: info.memorySizeMB,
-                multiprocessors: info.multiprocessorCount,
-                copy_engines: info.copyEngineCount,
-                decoders: info.decoderCount,
-                encoders: info.encoderCount,
-                jpegs: info.jpegCount,
-                ofas: info.ofaCount,
-                p2p: info.isP2pSupported != 0,
-                max_instances: info.instanceCount,
-                placements: self.placements(device, gpu, info.id)?,
-            });
-        }
-        Ok(profiles)
-    }
-
-    fn placements(&self, device: &Device<'_>, gpu: &str, profile: u32) -> Result<Vec<Placement>> {
-        let what = || format!("read placements of profile {profile} on GPU {gpu}");
-        let mut count: c_uint = 0;
-        call!(
-            self,
-            what,
-            nvmlDeviceGetGpuInstancePossiblePlacements_v2(
-                raw(device),
-                profile,
-                std::ptr::null_mut(),
-                &mut count
-            )
-        )?;
-        let mut list =
-            vec![sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 }; bounded(what, count)?];
-        call!(
-            self,
-            what,
-            nvmlDeviceGetGpuInstancePossiblePlacements_v2(
-                raw(device),
-                profile,
-                list.as_mut_ptr(),
-                &mut count
-            )
-        )?;
-        list.truncate(count as usize);
-        Ok(list
-            .iter()
-            .map(|p| Placement {
-                start: p.start,
-                size: p.size,
-            })
-            .collect())
     }
 
     /// The instances of the given profiles. NVML lists by profile, and writes at most the profile's
@@ -369,7 +294,7 @@ pub(super) fn check(what: &impl Fn() -> String, code: sys::nvmlReturn_t) -> Resu
     })
 }
 
-fn bounded(what: impl Fn() -> String, count: c_uint) -> Result<usize> {
+pub(super) fn bounded(what: impl Fn() -> String, count: c_uint) -> Result<usize> {
     if count <= MAX_INSTANCES {
         return Ok(count as usize);
     }

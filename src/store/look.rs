@@ -1,0 +1,169 @@
+//! Reading the ledger. Each record is whole at any time, so a reader needs no lock; a decision does.
+
+use super::claim::{Claim, Tie};
+use super::record::{self, Key, Lease};
+use super::{Store, durable};
+use crate::error::{Context, Error, Result};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A record that could not be read. What its name still says holds: that place is not given out, and
+/// only somebody who knows that its container is gone gives it back.
+#[derive(Debug)]
+pub struct Damaged {
+    pub file: PathBuf,
+    pub why: Error,
+    /// None where not even the name is one of ours.
+    pub claim: Option<Claim>,
+}
+
+/// The other records that claim one place.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    pub leases: Vec<Lease>,
+    pub unreadable: Vec<Claim>,
+}
+
+impl Neighbours {
+    /// Whether another lease has the instance of this one too, whose end will be its end.
+    pub fn have_instance_of(&self, lease: &Lease) -> bool {
+        let mut unreadable = self.unreadable.iter();
+        self.leases.iter().any(|l| l.has_instance_of(lease))
+            || unreadable.any(|c| c.tie == Tie::Shared)
+    }
+}
+
+impl Store {
+    /// Whether this container has a lease, at the price of a look into one directory.
+    pub fn has(&self, key: &Key) -> bool {
+        let prefix = key.prefix();
+        self.files()
+            .is_ok_and(|files| files.iter().any(|f| name(f).starts_with(&prefix)))
+    }
+
+    /// All leases, and what cannot be read. Each record is whole at any time, so looking needs no
+    /// lock; deciding does.
+    pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
+        loop {
+            let (mut leases, damaged, all_there) = self.read_all()?;
+            // One that goes may have been replaced by one that was not there yet (`Ledger::replace`).
+            if all_there {
+                leases
+                    .sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+                return Ok((leases, damaged));
+            }
+        }
+    }
+
+    /// And whether none went while they were read.
+    fn read_all(&self) -> Result<(Vec<Lease>, Vec<Damaged>, bool)> {
+        let (mut leases, mut damaged, mut all_there) = (Vec::new(), Vec::new(), true);
+        for file in self.files()? {
+            match read(&file) {
+                Ok(Some(lease)) => leases.push(lease),
+                Ok(None) => all_there = false,
+                Err(why) => damaged.push(Damaged {
+                    claim: Claim::parse(&name(&file)),
+                    file,
+                    why,
+                }),
+            }
+        }
+        Ok((leases, damaged, all_there))
+    }
+
+    /// All that is claimed, also by what cannot be read: the names tell. No record is opened for it.
+    pub fn claims(&self) -> Result<Vec<Claim>> {
+        let files = self.files()?;
+        Ok(files
+            .iter()
+            .filter_map(|f| Claim::parse(&name(f)))
+            .collect())
+    }
+
+    pub fn get(&self, id: &str) -> Result<Option<Lease>> {
+        for file in self.files()? {
+            if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {
+                return read(&file).context(|| format!("read the lease {}", file.display()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The other records at the place of this one, on the same boot. Only these are read. Whoever acts
+    /// on the answer has the ledger's lock.
+    pub fn neighbours(&self, of: &Claim) -> Result<Neighbours> {
+        let mut neighbours = Neighbours::default();
+        for file in self.files()? {
+            let Some(claim) = Claim::parse(&name(&file)) else {
+                continue;
+            };
+            if claim.lease == of.lease || !claim.is_at_place_of(of) {
+                continue;
+            }
+            match read(&file) {
+                Ok(lease) => neighbours.leases.extend(lease),
+                Err(_) => neighbours.unreadable.push(claim),
+            }
+        }
+        Ok(neighbours)
+    }
+
+    /// Whether a record is there still and still cannot be read.
+    pub fn is_damaged(&self, damaged: &Damaged) -> bool {
+        read(&damaged.file).is_err()
+    }
+
+    /// Of the records there are.
+    pub fn names(&self) -> Vec<String> {
+        let files = self.files().unwrap_or_default();
+        files.iter().map(|f| name(f)).collect()
+    }
+
+    /// Sorted. Looked for twice: the kernel gives out a long folder in pieces, and on a tmpfs a record
+    /// that is replaced between two of them may be in none, or in both.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut files = self.listed()?;
+        files.extend(self.listed()?);
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    fn listed(&self) -> Result<Vec<PathBuf>> {
+        let dir = self.leases();
+        let what = || format!("read {}", dir.display());
+        let mut files = Vec::new();
+        match std::fs::read_dir(&dir) {
+            Ok(entries) => {
+                for entry in entries {
+                    let path = entry.context(what)?.path();
+                    if !name(&path).starts_with(durable::TEMPORARY) {
+                        files.push(path);
+                    }
+                }
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e).context(what),
+        }
+        Ok(files)
+    }
+}
+
+/// A record under a name that is not its own is no record: one lease would be two.
+fn read(file: &Path) -> Result<Option<Lease>> {
+    let lease = record::read(file)?;
+    match &lease {
+        Some(lease) if Claim::of(lease).name() != name(file) => {
+            Err(Error::new("its name is not that of the lease in it"))
+        }
+        _ => Ok(lease),
+    }
+}
+
+pub(super) fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
