@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use support::process::{kill, stands_still, until};
 use support::{going, said};
@@ -242,6 +243,66 @@ fn refuses_second_create_of_a_bundle() {
     create.end().ok();
     world.delete(ID);
     fs::remove_file(link).unwrap();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// As crun is by SIGPIPE, when another hook ends before it has read its standard input.
+#[test]
+fn delete_tells_fate_of_slice() {
+    let world = World::small();
+    let runtime = world.bare(&[]).get_program().to_owned();
+    let killed = |deletes: &str| {
+        let front = world.path("runc");
+        let delete = format!("{} \"$@\"", runtime.display());
+        let body = format!("{}; kill -PIPE $$", deletes.replace("DELETE", &delete));
+        support::runtimes::script(&front, &body);
+        world.configure_runtime(&front);
+        let ended = said(&mut world.runmig(&["delete", "--force", ID]));
+        world.configure("");
+        assert_eq!(ended.status.signal(), Some(libc::SIGPIPE), "{ended:?}");
+        ended.stderr
+    };
+    world.create(ID);
+    let ours = world.the_instance();
+    let init = world.living_init(ID).unwrap();
+    assert_eq!(
+        killed("true"),
+        format!(
+            "runmig: the low-level runtime was killed by signal 13; container {ID} keeps its slice (its \
+             init, process {init}, runs)\n"
+        )
+    );
+    assert_eq!(world.the_instance(), ours);
+
+    world.behave("delete-fails");
+    let failed = said(&mut world.runmig(&["delete", "--force", ID])).exits(1);
+    let told = "the low-level runtime exited with status 1; container victim keeps its slice";
+    assert!(failed.stderr.contains(told), "{failed:?}");
+    assert_eq!(world.the_instance(), ours);
+
+    world.behave("no-hooks");
+    assert_eq!(
+        killed("DELETE"),
+        format!(
+            "runmig: the low-level runtime was killed by signal 13; the slice of container {ID} is given \
+             back\n"
+        )
+    );
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The container is gone and its slice is not: the engine hears success, the operator the reason.
+#[test]
+fn delete_tells_why_slice_stays() {
+    let world = World::small();
+    world.create(ID);
+    world.behave("no-hooks");
+    let call = "nvmlGpuInstanceDestroy";
+    world.fault(call, 1, None, nvml_sim::fault::Outcome::Return(999));
+    let deleted = world.delete(ID);
+    assert!(deleted.stderr.contains("(NVML 999)"), "{deleted:?}");
+    world.no_faults();
+    world.gc().ok();
     world.as_if_nothing_had_been().unwrap();
 }
 

@@ -1,10 +1,11 @@
 //! The second net: a hook runs once, twice or never, and a delete is often the last word.
 
-use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, key};
+use super::spawn::{self, Ended, Inherited, Meanwhile};
+use super::{Front, key, report};
+use crate::config::Config;
 use crate::error::Result;
-use crate::lease::Leases;
-use crate::store::{Key, Store};
+use crate::lease::{self, Leases};
+use crate::store::{Key, Lease, State, Store};
 use std::ffi::OsStr;
 
 /// One look whether the container has a lease.
@@ -23,17 +24,49 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     Ok(store.has(&key).then_some(key))
 }
 
-/// The low-level runtime first, whose word is what the engine hears; then the slice.
+/// The low-level runtime first, whose word is what the engine hears; then the slice. Where the
+/// low-level runtime failed or was killed, standard error says what became of the slice: the engine
+/// reports a delete that failed, and its operator wants to know whether a GPU is lost with it.
 pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     let inherited = Inherited::now(&[])?;
     crate::log::start(front.config);
     let ended =
         spawn::spawn(front.runtime, front.args, &inherited, false)?.run(|| Meanwhile::Done)?;
-    // A container that lives on (a plain delete of a running one) keeps its slice.
-    let returned = Leases::existing(front.config)
-        .and_then(|leases| leases.map_or(Ok(()), |l| l.release_if_dead(&key, ended.succeeded())));
-    if let Err(e) = returned {
-        tracing::warn!(container = key.id, "{}", e.line());
+    match release(front.config, &key, ended) {
+        Ok(_) if ended.succeeded() => {}
+        Ok(left) => report::note(&fate(&key.id, ended, &left)),
+        Err(e) => {
+            tracing::warn!(container = key.id, "{}", e.line());
+            report::error(&e, None);
+        }
     }
     Ok(ended.imitate())
+}
+
+/// Returns the leases that the container has afterwards: one that lives on (a plain delete of a running
+/// one) keeps its slice.
+fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
+    let Some(leases) = Leases::existing(config)? else {
+        return Ok(Vec::new());
+    };
+    leases.release_if_dead(key, ended.succeeded())?;
+    leases.of(key)
+}
+
+/// Says what became of a slice whose container was not deleted as it should have been.
+fn fate(container: &str, ended: Ended, left: &[Lease]) -> String {
+    let how = match ended {
+        Ended::Exited(status) => format!("exited with status {status}"),
+        Ended::Killed(signal) => format!("was killed by signal {signal}"),
+    };
+    let slice = match left.iter().find(|l| l.state != State::Releasing) {
+        Some(lease) => {
+            let life = lease::sign_of_life(lease);
+            let life = life.unwrap_or_else(|| "it lived until now".to_owned());
+            format!("container {container} keeps its slice ({life})")
+        }
+        None if left.is_empty() => format!("the slice of container {container} is given back"),
+        None => format!("the slice of container {container} is being given back"),
+    };
+    format!("the low-level runtime {how}; {slice}")
 }

@@ -82,6 +82,13 @@ pub fn error(e: &Error, log: Option<&Log>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// A line that is no error, for the operator: into no log of the engine, whose last line is the error
+/// that its user is shown.
+pub fn note(text: &str) {
+    let line = crate::error::printable(text);
+    let _ = writeln!(std::io::stderr(), "runmig: {line}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

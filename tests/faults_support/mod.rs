@@ -308,9 +308,7 @@ fn bin() -> Arc<TempDir> {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let install = |from: &Path, name: &str| {
         let to = dir.path().join(name);
-        fs::hard_link(from, &to)
-            .or_else(|_| fs::copy(from, &to).map(drop))
-            .unwrap_or_else(|e| panic!("install {}: {e}", from.display()));
+        fs::hard_link(from, &to).unwrap_or_else(|_| support::process::copy_program(from, &to));
     };
     install(Path::new(env!("CARGO_BIN_EXE_runmig")), "runmig");
     install(

@@ -1,6 +1,6 @@
 //! Bundles: a root filesystem of busybox, and config.json as `runc spec` writes it.
 
-use super::process::said;
+use super::process::{copy_program, said};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -85,7 +85,7 @@ pub fn rootfs(path: &Path) {
         .iter()
         .find(|path| Path::new(path).exists())
         .expect("busybox is not there: apt-get install busybox-static");
-    fs::copy(busybox, path.join("bin/busybox")).unwrap();
+    copy_program(Path::new(busybox), &path.join("bin/busybox"));
     for applet in APPLETS {
         symlink("busybox", path.join("bin").join(applet)).unwrap();
     }

@@ -264,3 +264,12 @@ fn everybody() -> impl Iterator<Item = i32> {
 fn after_name(stat: &str) -> &str {
     stat.rsplit(") ").next().unwrap_or_default()
 }
+
+/// Copies a program that is executed next. Another process writes it: a descriptor of this one would be
+/// inherited by whatever another thread starts meanwhile, and what is open for writing cannot be executed.
+pub fn copy_program(from: &std::path::Path, to: &std::path::Path) {
+    let mut copy = Command::new("cp");
+    copy.arg("--preserve=mode").arg(from).arg(to);
+    let status = copy.status().unwrap_or_else(|e| panic!("start cp: {e}"));
+    assert!(status.success(), "{copy:?}");
+}

@@ -63,8 +63,11 @@ impl Low {
 /// An executable shell script; hooks and podman's calls have no PATH.
 pub fn script(path: &Path, body: &str) {
     let path_variable = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
-    fs::write(path, format!("#!/bin/sh\n{path_variable}\n{body}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let draft = path.with_extension("draft");
+    fs::write(&draft, format!("#!/bin/sh\n{path_variable}\n{body}\n")).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    super::process::copy_program(&draft, path);
+    fs::remove_file(draft).unwrap();
 }
 
 /// A program of an engine that `scripts/engines` built.

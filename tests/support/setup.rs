@@ -11,7 +11,7 @@
 
 use super::bundle::Bundle;
 use super::machine::Machine;
-use super::process::{Said, said};
+use super::process::{Said, copy_program, said};
 use super::runtimes::Low;
 use serde_json::Value;
 use std::fs;
@@ -64,9 +64,7 @@ impl Setup {
             // Not from where they were built: there others than root may be able to write.
             let name = Path::new(built).file_name().unwrap();
             let here = setup.path("bin").join(name);
-            fs::hard_link(built, &here)
-                .or_else(|_| fs::copy(built, &here).map(drop))
-                .unwrap();
+            fs::hard_link(built, &here).unwrap_or_else(|_| copy_program(Path::new(built), &here));
         }
         setup.configure("");
         Some(setup)

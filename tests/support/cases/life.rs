@@ -43,7 +43,9 @@ pub fn what_changes_in_config_json(setup: &Setup) {
     bundle.edit(|config| {
         config["future"] = serde_json::json!({"field": [null, u64::MAX, {"": ""}]});
         config["linux"]["resources"]["unknown"] = serde_json::json!(u64::MAX);
-        let kernel = serde_json::json!({"path": "/bin/true", "timeout": 5});
+        // crun dies of SIGPIPE where a hook ends before it has read its standard input.
+        let args = ["sh", "-c", "while read -r line; do :; done"];
+        let kernel = serde_json::json!({"path": "/bin/sh", "args": args, "timeout": 5});
         config["hooks"] = serde_json::json!({"poststop": [kernel]});
     });
     let (before, was) = (bundle.config(), std::fs::metadata(bundle.file()).unwrap());
