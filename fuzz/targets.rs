@@ -208,7 +208,8 @@ impl HostView for Named {
     }
 }
 
-fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
+/// The edit that gives it the slice of these targets.
+pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
         mig_uuids: &[UUID],

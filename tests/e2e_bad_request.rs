@@ -212,14 +212,6 @@ fn config_json() {
     // The rest of what could ask, and cannot be understood.
     for (text, line) in [
         (
-            "\"runmig.dev/slice\"".to_owned(),
-            r#"config.json is not what the OCI specification says: invalid type: string "runmig.dev/slice", expected struct Config at line 1 column 18"#,
-        ),
-        (
-            "[\"runmig.dev/slice\"]".to_owned(),
-            r#"config.json is not what the OCI specification says: invalid type: string "runmig.dev/slice", expected a map at line 1 column 19"#,
-        ),
-        (
             format!("{{{asks},"),
             "config.json is cut off: EOF while parsing a value at line 1 column 46",
         ),
@@ -244,12 +236,8 @@ fn config_json() {
             "linux in config.json is no object",
         ),
         (
-            "{\"annotations\":[\"runmig.dev/slice\"]}".to_owned(),
-            "config.json is not what the OCI specification says: invalid type: sequence, expected a map at line 1 column 15",
-        ),
-        (
             "{\"annotations\":{\"runmig.dev/slice\":1}}".to_owned(),
-            "config.json is not what the OCI specification says: invalid type: integer `1`, expected a string at line 1 column 36",
+            "cannot tell from config.json whether the container asks for a slice: runmig.dev/slice is no string; hint: write each annotation once, as a string under the key annotations",
         ),
     ] {
         let bundle = setup.bundle("true");
@@ -263,6 +251,9 @@ fn config_json() {
         "[]",
         "{}",
         "{\"annotations\":[]}",
+        "\"runmig.dev/slice\"",
+        "[\"runmig.dev/slice\"]",
+        "{\"annotations\":[\"runmig.dev/slice\"]}",
         "{\"linux\":",
     ] {
         let bundle = setup.bundle("true");

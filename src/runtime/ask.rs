@@ -4,8 +4,7 @@ use super::args::{Create, Run, Verb};
 use super::{Front, podman};
 use crate::error::{Context, Error, Result};
 use crate::request::{self, Request};
-use crate::spec;
-use crate::spec::bundle::Bundle;
+use crate::spec::bundle::{Bundle, peek_config};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -44,11 +43,17 @@ pub fn look<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     let given = bundle.as_deref().unwrap_or(Path::new("."));
     let bundle = Bundle::open(given)?;
     let seen = match config {
-        None => spec::peek(&bundle.read()?)?,
-        Some(file) => spec::peek(&spec::bundle::read_config(file)?)?,
+        None => bundle.peek()?,
+        Some(file) => peek_config(file)?,
     };
     if !seen.marked && !seen.annotations.keys().any(|key| request::is_ours(key)) {
         return Ok(None);
+    }
+    if let Some(doubt) = seen.doubt {
+        return Err(Error::new(format!(
+            "cannot tell from config.json whether the container asks for a slice: {doubt}"
+        ))
+        .hint("write each annotation once, as a string under the key annotations"));
     }
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;

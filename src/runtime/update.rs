@@ -31,7 +31,7 @@ pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
     // Stays open across the exec.
     let fd = memfd_create(c"resources", MFdFlags::empty()).context(what)?;
     let mut file = File::from(fd);
-    file.write_all(&without_devices(bytes)).context(what)?;
+    file.write_all(&without_devices(&bytes)?).context(what)?;
     let mut args = front.args.to_vec();
     // The last one counts.
     let ours = format!("--resources=/proc/self/fd/{}", file.as_raw_fd());
@@ -48,11 +48,14 @@ fn read(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
     File::open(path)?.take(LIMIT + 1).read_to_end(bytes)
 }
 
-/// What is no JSON object stays as it is: the low-level runtime says what is wrong with it.
-fn without_devices(bytes: Vec<u8>) -> Vec<u8> {
-    let Ok(mut resources) = Document::parse(&bytes) else {
-        return bytes;
+/// Refuses what crun could read and we cannot: it takes comments, and ends a key at a NUL.
+fn without_devices(bytes: &[u8]) -> Result<Vec<u8>> {
+    let Ok(mut resources) = Document::parse(bytes) else {
+        return Err(Error::new(
+            "cannot take the device rules out of this update: its resources are no JSON object, or low-level runtimes differ in reading them",
+        )
+        .hint("give the resources as one JSON object, each key once"));
     };
     resources.root.shift_remove("devices");
-    resources.to_bytes().unwrap_or(bytes)
+    resources.to_bytes()
 }

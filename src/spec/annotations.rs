@@ -1,8 +1,7 @@
 //! Annotations that bring devices behind our edit's back, for what reads them after it.
 
-use super::document::{Document, get};
+use super::document::{Document, get, wrong_kind};
 use crate::error::{Error, Result};
-use serde_json::Value;
 
 /// Keys of this domain and below it name CDI devices. The prefix is a setting of
 /// nvidia-container-runtime: `cdi.k8s.io/` by default, `nvidia.cdi.k8s.io/` under NVIDIA's operator.
@@ -13,9 +12,12 @@ const CDI_DOMAIN: &str = "cdi.k8s.io";
 const SYSTEMD_DEVICES: &str = "org.systemd.property.Device";
 
 pub fn check(document: &Document) -> Result<()> {
-    let Some(Value::Object(annotations)) = get(&document.root, "annotations") else {
+    let Some(annotations) = get(&document.root, "annotations") else {
         return Ok(());
     };
+    let annotations = annotations
+        .as_object()
+        .ok_or_else(|| wrong_kind("annotations", "object"))?;
     for (key, value) in annotations {
         if key.starts_with(SYSTEMD_DEVICES) {
             return Err(Error::new(format!(
@@ -23,7 +25,9 @@ pub fn check(document: &Document) -> Result<()> {
             ))
             .hint("leave it out: a container with a slice gets the devices of its slice"));
         }
-        let devices = value.as_str().unwrap_or_default();
+        let devices = value
+            .as_str()
+            .ok_or_else(|| wrong_kind(&format!("annotation {key}"), "string"))?;
         if devices.split(',').any(|device| brings_gpus(key, device)) {
             return Err(Error::new(format!(
                 "annotation {key} asks for {devices} beside the slice"

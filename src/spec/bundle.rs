@@ -15,7 +15,7 @@
 
 use super::document::LIMIT;
 use super::edit::strip;
-use super::peek::peek;
+use super::peek::{Peek, peek};
 pub use super::sidecar::Author;
 use super::sidecar::Sidecar;
 use super::{env, hooks};
@@ -67,8 +67,8 @@ fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
     sidecar.wrote(bytes) || hooks::name_lease(bytes, &sidecar.author.lease)
 }
 
-/// Another file than a bundle's config.json, for a look: crun's `--config` names one.
-pub fn read_config(file: &Path) -> Result<Vec<u8>> {
+/// Looks at another file than a bundle's config.json: crun's `--config` names one.
+pub fn peek_config(file: &Path) -> Result<Peek> {
     let missing = || Error::new(format!("no {}", file.display()));
     let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = Bundle::open(dir.unwrap_or(Path::new(".")))?;
@@ -76,8 +76,7 @@ pub fn read_config(file: &Path) -> Result<Vec<u8>> {
         .file_name()
         .and_then(|n| n.to_str())
         .ok_or_else(missing)?;
-    let found = dir.read_file(name, LIMIT, OFlag::empty())?;
-    found.map(|(bytes, _)| bytes).ok_or_else(missing)
+    dir.peek_file(name)?.ok_or_else(missing)
 }
 
 /// Whether somebody has taken it away, or its config.json. One that is written anew is there, and so is
@@ -106,10 +105,17 @@ impl Bundle {
         })
     }
 
-    /// The bytes as they are, for a look: a link is followed, as runc does.
-    pub fn read(&self) -> Result<Vec<u8>> {
-        let found = self.read_file(CONFIG, LIMIT, OFlag::empty())?;
-        found.map(|(bytes, _)| bytes).ok_or_else(|| self.missing())
+    /// Looks whether config.json asks: a link is followed, as runc does.
+    pub fn peek(&self) -> Result<Peek> {
+        self.peek_file(CONFIG)?.ok_or_else(|| self.missing())
+    }
+
+    fn peek_file(&self, file: &str) -> Result<Option<Peek>> {
+        let Some((opened, _)) = self.open_file(file, OFlag::empty())? else {
+            return Ok(None);
+        };
+        let what = || format!("read {}", self.name(file));
+        super::peek::peek_file(&opened).context(what)?.map(Some)
     }
 
     pub fn path(&self) -> &Path {
@@ -186,7 +192,8 @@ impl Bundle {
 
     /// Returns the MIG devices that the edit of this lease names, as far as they can be read.
     pub fn granted_to(&self, lease: &str) -> Vec<String> {
-        let bytes = self.read().unwrap_or_default();
+        let found = self.read_file(CONFIG, LIMIT, OFlag::empty());
+        let bytes = found.ok().flatten().map_or(Vec::new(), |(bytes, _)| bytes);
         match hooks::name_lease(&bytes, lease) {
             true => env::granted(&bytes),
             false => Vec::new(),
@@ -239,6 +246,21 @@ impl Bundle {
         limit: u64,
         flags: OFlag,
     ) -> Result<Option<(Vec<u8>, FileStat)>> {
+        let Some((opened, stat)) = self.open_file(file, flags)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        let read = opened.take(limit + 1).read_to_end(&mut bytes);
+        if read.context(|| format!("read {}", self.name(file)))? as u64 > limit {
+            return Err(Error::new(format!(
+                "{} is longer than {limit} bytes",
+                self.name(file)
+            )));
+        }
+        Ok(Some((bytes, stat)))
+    }
+
+    fn open_file(&self, file: &str, flags: OFlag) -> Result<Option<(File, FileStat)>> {
         let what = || format!("read {}", self.name(file));
         // Without O_NONBLOCK a pipe would hold us up before we see that it is one.
         let flags =
@@ -263,16 +285,7 @@ impl Bundle {
                 self.name(file)
             )));
         }
-        let mut bytes = Vec::new();
-        let file_limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let read = File::from(fd).take(limit + 1).read_to_end(&mut bytes);
-        if read.context(what)? > file_limit {
-            return Err(Error::new(format!(
-                "{} is longer than {limit} bytes",
-                self.name(file)
-            )));
-        }
-        Ok(Some((bytes, stat)))
+        Ok(Some((File::from(fd), stat)))
     }
 
     /// Mode and owner as `like`, else root's alone: an original holds what its environment holds.

@@ -1,6 +1,7 @@
 //! config.json as a tree that loses nothing: order, unknown fields, numbers of any size, and the
 //! way it was laid out.
 
+use super::reading;
 use crate::error::{Context, Error, Result};
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -8,9 +9,6 @@ use serde_json::{Map, Value};
 
 /// What we read of a config.json at most. Engines write some 20 KiB.
 pub const LIMIT: u64 = 16 * 1024 * 1024;
-
-/// serde_json's own name for a number of any size: as a key in the file it would be taken for one.
-const NUMBER_KEY: &str = "$serde_json::private::";
 
 pub struct Document {
     pub root: Map<String, Value>,
@@ -24,14 +22,11 @@ struct Layout {
 }
 
 impl Document {
+    /// Refuses what low-level runtimes could read differently.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let text = text(bytes)?;
-        if text.contains(NUMBER_KEY) {
-            return Err(Error::new(format!(
-                "config.json holds {NUMBER_KEY}, which cannot be carried through an edit"
-            )));
-        }
         let root: Value = serde_json::from_str(text).map_err(not_json)?;
+        reading::check(bytes)?;
         let Value::Object(root) = root else {
             return Err(Error::new("config.json is no JSON object"));
         };

@@ -17,10 +17,13 @@ mod gids;
 mod hooks;
 mod host;
 mod mounts;
+mod oci;
 mod paths;
 mod peek;
+mod reading;
 mod rules;
 mod sidecar;
+mod tokens;
 
 pub use cgroups::cgroup_names;
 pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};

@@ -1,19 +1,31 @@
 //! The one look that every create takes, of containers that ask for nothing too: so most files are
-//! only searched for a word, and of the others nothing is built but the annotations.
+//! only searched for a word, and of the others nothing is read but annotations and poststop hooks.
+//!
+//! It sees what any low-level runtime could see, since a request that it misses is a container
+//! without its slice: keys in another case, each of two that are the same, text that is not UTF-8.
+//! A request that readers could differ in is then refused; without a request nothing is.
 
-use super::document::{not_json, text};
+use super::document::{LIMIT, not_json};
 use super::hooks::is_ours;
-use crate::error::Result;
-use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use super::oci::is_same;
+use super::tokens::{Malformed, Text, Token, Tokens};
+use crate::error::{Error, Result, printable};
+use memchr::memmem;
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 
 /// In every annotation key of ours, and in the name of our hook.
-const WORD: &str = "runmig";
-/// How else a letter of it could be written in JSON.
-const ESCAPE: &str = "\\u";
+const WORD: &[u8] = b"runmig";
+/// How a letter of the word can be written otherwise: this and two digits.
+const ESCAPE: &[u8] = b"\\u00";
+const ESCAPED_LETTERS: [&[u8; 2]; 6] = [b"72", b"75", b"6e", b"6d", b"69", b"67"];
+/// One of them is as long as the other.
+const LONGEST: usize = 6;
+
+/// How long a file may be that is searched. No engine writes a thousandth of it.
+const SEARCH_LIMIT: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Peek {
@@ -21,79 +33,164 @@ pub struct Peek {
     pub annotations: BTreeMap<String, String>,
     /// Our hook is in it: an earlier create of ours left its edit there.
     pub marked: bool,
+    /// Why readers could differ in the annotations.
+    pub doubt: Option<String>,
 }
 
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
-    let text = text(bytes)?;
-    if !text.contains(WORD) && !text.contains(ESCAPE) {
-        return Ok(Peek::default());
-    }
-    let seen: Config = serde_json::from_str(text).map_err(not_json)?;
-    let poststop = seen.hooks.and_then(|hooks| hooks.poststop);
-    Ok(Peek {
-        annotations: seen.annotations.unwrap_or_default().0,
-        marked: poststop.unwrap_or_default().iter().any(|hook| {
-            let args = hook.args.as_deref().unwrap_or_default();
-            is_ours(args.iter().map(AsRef::as_ref))
-        }),
-    })
-}
-
-#[derive(Deserialize)]
-struct Config<'a> {
-    annotations: Option<Annotations>,
-    #[serde(borrow)]
-    hooks: Option<Hooks<'a>>,
-}
-
-/// A key may stand there twice only if it says the same twice: low-level runtimes and we would each
-/// take the one they like.
-#[derive(Default)]
-struct Annotations(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Annotations {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_map(AnnotationsVisitor)
-    }
-}
-
-struct AnnotationsVisitor;
-
-impl<'de> Visitor<'de> for AnnotationsVisitor {
-    type Value = Annotations;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(
-        self,
-        mut map: A,
-    ) -> std::result::Result<Annotations, A::Error> {
-        let mut all = BTreeMap::new();
-        while let Some((key, value)) = map.next_entry::<String, String>()? {
-            let before = all.insert(key.clone(), value.clone());
-            if before.is_some_and(|before| before != value) {
-                let key: String = key.chars().take(80).collect();
-                return Err(de::Error::custom(format_args!(
-                    "annotation {key} contradicts itself"
-                )));
-            }
+    let mut seen = Seen::default();
+    if could_name_us(bytes) {
+        for token in Tokens::new(bytes) {
+            seen.take(&token.map_err(|Malformed| malformed(bytes))?);
         }
-        Ok(Annotations(all))
+    }
+    Ok(seen.peek)
+}
+
+/// The same of an open file, which may be longer than what is read of a request.
+pub fn peek_file(mut file: &File) -> io::Result<Result<Peek>> {
+    let mut bytes = Vec::new();
+    file.take(LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 <= LIMIT {
+        return Ok(peek(&bytes));
+    }
+    let is_searched = file.metadata()?.len() <= SEARCH_LIMIT;
+    if is_searched && !could_name_us(&bytes) && !rest_could_name_us(&mut file, bytes)? {
+        return Ok(Ok(Peek::default()));
+    }
+    let line = format!("config.json is longer than {LIMIT} bytes and could ask for a slice");
+    Ok(Err(Error::new(line).hint("make it shorter")))
+}
+
+fn could_name_us(bytes: &[u8]) -> bool {
+    let is_letter = |at: usize| {
+        let digits = bytes[at + ESCAPE.len()..].get(..2);
+        digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d.eq_ignore_ascii_case(*l)))
+    };
+    memmem::find(bytes, WORD).is_some() || memmem::find_iter(bytes, ESCAPE).any(is_letter)
+}
+
+/// In pieces that overlap by what could be cut in two. One that grows meanwhile could name us.
+fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bool> {
+    const PIECE: u64 = 1024 * 1024;
+    for _ in 0..SEARCH_LIMIT / PIECE {
+        piece.drain(..piece.len() - (LONGEST - 1));
+        if file.take(PIECE).read_to_end(&mut piece)? == 0 {
+            return Ok(false);
+        }
+        if could_name_us(&piece) {
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}
+
+/// In serde_json's words, which tell the place.
+fn malformed(bytes: &[u8]) -> Error {
+    match serde_json::from_slice::<Value>(bytes) {
+        Err(e) => not_json(e),
+        Ok(_) => Error::new("config.json is not JSON"),
     }
 }
 
-#[derive(Deserialize)]
-struct Hooks<'a> {
-    #[serde(borrow)]
-    poststop: Option<Vec<Hook<'a>>>,
+/// What the tokens so far say.
+#[derive(Default)]
+struct Seen {
+    peek: Peek,
+    /// Of each object and array that is open: the key in it that was last, none in an array.
+    path: Vec<Option<String>>,
+    /// Of the hook that is being read.
+    args: Vec<String>,
+    has_annotations: bool,
 }
 
-#[derive(Deserialize)]
-struct Hook<'a> {
-    #[serde(borrow)]
-    args: Option<Vec<Cow<'a, str>>>,
+const ANNOTATIONS: &str = "annotations";
+const ARGS: [Option<&str>; 4] = [Some("hooks"), Some("poststop"), None, Some("args")];
+
+impl Seen {
+    fn take(&mut self, token: &Token<'_>) {
+        match token {
+            Token::Key(key) => return self.take_key(*key),
+            Token::End => return drop(self.path.pop()),
+            _ => {}
+        }
+        let text = match token {
+            Token::Text(text) => Some(*text),
+            _ => None,
+        };
+        if let [Some(root), Some(key)] = &self.path[..]
+            && is_same(root, ANNOTATIONS)
+        {
+            let key = key.clone();
+            self.take_annotation(key, text);
+        } else if let Some((None, hook)) = self.path.split_last()
+            && is_at(hook, &ARGS)
+        {
+            self.args
+                .push(text.map_or(String::new(), |t| t.lossy().into_owned()));
+            self.peek.marked |= is_ours(self.args.iter().map(String::as_str));
+        }
+        match token {
+            Token::Object => self.path.push(Some(String::new())),
+            Token::Array => {
+                self.path.push(None);
+                self.args.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn take_key(&mut self, key: Text<'_>) {
+        let name = key.lossy().into_owned();
+        match &self.path[..] {
+            [_] if is_same(&name, ANNOTATIONS) => {
+                if name != ANNOTATIONS {
+                    self.doubt(&name, "is annotations in another case");
+                } else if self.has_annotations {
+                    self.doubt(&name, "occurs twice");
+                }
+                self.has_annotations = true;
+            }
+            [Some(root), _]
+                if is_same(root, ANNOTATIONS)
+                    && key.exact().is_none_or(|exact| exact.contains('\0')) =>
+            {
+                self.doubt(&name, "is a key that readers differ in");
+            }
+            _ => {}
+        }
+        if let Some(last) = self.path.last_mut() {
+            *last = Some(name);
+        }
+    }
+
+    fn take_annotation(&mut self, key: String, value: Option<Text<'_>>) {
+        match value {
+            None => self.doubt(&key, "is no string"),
+            Some(text) if text.exact().is_none() => self.doubt(&key, "is not UTF-8"),
+            Some(_) => {}
+        }
+        let value = value.map_or(String::new(), |text| text.lossy().into_owned());
+        if self.peek.annotations.contains_key(&key) {
+            self.doubt(&key, "occurs twice");
+        }
+        self.peek.annotations.insert(key, value);
+    }
+
+    fn doubt(&mut self, name: &str, why: &str) {
+        let name: String = name.chars().take(80).collect();
+        let why = format!("{} {why}", printable(&name));
+        self.peek.doubt.get_or_insert(why);
+    }
+}
+
+fn is_at(path: &[Option<String>], names: &[Option<&str>]) -> bool {
+    let same = |(at, name): (&Option<String>, &Option<&str>)| match (at, name) {
+        (Some(at), Some(name)) => is_same(at, name),
+        (None, None) => true,
+        _ => false,
+    };
+    path.len() == names.len() && path.iter().zip(names).all(same)
 }
 
 #[cfg(test)]
@@ -117,29 +214,143 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_config_is_refused() {
-        let line = peek(br#"{"annotations":{"runmig.dev/slice":1}}"#)
-            .unwrap_err()
-            .line();
-        assert_eq!(
-            line,
-            "config.json is not what the OCI specification says: invalid type: integer `1`, expected a string at line 1 column 36"
-        );
-        assert!(peek(br#"{"a":"runmig"} x"#).is_err());
+    fn sees_a_request_in_any_reading() {
+        for (text, doubt) in [
+            (&br#"{"annotations":{"runmig.dev/slice":"7g"}} x"#[..], None),
+            (
+                br#"{"annotations":{"runmig.dev/slice":1}}"#,
+                Some("runmig.dev/slice is no string"),
+            ),
+            (
+                br#"{"annotations":{"runmig.dev/slice":null}}"#,
+                Some("runmig.dev/slice is no string"),
+            ),
+            (
+                br#"{"annotations":{"runmig.dev/slice":{"a":["b"]}}}"#,
+                Some("runmig.dev/slice is no string"),
+            ),
+            (
+                br#"{"annotations":{"runmig.dev/slice":"1g","runmig.dev/slice":"7g"}}"#,
+                Some("runmig.dev/slice occurs twice"),
+            ),
+            (
+                br#"{"annotations":{"runmig.dev/slice":"1g","runmig.dev/slice":"1g"}}"#,
+                Some("runmig.dev/slice occurs twice"),
+            ),
+            (
+                br#"{"annotations":{"runmig.dev/slice":"1g"},"annotations":{}}"#,
+                Some("annotations occurs twice"),
+            ),
+            (
+                br#"{"annotations":{},"annotations":{"runmig.dev/slice":"1g"}}"#,
+                Some("annotations occurs twice"),
+            ),
+            (
+                br#"{"Annotations":{"runmig.dev/slice":"1g"}}"#,
+                Some("Annotations is annotations in another case"),
+            ),
+            (
+                "{\"annotation\u{17f}\":{\"runmig.dev/slice\":\"1g\"}}".as_bytes(),
+                Some("annotation\u{17f} is annotations in another case"),
+            ),
+            (
+                b"{\"annotations\":{\"a\xff\":\"b\",\"runmig.dev/slice\":\"1g\"}}",
+                Some("a\u{fffd} is a key that readers differ in"),
+            ),
+            (
+                br#"{"annotations":{"runmig.dev/slice":"\ud800"}}"#,
+                Some("runmig.dev/slice is not UTF-8"),
+            ),
+            (
+                b"{\"x\":\"\xff\",\"annotations\":{\"runmig.dev/slice\":\"1g\"}}",
+                None,
+            ),
+        ] {
+            let seen = peek(text).unwrap();
+            assert!(
+                seen.annotations.contains_key("runmig.dev/slice"),
+                "{}",
+                text.escape_ascii()
+            );
+            assert_eq!(seen.doubt.as_deref(), doubt, "{}", text.escape_ascii());
+        }
+        let hooks = br#"{"Hooks":{"postStop":[{"args":[]},{"Args":["runmig-hook","--lease"]}]}}"#;
+        assert!(peek(hooks).unwrap().marked);
+        for others in [
+            r#"{"hooks":{"poststop":[{"args":["x","runmig-hook","--lease"]},{"args":[1,"runmig-hook","--lease"]}]}}"#,
+            r#"{"hooks":{"poststop":[{"args":[["runmig-hook","--lease"]]}],"prestart":[{"args":["runmig-hook","--lease"]}]}}"#,
+        ] {
+            assert!(!peek(others.as_bytes()).unwrap().marked, "{others}");
+        }
     }
 
     #[test]
-    fn an_annotation_that_contradicts_itself_is_refused() {
-        let twice =
-            br#"{"annotations":{"runmig.dev/slice":"1g.10gb","runmig.dev/slice":"7g.80gb"}}"#;
-        let line = peek(twice).unwrap_err().line();
-        assert!(
-            line.contains("annotation runmig.dev/slice contradicts itself"),
-            "{line}"
+    fn refuses_fragments_that_name_us() {
+        for (text, line) in [
+            (
+                "{\"runmig\":",
+                "config.json is cut off: EOF while parsing a value at line 1 column 10",
+            ),
+            (
+                "{'runmig':1}",
+                "config.json is not JSON: key must be a string at line 1 column 2",
+            ),
+            ("{} // runmig", ""),
+        ] {
+            let line_of = peek(text.as_bytes()).err().map(|e| e.line());
+            assert_eq!(line_of.unwrap_or_default(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn leaves_others_alone_however_odd_they_are() {
+        for others in [
+            &b"\"runmig.dev/slice\""[..],
+            b"[\"runmig.dev/slice\"]",
+            b"{\"process\":{\"env\":[\"A=\xff\",\"runmig\"]}} trailing",
+            br#"{"annotations":{"a":"\ud800","a":null},"x":"runmig"}"#,
+            br#"{"annotations":["runmig.dev/slice"]}"#,
+            br#"{"x":{"annotations":{"runmig.dev/slice":"1g"}}}"#,
+            br#"{"annotations":{"x":{"runmig.dev/slice":"1g"}}}"#,
+        ] {
+            let seen = peek(others).unwrap();
+            let ours = |key: &String| key.starts_with("runmig.");
+            assert!(
+                !seen.marked && !seen.annotations.keys().any(ours),
+                "{}",
+                others.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn searches_a_long_file_without_keeping_it() {
+        use std::io::Write;
+        let limit = LIMIT as usize;
+        let look = |before: usize, word: &str, after: usize| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&vec![b' '; before]).unwrap();
+            file.write_all(word.as_bytes()).unwrap();
+            file.write_all(&vec![b' '; after]).unwrap();
+            std::io::Seek::rewind(&mut file).unwrap();
+            peek_file(&file).unwrap()
+        };
+        let line = "config.json is longer than 16777216 bytes and could ask for a slice; hint: make it shorter";
+        for (before, word, after) in [
+            (0, "runmig", limit),
+            (limit - 2, "runmig", 0),
+            (limit + (1 << 20) - 3, "runmig", 9),
+            (limit + (1 << 20) - 1, "\\u006D", 9),
+        ] {
+            assert_eq!(look(before, word, after).unwrap_err().line(), line);
+        }
+        assert_eq!(
+            look(limit + 5, "\\u0061 run mig", 1 << 20).unwrap(),
+            Peek::default()
         );
-        let same =
-            br#"{"annotations":{"runmig.dev/slice":"1g.10gb","runmig.dev/slice":"1g.10gb"}}"#;
-        assert_eq!(peek(same).unwrap().annotations.len(), 1);
+        let endless = tempfile::tempfile().unwrap();
+        endless.set_len(1 << 40).unwrap();
+        assert_eq!(peek_file(&endless).unwrap().unwrap_err().line(), line);
     }
 
     #[test]

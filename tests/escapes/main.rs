@@ -10,6 +10,7 @@ mod files;
 mod inside;
 mod links;
 mod podman;
+mod readings;
 mod words;
 
 use support::{Low, Setup};

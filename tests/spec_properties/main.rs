@@ -81,7 +81,8 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<u64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         Just(serde_json::from_str("184467440737095516160").unwrap()),
-        ".{0,6}".prop_map(Value::from),
+        // a NUL is refused where low-level runtimes read it
+        "[^\\x00\n]{0,6}".prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 24, 4, |inner| {
         prop_oneof![

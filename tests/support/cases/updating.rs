@@ -58,8 +58,18 @@ pub fn the_devices_stay_open(setup: &Setup) {
         pids(&bundle, limit);
         all_open(&setup.runmig(&["exec", &id, "sh", "-c", OPEN]).ok().stdout);
     }
-    // What is no JSON is the low-level runtime's to refuse.
-    for wrong in ["", "[", "[]", "{\"pids\": 1}"] {
+    // None of them reaches the devices.
+    let rules = own_rules();
+    for wrong in [
+        String::new(),
+        "[".into(),
+        "[]".into(),
+        "{\"pids\": 1}".into(),
+        // crun takes comments, and ends a key at a NUL
+        format!("{{/**/\"devices\":{rules}}}"),
+        format!("{{\"devices\\u0000\":{rules}}}"),
+        format!("{{\"devices\":{rules},\"devices\":{rules}}}"),
+    ] {
         fs::write(&file, wrong).unwrap();
         let said = update(&["--resources", "-", &id]);
         assert!(!said.stderr.contains("panicked"), "{said:?}");

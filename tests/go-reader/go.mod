@@ -1,0 +1,3 @@
+module runmig.dev/go-reader
+
+go 1.20
