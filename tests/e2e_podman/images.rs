@@ -21,6 +21,11 @@ struct Image<'a> {
 impl<'a> Image<'a> {
     /// Made as a registry would hand it out.
     fn new(podman: &'a Podman, annotations: &[(&str, &str)]) -> Image<'a> {
+        Image::under("annotations", podman, annotations)
+    }
+
+    /// The same with another spelling of the manifest's key.
+    fn under(key: &str, podman: &'a Podman, annotations: &[(&str, &str)]) -> Image<'a> {
         const BASE: &str = "localhost/runmig-base:1";
         // podman makes a name of the path, and wants it in lower case.
         const LAYOUT: &str = "oci:layout:1";
@@ -28,7 +33,7 @@ impl<'a> Image<'a> {
         podman.podman(&["push", "--quiet", BASE, LAYOUT]).ok();
         podman.podman(&["rmi", BASE]).ok();
         let layout = podman.storage().with_file_name("layout");
-        annotate(&layout, annotations);
+        annotate(&layout, key, annotations);
         let pulled = podman.podman(&["pull", "--quiet", LAYOUT]).ok();
         fs::remove_dir_all(layout).unwrap();
         Image {
@@ -57,15 +62,17 @@ impl<'a> Image<'a> {
 }
 
 /// Writes annotations into the one manifest of an OCI layout.
-fn annotate(layout: &Path, annotations: &[(&str, &str)]) {
+fn annotate(layout: &Path, key: &str, annotations: &[(&str, &str)]) {
     let read = |file: &Path| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     let blob = |digest: &str| layout.join("blobs/sha256").join(&digest["sha256:".len()..]);
     let mut index = read(&layout.join("index.json"));
     let entry = &mut index["manifests"][0];
     let mut manifest = read(&blob(entry["digest"].as_str().unwrap()));
-    for (key, value) in annotations {
-        manifest["annotations"][*key] = json!(value);
-    }
+    let own: serde_json::Map<String, Value> = annotations
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
+    manifest[key] = own.into();
     let text = manifest.to_string();
     let hash = Sha256::digest(text.as_bytes());
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -141,6 +148,22 @@ fn image_gets_no_slice() {
             "{}",
             said.stdout
         );
+        setup.nothing_is_left();
+    });
+}
+
+/// podman matches a key in any case, as Go's decoders do.
+#[test]
+fn reads_manifests_as_podman_does() {
+    on_each(Setup::of, |setup, podman| {
+        for key in ["Annotations", "aNNOTATIONS"] {
+            let image = Image::under(key, podman, &[("runmig.dev/slice", "7g.80gb")]);
+            if hands_annotations_on(podman) {
+                image.refused(&[], "the image carries the same");
+            }
+            let same = "--annotation=runmig.dev/slice=7g.80gb";
+            image.refused(&[same], "the image carries the same");
+        }
         setup.nothing_is_left();
     });
 }
