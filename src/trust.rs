@@ -19,7 +19,7 @@ pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
         return Err(Error::new("not a regular file"));
     }
     check_metadata(&meta)?;
-    check_path(&std::fs::canonicalize(file).map_err(plain)?)?;
+    follow(file)?;
     let mut text = String::new();
     opened
         .take(max + 1)
@@ -43,6 +43,39 @@ pub fn program(path: &Path) -> Result<PathBuf> {
     Ok(canonical)
 }
 
+/// Returns where a path leads. Nobody but root can make it lead elsewhere: each link on the way is
+/// root's, in a folder where others cannot replace it.
+fn follow(path: &Path) -> Result<PathBuf> {
+    /// As the kernel.
+    const MOST_LINKS: usize = 40;
+    let parts = |path: &Path| -> Vec<PathBuf> {
+        let parts = path.components().rev();
+        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+    };
+    let mut rest = parts(&std::path::absolute(path).map_err(plain)?);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = rest.pop() {
+        if part == Path::new("..") {
+            at.pop();
+            continue;
+        }
+        check_folder(&at)?;
+        let next = at.join(&part);
+        let meta = std::fs::symlink_metadata(&next).map_err(plain)?;
+        if !meta.is_symlink() {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(Error::new("too many links"));
+        }
+        check_owner(&meta).map_err(|e| Error::new(next.display().to_string()).caused_by(e))?;
+        rest.extend(parts(&std::fs::read_link(&next).map_err(plain)?));
+    }
+    Ok(at)
+}
+
 /// The canonical path and all its parents. In a folder with the sticky bit (`/tmp`) nobody can
 /// replace what is another's, so that others write to one on the way is no danger.
 pub fn check_path(canonical: &Path) -> Result<()> {
@@ -52,16 +85,24 @@ pub fn check_path(canonical: &Path) -> Result<()> {
         if matches!(part, Component::RootDir) {
             continue;
         }
-        let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
         if at == canonical {
-            return check_metadata(&meta);
+            return check_metadata(&std::fs::symlink_metadata(&at).map_err(plain)?);
         }
-        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-        check_owner(&meta)
-            .and_then(|()| if sticky { Ok(()) } else { check_mode(&meta) })
-            .map_err(|e| Error::new(at.display().to_string()).caused_by(e))?;
+        check_folder(&at)?;
     }
     Ok(())
+}
+
+/// One on the way to what is root's.
+fn check_folder(path: &Path) -> Result<()> {
+    if path == Path::new("/") {
+        return Ok(());
+    }
+    let meta = std::fs::symlink_metadata(path).map_err(plain)?;
+    let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+    check_owner(&meta)
+        .and_then(|()| if sticky { Ok(()) } else { check_mode(&meta) })
+        .map_err(|e| Error::new(path.display().to_string()).caused_by(e))
 }
 
 /// A folder that we keep our own things in: here the sticky bit helps nothing, since whoever is
@@ -163,6 +204,38 @@ mod tests {
         let (_dir, path) = file(0o600);
         assert_eq!(read_to_string(&path, 5).unwrap(), "x = 1");
         assert!(read_to_string(&path, 4).is_err());
+    }
+
+    #[test]
+    fn follows_links_that_only_root_can_change() {
+        use std::os::unix::fs::symlink;
+        let (dir, path) = file(0o600);
+        let (open, links) = (dir.path().join("open"), dir.path().join("links"));
+        std::fs::create_dir(&links).unwrap();
+        std::fs::create_dir(&open).unwrap();
+        symlink("../f", links.join("relative")).unwrap();
+        symlink(links.join("relative"), links.join("twice")).unwrap();
+        symlink(&path, open.join("own")).unwrap();
+        symlink(open.join("own"), links.join("through")).unwrap();
+        symlink("loop", links.join("loop")).unwrap();
+        let read = |name: &str| read_to_string(&links.join(name), 10).map_err(|e| e.line());
+        for name in ["relative", "twice", "through"] {
+            assert_eq!(read(name).unwrap(), "x = 1", "{name}");
+        }
+        assert!(read("loop").is_err());
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        let line = read("through").unwrap_err();
+        assert!(line.contains("/open: others than root can write"), "{line}");
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o1777)).unwrap();
+        assert!(
+            read("through").is_ok(),
+            "nobody can replace a link of root's there"
+        );
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::lchown(open.join("own"), Some(65), Some(65)).unwrap();
+            let line = read("through").unwrap_err();
+            assert!(line.contains("/own: belongs to user 65"), "{line}");
+        }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use runmig::error::Result;
 use runmig::model::NvidiaNumbers;
-use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, cdi, edit};
+use runmig::spec::cdi::{self, Found};
+use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -22,9 +23,13 @@ fn dir_of(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
+fn found(dirs: &[&TempDir]) -> Result<Found> {
     let dirs: Vec<&Path> = dirs.iter().map(|dir| dir.path()).collect();
     cdi::read(&dirs)
+}
+
+fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
+    found(dirs).map(|found| found.files)
 }
 
 fn refused(dir: &TempDir) -> String {
@@ -133,10 +138,10 @@ fn the_later_directory_wins_and_other_kinds_are_passed_over() {
     ]);
     let gone = TempDir::new().unwrap().path().join("gone");
     let dirs = [etc.path(), run.path(), &gone];
-    assert_eq!(cdi::read(&dirs).unwrap().unwrap().env, ["A=run"]);
+    assert_eq!(cdi::read(&dirs).unwrap().files.unwrap().env, ["A=run"]);
     assert_eq!(read(&[&etc]).unwrap().unwrap().env, ["A=etc"]);
     assert_eq!(read(&[&dir_of(&[])]).unwrap(), None);
-    assert_eq!(cdi::read(&[&gone]).unwrap(), None);
+    assert_eq!(cdi::read(&[&gone]).unwrap().files, None);
     let without = dir_of(&[("nvidia.yaml", "kind: nvidia.com/gpu\ndevices: []\n")]);
     assert_eq!(read(&[&without]).unwrap(), Some(DriverFiles::default()));
 }
@@ -168,11 +173,14 @@ fn what_others_can_write_is_refused() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
     assert_eq!(
         refused(&dir),
-        "/etc/cdi/nvidia.yaml can be written by others than root; hint: chown root /etc/cdi/nvidia.yaml; chmod go-w /etc/cdi/nvidia.yaml"
+        "read CDI specification /etc/cdi/nvidia.yaml: others than root can write to it (mode 0664); hint: chmod go-w it"
     );
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(refused(&dir).starts_with("/etc/cdi can be written by others than root"));
+    assert_eq!(
+        refused(&dir),
+        "read CDI directory /etc/cdi: others than root can write to it (mode 0777); hint: chmod go-w it"
+    );
 }
 
 #[test]
@@ -199,17 +207,17 @@ fn bad_specifications_are_named() {
         format!("{of}mount path a is not absolute")
     );
     assert!(message("{mounts: [{hostPath: /a}]}").contains("missing field `containerPath`"));
-    let big = dir_of(&[("n.yaml", &" ".repeat((4 << 20) + 1))]);
+    let big = dir_of(&[("nvidia.yaml", &" ".repeat((4 << 20) + 1))]);
     assert_eq!(
         refused(&big),
-        "CDI specification /etc/cdi/n.yaml is longer than 4194304 bytes"
+        "read CDI specification /etc/cdi/nvidia.yaml: larger than 4096 KiB"
     );
     let mut laughs = "a0: &a0 [x]\n".to_owned();
     for i in 1..40 {
         let before = format!("*a{}, ", i - 1).repeat(9);
         laughs.push_str(&format!("a{i}: &a{i} [{before}]\n"));
     }
-    laughs.push_str("containerEdits: {env: *a39}\n");
+    laughs.push_str("kind: nvidia.com/gpu\ncontainerEdits: {env: *a39}\n");
     let line = refused(&dir_of(&[("n.yaml", &laughs)]));
     assert!(line.starts_with("read CDI specification"), "{line}");
 }
@@ -228,4 +236,86 @@ fn a_hook_without_an_environment_gets_one() {
         after["process"]["user"],
         json!({"uid": 0, "additionalGids": [1, 44]})
     );
+}
+
+#[test]
+fn follows_links_to_roots_files() {
+    let elsewhere = dir_of(&[("generated", GENERATED)]);
+    let dir = dir_of(&[]);
+    let link = dir.path().join("nvidia.yaml");
+    symlink(elsewhere.path().join("generated"), &link).unwrap();
+    let linked = read(&[&dir]).unwrap();
+    assert_eq!(linked, read(&[&dir_of(&[("n.yaml", GENERATED)])]).unwrap());
+    assert!(linked.is_some());
+    // whoever can replace what it leads to would run hooks as root
+    fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let line = refused(&dir);
+    assert!(line.contains("others than root can write to it"), "{line}");
+    fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_file(elsewhere.path().join("generated")).unwrap();
+    assert_eq!(
+        refused(&dir),
+        "read CDI specification /etc/cdi/nvidia.yaml: no such file or directory"
+    );
+}
+
+/// Another vendor's file is no reason to refuse a container.
+#[test]
+fn passes_over_broken_files_of_others() {
+    let dir = dir_of(&[
+        ("broken.json", "{\"kind\": \"vendor.com/net\","),
+        ("binary.yaml", "\0\u{1}"),
+        ("open.yaml", "kind: vendor.com/x"),
+        ("fine.json", "{\"kind\": \"vendor.com/y\"}"),
+    ]);
+    let open = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(dir.path().join("open.yaml"), open).unwrap();
+    symlink("nowhere", dir.path().join("gone.json")).unwrap();
+    let names = ["binary.yaml", "broken.json", "gone.json", "open.yaml"];
+    let skipped = |found: &Found| -> Vec<String> {
+        let lines = found.skipped.iter().map(|why| why.line());
+        lines
+            .map(|line| line.replace(dir.path().to_str().unwrap(), "/etc/cdi"))
+            .collect()
+    };
+    let none = found(&[&dir]).unwrap();
+    assert_eq!(none.files, None);
+    let lines = skipped(&none);
+    assert_eq!(lines.len(), names.len(), "{lines:?}");
+    for (line, name) in lines.iter().zip(names) {
+        let start = format!("read CDI specification /etc/cdi/{name}: ");
+        assert!(line.starts_with(&start), "{line}");
+    }
+    // who requires them is told what could not be read
+    let line = none.required().unwrap_err().line();
+    assert!(
+        line.starts_with("no CDI specification of nvidia.com/gpu in /etc/cdi or"),
+        "{line}"
+    );
+    assert!(names.iter().all(|name| line.contains(name)), "{line}");
+
+    fs::write(dir.path().join("nvidia.yaml"), GENERATED).unwrap();
+    let with = found(&[&dir]).unwrap();
+    assert_eq!(skipped(&with), lines);
+    assert!(!with.required().unwrap().mounts.is_empty());
+}
+
+#[test]
+fn refuses_broken_files_of_nvidia() {
+    for (name, text) in [
+        ("nvidia.yaml", "kind: ["),
+        ("gpus.yaml", "kind: nvidia.com/gpu\ncontainerEdits: ["),
+    ] {
+        let broken = dir_of(&[(name, text)]);
+        let line = refused(&broken);
+        assert!(
+            line.starts_with(&format!("read CDI specification /etc/cdi/{name}: ")),
+            "{line}"
+        );
+        // unless another one has them
+        fs::write(broken.path().join("a.yaml"), GENERATED).unwrap();
+        let found = found(&[&broken]).unwrap();
+        assert!(found.files.is_some());
+        assert_eq!(found.skipped.len(), 1);
+    }
 }

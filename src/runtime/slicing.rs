@@ -228,18 +228,18 @@ impl Slicing<'_> {
             .unwrap_or_default()
             .to_string_lossy();
         let is_nvidia = name.starts_with("nvidia-container-runtime");
-        let found = || cdi::read(&cdi::DIRS.map(Path::new));
+        let found = || -> Result<cdi::Found> {
+            let found = cdi::read(&cdi::DIRS.map(Path::new))?;
+            for why in &found.skipped {
+                tracing::warn!("passed over: {}", why.line());
+            }
+            Ok(found)
+        };
         match self.front.config.driver_files {
             Choice::None | Choice::NvidiaRuntime => Ok(DriverFiles::default()),
             Choice::Auto if is_nvidia => Ok(DriverFiles::default()),
-            Choice::Auto => Ok(found()?.unwrap_or_default()),
-            Choice::Cdi => found()?.ok_or_else(|| {
-                Error::new(format!(
-                    "no CDI specification of nvidia.com/gpu in {}",
-                    cdi::DIRS.join(" or ")
-                ))
-                .hint("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
-            }),
+            Choice::Auto => Ok(found()?.files.unwrap_or_default()),
+            Choice::Cdi => found()?.required(),
         }
     }
 

@@ -7,11 +7,11 @@
 use super::edit::DriverFiles;
 use super::hooks::hook;
 use crate::error::{Context, Error, Result};
+use crate::trust;
 use oci_spec::runtime::{Mount, MountBuilder};
 use serde::Deserialize;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where CDI specifications are; the later directory wins.
@@ -30,17 +30,48 @@ const STAGES: [&str; 6] = [
     "poststop",
 ];
 
-/// None where no directory has a specification of `nvidia.com/gpu`.
-pub fn read(dirs: &[&Path]) -> Result<Option<DriverFiles>> {
-    // A file that cannot be read is another vendor's problem, unless ours is not found without it.
-    let mut unreadable = None;
+/// What the CDI directories hold.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The driver's files; None where no specification is of `nvidia.com/gpu`.
+    pub files: Option<DriverFiles>,
+    /// Why files were passed over.
+    pub skipped: Vec<Error>,
+}
+
+impl Found {
+    /// The driver's files, or why there are none.
+    pub fn required(self) -> Result<DriverFiles> {
+        let missing = || {
+            let none = Error::new(format!(
+                "no CDI specification of {KIND} in {}",
+                DIRS.join(" or ")
+            ));
+            let none = none.hint("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
+            self.skipped
+                .into_iter()
+                .fold(none, |e, why| e.and(Some(why)))
+        };
+        self.files.ok_or_else(missing)
+    }
+}
+
+/// Passes over what cannot be read and is another vendor's. What could be NVIDIA's is refused, unless its
+/// files are found without it: a container would else start without them.
+pub fn read(dirs: &[&Path]) -> Result<Found> {
+    let mut skipped = Vec::new();
+    let mut refused = None;
     for dir in dirs.iter().rev() {
         let mut found: Option<(PathBuf, ContainerEdits)> = None;
         for path in files(dir)? {
             let spec = match read_file(&path) {
                 Ok(spec) => spec,
-                Err(e) => {
-                    unreadable.get_or_insert(e);
+                Err(Unusable { why, is_ours: true }) if refused.is_none() => {
+                    refused = Some(why);
+                    continue;
+                }
+                Err(Unusable { why, .. }) => {
+                    skipped.push(why);
                     continue;
                 }
             };
@@ -62,13 +93,23 @@ pub fn read(dirs: &[&Path]) -> Result<Option<DriverFiles>> {
             }
         }
         if let Some((path, edits)) = found {
-            return edits
+            let files = edits
                 .into_driver_files()
-                .context(|| format!("CDI specification {}", path.display()))
-                .map(Some);
+                .context(|| format!("CDI specification {}", path.display()))?;
+            skipped.extend(refused);
+            return Ok(Found {
+                files: Some(files),
+                skipped,
+            });
         }
     }
-    unreadable.map_or(Ok(None), Err)
+    match refused {
+        Some(why) => Err(why),
+        None => Ok(Found {
+            files: None,
+            skipped,
+        }),
+    }
 }
 
 /// The `.json` and `.yaml` of a directory, as CDI's library takes them, in the order of names.
@@ -79,7 +120,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).context(what),
     };
-    only_root_writes(&fs::metadata(dir).context(what)?, dir)?;
+    trust::folder(dir).context(what)?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.context(what)?.path();
@@ -97,26 +138,30 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<Specification> {
+/// A file that says nothing to rely on.
+struct Unusable {
+    why: Error,
+    /// By what its name or its text says.
+    is_ours: bool,
+}
+
+/// Links are followed: its hooks run as root, so nobody else may have a say in where they lead.
+fn read_file(path: &Path) -> Result<Specification, Unusable> {
     let what = || format!("read CDI specification {}", path.display());
-    let mut options = File::options();
-    options.read(true);
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path).context(what)?;
-    let meta = file.metadata().context(what)?;
-    if !meta.is_file() {
-        return Err(Error::new(format!("{} is no regular file", path.display())));
-    }
-    only_root_writes(&meta, path)?;
-    let mut text = String::new();
-    let length = file.take(LIMIT + 1).read_to_string(&mut text);
-    if length.context(what)? as u64 > LIMIT {
-        return Err(Error::new(format!(
-            "CDI specification {} is longer than {LIMIT} bytes",
-            path.display()
-        )));
-    }
-    specification(&text, path.extension().is_some_and(|e| e == "json")).context(what)
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = name.contains("nvidia");
+    let text = trust::read_to_string(path, LIMIT)
+        .context(what)
+        .map_err(|why| Unusable {
+            why,
+            is_ours: is_named,
+        })?;
+    specification(&text, path.extension().is_some_and(|e| e == "json"))
+        .context(what)
+        .map_err(|why| Unusable {
+            why,
+            is_ours: is_named || text.contains(KIND),
+        })
 }
 
 /// JSON is YAML, but its own parser is stricter.
@@ -139,19 +184,6 @@ pub(crate) fn parse(text: &str, json: bool) -> Result<Option<DriverFiles>> {
     }
     let edits = spec.container_edits.unwrap_or_default();
     edits.into_driver_files().map(Some)
-}
-
-/// Its hooks run as root.
-fn only_root_writes(meta: &fs::Metadata, path: &Path) -> Result<()> {
-    let ours = meta.uid() == 0 || meta.uid() == nix::unistd::geteuid().as_raw();
-    if ours && meta.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    let path = path.display();
-    Err(
-        Error::new(format!("{path} can be written by others than root"))
-            .hint(format!("chown root {path}; chmod go-w {path}")),
-    )
 }
 
 #[derive(Deserialize)]
