@@ -13,14 +13,14 @@ use std::process::Command;
 
 const NONE: &str = "--annotation=runmig.dev/slice=none";
 
-struct Image<'a> {
+pub struct Image<'a> {
     podman: &'a Podman<'a>,
     id: String,
 }
 
 impl<'a> Image<'a> {
     /// Made as a registry would hand it out.
-    fn new(podman: &'a Podman, annotations: &[(&str, &str)]) -> Image<'a> {
+    pub fn new(podman: &'a Podman, annotations: &[(&str, &str)]) -> Image<'a> {
         Image::under("annotations", podman, annotations)
     }
 
@@ -48,7 +48,7 @@ impl<'a> Image<'a> {
         said(&mut run)
     }
 
-    fn start(&self, options: &[&str]) -> String {
+    pub fn start(&self, options: &[&str]) -> String {
         let mut run = self.podman.command(&["run", "--detach"]);
         run.args(options).args([&self.id, "/bin/sleep", "1000"]);
         id(&said(&mut run).ok()).to_owned()

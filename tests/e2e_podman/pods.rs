@@ -1,5 +1,7 @@
 //! podman's pods: each container asks for itself, and the pause container has nothing.
 
+use crate::ASK;
+use crate::images::Image;
 use crate::support::bundle::{SHOW, nodes};
 use crate::support::podman::{IMAGE, id, on_each};
 use crate::support::process::until;
@@ -97,6 +99,27 @@ fn a_pod_of_two_with_different_slices() {
         pod.remove().ok();
         setup.nothing_is_left();
         podman.passed("a pod of two with different slices");
+    });
+}
+
+/// podman names the pod, and what an image says of one counts for nothing.
+#[test]
+fn containers_of_a_pod_share_a_slice() {
+    on_each(Setup::of, |setup, podman| {
+        let pod = Pod::new(podman);
+        let image = Image::new(podman, &[("io.kubernetes.cri-o.SandboxID", "made-up")]);
+        podman.podman(&["pod", "create", "--name=pair"]).ok();
+        let options = ["--pod=pair", ASK, "--annotation=runmig.dev/scope=pod"];
+        image.start(&options);
+        podman
+            .run("run", &[&options[..], &["--detach"]].concat(), "sleep 1000")
+            .ok();
+        let instance = setup.machine.the_instance();
+        let leases = setup.leases();
+        assert_eq!(leases.len(), 2);
+        assert!(leases.iter().all(|l| l["migUUID"] == instance.uuid));
+        pod.remove().ok();
+        setup.nothing_is_left();
     });
 }
 
