@@ -13,12 +13,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+#[path = "reading.rs"]
+pub mod reading;
 #[path = "texts.rs"]
 pub mod texts;
 
 pub type Target = fn(&[u8]);
 
-pub const ALL: [(&str, Target); 9] = [
+pub const ALL: [(&str, Target); 10] = [
     ("annotations", annotations),
     ("arguments", arguments),
     ("cdi", cdi),
@@ -26,6 +28,7 @@ pub const ALL: [(&str, Target); 9] = [
     ("configuration", configuration),
     ("hook", hook),
     ("machine", texts::machine),
+    ("reading", reading::reading),
     ("record", record),
     ("versions", texts::versions),
 ];

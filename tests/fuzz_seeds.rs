@@ -130,6 +130,7 @@ replayed!(
     configuration,
     hook,
     machine,
+    reading,
     record,
     versions
 );

@@ -7,19 +7,12 @@ mod targets;
 #[path = "go_reading/tree.rs"]
 mod tree;
 
-#[path = "support/go.rs"]
-mod go;
-
-use go::{GoReader, believed};
-use runmig::{request, spec};
 use serde_json::{Value, json};
-use std::path::Path;
+use targets::reading::{self, go::GoReader};
 use tree::{Dice, Tree};
 
 fn reader() -> Option<GoReader> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/go-reader");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let reader = GoReader::start(Path::new(source), folder);
+    let reader = reading::start();
     if reader.is_none() {
         let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         assert!(
@@ -62,10 +55,6 @@ fn config() -> Value {
     })
 }
 
-fn shown(document: &[u8]) -> String {
-    document.escape_ascii().to_string()
-}
-
 #[test]
 fn go_reads_what_runmig_believes() {
     const CASES: u64 = 4000;
@@ -78,40 +67,9 @@ fn go_reads_what_runmig_believes() {
             tree.mutate(&mut dice);
         }
         let original = tree.to_bytes(&mut dice);
-        let read = go.read(&original);
-
-        // A request that Go reads is never missed.
-        let asks = |annotations: &Value| {
-            let annotations = annotations.as_object();
-            annotations.is_some_and(|all| all.keys().any(|key| request::is_ours(key)))
-        };
-        if read.as_ref().is_ok_and(|read| asks(&read["annotations"])) {
-            let seen = spec::peek(&original);
-            assert!(
-                seen.is_err()
-                    || seen
-                        .is_ok_and(|seen| seen.annotations.keys().any(|key| request::is_ours(key))),
-                "{}",
-                shown(&original)
-            );
-        }
-
-        let Ok(after) = targets::edit(&original, &spec::DriverFiles::default()) else {
-            refused += 1;
-            continue;
-        };
-        edited += 1;
-        if let Ok(read) = read {
-            assert_eq!(read, believed(&original), "{}", shown(&original));
-        }
-        if let Ok(read) = go.read(&after) {
-            assert_eq!(
-                read,
-                believed(&after),
-                "{}\n{}",
-                shown(&original),
-                shown(&after)
-            );
+        match reading::agrees(&mut go, &original) {
+            true => edited += 1,
+            false => refused += 1,
         }
     }
     assert!(

@@ -172,6 +172,22 @@ fn what_others_wrote_is_left() {
     assert_eq!(place.config(), changed);
 }
 
+/// What is taken out for one reader would stay for another.
+#[test]
+fn strips_nothing_that_readers_differ_in() {
+    let place = Place::new();
+    for (key, words) in [
+        ("\"Hooks\":{},", "Hooks is hooks to some"),
+        ("\"hooks\":{},", "hooks occurs twice"),
+        ("\"linux\":{\"Devices\":[]},", "linux.Devices is devices"),
+    ] {
+        let edit = edit_of("b").replacen('{', &format!("{{{key}"), 1);
+        fs::write(place.path("config.json"), &edit).unwrap();
+        assert!(place.error().contains(words), "{}", place.error());
+        assert_eq!(place.config(), edit);
+    }
+}
+
 /// As nvidia-container-runtime leaves it: other bytes, more in it, and the hook of the lease.
 #[test]
 fn restores_original_of_rewritten_edit() {

@@ -1,0 +1,61 @@
+//! A config.json, before and after the edit, as Go reads it and as runmig believes it to be.
+
+use super::edit;
+use runmig::request;
+use runmig::spec::{self, DriverFiles};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::path::Path;
+
+#[path = "../tests/support/go.rs"]
+pub mod go;
+
+use go::{GoReader, believed};
+
+thread_local! {
+    /// Its start is dear, and its answers are cheap.
+    static GO: RefCell<Option<GoReader>> = RefCell::new(start());
+}
+
+/// None where there is no Go.
+pub fn start() -> Option<GoReader> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ancestors = here.ancestors().map(|dir| dir.join("tests/go-reader"));
+    let source = { ancestors }
+        .find(|dir| dir.is_dir())
+        .expect("tests/go-reader");
+    GoReader::start(&source, &std::env::temp_dir())
+}
+
+pub fn reading(bytes: &[u8]) {
+    GO.with_borrow_mut(|go| go.as_mut().map(|go| agrees(go, bytes)));
+}
+
+/// Whether it is edited; then Go reads in it what runmig does, before and after. A request that Go reads is
+/// never missed.
+pub fn agrees(go: &mut GoReader, original: &[u8]) -> bool {
+    let read = go.read(original);
+    let shown = || original.escape_ascii().to_string();
+    if let Ok(read) = &read
+        && asks(&read["annotations"])
+        && let Ok(seen) = spec::peek(original)
+    {
+        let ours = seen.annotations.keys().any(|key| request::is_ours(key));
+        assert!(ours, "{}", shown());
+    }
+    let Ok(edited) = edit(original, &DriverFiles::default()) else {
+        return false;
+    };
+    if let Ok(read) = read {
+        assert_eq!(read, believed(original), "{}", shown());
+    }
+    if let Ok(read) = go.read(&edited) {
+        assert_eq!(read, believed(&edited), "{}", shown());
+    }
+    true
+}
+
+fn asks(annotations: &Value) -> bool {
+    let annotations = annotations.as_object();
+    annotations.is_some_and(|all| all.keys().any(|key| request::is_ours(key)))
+}
