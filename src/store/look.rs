@@ -4,6 +4,7 @@ use super::claim::{Claim, Tie};
 use super::record::{self, Key, Lease};
 use super::{Store, durable};
 use crate::error::{Context, Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -44,24 +45,10 @@ impl Store {
     /// All leases, and what cannot be read. Each record is whole at any time, so looking needs no
     /// lock; deciding does.
     pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
-        loop {
-            let (mut leases, damaged, all_there) = self.read_all()?;
-            // One that goes may have been replaced by one that was not there yet (`Ledger::replace`).
-            if all_there {
-                leases
-                    .sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
-                return Ok((leases, damaged));
-            }
-        }
-    }
-
-    /// And whether none went while they were read.
-    fn read_all(&self) -> Result<(Vec<Lease>, Vec<Damaged>, bool)> {
-        let (mut leases, mut damaged, mut all_there) = (Vec::new(), Vec::new(), true);
-        for file in self.files()? {
-            match read(&file) {
-                Ok(Some(lease)) => leases.push(lease),
-                Ok(None) => all_there = false,
+        let (mut leases, mut damaged) = (Vec::new(), Vec::new());
+        for (file, outcome) in read_all(|| self.files(), read)? {
+            match outcome {
+                Ok(lease) => leases.push(lease),
                 Err(why) => damaged.push(Damaged {
                     claim: Claim::parse(&name(&file)),
                     file,
@@ -69,7 +56,8 @@ impl Store {
                 }),
             }
         }
-        Ok((leases, damaged, all_there))
+        leases.sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+        Ok((leases, damaged))
     }
 
     /// All that is claimed, also by what cannot be read: the names tell. No record is opened for it.
@@ -150,6 +138,41 @@ impl Store {
     }
 }
 
+/// How often a ledger is read in which records go before they are read.
+const ROUNDS: usize = 64;
+
+/// Reads the listed files, each once. A file that goes before it is read may have been replaced by one
+/// that was not listed yet (`Ledger::replace`): then the list is read again.
+fn read_all<T>(
+    list: impl Fn() -> Result<Vec<PathBuf>>,
+    read: impl Fn(&Path) -> Result<Option<T>>,
+) -> Result<BTreeMap<PathBuf, Result<T>>> {
+    let mut known = BTreeMap::new();
+    let mut gone = PathBuf::new();
+    for _ in 0..ROUNDS {
+        let files: BTreeSet<PathBuf> = list()?.into_iter().collect();
+        known.retain(|file, _| files.contains(file));
+        let mut all_there = true;
+        for file in files {
+            if known.contains_key(&file) {
+                continue;
+            }
+            match read(&file).transpose() {
+                Some(outcome) => drop(known.insert(file, outcome)),
+                None => (all_there, gone) = (false, file),
+            }
+        }
+        if all_there {
+            return Ok(known);
+        }
+    }
+    Err(Error::new(format!(
+        "cannot read the ledger: records went before they were read, {ROUNDS} times ({} was the last)",
+        gone.display()
+    ))
+    .hint("try again when fewer containers come and go"))
+}
+
 /// A record under a name that is not its own is no record: one lease would be two.
 fn read(file: &Path) -> Result<Option<Lease>> {
     let lease = record::read(file)?;
@@ -166,4 +189,43 @@ pub(super) fn name(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn files(names: &[usize]) -> Result<Vec<PathBuf>> {
+        Ok(names.iter().map(|n| PathBuf::from(n.to_string())).collect())
+    }
+
+    #[test]
+    fn gives_up_on_endless_churn() {
+        let rounds = Cell::new(0);
+        let churn = || {
+            rounds.set(rounds.get() + 1);
+            files(&[rounds.get()])
+        };
+        let e = read_all(churn, |_| Ok(None::<()>)).unwrap_err().line();
+        assert_eq!(rounds.get(), ROUNDS);
+        assert!(e.contains("64 times (64 was the last)"), "{e}");
+    }
+
+    #[test]
+    fn reads_each_record_once() {
+        let (rounds, reads) = (Cell::new(0), Cell::new(0));
+        // Record 1 is replaced by 2 before it is read, and 0 stays.
+        let list = || {
+            rounds.set(rounds.get() + 1);
+            files(&[0, rounds.get().min(2)])
+        };
+        let read = |file: &Path| {
+            reads.set(reads.get() + 1);
+            Ok((file != Path::new("1")).then_some(()))
+        };
+        let known: Vec<PathBuf> = read_all(list, read).unwrap().into_keys().collect();
+        assert_eq!(known, files(&[0, 2]).unwrap());
+        assert_eq!((rounds.get(), reads.get()), (2, 3));
+    }
 }
