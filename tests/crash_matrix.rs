@@ -197,6 +197,7 @@ matrix! {
     wait: "wait";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
+    gc_of_earlier_boot: "gc-of-earlier-boot";
     delete_adopted: "delete-adopted";
     / errors_only:
     // A step of these is one of the above.

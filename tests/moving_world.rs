@@ -1,6 +1,8 @@
 //! Reboots, GPUs that go, and administrators with nvidia-smi between any two steps: never is
 //! destroyed what somebody else made.
 
+#[path = "moving_world/earlier_boot.rs"]
+mod earlier_boot;
 mod faults_support;
 mod support;
 

@@ -132,14 +132,19 @@ impl Leases<'_> {
     /// rest is told.
     pub(super) fn look_through_damaged(
         &self,
+        damaged: Vec<Damaged>,
         dry_run: bool,
         patience: impl Fn() -> Patience,
-    ) -> Result<Vec<(Damaged, Outcome)>> {
+    ) -> Vec<(Damaged, Outcome)> {
+        let is_earlier = |d: &Damaged| self.is_of_earlier_boot(d);
+        let (earlier, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_earlier);
         let look = |damaged: Damaged| {
             let outcome = self.look_at_damaged(&damaged, dry_run, patience());
             (damaged, outcome.unwrap_or_else(Outcome::Failed))
         };
-        Ok(self.damaged()?.into_iter().map(look).collect())
+        let mut found = self.strike_off_damaged(earlier, dry_run);
+        found.extend(damaged.into_iter().map(look));
+        found
     }
 
     fn look_at_damaged(
@@ -172,9 +177,6 @@ impl Leases<'_> {
     /// Why a damaged record may be struck off; else why it stays.
     fn has_nothing(&self, damaged: &Damaged) -> Result<std::result::Result<String, String>> {
         let claim = claim(damaged)?;
-        if claim.boot_id != self.boot_id {
-            return Ok(Ok("its record is damaged, and its boot is over".to_owned()));
-        }
         // Should its creator still be at work, it finds its record gone and undoes what it made.
         let _lock = self
             .store

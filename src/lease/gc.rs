@@ -59,10 +59,13 @@ impl Leases<'_> {
     }
 
     fn look_through(&self, dry_run: bool, all: bool, patience: Patience) -> Result<Collection> {
-        let (leases, _) = self.store.list()?;
+        let (leases, damaged) = self.store.list()?;
+        // First, and all at once: whatever their number, the others are looked through no slower.
+        let is_earlier = |l: &Lease| l.boot_id != self.boot_id;
+        let (earlier, leases): (Vec<_>, Vec<_>) = leases.into_iter().partition(is_earlier);
+        let mut findings = self.strike_off(earlier, dry_run);
         // Shared by all: a machine full of slices in use is looked through no slower than one.
         let end = Instant::now() + patience.0;
-        let mut findings = Vec::new();
         for lease in leases {
             let outcome = match self.why_collect(&lease, all) {
                 Err(kept) => {
@@ -84,7 +87,7 @@ impl Leases<'_> {
         }
         Ok(Collection {
             leases: findings,
-            damaged: self.look_through_damaged(dry_run, || remaining(end))?,
+            damaged: self.look_through_damaged(damaged, dry_run, || remaining(end)),
         })
     }
 
@@ -104,9 +107,6 @@ impl Leases<'_> {
 
     /// Why a lease may go; else why it stays.
     fn why_collect(&self, lease: &Lease, all: bool) -> std::result::Result<String, String> {
-        if lease.boot_id != self.boot_id {
-            return Ok("its boot is over".to_owned());
-        }
         if lease.idle_since.is_some() {
             return self.idle_is_over(lease);
         }

@@ -10,6 +10,7 @@ mod ahead;
 mod alive;
 mod choose;
 mod damaged;
+mod earlier;
 mod gc;
 mod idle;
 pub mod lost;

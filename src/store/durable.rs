@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How a file that is not finished is called.
 pub const TEMPORARY: &str = ".new-";
@@ -24,10 +24,7 @@ pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    match std::fs::remove_file(file) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
+    unlink(file)?;
     let mut out = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -37,12 +34,24 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
+/// Gone already is fine.
 pub fn remove(file: &Path) -> io::Result<()> {
-    match std::fs::remove_file(file) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
+    unlink(file)?;
     sync(file.parent().unwrap_or(Path::new("/")))
+}
+
+/// The same for many files of one folder, which is synced once.
+pub fn remove_all(dir: &Path, files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
+    let removed = files.iter().map(|file| unlink(file)).collect();
+    sync(dir)?;
+    Ok(removed)
+}
+
+fn unlink(file: &Path) -> io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }
 
 pub fn sweep(dir: &Path) {

@@ -97,6 +97,11 @@ impl Store {
         Ok(neighbours)
     }
 
+    /// Where the record of a lease is.
+    pub fn file(&self, lease: &Lease) -> PathBuf {
+        self.leases().join(Claim::of(lease).name())
+    }
+
     /// Whether a record is there still and still cannot be read.
     pub fn is_damaged(&self, damaged: &Damaged) -> bool {
         read(&damaged.file).is_err()

@@ -188,6 +188,17 @@ impl Ledger<'_> {
         durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
     }
 
+    /// One result for each of these records, whose end nobody has to confirm.
+    pub fn remove_all(&self, files: &[PathBuf]) -> Result<Vec<Result<()>>> {
+        let leases = self.store.leases();
+        let removed = durable::remove_all(&leases, files)
+            .context(|| format!("remove leases from {}", leases.display()))?;
+        let told = |(removed, file): (std::io::Result<()>, &PathBuf)| {
+            removed.context(|| format!("remove the lease {}", file.display()))
+        };
+        Ok(removed.into_iter().zip(files).map(told).collect())
+    }
+
     pub fn remove_damaged(&self, damaged: &Damaged) -> Result<()> {
         let file = &damaged.file;
         durable::remove(file).context(|| format!("remove the lease {}", file.display()))
@@ -199,7 +210,7 @@ impl Ledger<'_> {
     }
 
     fn file(&self, lease: &Lease) -> PathBuf {
-        self.store.leases().join(Claim::of(lease).name())
+        self.store.file(lease)
     }
 }
 

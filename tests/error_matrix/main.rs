@@ -137,6 +137,7 @@ matrix! {
     wait_in_vain: "wait-in-vain";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
+    gc_of_earlier_boot: "gc-of-earlier-boot";
     delete_adopted: "delete-adopted";
     delete_shared: "delete-shared";
     / crashes_only:

@@ -15,6 +15,9 @@ impl World {
         let (mut leases, instances) = (self.leases(), self.instances());
         // What cannot be read still claims its place.
         leases.extend(self.damaged().iter().map(as_lease));
+        // Whatever lies at the place of a lease of an earlier boot now is not its own.
+        let earlier = self.of_earlier_boots();
+        leases.retain(|l| !earlier.iter().any(|id| l["id"] == id.as_str()));
         let complain = |what: String| {
             Err(format!(
                 "{what}\nleases: {leases:#?}\ninstances: {instances:#?}"
@@ -59,6 +62,15 @@ impl World {
         let claims = records.iter().filter_map(|name| Claim::parse(name));
         claims
             .filter(|c| !ids.contains(&c.lease.clone().into()))
+            .collect()
+    }
+
+    fn of_earlier_boots(&self) -> Vec<String> {
+        let now = runmig::process::boot_id(&self.machine()).unwrap();
+        let records = names(&self.state().join("leases"));
+        let claims = records.iter().filter_map(|name| Claim::parse(name));
+        { claims.filter(|c| c.boot_id != now) }
+            .map(|c| c.lease)
             .collect()
     }
 

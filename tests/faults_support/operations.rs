@@ -48,7 +48,7 @@ pub fn each_once(names: &[&str]) {
     assert_eq!(sorted(these), sorted(all));
 }
 
-pub const ALL: [Operation; 26] = [
+pub const ALL: [Operation; 27] = [
     operation("create", Kind::Create, create),
     // The bundle is still edited, and the lease of a container that is no more is there.
     operation("create-again", Kind::Create, |world| {
@@ -92,6 +92,11 @@ pub const ALL: [Operation; 26] = [
         world.configure(KEPT);
         world.create(ID);
         delete(world)
+    }),
+    operation("gc-of-earlier-boot", Kind::Collect, |world| {
+        world.abandoned(ID);
+        world.reboot();
+        world.migctl(&["gc"]).into()
     }),
     operation("gc-of-idle", Kind::Collect, |world| {
         idle(world, &["before"]);

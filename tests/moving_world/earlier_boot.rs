@@ -1,0 +1,82 @@
+//! Many leases of an earlier boot, whose instances went with it.
+
+use super::{ID, World};
+use crate::faults_support::check::names;
+use crate::faults_support::strace::{self, Call};
+use crate::support::going;
+use runmig::store::{Lease, Store};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A machine after a reboot, with as many leases of before, the first of a bundle that is still there.
+fn after_boot(world: &World, count: usize) {
+    world.abandoned(ID);
+    world.reboot();
+    let store = Store::existing(&world.state(), Duration::from_secs(10));
+    let store = store.unwrap().unwrap();
+    let first = store.list().unwrap().0.remove(0);
+    let ledger = store.lock("test").unwrap();
+    for n in 1..count {
+        let mut lease = Lease {
+            id: format!("{n:032x}"),
+            ..first.clone()
+        };
+        lease.holder.bundle = world.path("gone");
+        ledger.put(&lease).unwrap();
+    }
+}
+
+/// What a collector does for so many leases, by system call.
+fn calls_for(world: &World, count: usize) -> BTreeMap<String, usize> {
+    after_boot(world, count);
+    let names = ["flock", "fsync", "getdents64", "openat", "unlink"];
+    let gc = Call::from(world.migctl(&["gc"]));
+    let mut calls = BTreeMap::new();
+    for point in strace::calls(&gc, &world.path("strace.log"), &names) {
+        *calls.entry(point.call).or_default() += 1;
+    }
+    world.as_if_nothing_had_been().unwrap();
+    calls
+}
+
+/// A record is opened once and removed once; nothing else grows with their number.
+#[test]
+fn collects_earlier_boots_in_linear_work() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let (few, many) = (calls_for(&world, 10), calls_for(&world, 60));
+    let more: BTreeMap<&str, usize> = { many.iter() }
+        .map(|(call, count)| (call.as_str(), count - few[call]))
+        .collect();
+    let expected = [
+        ("flock", 0),
+        ("fsync", 0),
+        ("getdents64", 0),
+        ("openat", 50),
+        ("unlink", 50),
+    ];
+    assert_eq!(more, BTreeMap::from(expected), "{many:?}");
+}
+
+#[test]
+fn asks_no_driver_about_earlier_boots() {
+    let world = World::small();
+    after_boot(&world, 3);
+    let calls = world.driver_calls(|| drop(world.gc().ok()));
+    assert_eq!(calls, [""; 0]);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn two_collectors_share_earlier_boots() {
+    let world = World::small();
+    after_boot(&world, 300);
+    let dry_run = world.migctl(&["gc", "--dry-run"]).output().unwrap();
+    assert!(dry_run.status.success());
+    assert_eq!(names(&world.state().join("leases")).len(), 300);
+    let gcs = [(); 2].map(|()| going(&mut world.migctl(&["gc"])));
+    gcs.into_iter().for_each(|gc| drop(gc.end().ok()));
+    world.as_if_nothing_had_been().unwrap();
+}
