@@ -38,7 +38,8 @@ impl World {
         let cdi = setup.path("cdi");
         fs::create_dir(&cdi).unwrap();
         let config = format!(
-            "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"{}\"]\n\
+            "swarm-resource = \"DOCKER_RESOURCE_GPU\"\n\
+             [nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"{}\"]\n\
              [nvidia-container-runtime.modes.cdi]\ndefault-kind = \"nvidia.com/gpu\"\n\
              annotation-prefixes = [\"nvidia.cdi.k8s.io/\"]\nspec-dirs = [\"{}\"]\n",
             runc.display(),
@@ -148,6 +149,28 @@ fn an_image_cannot_ask() {
     // who does not ask us is nvidia-container-runtime's alone
     let bundle = world.setup.bundle(&script);
     asks_for_all(&bundle);
+    let out = world.run(&bundle);
+    assert!(nodes(&out).contains_key("nvidia1"), "{out}");
+    world.setup.nothing_is_left();
+}
+
+/// Where Docker Swarm hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
+#[test]
+fn overrules_swarm_resources_of_images() {
+    let Some(world) = World::new() else { return };
+    let script = format!("{SHOW}; echo END");
+    let ask = |bundle: &Bundle| {
+        bundle.edit(|config| {
+            let env = config["process"]["env"].as_array_mut().unwrap();
+            env.push(json!("DOCKER_RESOURCE_GPU=all"));
+        });
+    };
+    let bundle = world.setup.asking("1g.10gb", &script);
+    ask(&bundle);
+    let out = world.run(&bundle);
+    assert_eq!(nodes(&out), world.setup.machine.nodes_of(&world.slice));
+    let bundle = world.setup.bundle(&script);
+    ask(&bundle);
     let out = world.run(&bundle);
     assert!(nodes(&out).contains_key("nvidia1"), "{out}");
     world.setup.nothing_is_left();

@@ -21,14 +21,22 @@ const WIDENING: [&str; 7] = [
     "NVIDIA_NVSWITCH",
 ];
 
+/// Docker Swarm names the GPUs of a task in such a variable. Where nvidia-container-runtime's
+/// `swarm-resource` names it too, it goes before `NVIDIA_VISIBLE_DEVICES`, whoever set it.
+const SWARM: &str = "DOCKER_RESOURCE_";
+
+fn widens(name: &str) -> bool {
+    WIDENING.contains(&name) || name.starts_with(SWARM)
+}
+
 /// The driver's files' variables, then the slices, each set once; what would add to them is gone.
 pub fn apply(document: &mut Document, driver: &[String], mig_uuids: &[&str]) -> Result<()> {
     let env = variables(document)?;
-    env.retain(|entry| !WIDENING.contains(&name(entry)));
+    env.retain(|entry| !widens(name(entry)));
     for entry in driver {
         let key = entry.split('=').next().unwrap_or_default();
         // `nvidia-ctk cdi generate` writes NVIDIA_VISIBLE_DEVICES=void.
-        if key != VISIBLE && !WIDENING.contains(&key) {
+        if key != VISIBLE && !widens(key) {
             set(env, key, entry.clone());
         }
     }

@@ -170,6 +170,8 @@ fn an_image_s_choice_of_devices_is_overwritten() {
             "NVIDIA_MIG_MONITOR_DEVICES=all",
             "NVIDIA_REQUIRE_CUDA=cuda>=12",
             "NVIDIA_IMEX_CHANNELS=0",
+            "DOCKER_RESOURCE_GPU=all",
+            "DOCKER_RESOURCE_NVIDIA-GPU=GPU-1",
             "CUDA_VISIBLE_DEVICES=0",
             "NVIDIA_VISIBLE_DEVICES=void",
         ])
