@@ -38,7 +38,8 @@ impl World {
         let cdi = setup.path("cdi");
         fs::create_dir(&cdi).unwrap();
         let config = format!(
-            "swarm-resource = \"DOCKER_RESOURCE_GPU\"\n\
+            "accept-nvidia-visible-devices-as-volume-mounts = true\n\
+             swarm-resource = \"DOCKER_RESOURCE_GPU\"\n\
              [nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"{}\"]\n\
              [nvidia-container-runtime.modes.cdi]\ndefault-kind = \"nvidia.com/gpu\"\n\
              annotation-prefixes = [\"nvidia.cdi.k8s.io/\"]\nspec-dirs = [\"{}\"]\n",
@@ -173,6 +174,33 @@ fn overrules_swarm_resources_of_images() {
     ask(&bundle);
     let out = world.run(&bundle);
     assert!(nodes(&out).contains_key("nvidia1"), "{out}");
+    world.setup.nothing_is_left();
+}
+
+/// It takes a mount for a request by how the text of its destination begins, in any folder.
+#[test]
+fn overrules_devices_asked_by_mount() {
+    let Some(world) = World::new() else { return };
+    let script = format!("{SHOW}; echo END");
+    let list = "/var/run/nvidia-container-devices";
+    for destination in [format!("{list}/all"), format!("{list}all")] {
+        let ask = |bundle: &Bundle| {
+            bundle.edit(|config| {
+                let mounts = config["mounts"].as_array_mut().unwrap();
+                mounts.push(json!({"destination": destination, "type": "bind",
+                    "source": "/dev/null", "options": ["bind"]}));
+            });
+        };
+        let bundle = world.setup.asking("1g.10gb", &script);
+        ask(&bundle);
+        let out = world.run(&bundle);
+        let slice = world.setup.machine.nodes_of(&world.slice);
+        assert_eq!(nodes(&out), slice, "{destination}");
+        let bundle = world.setup.bundle(&script);
+        ask(&bundle);
+        let out = world.run(&bundle);
+        assert!(nodes(&out).contains_key("nvidia1"), "{destination}: {out}");
+    }
     world.setup.nothing_is_left();
 }
 

@@ -22,6 +22,14 @@ const DEVICE_LISTS: [&str; 2] = [
     "/run/nvidia-container-devices",
 ];
 
+/// nvidia-container-runtime compares texts, not folders: `…-devicesall` asks for `all` too.
+fn asks_for_devices(destination: &Path) -> bool {
+    let text = destination.as_os_str().as_encoded_bytes();
+    DEVICE_LISTS
+        .iter()
+        .any(|list| text.starts_with(list.as_bytes()))
+}
+
 /// Appends the driver's files. One destination has one of them: an engine that applied the same
 /// CDI specification before us has put the same there.
 ///
@@ -122,7 +130,7 @@ fn stays(
     host: &dyn HostView,
 ) -> Result<bool> {
     let to = &mount.destination;
-    if DEVICE_LISTS.iter().any(|list| to.starts_with(list)) {
+    if asks_for_devices(to) {
         return Ok(false);
     }
     let source = match mount.source {

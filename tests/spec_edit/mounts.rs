@@ -24,6 +24,8 @@ fn mounts_of_other_devices_are_taken_out_by_what_they_are() {
         ("/srv", "/dev/./nvidia-caps"),
         // asks nvidia-container-runtime for all
         ("/dev/null", "/var/run/nvidia-container-devices/all"),
+        ("/dev/null", "/var/run//nvidia-container-devicesall"),
+        ("/dev/null", "/x/../run/nvidia-container-devices0"),
     ] {
         let after = done(&with_mount(bind(source, destination)));
         assert_eq!(
