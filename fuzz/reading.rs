@@ -31,8 +31,8 @@ pub fn reading(bytes: &[u8]) {
     GO.with_borrow_mut(|go| go.as_mut().map(|go| agrees(go, bytes)));
 }
 
-/// Whether it is edited; then Go reads in it what runmig does, before and after. A request that Go reads is
-/// never missed.
+/// Returns whether it is edited. Then Go and runmig read the same in it, before and after. A request that Go
+/// reads is never missed.
 pub fn agrees(go: &mut GoReader, original: &[u8]) -> bool {
     let read = go.read(original);
     let shown = || original.escape_ascii().to_string();

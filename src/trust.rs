@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_links_that_only_root_can_change() {
+    fn follows_only_links_of_root() {
         use std::os::unix::fs::symlink;
         let (dir, path) = file(0o600);
         let (open, links) = (dir.path().join("open"), dir.path().join("links"));

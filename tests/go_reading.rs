@@ -1,5 +1,5 @@
-//! What runmig believes of a config.json is what Go, so runc, reads in it: for mutated files whose keys
-//! occur twice or in another case, whose numbers and texts are odd. The reference is `tests/go-reader`.
+//! runmig and Go, so runc, read the same in a config.json: in mutated files whose keys occur twice or in
+//! another case, and whose numbers and texts are odd. The reference is `tests/go-reader`.
 
 #[path = "../fuzz/targets.rs"]
 #[allow(dead_code)] // the fuzz targets use the rest

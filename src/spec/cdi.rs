@@ -30,7 +30,7 @@ const STAGES: [&str; 6] = [
     "poststop",
 ];
 
-/// What the CDI directories hold.
+/// The findings in the CDI directories.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The driver's files; None where no specification is of `nvidia.com/gpu`.
@@ -56,8 +56,8 @@ impl Found {
     }
 }
 
-/// Passes over what cannot be read and is another vendor's. What could be NVIDIA's is refused, unless its
-/// files are found without it: a container would else start without them.
+/// Passes over files of other vendors that cannot be read. Refuses one that could be NVIDIA's, unless another
+/// has the specification: a container would else start without the driver's files.
 pub fn read(dirs: &[&Path]) -> Result<Found> {
     let mut skipped = Vec::new();
     let mut refused = None;

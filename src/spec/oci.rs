@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_names_are_the_same_to_go() {
+    fn go_tells_all_names_apart() {
         for name in NAMES {
             assert_eq!(known_name(name), Some(name));
             assert_eq!(known_name(&name.to_uppercase()), Some(name));

@@ -58,7 +58,9 @@ pub fn peek_file(mut file: &File) -> io::Result<Result<Peek>> {
     if is_searched && !could_name_us(&bytes) && !rest_could_name_us(&mut file, bytes)? {
         return Ok(Ok(Peek::default()));
     }
-    let line = format!("config.json is longer than {LIMIT} bytes and could ask for a slice");
+    let line = format!(
+        "cannot tell whether the container asks for a slice: config.json is longer than {LIMIT} bytes"
+    );
     Ok(Err(Error::new(line).hint("make it shorter")))
 }
 
@@ -70,7 +72,7 @@ fn could_name_us(bytes: &[u8]) -> bool {
     memmem::find(bytes, WORD).is_some() || memmem::find_iter(bytes, ESCAPE).any(is_letter)
 }
 
-/// In pieces that overlap by what could be cut in two. One that grows meanwhile could name us.
+/// Searches in pieces that overlap, since a word could be cut in two. A file that grows meanwhile could name us.
 fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bool> {
     const PIECE: u64 = 1024 * 1024;
     for _ in 0..SEARCH_LIMIT / PIECE {
@@ -93,13 +95,13 @@ fn malformed(bytes: &[u8]) -> Error {
     }
 }
 
-/// What the tokens so far say.
+/// Collects what the tokens say.
 #[derive(Default)]
 struct Seen {
     peek: Peek,
-    /// Of each object and array that is open: the key in it that was last, none in an array.
+    /// The latest key of each open object; none for an open array.
     path: Vec<Option<String>>,
-    /// Of the hook that is being read.
+    /// The arguments of the hook that is being read.
     args: Vec<String>,
     has_annotations: bool,
 }
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_others_alone_however_odd_they_are() {
+    fn leaves_odd_files_of_others_alone() {
         for others in [
             &b"\"runmig.dev/slice\""[..],
             b"[\"runmig.dev/slice\"]",
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_a_long_file_without_keeping_it() {
+    fn searches_long_files_in_pieces() {
         use std::io::Write;
         let limit = LIMIT as usize;
         let look = |before: usize, word: &str, after: usize| {
@@ -335,7 +337,7 @@ mod tests {
             std::io::Seek::rewind(&mut file).unwrap();
             peek_file(&file).unwrap()
         };
-        let line = "config.json is longer than 16777216 bytes and could ask for a slice; hint: make it shorter";
+        let line = "cannot tell whether the container asks for a slice: config.json is longer than 16777216 bytes; hint: make it shorter";
         for (before, word, after) in [
             (0, "runmig", limit),
             (limit - 2, "runmig", 0),

@@ -18,7 +18,7 @@ const NUMBER_KEY: &str = "$serde_json::private::";
 struct Level<'a> {
     keys: HashSet<Cow<'a, str>>,
     key: Option<Cow<'a, str>>,
-    /// Whether the low-level runtimes read it: what stands under a key that they do not know, they skip.
+    /// Whether the low-level runtimes read it. They skip whatever stands under a key that they do not know.
     is_read: bool,
     /// Whether its keys are the user's: annotations, sysctls.
     is_map: bool,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_nul_where_it_is_read() {
+    fn refuses_a_nul_that_is_read() {
         for (text, at) in [
             (r#"{"mounts":[{"type":"bind\u0000x"}]}"#, "mounts.type"),
             (
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_key_of_numbers_however_it_is_written() {
+    fn refuses_the_key_of_numbers() {
         for key in [
             "$serde_json::private::Number",
             "\\u0024serde_json::private::RawValue",

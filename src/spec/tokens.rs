@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub enum Token<'a> {
     Object,
     Array,
-    /// Of the innermost object or array.
+    /// Ends the innermost object or array.
     End,
     Key(Text<'a>),
     Text(Text<'a>),
@@ -131,7 +131,7 @@ impl<'a> Tokens<'a> {
         Token::End
     }
 
-    /// What stands before the closing quote.
+    /// Returns the text before the closing quote.
     fn string(&mut self, after: &'a [u8]) -> Result<Text<'a>, Malformed> {
         let mut at = 0;
         loop {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_first_value_to_its_end() {
+    fn reads_first_value_to_its_end() {
         for (text, tokens) in [
             (&b" {} "[..], "{ ]"),
             (b"[1, -2.5e+7,null ] x", "[ _ _ _ ]"),

@@ -46,7 +46,7 @@ impl GoReader {
         })
     }
 
-    /// What Go has of the document, or its error.
+    /// Returns what Go reads in the document, or its error.
     pub fn read(&mut self, document: &[u8]) -> Result<Value, String> {
         let input = self.input.as_mut().expect("a pipe");
         let length = u32::try_from(document.len()).expect("a short document");
@@ -76,7 +76,7 @@ enum Kind {
     Text,
     Number,
     Flag,
-    /// What may be absent, which is not zero then.
+    /// Absent is not zero here.
     Pointer(&'static Kind),
     List(&'static Kind),
     Texts,
@@ -165,7 +165,7 @@ const SPEC: Kind = Struct(&[
     ),
 ]);
 
-/// What runmig has of the document: its tree, key by key, in the form of Go's answer.
+/// Returns what runmig reads in the document: its tree, key by key, in the form of Go's answer.
 pub fn believed(document: &[u8]) -> Value {
     let tree: Value = serde_json::from_slice(document).expect("JSON");
     normal(&SPEC, &tree)
