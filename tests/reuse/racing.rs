@@ -28,11 +28,11 @@ fn what_is_being_destroyed_is_not_kept() {
     let mut call = world.hook("a", &lease);
     let (bundle, log) = (world.path("bundles").join("a"), world.path("log"));
     let hook = call.command.get_program().to_owned();
-    // It puts the bundle right in between.
+    // Between the two it puts config.json back, which is its one rename in the bundle.
     let traced = {
         let mut strace = std::process::Command::new("strace");
         strace.arg("-o").arg(&log).arg("-P").arg(&bundle);
-        strace.args(["-e", "inject=openat:signal=STOP:when=1"]);
+        strace.args(["-e", "inject=renameat:signal=STOP:when=1"]);
         strace.arg(hook).args(call.command.get_args());
         strace.stdin(File::open(call.stdin.take().unwrap()).unwrap());
         going(&mut strace)
