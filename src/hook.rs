@@ -74,12 +74,12 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
         log::start(config);
     }
     let state = state?;
-    let told = Told::by(&state.bundle, &ids[0]);
+    let told = || Told::by(&state.bundle, &ids[0]);
     let dir = config.state_dir.display();
     let (leases, was_there) = match ledger {
         Ok(ledger) => ledger,
         Err(e) => {
-            let line = e.line();
+            let (line, told) = (e.line(), told());
             let each = |id: &String| {
                 let why = Error::new(format!("no ledger in {dir}: {line}"));
                 Err(told.stays(id, &state.id, why))
@@ -94,11 +94,13 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
             state.id
         ));
     }
-    let is_lost = !was_there || !leases.has_struck_off(&told);
-    let given_back = ids.iter().map(|id| {
-        let told = is_lost.then_some(&told);
-        give_back_told(&leases, id, &state, told)
-    });
+    let is_missing = |id: &String| matches!(leases.store().get(id), Ok(None));
+    let lost = (!was_there || ids.iter().any(is_missing))
+        .then(told)
+        .filter(|told| !was_there || !leases.has_struck_off(told));
+    let given_back = ids
+        .iter()
+        .map(|id| give_back_told(&leases, id, &state, lost.as_ref()));
     // Collected first: all are given back, whichever fail.
     error::all(given_back.collect::<Vec<_>>())
 }
