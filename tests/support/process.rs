@@ -135,15 +135,21 @@ impl Going {
     }
 
     #[track_caller]
-    pub fn end(mut self) -> Said {
-        let end = Instant::now() + LIMIT;
+    pub fn end(self) -> Said {
+        self.end_within(LIMIT)
+    }
+
+    /// Waits for its end; panics when it takes longer.
+    #[track_caller]
+    pub fn end_within(mut self, limit: Duration) -> Said {
+        let end = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
             assert!(
                 Instant::now() < end,
-                "{}\nstill runs after {LIMIT:?}\n{}\n{}",
+                "{}\nstill runs after {limit:?}\n{}\n{}",
                 self.command,
                 text(&self.out),
                 text(&self.err)

@@ -1,0 +1,80 @@
+//! containerd 1.7 as a unit, with systemd's cgroup manager.
+
+use super::machine::{IMAGE, Node, quote};
+use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
+use super::support::table;
+
+#[track_caller]
+fn run(node: &Node, id: &str) {
+    node.ok(&format!(
+        "ctr image list --quiet | grep -q . || {{
+             podman save --quiet --format oci-archive --output /var/tmp/image.tar {IMAGE}
+             ctr image import /var/tmp/image.tar
+         }} >/dev/null
+         ctr run --detach --runc-binary /usr/local/bin/runmig --runc-systemd-cgroup \
+             --cgroup system.slice:runmig:{id} --cap-add CAP_MKNOD {ASK} {IMAGE} {id} \
+             /bin/sh -c {} </dev/null",
+        quote(STAYS)
+    ));
+}
+
+fn enter(id: &str) -> String {
+    format!("ctr task exec --exec-id $RANDOM {id}")
+}
+
+#[track_caller]
+fn remove(node: &Node, id: &str) {
+    node.ok(&format!("ctr task rm --force {id}; ctr container rm {id}"));
+}
+
+#[track_caller]
+fn passed(node: &Node, case: &str) {
+    let version = node.ok("containerd --version");
+    let version = version
+        .split(' ')
+        .nth(2)
+        .unwrap()
+        .split('~')
+        .next()
+        .unwrap();
+    table::passed(&format!("containerd {version}, Debian 13"), case);
+}
+
+pub fn its_slice_and_no_other(node: &Node) {
+    run(node, "alone");
+    the_lease(node, "alone");
+    opens_its_slice_alone(node, &enter("alone"));
+    systemd_knows_the_rules(node, "runmig-alone.scope", "/dev/char/195:0");
+    node.ok("systemctl daemon-reload");
+    opens_its_slice_alone(node, &enter("alone"));
+    remove(node, "alone");
+    node.nothing_is_left();
+    for case in ["a slice by annotation", "exec", "remove"] {
+        passed(node, case);
+    }
+}
+
+pub fn a_restart_keeps_the_slice(node: &Node) {
+    run(node, "stays");
+    let before = the_lease(node, "stays");
+    node.ok("systemctl restart containerd");
+    node.ok("migctl gc");
+    assert_eq!(the_lease(node, "stays"), before);
+    opens_its_slice_alone(node, &enter("stays"));
+    remove(node, "stays");
+    node.nothing_is_left();
+    passed(node, "the engine is restarted");
+}
+
+/// Together with its shims, so that the container is the engine's no more: once it is back, it removes
+/// what is left of the task.
+pub fn a_kill_gives_it_back(node: &Node) {
+    run(node, "lost");
+    the_lease(node, "lost");
+    node.ok("systemctl kill --signal=KILL containerd");
+    node.until("systemctl is-active --quiet containerd && [ -z \"$(ctr task list --quiet)\" ]");
+    node.until("migctl list -o json | tr -d ' \\n' | grep -q '\"items\":\\[\\]'");
+    node.ok("ctr container rm lost");
+    node.nothing_is_left();
+    passed(node, "the engine is killed");
+}

@@ -1,0 +1,126 @@
+//! runmig comes onto the node, and the node is what users have.
+
+use super::machine::{IMAGE, Node, SIM, here, program};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What the installation and the suites want of the repository.
+const SOURCES: [&str; 8] = [
+    "scripts",
+    "hooks",
+    "systemd",
+    "containerd-config",
+    "crio-config",
+    "docker-config",
+    "podman-config",
+    "kubernetes",
+];
+const PROGRAMS: [&str; 7] = [
+    "runmig",
+    "runmig-slice",
+    "runmig-hook",
+    "migctl",
+    "nvml-sim",
+    "libnvml_sim.so",
+    "stub-runtime",
+];
+
+/// Installs runmig as a service does, without `HOME`, and makes a machine with one A100 whose
+/// instances a boot destroys, as a real one's.
+pub fn prepare(node: &Node) -> Result<(), String> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let stage = tempfile::tempdir().expect("a temporary folder");
+    let at = |path: &Path| stage.path().join(path.strip_prefix("/").unwrap());
+    fs::create_dir_all(at(repository)).unwrap();
+    for source in SOURCES {
+        let mut copy = Command::new("cp");
+        here(
+            copy.arg("-r")
+                .arg(repository.join(source))
+                .arg(at(repository)),
+        );
+    }
+    fs::create_dir_all(at(&program(""))).unwrap();
+    for name in PROGRAMS {
+        strip(&program(name), &at(&program(name)));
+    }
+    node.copy(stage.path(), "/")?;
+    let built = program("");
+    let set_up = format!(
+        "set -e
+         cd /
+         systemd-run --quiet --pipe --wait --collect {repository}/scripts/install --from {built}
+         rm -rf {SIM}
+         {built}/nvml-sim new {SIM} --gpu A100-80GB --count 1 --mig on
+         cat >/etc/systemd/system/sim.service <<'UNIT'
+{unit}UNIT
+         migctl configure podman
+         migctl configure podman --name runmig-crun
+         systemctl daemon-reload
+         systemctl --quiet enable --now sim.service runmig-gc.timer
+         mkdir -p /img/bin /img/dev /img/proc /img/sys /img/tmp /img/etc
+         cp /bin/busybox /img/bin
+         chroot /img /bin/busybox --install -s /bin
+         tar -C /img -c . | podman import --quiet - {IMAGE}
+         {configuration}
+         {{ echo 'runtime = \"/usr/bin/crun\"'; cat /etc/runmig/config.toml; }} >/etc/runmig/crun.toml",
+        repository = repository.display(),
+        built = built.display(),
+        unit = unit(&built),
+        configuration = configure(""),
+    );
+    let said = node.run(&set_up);
+    match said.status.success() {
+        true => Ok(()),
+        false => Err(format!("set up the node: {}{}", said.stdout, said.stderr)),
+    }
+}
+
+fn unit(built: &Path) -> String {
+    format!(
+        "[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nBefore=sysinit.target\n\
+         [Service]\nType=oneshot\nExecStart={}/nvml-sim reboot {SIM}\n\
+         [Install]\nWantedBy=sysinit.target\n",
+        built.display()
+    )
+}
+
+/// A command that writes the configuration, with more tables.
+pub fn configure(more: &str) -> String {
+    format!(
+        "cat >/etc/runmig/config.toml <<'CONFIG'\n[driver]\n\
+         library = \"{SIM}/lib/libnvidia-ml.so.1\"\nroot = \"{SIM}\"\n{more}CONFIG"
+    )
+}
+
+/// Without what debuggers want, which is most of a development build.
+pub fn strip(from: &Path, to: &Path) {
+    assert!(
+        from.exists(),
+        "{} is not built: cargo build --workspace",
+        from.display()
+    );
+    here(Command::new("strip").arg("-o").arg(to).arg(from));
+}
+
+pub fn a_unit_without_home_installs_it(node: &Node) {
+    for program in ["runmig", "runmig-slice", "runmig-hook", "migctl"] {
+        node.ok(&format!("test -x /usr/local/bin/{program}"));
+    }
+    assert_eq!(node.ok("systemctl is-enabled runmig-gc.timer"), "enabled");
+    assert_eq!(node.ok("systemctl is-active runmig-gc.timer"), "active");
+    assert!(node.ok("migctl gpus").contains("A100"));
+}
+
+pub fn the_node_is_current(node: &Node) {
+    assert_eq!(node.ok("cat /proc/1/comm"), "systemd");
+    assert_eq!(node.ok("stat -f -c %T /sys/fs/cgroup"), "cgroup2fs");
+    let own = node.ok("cat /proc/self/cgroup");
+    assert!(own.starts_with("0::/") && own.lines().count() == 1, "{own}");
+    let info = node.run("podman info --format json").ok().json();
+    let host = &info["host"];
+    assert_eq!(host["cgroupManager"], "systemd");
+    assert_eq!(host["cgroupVersion"], "v2");
+    assert_eq!(host["security"]["apparmorEnabled"], true);
+}

@@ -1,0 +1,75 @@
+//! A current node: systemd, cgroup v2 alone, AppArmor, and the engines of Debian 13, on a machine that
+//! `scripts/node` emulates. One node serves all cases, one after the other, and the last reboots it.
+//!
+//! `RUNMIG_NODE=DIR` runs the cases on the node that `NODE_DIR=DIR scripts/node up` started.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod containerd;
+mod install;
+mod logins;
+mod machine;
+mod podman;
+mod reboot;
+mod slices;
+mod suite;
+mod timer;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use machine::Node;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+/// Holds the node, or the reason that there is none.
+type Shared = Arc<OnceLock<Result<Node, String>>>;
+
+macro_rules! cases {
+    ($($module:ident: $($name:ident),+;)+) => {
+        vec![$($((
+            concat!(stringify!($module), "::", stringify!($name)),
+            $module::$name as fn(&Node),
+        )),+),+]
+    };
+}
+
+fn main() -> ExitCode {
+    // In this order: the first wants a node on which nothing has had a slice yet.
+    let cases = cases! {
+        timer: a_timer_without_slices_is_quiet;
+        install: a_unit_without_home_installs_it, the_node_is_current;
+        podman: its_slice_and_no_other, crun_gets_the_same, an_update_keeps_the_devices,
+            a_restart_policy_takes_another_slice;
+        timer: collects_after_a_kill;
+        containerd: its_slice_and_no_other, a_restart_keeps_the_slice, a_kill_gives_it_back;
+        logins: a_login_user_is_limited;
+        suite: e2e_runc;
+        reboot: containers_get_slices_again;
+    };
+    let shared = Shared::default();
+    let trials = cases.into_iter().map(|(name, case)| {
+        let shared = shared.clone();
+        Trial::test(name, move || on_node(&shared, case))
+    });
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // Ends the node.
+    drop(shared);
+    conclusion.exit_code()
+}
+
+fn on_node(shared: &Shared, case: fn(&Node)) -> Result<(), Failed> {
+    if let Some(missing) = machine::missing() {
+        support::skip(missing);
+        return Ok(());
+    }
+    match shared.get_or_init(Node::start) {
+        Ok(node) => {
+            node.clean();
+            case(node);
+            Ok(())
+        }
+        Err(why) => Err(why.into()),
+    }
+}
