@@ -41,6 +41,10 @@ const UNSAFE: &[(&str, &str)] = &[
     ("src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("src/gpu/nvml/session.rs", "NVML's C ABI"),
     (
+        "src/process/look.rs",
+        "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
+    ),
+    (
         "src/runtime/image.rs",
         "execve with arrays that were laid out before the fork",
     ),

@@ -84,6 +84,14 @@ pub fn creator_is_dead(lease: &Lease) -> bool {
     here().maker_is_dead(lease)
 }
 
+/// Whether the low-level runtime has a container with a living init on record. Without a lease, nobody
+/// knows in which namespaces that was written: in those of who asks.
+pub fn lives_on_record(key: &Key) -> bool {
+    let here = here();
+    let recorded = here.recorded_init(key);
+    here.view.obstacle.is_some() || recorded.map_or(true, |i| i.is_some_and(|i| here.lives(&i)))
+}
+
 /// Init as the low-level runtime wrote it down; see `Liveness::recorded_init`.
 pub fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
     here().recorded_init(key)
@@ -200,6 +208,13 @@ impl<'a> Liveness<'a> {
             return Ok(None);
         }
         let dir = key.root.join(&key.id);
+        if !self
+            .reads
+            .answers(&["state.json", "status"].map(|file| dir.join(file)))
+        {
+            let dir = dir.display();
+            return Err(format!("the file system of {dir} does not answer"));
+        }
         for (file, pid, start) in [
             ("state.json", "init_process_pid", "init_process_start"),
             ("status", "pid", "process-start-time"),

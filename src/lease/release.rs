@@ -1,10 +1,10 @@
 //! Giving a slice back: destroyed, confirmed by the driver, and only then struck off.
 
 use super::{Leases, alive, now, try_lock_bundle};
-use crate::error::{self, Error, Result};
+use crate::error::{self, Error, Result, printable};
 use crate::gpu::{Driver, DriverError, nodes};
 use crate::model::GpuInstance;
-use crate::process;
+use crate::process::{self, Holders};
 use crate::spec::bundle::Bundle;
 use crate::store::{Attempt, Key, Lease, State};
 use std::path::Path;
@@ -40,6 +40,9 @@ const MAX_GAP: Duration = Duration::from_secs(300);
 /// How many of a slice's holders are written down: for people, in a record of a bounded size.
 const MAX_HOLDERS: usize = 32;
 
+/// How often a record may change while it is judged: more often than anything that lives changes it.
+const MAX_LOOKS: usize = 16;
+
 /// What became of a lease that was to be given back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Returned {
@@ -55,22 +58,37 @@ impl Leases<'_> {
         self.release_unless(id, patience, |_| None).map(drop)
     }
 
-    /// Ends a lease unless something speaks against it. That is asked of the record as it is now,
-    /// under the ledger's lock: one that was read while the creator lived may not name the low-level
-    /// runtime yet that goes on without it. Once it is marked, nobody writes such a thing.
+    /// Ends a lease unless something speaks against it. That is asked without a lock, since nobody is to
+    /// wait for who looks at processes; so it counts only if the record is the same under the ledger's
+    /// lock. One that was read while the creator lived may not name the low-level runtime yet that
+    /// goes on without it. Once it is marked, nobody writes such a thing.
     pub fn release_unless(
         &self,
         id: &str,
         patience: Patience,
-        against: impl FnOnce(&Lease) -> Option<String>,
+        against: impl Fn(&Lease) -> Option<String>,
     ) -> Result<Returned> {
-        let ledger = self.store.lock("release")?;
         let Some(mut lease) = self.store.get(id)? else {
             return Ok(Returned::Yes);
         };
-        if let Some(why) = against(&lease) {
-            return Ok(Returned::No(why));
-        }
+        let mut looks = 0;
+        let ledger = loop {
+            if let Some(why) = against(&lease) {
+                return Ok(Returned::No(why));
+            }
+            let ledger = self.store.lock("release")?;
+            let Some(now) = self.store.get(id)? else {
+                return Ok(Returned::Yes);
+            };
+            if now == lease {
+                break ledger;
+            }
+            looks += 1;
+            if looks == MAX_LOOKS {
+                return Ok(Returned::No("its record changes all the time".to_owned()));
+            }
+            lease = now;
+        };
         // Only what is given back for the first time is kept: who ends an idle one wants its room, and
         // what could not be destroyed is not fit for anybody.
         let keeps = lease.state != State::Releasing;
@@ -99,8 +117,13 @@ impl Leases<'_> {
             Some(Ok(false)) | None => {}
         }
         if let Err(e) = self.destroy(lease, patience) {
-            let held_by = self.holders(lease);
-            let e = e.and(restored);
+            let holders = self.holders(lease);
+            let unseen = holders.unseen.map(|why| {
+                Error::new(format!("cannot tell whether more processes hold it: {why}"))
+            });
+            let e = e.and(unseen).and(restored);
+            let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
+            let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
             let noted = self.mark(&lease.id, |l| {
                 l.attempt = Some(next_attempt(l.attempt.as_ref(), &e, held_by));
             });
@@ -134,11 +157,7 @@ impl Leases<'_> {
     /// low-level runtime has it no more.
     pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
         // Another low-level runtime with the same root says that it has no such container.
-        let lives_on_record = match alive::recorded_init(key) {
-            Ok(init) => init.is_some_and(|init| process::is_alive(&init)),
-            Err(_) => true,
-        };
-        let damaged = match deleted && !lives_on_record {
+        let damaged = match deleted && !alive::lives_on_record(key) {
             true => self.release_damaged_with(key),
             false => Ok(()),
         };
@@ -169,6 +188,14 @@ impl Leases<'_> {
     /// Engines take the bundle away before or after us: one that is gone needs nothing. Where another
     /// create of the same bundle is at work, that makes its own of what it finds there.
     pub(super) fn restore(&self, path: &Path, lease: &str) -> Result<()> {
+        if !Bundle::answers(path) {
+            let bundle = printable(&path.to_string_lossy());
+            tracing::warn!(
+                lease,
+                "bundle {bundle} is left as it is: its file system does not answer"
+            );
+            return Ok(());
+        }
         if !path.exists() {
             return Ok(());
         }
@@ -256,19 +283,14 @@ impl Leases<'_> {
         Ok(is_anothers)
     }
 
-    /// The processes that have the instance's capabilities open, for the operator.
-    pub(super) fn holders(&self, lease: &Lease) -> Vec<String> {
+    /// The processes that have the instance's capabilities open.
+    pub(super) fn holders(&self, lease: &Lease) -> Holders {
         let Some(gi) = lease.slice.gpu_instance else {
-            return Vec::new();
+            return Holders::default();
         };
         let (files, devices) =
             nodes::capabilities_of(&self.config.driver.root, lease.slice.gpu_minor, gi);
-        let holders = process::holders_of(&files, &devices);
-        holders
-            .into_iter()
-            .take(MAX_HOLDERS)
-            .map(|(pid, name)| format!("{pid} {name}"))
-            .collect()
+        process::holders_of(&files, &devices)
     }
 
     /// The instance of a lease, if it is still what we made. GPU instance ids and MIG UUIDs come

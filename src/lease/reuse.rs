@@ -103,8 +103,14 @@ impl Leases<'_> {
         if let Some(pid) = computing.first() {
             return Ok(Err(format!("process {pid} computes on it")));
         }
-        if let Some(holder) = self.holders(lease).first() {
-            return Ok(Err(format!("process {holder} has it open")));
+        let holders = self.holders(lease);
+        if let Some((pid, name)) = holders.seen.first() {
+            return Ok(Err(format!("process {pid} {name} has it open")));
+        }
+        if let Some(why) = holders.unseen {
+            return Ok(Err(format!(
+                "whether anybody has it open cannot be seen: {why}"
+            )));
         }
         if slice.mig_uuid.is_some() && lease.shared_in.is_none() {
             return Ok(Ok(lease.clone()));

@@ -1,16 +1,20 @@
 //! Which process is which, and whether it lives: `/proc`, read with care.
 
 mod cgroup;
+mod holders;
+mod look;
+mod mounts;
 mod reads;
 mod view;
 
 pub use cgroup::{cgroups, in_cgroup};
+pub use holders::{Holders, holders_of};
+pub use mounts::answers;
 pub use reads::{Host, Reads, is_gone};
 pub use view::{Sight, View};
 
 use crate::model::Process;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const PROC: &str = "/proc";
@@ -134,41 +138,6 @@ fn all(reads: &dyn Reads) -> io::Result<Vec<i32>> {
     Ok(names.into_iter().filter_map(pid).collect())
 }
 
-/// Who has one of these files or devices open: `(pid, name)`, for the operator who wonders what holds
-/// a slice.
-pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Vec<(i32, String)> {
-    let files: Vec<(u64, u64)> = files
-        .iter()
-        .filter_map(|f| std::fs::metadata(f).ok())
-        .map(|m| (m.dev(), m.ino()))
-        .collect();
-    let devices: Vec<u64> = devices
-        .iter()
-        .map(|&(major, minor)| libc::makedev(major, minor))
-        .collect();
-    if files.is_empty() && devices.is_empty() {
-        return Vec::new();
-    }
-    let is_wanted = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|m| {
-            files.contains(&(m.dev(), m.ino()))
-                || (m.file_type().is_char_device() && devices.contains(&m.rdev()))
-        })
-    };
-    let holds = |pid: &i32| {
-        let fds = std::fs::read_dir(format!("/proc/{pid}/fd"));
-        fds.into_iter()
-            .flatten()
-            .flatten()
-            .any(|fd| is_wanted(&fd.path()))
-    };
-    let all = all(&Host).unwrap_or_default();
-    { all.into_iter() }
-        .filter(holds)
-        .map(|pid| (pid, name(pid)))
-        .collect()
-}
-
 pub fn name(pid: i32) -> String {
     let name = read_text(&Host, &dir(pid).join("comm"));
     let name = name.ok().flatten().unwrap_or_default();
@@ -261,6 +230,9 @@ mod tests {
         }
         fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
             Host.identity(&self.at(path))
+        }
+        fn answers(&self, _: &[PathBuf]) -> bool {
+            true
         }
     }
 

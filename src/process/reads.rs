@@ -16,6 +16,8 @@ pub trait Reads {
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
     /// Device and inode number of the target of a path.
     fn identity(&self, path: &Path) -> io::Result<(u64, u64)>;
+    /// False where the file system of one of these paths does not answer.
+    fn answers(&self, paths: &[PathBuf]) -> bool;
 }
 
 /// More than any file in `/proc` or record of a low-level runtime has.
@@ -49,6 +51,10 @@ impl Reads for Host {
 
     fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
         fs::metadata(path).map(|m| (m.dev(), m.ino()))
+    }
+
+    fn answers(&self, paths: &[PathBuf]) -> bool {
+        super::answers(paths)
     }
 }
 

@@ -94,6 +94,12 @@ impl AsFd for Bundle {
 }
 
 impl Bundle {
+    /// Whether a bundle can be looked at without waiting for its file system, which is asked for all
+    /// of its files that are ours to read.
+    pub fn answers(path: &Path) -> bool {
+        crate::process::answers(&[path.to_owned(), path.join(CONFIG), path.join(SIDECAR)])
+    }
+
     /// The path may be a link, as it may for runc.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

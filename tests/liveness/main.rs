@@ -6,4 +6,6 @@ mod faults_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod holders;
+mod hung;
 mod namespaces;

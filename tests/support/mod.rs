@@ -11,6 +11,7 @@ pub mod cri;
 pub mod crio;
 pub mod diff;
 pub mod docker;
+pub mod fuse;
 pub mod gate;
 pub mod http;
 pub mod images;

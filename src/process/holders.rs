@@ -1,0 +1,175 @@
+//! Who has a file or device open, found without asking the server of any file that is open somewhere.
+
+use super::look::{Look, Seen, look};
+use super::{Host, Reads, all, dir, name};
+use nix::errno::Errno;
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How many descriptors are looked at: what a machine has, and a bound.
+const MOST: usize = 1 << 18;
+
+/// Who has a slice open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// `(pid, name)`
+    pub seen: Vec<(i32, String)>,
+    /// Why there may be more.
+    pub unseen: Option<String>,
+}
+
+/// Who has one of these files or devices open. Processes that a security module hides are left out, and
+/// so are descriptors on their way through a socket.
+pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {
+    // In the driver's own part of `/proc`.
+    let metadata = files.iter().filter_map(|f| std::fs::metadata(f).ok());
+    let wanted = Wanted {
+        files: metadata.map(|m| (m.dev(), m.ino())).collect(),
+        devices: { devices.iter() }
+            .map(|&(major, minor)| libc::makedev(major, minor))
+            .collect(),
+    };
+    if wanted.files.is_empty() && wanted.devices.is_empty() {
+        return Holders::default();
+    }
+    search(&wanted).unwrap_or_else(|e| Holders {
+        seen: Vec::new(),
+        unseen: Some(format!("open files cannot be looked at: {e}")),
+    })
+}
+
+struct Wanted {
+    files: Vec<(u64, u64)>,
+    devices: Vec<u64>,
+}
+
+fn search(wanted: &Wanted) -> io::Result<Holders> {
+    let mut descriptors: Vec<(i32, CString)> = Vec::new();
+    for (pid, table) in tables()? {
+        // One that has ended has nothing open.
+        for fd in Host.names(&table).unwrap_or_default() {
+            let path = table.join(fd).into_os_string().into_vec();
+            descriptors.push((pid, CString::new(path)?));
+            if descriptors.len() > MOST {
+                return Err(io::Error::other(format!("there are more than {MOST}")));
+            }
+        }
+    }
+    let (pids, looks): (Vec<i32>, Vec<Look>) = { descriptors.into_iter() }
+        .map(|(pid, path)| (pid, Look::Known(path)))
+        .unzip();
+    let seen = look(&looks)?;
+    wanted.judge(pids.into_iter().zip(seen))
+}
+
+impl Wanted {
+    fn judge(&self, seen: impl Iterator<Item = (i32, Seen)>) -> io::Result<Holders> {
+        let (mut holders, mut unseen) = (BTreeSet::new(), None);
+        for (pid, seen) in seen {
+            match seen {
+                Seen::File(file) => {
+                    let is_device = file.mode & libc::S_IFMT == libc::S_IFCHR;
+                    if self.files.contains(&(file.dev, file.ino))
+                        || (is_device && self.devices.contains(&file.rdev))
+                    {
+                        holders.insert(pid);
+                    }
+                }
+                // Closed meanwhile, or hidden by a security module as whole processes are.
+                Seen::Failed(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EACCES) => {}
+                // A filter of system calls, or an old kernel: a stat could block for ever.
+                Seen::Failed(e @ (Errno::ENOSYS | Errno::EPERM)) => return Err(e.into()),
+                Seen::Failed(e) => unseen = unseen.or(Some((pid, e.desc().to_owned()))),
+                Seen::Unanswered | Seen::Same(_) => {
+                    unseen = unseen.or(Some((pid, "its file system does not answer".to_owned())));
+                }
+            }
+        }
+        Ok(Holders {
+            seen: { holders.into_iter() }
+                .map(|pid| (pid, name(pid)))
+                .collect(),
+            unseen: unseen.map(|(pid, why)| {
+                let name = name(pid);
+                format!("a file that process {pid} {name} has open cannot be looked at: {why}")
+            }),
+        })
+    }
+}
+
+/// The tables of descriptors on the machine, each once if that can be told: most threads have their
+/// process's.
+fn tables() -> io::Result<Vec<(i32, PathBuf)>> {
+    let mut tables = Vec::new();
+    let mut others: Vec<(i32, i32)> = Vec::new();
+    for pid in all(&Host)? {
+        tables.push((pid, dir(pid).join("fd")));
+        let threads = Host.names(&dir(pid).join("task")).unwrap_or_default();
+        let threads = threads.iter().filter_map(|t| t.to_str()?.parse().ok());
+        others.extend(threads.filter(|thread| *thread != pid).map(|t| (pid, t)));
+        if others.len() > MOST {
+            return Err(io::Error::other(format!(
+                "there are more than {MOST} threads"
+            )));
+        }
+    }
+    let compare = |&(pid, thread): &(i32, i32)| Look::SameFiles(pid, thread);
+    let compared = look(&others.iter().map(compare).collect::<Vec<_>>())?;
+    for ((pid, thread), seen) in others.into_iter().zip(compared) {
+        if seen != Seen::Same(true) {
+            let task = Path::new("task").join(thread.to_string()).join("fd");
+            tables.push((pid, dir(pid).join(task)));
+        }
+    }
+    Ok(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::look::File;
+
+    fn judged(seen: Seen) -> io::Result<Holders> {
+        let wanted = Wanted {
+            files: vec![(7, 8)],
+            devices: vec![9],
+        };
+        // No process has this number.
+        wanted.judge(std::iter::once((i32::MAX, seen)))
+    }
+
+    #[test]
+    fn finds_wanted_files_and_devices() {
+        let file = |mode, dev, ino, rdev| {
+            let file = File {
+                mode,
+                dev,
+                ino,
+                rdev,
+            };
+            judged(Seen::File(file)).unwrap().seen.len()
+        };
+        assert_eq!(file(libc::S_IFREG, 7, 8, 0), 1);
+        assert_eq!(file(libc::S_IFREG, 7, 9, 9), 0);
+        assert_eq!(file(libc::S_IFCHR, 1, 1, 9), 1);
+        assert_eq!(file(libc::S_IFBLK, 1, 1, 9), 0);
+    }
+
+    /// Closed or hidden is nothing; all else may be a holder.
+    #[test]
+    fn every_errno_but_four_is_told() {
+        let nothing = [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EACCES];
+        for errno in (1..=133).map(Errno::from_raw) {
+            let told = match judged(Seen::Failed(errno)) {
+                Ok(holders) => holders.unseen.is_some(),
+                Err(_) => true,
+            };
+            assert_eq!(told, !nothing.contains(&errno), "{errno}");
+        }
+        assert!(judged(Seen::Unanswered).unwrap().unseen.is_some());
+    }
+}

@@ -1,0 +1,293 @@
+//! Looks that may never end: a file system whose server is gone lets no call come back, and the kernel
+//! lets no signal end some of those calls. A child makes them, so that this process never waits for one.
+
+use super::{Host, dir, read_stat};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{ForkResult, Pid};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+pub enum Look {
+    /// What the kernel knows of a file; no server is asked for it. On NFS and 9p the way there may
+    /// ask one all the same.
+    Known(CString),
+    /// The same, and the file's server has to answer.
+    Asked(CString),
+    /// Whether two threads have one table of descriptors.
+    SameFiles(i32, i32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    File(File),
+    /// Of a comparison.
+    Same(bool),
+    Failed(Errno),
+    /// Its server did not answer in time.
+    Unanswered,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct File {
+    pub mode: u32,
+    pub dev: u64,
+    pub ino: u64,
+    pub rdev: u64,
+}
+
+/// How long a call that is blocked is waited for.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// What this process may wait for blocked calls in all, in milliseconds: no more than a call of ours may
+/// take longer because of them.
+static LEFT: AtomicU64 = AtomicU64::new(700);
+/// Between two looks at the child.
+const STEP: Duration = Duration::from_millis(10);
+
+/// Written by the child alone, until it has ended.
+#[derive(Default)]
+struct Slot {
+    /// 0 until the rest is there.
+    state: AtomicU32,
+    errno: AtomicU32,
+    mode: AtomicU32,
+    dev: AtomicU64,
+    ino: AtomicU64,
+    rdev: AtomicU64,
+}
+
+const FILE: u32 = 1;
+const SAME: u32 = 2;
+const DIFFERENT: u32 = 3;
+const FAILED: u32 = 4;
+
+/// Makes all of these looks. An error where no child could be had.
+pub fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
+    if looks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let slots = Shared::new(looks.len())?;
+    let mut seen = Vec::with_capacity(looks.len());
+    while seen.len() < looks.len() {
+        let from = seen.len();
+        run(&looks[from..], &slots.all()[from..])?;
+        let done = slots.all()[from..].iter().map_while(Slot::seen);
+        seen.extend(done);
+        // The one at which it was blocked, or ended.
+        if seen.len() < looks.len() {
+            seen.push(Seen::Unanswered);
+        }
+    }
+    Ok(seen)
+}
+
+/// Returns when the child has ended, or is blocked for too long.
+fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
+    let (ends, end) = io::pipe()?;
+    // What this process has open, locks and the engine's pipes among them, is not the child's.
+    let mut ours = descriptors()?;
+    ours.retain(|fd| *fd != end.as_raw_fd());
+    // SAFETY: until it exits, the child makes system calls only, on memory that was laid out before: so
+    // it does no harm that a library may have started threads.
+    let child = match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+            for fd in ours {
+                // SAFETY: nobody in this process uses a descriptor any more, but for the pipe's.
+                unsafe { libc::close(fd) };
+            }
+            for (look, slot) in looks.iter().zip(slots) {
+                look.make(slot);
+            }
+            // SAFETY: ends the child at once, without the parent's exit handlers.
+            unsafe { libc::_exit(0) }
+        }
+    };
+    drop(end);
+    let mut progress = (0, Instant::now());
+    loop {
+        let mut fds = [PollFd::new(ends.as_fd(), PollFlags::POLLIN)];
+        let step = PollTimeout::try_from(STEP).unwrap_or(PollTimeout::MAX);
+        match nix::poll::poll(&mut fds, step) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            // Its end of the pipe is closed.
+            Ok(_) => break,
+            Err(e) => return Err(e.into()),
+        }
+        let done = progress.0 + made(&slots[progress.0..]);
+        if done != progress.0 || !is_blocked(child.as_raw()) {
+            progress = (done, Instant::now());
+            continue;
+        }
+        let patience = PATIENCE.min(Duration::from_millis(LEFT.load(SeqCst)));
+        let waited = progress.1.elapsed();
+        if waited >= patience {
+            let spent = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            LEFT.store(LEFT.load(SeqCst).saturating_sub(spent), SeqCst);
+            break;
+        }
+    }
+    // One that cannot be killed ends when its server does, and is nobody's then.
+    let _ = kill(child, Signal::SIGKILL);
+    reap(child);
+    Ok(())
+}
+
+/// A child that was killed takes a moment to be gone.
+fn reap(child: Pid) {
+    for _ in 0..20 {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+            Ok(nix::sys::wait::WaitStatus::StillAlive) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            _ => return,
+        }
+    }
+}
+
+fn made(slots: &[Slot]) -> usize {
+    slots
+        .iter()
+        .take_while(|s| s.state.load(SeqCst) != 0)
+        .count()
+}
+
+/// Whether a process waits for something; one that only waits for a processor does not.
+fn is_blocked(pid: i32) -> bool {
+    let stat = read_stat(&Host, &dir(pid)).ok().flatten();
+    stat.is_none_or(|stat| stat.state != 'R')
+}
+
+fn descriptors() -> io::Result<Vec<i32>> {
+    let names = super::Reads::names(&Host, std::path::Path::new("/proc/self/fd"))?;
+    let number = |name: std::ffi::OsString| name.to_str()?.parse().ok();
+    Ok(names.into_iter().filter_map(number).collect())
+}
+
+impl Look {
+    /// In the child.
+    fn make(&self, slot: &Slot) {
+        let state = match self {
+            Look::Known(path) => statx(path, libc::AT_STATX_DONT_SYNC, slot),
+            Look::Asked(path) => statx(path, libc::AT_STATX_FORCE_SYNC, slot),
+            Look::SameFiles(one, other) => same_files(*one, *other),
+        };
+        let state = state.unwrap_or_else(|errno| {
+            slot.errno.store(errno as u32, SeqCst);
+            FAILED
+        });
+        slot.state.store(state, SeqCst);
+    }
+}
+
+impl Slot {
+    fn seen(&self) -> Option<Seen> {
+        match self.state.load(SeqCst) {
+            FILE => Some(Seen::File(File {
+                mode: self.mode.load(SeqCst),
+                dev: self.dev.load(SeqCst),
+                ino: self.ino.load(SeqCst),
+                rdev: self.rdev.load(SeqCst),
+            })),
+            SAME => Some(Seen::Same(true)),
+            DIFFERENT => Some(Seen::Same(false)),
+            FAILED => {
+                let errno = self.errno.load(SeqCst) as i32;
+                Some(Seen::Failed(Errno::from_raw(errno)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The system call itself: libc's function makes a stat of it where the kernel has none, and that
+/// blocks.
+fn statx(path: &CString, sync: i32, slot: &Slot) -> Result<u32, Errno> {
+    let flags = sync | libc::AT_NO_AUTOMOUNT;
+    let mask = libc::STATX_TYPE | libc::STATX_INO;
+    // SAFETY: all zeros is a value of this struct of numbers.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (path, into) = (path.as_ptr(), &raw mut found);
+    // SAFETY: the path ends with a zero, and the struct is a live local.
+    let status = unsafe { libc::syscall(libc::SYS_statx, libc::AT_FDCWD, path, flags, mask, into) };
+    Errno::result(status)?;
+    slot.mode.store(u32::from(found.stx_mode), SeqCst);
+    let number = |major, minor| libc::makedev(major, minor);
+    slot.dev
+        .store(number(found.stx_dev_major, found.stx_dev_minor), SeqCst);
+    slot.ino.store(found.stx_ino, SeqCst);
+    slot.rdev
+        .store(number(found.stx_rdev_major, found.stx_rdev_minor), SeqCst);
+    Ok(FILE)
+}
+
+fn same_files(one: i32, other: i32) -> Result<u32, Errno> {
+    const KCMP_FILES: i32 = 2; // include/uapi/linux/kcmp.h
+    // SAFETY: numbers only.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) };
+    let order = Errno::result(order)?;
+    Ok(if order == 0 { SAME } else { DIFFERENT })
+}
+
+/// Memory that the child writes and the parent reads.
+struct Shared {
+    start: *mut libc::c_void,
+    slots: usize,
+}
+
+impl Shared {
+    fn new(slots: usize) -> io::Result<Shared> {
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+        );
+        let length = slots * size_of::<Slot>();
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Shared { start, slots })
+    }
+
+    fn all(&self) -> &[Slot] {
+        // SAFETY: the mapping is as long, aligned to a page, and zeros are a slot; what both processes
+        // write and read is atomic.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.slots) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the very mapping, and no reference into it outlives this.
+        unsafe { libc::munmap(self.start, self.slots * size_of::<Slot>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sees_files_and_failures() {
+        let path = |p: &str| CString::new(p).unwrap();
+        let looks = [
+            Look::Known(path("/dev/null")),
+            Look::Asked(path("/nowhere")),
+            Look::Asked(path("/")),
+        ];
+        let seen = look(&looks).unwrap();
+        let [Seen::File(null), Seen::Failed(Errno::ENOENT), Seen::File(_)] = seen[..] else {
+            panic!("{seen:?}");
+        };
+        assert_eq!(null.rdev, libc::makedev(1, 3));
+        assert_eq!(null.mode & libc::S_IFMT, libc::S_IFCHR);
+        assert!(look(&[]).unwrap().is_empty());
+    }
+}
