@@ -353,3 +353,27 @@ fn init_is_killed_and_nobody_calls_delete() {
     world.gc().ok();
     world.as_if_nothing_had_been().unwrap();
 }
+
+/// The engine sees the signal; of the two programs, only the one that failed may leave a core.
+#[test]
+fn crash_of_runtime_dumps_one_core() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    let world = World::small();
+    world.behave("create-crashes");
+    let mut create = world.create_command(ID);
+    // SAFETY: system calls only, between fork and exec.
+    unsafe {
+        create.pre_exec(|| {
+            let mut core = std::mem::zeroed::<libc::rlimit>();
+            libc::getrlimit(libc::RLIMIT_CORE, &mut core);
+            core.rlim_cur = core.rlim_max;
+            libc::setrlimit(libc::RLIMIT_CORE, &core);
+            Ok(())
+        });
+    }
+    let status = said(&mut create).status;
+    assert_eq!(status.signal(), Some(libc::SIGABRT));
+    assert!(!status.core_dumped());
+    world.behave("");
+    world.as_if_nothing_had_been().unwrap();
+}

@@ -91,11 +91,19 @@ impl Ended {
         self == Ended::Exited(0)
     }
 
-    /// Our own end, the same.
+    /// Our own end, the same, but for a core: the low-level runtime has left its own.
     pub fn imitate(self) -> i32 {
         match self {
             Ended::Exited(status) => status,
             Ended::Killed(signal) => {
+                // A program that collects cores heeds this one alone.
+                let _ = nix::sys::prctl::set_dumpable(false);
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
+                // SAFETY: the limits are a live local.
+                unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
                 // SAFETY: the default disposition runs no code of ours, and the set lives here.
                 unsafe {
                     libc::signal(signal, libc::SIG_DFL);

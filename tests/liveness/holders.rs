@@ -63,7 +63,9 @@ fn hands_out_nothing_unseen() {
     let traced = going(traced.current_dir(world.path("")).stdin(Stdio::null()));
     until("the container is there", || {
         let leases = world.leases();
-        leases.iter().any(|l| l["container"] == "b" && l["state"] == "ready")
+        leases
+            .iter()
+            .any(|l| l["container"] == "b" && l["state"] == "ready")
     });
     traced.kill();
     let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();

@@ -49,6 +49,9 @@ impl Container {
             config["process"]["env"] = json!(["NVIDIA_VISIBLE_DEVICES=void"]);
             fs::write(bundle.join("config.json"), serde_json::to_vec(&config)?)?;
         }
+        if self.told("create-crashes").is_some() {
+            std::process::abort();
+        }
         if self.told("create-fails-early").is_some() {
             return Err("told to fail early".into());
         }
