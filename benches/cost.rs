@@ -7,6 +7,8 @@
 
 #[path = "cost/bundle.rs"]
 mod bundle;
+#[path = "cost/collecting.rs"]
+mod collecting;
 #[path = "cost/measure.rs"]
 mod measure;
 #[path = "cost/table.rs"]
@@ -37,6 +39,7 @@ fn main() {
         .tempdir_in(place)
         .expect("a temporary folder");
     pass_through(work.path(), number("BENCH_CALLS", 1000));
+    collecting::run(work.path(), number("BENCH_COLLECTIONS", 5));
     lifecycle(work.path(), number("BENCH_LIVES", 40));
 }
 
@@ -62,6 +65,15 @@ fn pass_through(work: &Path, rounds: usize) {
             Call::new(&bundle::on_path("runc"), &["--version"]),
         ),
     ];
+    // As little as a program before it can be.
+    let only_executes = work.join("only-executes");
+    let source = format!(
+        "#include <unistd.h>\nint main(int c, char **v, char **e) {{ return execve(\"{}\", v, e); }}",
+        nothing.display()
+    );
+    bundle::compile(&only_executes, &source);
+    let name = "the same behind a static program that only executes it";
+    calls.push((name, own(&only_executes)));
     if let Some(front) = &linked_statically {
         let name = "the same, runmig linked statically as scripts/install does";
         calls.insert(3, (name, own(front)));
@@ -94,10 +106,21 @@ fn pass_through(work: &Path, rounds: usize) {
     );
     let added = median(&costs[2], |c| c.wall) - median(&costs[1], |c| c.wall);
     println!(
-        "runmig adds {:.3} ms where /bin/true takes {:.3} ms: {:.2} of it\n",
+        "runmig adds {:.3} ms where /bin/true takes {:.3} ms: {:.2} of it",
         added * 1e3,
         base * 1e3,
         added / base
+    );
+    let front = if linked_statically.is_some() { 3 } else { 2 };
+    let ratio = |value: fn(&Cost) -> f64| {
+        let of = |call: usize| median(&costs[call], value);
+        of(front) / of(costs.len() - 1)
+    };
+    println!(
+        "runmig takes {:.2} of the wall and {:.2} of the CPU of the static program that only executes \
+         the runtime (aim: at most 1.3)\n",
+        ratio(|c| c.wall),
+        ratio(|c| c.cpu)
     );
 }
 
