@@ -6,6 +6,7 @@ mod faults_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod errnos;
 mod holders;
 mod hung;
 mod namespaces;
