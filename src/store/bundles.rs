@@ -44,7 +44,7 @@ impl Store {
     pub fn try_lock_bundle(&self, bundle: BundleId) -> Result<Option<BundleLock>> {
         let path = self.dir().join(FILE);
         let what = || format!("lock {}", path.display());
-        loop {
+        for _ in 0..lock::MAX_REPLACED {
             let file = lock::open(&path)?;
             let byte = libc::flock {
                 l_type: libc::F_WRLCK as libc::c_short,
@@ -54,7 +54,7 @@ impl Store {
                 l_pid: 0,
             };
             match fcntl(&file, FcntlArg::F_OFD_SETLK(&byte)) {
-                Ok(_) if lock::is_still(&file, &path) => {
+                Ok(_) if lock::is_still(&file, &path).context(what)? => {
                     return Ok(Some(BundleLock { _file: file }));
                 }
                 // Somebody took the file away: lock the one there now.
@@ -63,5 +63,6 @@ impl Store {
                 Err(e) => return Err(e).context(what),
             }
         }
+        Err(lock::replaced(&path))
     }
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// A purpose names a container, whose id may be long; what is cut off names nobody.
 const MAX_SIGNATURE: u64 = 4096;
+/// How often a lock file may be replaced while it is locked: nothing of runmig's does that.
+pub(super) const MAX_REPLACED: usize = 100;
 const NOBODY: &str = "a process that cannot be named";
 
 /// Held until it is dropped.
@@ -30,16 +32,16 @@ impl Drop for Lock {
 
 impl Lock {
     pub fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
-        loop {
+        let what = || format!("lock {}", path.display());
+        for _ in 0..MAX_REPLACED {
             let file = open(path)?;
             let locked = match file.try_lock_exclusive() {
                 Ok(()) => Some(Ok(file)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => wait(file, path, timeout)?,
                 Err(e) => Some(Err(e)),
             };
-            let what = || format!("lock {}", path.display());
             match locked.transpose().context(what)? {
-                Some(mut file) if is_still(&file, path) => {
+                Some(mut file) if is_still(&file, path).context(what)? => {
                     sign(&mut file, why);
                     return Ok(Lock { file });
                 }
@@ -56,6 +58,7 @@ impl Lock {
                 }
             }
         }
+        Err(replaced(path))
     }
 }
 
@@ -106,11 +109,22 @@ pub(super) fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-pub(super) fn is_still(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
+/// Whether a path still leads to a file that was opened there.
+pub(super) fn is_still(file: &File, path: &Path) -> std::io::Result<bool> {
+    let ours = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) => Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino())),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
+}
+
+pub(super) fn replaced(path: &Path) -> Error {
+    Error::new(format!(
+        "cannot lock {}: another file was there {MAX_REPLACED} times when it was locked",
+        path.display()
+    ))
+    .hint("end the program that replaces files in the state directory")
 }
 
 /// Writes who has the lock and what for, then what tells this hold from every other: the start time of
@@ -143,4 +157,24 @@ fn named(signature: &str) -> Option<String> {
         crate::error::printable(shown),
         process::name(signer.pid)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_absence_says_a_lock_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, moved) = (dir.path().join("state"), dir.path().join("moved"));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("plan.lock");
+        let file = open(&path).unwrap();
+        assert!(is_still(&file, &path).unwrap());
+        std::fs::rename(&folder, &moved).unwrap();
+        assert!(!is_still(&file, &path).unwrap());
+        // No folder any more, so nobody can tell: an error, not another round.
+        std::fs::write(&folder, "").unwrap();
+        assert!(is_still(&file, &path).is_err());
+    }
 }
