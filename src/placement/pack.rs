@@ -5,7 +5,7 @@ use super::room::Room;
 use std::collections::{HashMap, HashSet};
 
 /// How many of each profile, in the order of `Packer::names`.
-type Counts = Vec<u8>;
+type Counts = Vec<u32>;
 
 pub struct Packer {
     names: Vec<String>,
@@ -84,12 +84,13 @@ impl Packer {
         if counts.iter().all(|n| *n == 0) {
             return Some(true);
         }
-        let room: u32 = self.bins[bin..].iter().map(|k| self.kinds[*k].free).sum();
-        let need = |counts: &Counts| -> u32 {
+        let free = |kind: &usize| u64::from(self.kinds[*kind].free);
+        let room: u64 = self.bins[bin..].iter().map(free).sum();
+        let need = |counts: &Counts| -> u64 {
             counts
                 .iter()
                 .zip(&self.sizes)
-                .map(|(n, size)| u32::from(*n) * size)
+                .map(|(n, size)| u64::from(*n) * u64::from(*size))
                 .sum()
         };
         if need(&counts) > room {
@@ -168,4 +169,25 @@ fn fills(room: &Room<'_>, names: &[String]) -> Vec<Counts> {
         .collect();
     most.sort();
     most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::machine;
+    use super::*;
+
+    #[test]
+    fn counts_more_than_255_slices() {
+        let machine = machine(40);
+        let rooms: Vec<Room<'_>> = { machine.gpus.iter() }
+            .map(|gpu| Room::new(gpu, &[], &[]))
+            .collect();
+        let holds = |rooms: &[Room<'_>], count| {
+            Packer::new(rooms, 10_000).holds(std::iter::repeat_n("1g.10gb", count))
+        };
+        assert_eq!(holds(&rooms, 280), Some(true));
+        assert_eq!(holds(&rooms, 281), Some(false));
+        // What wrapped to none at all.
+        assert_eq!(holds(&rooms[..1], 256), Some(false));
+    }
 }
