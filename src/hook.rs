@@ -7,6 +7,7 @@ use crate::error::{self, Context, Error, Result};
 use crate::lease::lost::{self, Told};
 use crate::lease::{self, Leases, Patience, Returned};
 use crate::log;
+use crate::process::signals;
 use crate::store::{Lease, State};
 use serde::Deserialize;
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ struct OciState {
 }
 
 pub fn main() {
+    signals::survive_file_limit();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help" || a == "--version") {
         println!(

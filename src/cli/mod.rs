@@ -14,6 +14,7 @@ mod world;
 
 use crate::config::Config;
 use crate::error::Result;
+use crate::process::signals;
 use clap::{Parser, Subcommand};
 use output::Format;
 use std::path::PathBuf;
@@ -58,6 +59,8 @@ enum Verb {
 }
 
 pub fn main() -> i32 {
+    signals::survive_file_limit();
+    signals::wait_for_children();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(e) => {

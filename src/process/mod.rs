@@ -5,6 +5,7 @@ mod holders;
 mod look;
 mod mounts;
 mod reads;
+pub mod signals;
 mod view;
 
 pub use cgroup::{cgroups, in_cgroup};

@@ -3,12 +3,14 @@
 use super::Front;
 use super::lowlevel::c_string;
 use crate::error::{Context, Error, Result};
+use crate::process::signals;
 use crate::trust;
 use std::path::PathBuf;
 
 /// A program of ours, wherever we were installed.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let us = std::fs::read_link("/proc/self/exe").context(|| "find this program")?;
+    const LINK: &str = "/proc/self/exe";
+    let us = std::fs::read_link(LINK).context(|| format!("find this program: read {LINK}"))?;
     let path = us.with_file_name(name);
     trust::program(&path).map_err(|e| {
         Error::new(path.display().to_string())
@@ -26,6 +28,9 @@ pub fn exec(front: &Front<'_>) -> Result<i32> {
     for arg in front.args {
         argv.push(c_string(arg)?);
     }
-    match nix::unistd::execv(&c_string(path.as_os_str())?, &argv)
-        .context(|| format!("run {}", path.display()))? {}
+    let program = c_string(path.as_os_str())?;
+    signals::hand_on_file_limit();
+    let failed = nix::unistd::execv(&program, &argv);
+    signals::survive_file_limit();
+    match failed.context(|| format!("run {}", path.display()))? {}
 }

@@ -2,6 +2,7 @@
 
 use super::Front;
 use crate::error::{Context, Result};
+use crate::process::signals;
 use crate::request::PREFIXES;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -11,6 +12,9 @@ use std::process::{Command, Stdio};
 
 pub fn tell(front: &Front<'_>) -> Result<i32> {
     let path = front.runtime.path();
+    signals::wait_for_children();
+    // It writes no file, and what runs below it may.
+    signals::hand_on_file_limit();
     let said = Command::new(path)
         .args(front.args)
         .stdin(Stdio::inherit())

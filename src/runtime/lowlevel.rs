@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{Context, Error, Result};
+use crate::process::signals;
 use crate::trust;
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -69,7 +70,10 @@ impl LowLevel {
     fn try_exec(&self, args: &[OsString]) -> Result<Infallible> {
         let what = || format!("run {}", self.canonical.display());
         let (path, argv) = self.command(args)?;
-        nix::unistd::execv(&path, &argv).context(what)
+        signals::hand_on_file_limit();
+        let failed = nix::unistd::execv(&path, &argv);
+        signals::survive_file_limit();
+        failed.context(what)
     }
 
     /// For `execv`: what the kernel takes, made beforehand.

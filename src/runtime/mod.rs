@@ -21,6 +21,7 @@ mod update;
 
 use crate::config::Config;
 use crate::error::Result;
+use crate::process::signals;
 use args::{Call, Family, Verb};
 use lowlevel::LowLevel;
 use std::ffi::{OsStr, OsString};
@@ -77,6 +78,7 @@ pub fn slice() -> i32 {
 /// Returns the exit status, unless the low-level runtime has taken our place.
 fn enter(slicer: &Slicer) -> i32 {
     spawn::fill_standard_descriptors();
+    signals::survive_file_limit();
     let mut argv = std::env::args_os();
     let name = argv.next();
     let args: Vec<OsString> = argv.collect();

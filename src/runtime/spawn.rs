@@ -4,7 +4,7 @@ use super::image::Image;
 use super::lowlevel::LowLevel;
 use crate::error::{Context, Error, Result};
 use crate::model::Process;
-use crate::process;
+use crate::process::{self, signals};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
@@ -148,9 +148,7 @@ pub fn spawn(
     let mut image = Image::new(runtime, args)?;
     inherited.close_all_others_on_exec()?;
 
-    // With SIGCHLD ignored, as a careless parent may leave it, there would be nothing to wait for.
-    // SAFETY: the default disposition runs no code of ours.
-    unsafe { signal::signal(Signal::SIGCHLD, signal::SigHandler::SigDfl) }.context(what)?;
+    signals::wait_for_children();
     let mut caught = SigSet::all();
     for own in OWN.iter().skip(1) {
         caught.remove(*own);
@@ -183,6 +181,7 @@ pub fn spawn(
             let too_late = ends_with_us && nix::unistd::getppid() != us;
             if told && !too_late {
                 let _ = signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+                signals::hand_on_file_limit();
                 image.exec();
             }
             // SAFETY: ends the child at once, without the parent's exit handlers.

@@ -1,0 +1,36 @@
+//! Signals whose inherited disposition would break a call: what this process needs of them, and what it
+//! hands on.
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use std::sync::OnceLock;
+
+/// What SIGXFSZ was when this process began.
+static INHERITED: OnceLock<SigAction> = OnceLock::new();
+
+fn set(signal: Signal, handler: SigHandler) -> Option<SigAction> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: neither disposition runs code of ours.
+    unsafe { sigaction(signal, &action) }.ok()
+}
+
+/// Makes a write beyond `RLIMIT_FSIZE` fail, with EFBIG, where the kernel would end the process between
+/// two steps.
+pub fn survive_file_limit() {
+    if let Some(before) = set(Signal::SIGXFSZ, SigHandler::SigIgn) {
+        let _ = INHERITED.set(before);
+    }
+}
+
+/// Undoes `survive_file_limit` for the program that this process becomes. Async-signal-safe: one system
+/// call.
+pub fn hand_on_file_limit() {
+    if let Some(before) = INHERITED.get() {
+        // SAFETY: the disposition is one that this process began with, so it runs no code of ours.
+        let _ = unsafe { sigaction(Signal::SIGXFSZ, before) };
+    }
+}
+
+/// Lets this process wait for its children, which it cannot where a careless parent has SIGCHLD ignored.
+pub fn wait_for_children() {
+    set(Signal::SIGCHLD, SigHandler::SigDfl);
+}
