@@ -27,7 +27,8 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             let damaged = leases.damaged()?;
             let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == id);
             let Some(damaged) = damaged.iter().find(is_it) else {
-                return Err(waits(&leases, id)?.unwrap_or_else(unknown));
+                let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
+                return Err(waits(&leases, id)?.unwrap_or_else(among));
             };
             // Who names a lease that cannot be read has seen why it was kept.
             leases.release_damaged(damaged, Patience::default())?;
@@ -64,6 +65,24 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         Format::Table => given_back.iter().for_each(tell),
     }
     error::all(failed.into_iter().map(Err)).map(|()| 0)
+}
+
+/// The error where records cannot be read: one of them may be the container's.
+fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
+    let [first, rest @ ..] = damaged else {
+        return None;
+    };
+    let more = match rest.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let line = format!(
+        "cannot find container or lease {}: runmig cannot read the record {}{more}: {}",
+        error::printable(id),
+        error::printable(&first.file.to_string_lossy()),
+        first.why.line()
+    );
+    Some(Error::new(line).hint("find its lease with migctl list, and release that"))
 }
 
 /// Of 12 characters or more the rest may be left out. An idle lease has a container called "".

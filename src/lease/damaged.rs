@@ -35,7 +35,17 @@ impl Leases<'_> {
         let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
         let damaged = self.damaged()?;
         let its = damaged.iter().filter(is_its);
-        error::all(its.map(|d| self.release_damaged(d, Patience::default())))
+        error::all(its.map(|d| {
+            self.release_damaged(d, Patience::default())?;
+            // The record alone said where the bundle is.
+            tracing::warn!(
+                container = key.id,
+                "its config.json stays as runmig edited it until the next create, since the record \
+                 could not be read: {}",
+                d.why.line()
+            );
+            Ok(())
+        }))
     }
 
     /// Gives back the slice of a damaged record, for a caller who knows that its container is gone.

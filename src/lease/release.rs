@@ -162,16 +162,23 @@ impl Leases<'_> {
             false => Ok(()),
         };
         let leases = self.of(key)?;
-        let dead = leases.iter().filter(|lease| {
-            lease.state == State::Releasing || !dies_not(|| alive::sign_of_life(lease))
-        });
         let against = |now: &Lease| match now.state {
             State::Releasing => None,
             _ => alive::sign_of_life(now),
         };
-        let released = dead.map(|lease| {
-            self.release_unless(&lease.id, Patience::with(lease), against)
-                .map(drop)
+        let released = leases.iter().map(|lease| {
+            let lives = lease.state != State::Releasing && dies_not(|| alive::sign_of_life(lease));
+            let returned = match lives.then(|| alive::sign_of_life(lease)).flatten() {
+                Some(life) => Returned::No(life),
+                None => self.release_unless(&lease.id, Patience::with(lease), against)?,
+            };
+            match returned {
+                // A create of the same id that came meanwhile is none of this delete's business.
+                Returned::No(life) if deleted && alive::is_made_by_others(lease).is_none() => {
+                    Err(stays(lease, &life))
+                }
+                _ => Ok(()),
+            }
         });
         error::all(std::iter::once(damaged).chain(released))
     }
@@ -319,6 +326,16 @@ impl Leases<'_> {
         }
         Ok(Some(there))
     }
+}
+
+/// The error of a delete that leaves the slice with its container.
+fn stays(lease: &Lease, life: &str) -> Error {
+    let id = crate::error::printable(&lease.holder.key.id);
+    Error::new(format!(
+        "cannot give back slice {} of GPU {} with container {id}: {life}",
+        lease.slice.profile, lease.slice.gpu_index
+    ))
+    .hint("run migctl gc as root on the host once that is over")
 }
 
 /// A container that was just killed takes a moment to be gone.

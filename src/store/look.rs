@@ -180,6 +180,10 @@ fn read_all<T>(
 
 /// A record under a name that is not its own is no record: one lease would be two.
 fn read(file: &Path) -> Result<Option<Lease>> {
+    if Claim::parse(&name(file)).is_some_and(|claim| claim.tie == Tie::Unknown) {
+        return Err(Error::new("it is a lease of a newer runmig")
+            .hint("give it back with the runmig that wrote it"));
+    }
     let lease = record::read(file)?;
     match &lease {
         Some(lease) if Claim::of(lease).name() != name(file) => {

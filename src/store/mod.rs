@@ -75,11 +75,21 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
-        match std::fs::symlink_metadata(store.leases()) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        let is_there = |path: &Path| match std::fs::symlink_metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             // Not being allowed to look is not the same as there being nothing.
-            looked => looked.context(|| format!("open state directory {}", dir.display()))?,
+            looked => looked
+                .map(|_| true)
+                .context(|| format!("open state directory {}", dir.display())),
         };
+        if !is_there(dir)? {
+            return Ok(None);
+        }
+        // Another user's folder says nothing of whether there are leases.
+        trust::folder(dir).context(|| format!("open state directory {}", dir.display()))?;
+        if !is_there(&store.leases())? {
+            return Ok(None);
+        }
         store.check()?;
         Ok(Some(store))
     }
