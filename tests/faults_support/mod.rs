@@ -2,7 +2,7 @@
 //! break things. Everything lies in memory where it can: these tests sync thousands of files.
 //!
 //! ```text
-//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl, and the stub under the name of runc
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl, and the stub under the names of runc and crun
 //! DIR/machine/        the simulated driver
 //! DIR/state/          the ledger
 //! DIR/root/           what is given as --root: a folder a container, `behaviour`
@@ -222,7 +222,7 @@ impl World {
 
     pub fn bundle_saying(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
         let dir = self.path("bundles").join(id);
-        if !dir.exists() {
+        if !dir.join("config.json").exists() {
             fs::create_dir_all(dir.join("rootfs")).unwrap();
             fs::write(dir.join("config.json"), config(annotations)).unwrap();
             fs::write(dir.join("original"), config(annotations)).unwrap();
@@ -318,6 +318,7 @@ fn bin() -> Arc<TempDir> {
     install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
     install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
     install(&stub(), "runc");
+    install(&stub(), "crun");
     let bin = Arc::new(dir);
     *known = Arc::downgrade(&bin);
     bin

@@ -238,8 +238,8 @@ fn waiting(world: &World, wait: &str) {
     world.create(HOLDER);
 }
 
-/// Once somebody waits, or has ended before that, the whole GPU is given back.
-fn makes_way(world: &World) {
+/// Once somebody waits, or has ended before that, the holder gives back what it has.
+pub fn makes_way(world: &World) {
     let mut delete = world.runmig(&["delete", "--force", HOLDER]);
     let (queue, stop) = (world.state().join("queue"), world.path("stop"));
     let done = world.path("done");

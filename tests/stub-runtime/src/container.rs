@@ -58,7 +58,8 @@ impl Container {
         self.wait_if_told("create-waits")?;
         fs::create_dir_all(&self.root)?;
         fs::create_dir(self.dir()).map_err(|e| format!("container {}: {e}", self.id))?;
-        let init = init::start()?;
+        let test = fs::read_to_string(self.root.join("test")).ok();
+        let init = init::start(test)?;
         let state = json!({
             "id": self.id,
             "bundle": bundle,
@@ -105,6 +106,14 @@ impl Container {
             pid: i32::try_from(number("init_process_pid")?)?,
             start_time: number("init_process_start")?,
         })
+    }
+
+    /// What runs in a container, or changes it: there has to be one.
+    pub fn reach(&self) -> Result<(), Failure> {
+        match init::is_alive(self.init()?) {
+            true => Ok(()),
+            false => Err(format!("container {} is not running", self.id).into()),
+        }
     }
 
     pub fn show(&self) -> Result<(), Failure> {

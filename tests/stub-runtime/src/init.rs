@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The test's process: init ends with it, however it ends.
+/// The test's process: init ends with it, however it ends. Where the environment is not the test's, the
+/// file `test` of the root names it.
 const TEST: &str = "STUB_RUNTIME_TEST_PID";
 
 #[derive(Clone, Copy)]
@@ -15,11 +16,13 @@ pub struct Init {
     pub start_time: u64,
 }
 
-pub fn start() -> Result<Init, Failure> {
+/// `test` is the process that init ends with, unless the environment names another.
+pub fn start(test: Option<String>) -> Result<Init, Failure> {
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("init")
         .arg("init")
+        .args(std::env::var(TEST).ok().or(test))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -33,16 +36,20 @@ pub fn start() -> Result<Init, Failure> {
 
 /// What init does: it waits for the end of its test.
 pub fn main() -> ! {
-    // Whoever waits for the end of all that an engine's call started does not wait for containers.
-    // SAFETY: nothing has been opened yet, so these descriptors are nobody's.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
-    let test: Option<i32> = std::env::var(TEST).ok().and_then(|pid| pid.parse().ok());
+    close_inherited();
+    let test: Option<i32> = std::env::args().nth(2).and_then(|pid| pid.parse().ok());
     if let Some(test) = test {
         // SAFETY: no pointers; a descriptor or -1 comes back.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, test, 0) };
-        if let Ok(fd) = i32::try_from(fd)
-            && fd >= 0
-        {
+        let fd = i32::try_from(fd).unwrap_or(-1);
+        if fd < 0 && nix::errno::Errno::last() != nix::errno::Errno::ESRCH {
+            // A kernel without pidfds.
+            let test = nix::unistd::Pid::from_raw(test);
+            while nix::sys::signal::kill(test, None).is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        if fd >= 0 {
             let mut wanted = libc::pollfd {
                 fd,
                 events: libc::POLLIN,
@@ -53,6 +60,17 @@ pub fn main() -> ! {
         }
     }
     std::process::exit(0)
+}
+
+/// Whoever waits for the end of all that an engine's call started does not wait for containers.
+fn close_inherited() {
+    // SAFETY: nothing has been opened yet, so these descriptors are nobody's.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    if closed != 0 {
+        // SAFETY: as above. No more than this is ever open in a test.
+        let close = |fd| unsafe { libc::close(fd) };
+        (3..1024).for_each(|fd| _ = close(fd));
+    }
 }
 
 pub fn is_alive(init: Init) -> bool {
@@ -71,6 +89,16 @@ pub fn kill(init: Init) {
 pub fn wait_for_end(init: Init) {
     while is_alive(init) {
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Fails where nothing can be found out about a process, as runc does.
+pub fn check_proc() -> Result<(), Failure> {
+    let us = std::process::id().to_string();
+    match std::fs::read_link("/proc/self") {
+        Ok(link) if link.as_os_str() == us.as_str() => Ok(()),
+        Ok(_) => Err("/proc is of another pid namespace".into()),
+        Err(e) => Err(format!("/proc/self: {e}").into()),
     }
 }
 

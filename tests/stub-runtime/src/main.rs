@@ -65,7 +65,8 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Arguments, Failure>
             "--root" => parsed.root = value()?.into(),
             "--bundle" | "-b" => parsed.bundle = value()?.into(),
             "--pid-file" => parsed.pid_file = Some(value()?.into()),
-            "--log" | "--log-format" => drop(value()?),
+            "--log" | "--log-format" | "--resources" => drop(value()?),
+            resources if resources.starts_with("--resources=") => {}
             "--force" | "-f" => parsed.force = true,
             option if option.starts_with('-') => return Err(format!("option {option}").into()),
             word if parsed.command.is_empty() => parsed.command = word.to_owned(),
@@ -78,10 +79,12 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Arguments, Failure>
 
 fn run(a: &Arguments) -> Result<(), Failure> {
     let container = Container::new(&a.root, &a.id);
+    init::check_proc()?;
     match a.command.as_str() {
         "create" => container.create(&a.bundle, a.pid_file.as_deref()),
         "run" => container.run(&a.bundle, a.pid_file.as_deref()),
         "start" => container.init().map(drop),
+        "exec" | "update" => container.reach(),
         "state" => container.show(),
         "kill" => container.kill(),
         "delete" => container.delete(a.force),

@@ -1,0 +1,21 @@
+//! Runs everything that makes, uses or gives back a slice in every kind of surroundings: other
+//! namespaces, odd file systems, poor processes, old kernels, unruly neighbours. The crash and the error
+//! matrix vary *when* an operation is killed and *what* the driver answers; this one varies *where* it
+//! runs. `worlds` lists the surroundings, a line each.
+
+#[path = "../faults_support/mod.rs"]
+mod faults_support;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod administrator;
+mod call;
+mod cell;
+mod enter;
+mod files;
+mod kernel;
+mod neighbours;
+mod node;
+mod operations;
+mod processes;
+mod worlds;

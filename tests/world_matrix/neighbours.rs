@@ -1,0 +1,166 @@
+//! Others on the same machine.
+
+use crate::enter::Inside;
+use crate::faults_support::check::names;
+use crate::node::Node;
+use crate::support::process::until;
+use crate::support::{Going, going};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// Somebody has one of our locks and is stopped. `file` is below the node's folder.
+pub fn stopped_holder(node: &Node, file: &str) -> Inside {
+    let file = node.path(file);
+    let mut flock = Command::new("flock");
+    flock.args(["--no-fork", "--exclusive"]).arg(&file);
+    let holder: Going = going(flock.args(["sleep", "infinity"]));
+    let pid = holder.pid();
+    until("the lock is taken", || is_locked(&file));
+    if file.is_file() {
+        fs::write(&file, format!("process {pid} (create of another)")).unwrap();
+    }
+    holder.signal(nix::sys::signal::Signal::SIGSTOP);
+    Inside::default().and_leave(move || holder.kill())
+}
+
+fn is_locked(file: &Path) -> bool {
+    let mut tried = Command::new("flock");
+    tried.args(["--nonblock", "--shared"]).arg(file).arg("true");
+    !tried.status().unwrap().success()
+}
+
+/// With a time limit that is met soon.
+pub fn stopped_locker(node: &Node, lock: &str) -> Inside {
+    node.set("lock_timeout = \"300ms\"");
+    let all = names(&node.state());
+    let found = all
+        .iter()
+        .find(|name| name.starts_with(lock) && name.ends_with(".lock"));
+    stopped_holder(node, &format!("state/{}", found.expect("a lock file")))
+}
+
+fn records(node: &Node) -> Vec<PathBuf> {
+    let leases = node.state().join("leases");
+    let all = names(&leases).into_iter();
+    all.map(|name| leases.join(name)).collect()
+}
+
+/// All records with other lines, until the world is left.
+fn rewritten(node: &Node, change: impl Fn(&str, &str) -> String) -> Inside {
+    let mut before = Vec::new();
+    for file in records(node) {
+        let text = fs::read_to_string(&file).unwrap();
+        let (head, body) = text.split_once('\n').unwrap();
+        fs::write(&file, change(head, body.trim_end())).unwrap();
+        before.push((file, text));
+    }
+    Inside::default().and_leave(move || {
+        for (file, text) in before {
+            if file.exists() {
+                fs::write(file, text).unwrap();
+            }
+        }
+    })
+}
+
+pub fn newer_version(node: &Node) -> Inside {
+    rewritten(node, |head, body| {
+        let newer = head.replacen("runmig.dev/v1", "runmig.dev/v99", 1);
+        assert_ne!(head, newer);
+        format!("{newer}\n{body}\n")
+    })
+}
+
+/// Their names end as no program of today understands it.
+pub fn newer_names(node: &Node) -> Inside {
+    let before = records(node);
+    let newer = |file: &Path| PathBuf::from(format!("{}.newer", file.display()));
+    for file in &before {
+        fs::rename(file, newer(file)).unwrap();
+    }
+    Inside::default().and_leave(move || {
+        for file in before {
+            let _ = fs::rename(newer(&file), file);
+        }
+    })
+}
+
+/// What a newer version adds stays, whoever rewrites the record.
+pub fn unknown_fields(node: &Node) -> Inside {
+    for file in records(node) {
+        let text = fs::read_to_string(&file).unwrap();
+        let (_, body) = text.split_once('\n').unwrap();
+        let mut lease: Value = serde_json::from_str(body).unwrap();
+        lease["fromANewerVersion"] = serde_json::json!({"a": [1, 2]});
+        fs::write(&file, framed(&lease)).unwrap();
+    }
+    let neighbour = records(node);
+    let has_it = move || {
+        // The neighbour's, which no operation ends.
+        let kept = neighbour
+            .iter()
+            .filter_map(|file| fs::read_to_string(file).ok());
+        let mut kept = kept.filter(|text| text.contains("\"peer\""));
+        assert!(kept.any(|text| text.contains("fromANewerVersion")));
+    };
+    Inside::default().and_leave(has_it)
+}
+
+fn framed(lease: &Value) -> String {
+    let body = lease.to_string();
+    let hash = Sha256::digest(body.as_bytes());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let head = serde_json::json!({
+        "apiVersion": "runmig.dev/v1", "kind": "Lease", "sha256": hash
+    });
+    format!("{head}\n{body}\n")
+}
+
+/// The clock has jumped since the records were written: every time in them is so much off.
+pub fn clock(node: &Node, ahead: bool) -> Inside {
+    for file in records(node) {
+        let text = fs::read_to_string(&file).unwrap();
+        let (_, body) = text.split_once('\n').unwrap();
+        let mut lease: Value = serde_json::from_str(body).unwrap();
+        shift(&mut lease, ahead);
+        fs::write(&file, framed(&lease)).unwrap();
+    }
+    Inside::default()
+}
+
+/// For a clock that has jumped ahead, what was written before is older.
+fn shift(value: &mut Value, ahead: bool) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    match value {
+        Value::String(text) => {
+            if let Ok(time) = humantime::parse_rfc3339(text) {
+                let moved: SystemTime = if ahead { time - HOUR } else { time + HOUR };
+                *text = humantime::format_rfc3339(moved).to_string();
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|v| shift(v, ahead)),
+        Value::Object(all) => all.values_mut().for_each(|v| shift(v, ahead)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Makes instances and destroys them, as fast as the driver does it.
+pub fn administrator(node: &Node) -> Inside {
+    let over = Arc::new(AtomicBool::new(false));
+    let (asked, machine) = (over.clone(), node.machine());
+    let works = std::thread::spawn(move || {
+        while !asked.load(Ordering::Relaxed) {
+            crate::administrator::makes_and_destroys(&machine);
+        }
+    });
+    Inside::default().and_leave(move || {
+        over.store(true, Ordering::Relaxed);
+        works.join().unwrap();
+    })
+}

@@ -1,0 +1,90 @@
+//! Processes that lack something, or were given something bad.
+
+use crate::enter::{Inside, mounts, shell, through};
+use crate::node::Node;
+use crate::support::leftovers::remove_cgroup;
+use crate::support::unique;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Programs and libraries under every name that somebody could look for, and that nobody may run.
+pub fn hostile_environment(node: &Node) -> Inside {
+    let dir = node.path("evil");
+    fs::create_dir_all(&dir).unwrap();
+    let program = "#!/bin/sh\necho this is hostile >&2\nexit 99\n";
+    for name in [
+        "runc",
+        "crun",
+        "runmig",
+        "runmig-slice",
+        "runmig-hook",
+        "nvidia-smi",
+    ] {
+        let file = dir.join(name);
+        fs::write(&file, program).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for name in ["libnvidia-ml.so.1", "libnvidia-ml.so"] {
+        fs::write(dir.join(name), "no library").unwrap();
+    }
+    let evil = dir.display();
+    let mut inside = through(&["env"]);
+    let variables = [
+        format!("PATH={evil}:/usr/bin:/bin"),
+        format!("HOME={evil}"),
+        format!("TMPDIR={evil}/none"),
+        format!("LD_LIBRARY_PATH={evil}"),
+        format!("XDG_RUNTIME_DIR={evil}/none"),
+        format!("NOTIFY_SOCKET={evil}/none"),
+        "LD_BIND_NOW=1".to_owned(),
+        "LISTEN_PID=not a number".to_owned(),
+        "LISTEN_FDS=4294967295".to_owned(),
+        "NVIDIA_VISIBLE_DEVICES=all".to_owned(),
+        "CUDA_VISIBLE_DEVICES=".to_owned(),
+        "RUST_BACKTRACE=full".to_owned(),
+        "RUST_LOG=trace".to_owned(),
+        "COLUMNS=0".to_owned(),
+        "LANG=C.UTF-8\u{7}".to_owned(),
+    ];
+    inside.prefix.extend(variables);
+    inside
+}
+
+/// A configuration that somebody else can change.
+pub fn hostile_configuration(node: &Node) -> Inside {
+    let file = node.path("anothers.toml");
+    fs::write(&file, "state_dir = \"/nonexistent\"\n").unwrap();
+    std::os::unix::fs::chown(&file, Some(1000), Some(1000)).unwrap();
+    let variable = format!("RUNMIG_CONFIG={}", file.display());
+    through(&["env", &variable])
+}
+
+/// In a cgroup that has room for the one process. `RLIMIT_NPROC` does not bind root.
+pub fn no_more() -> Result<Inside, &'static str> {
+    let name = format!("runmig-world-{}", unique());
+    let hierarchies = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
+    let made = hierarchies.iter().find_map(|hierarchy| {
+        let dir = Path::new(hierarchy).join(&name);
+        fs::create_dir(&dir).ok()?;
+        let limited = fs::write(dir.join("pids.max"), "1").is_ok();
+        limited.then_some(dir)
+    });
+    let Some(dir) = made else {
+        remove_cgroup(&name);
+        return Err("there is no cgroup controller for pids");
+    };
+    let inside = shell(&format!("echo $$ > {}/cgroup.procs", dir.display()));
+    Ok(inside.and_leave(move || remove_cgroup(&name)))
+}
+
+pub fn cgroup_v1(node: &Node) -> Result<Inside, &'static str> {
+    let ours = fs::read_to_string("/proc/self/cgroup").unwrap();
+    if !ours.contains(":name=systemd:") {
+        return Err("the machine has no cgroup v1");
+    }
+    let script = "mount -t tmpfs cgroup /sys/fs/cgroup\n\
+                  mkdir /sys/fs/cgroup/systemd\n\
+                  mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd";
+    Ok(mounts(node, script))
+}
