@@ -173,8 +173,8 @@ fn fills(room: &Room<'_>, names: &[String]) -> Vec<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::machine;
     use super::*;
+    use crate::placement::tests::machine;
 
     #[test]
     fn counts_more_than_255_slices() {
