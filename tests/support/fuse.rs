@@ -3,6 +3,8 @@
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid};
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,18 +12,25 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
-/// So long nobody is answered; then whoever asked gets an error, and the test has failed.
+/// So long a request waits for its answer; then it gets an error. The test has failed unless whoever
+/// asked was killed before.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A mounted file system, gone when dropped. Each name in it is a file. Its server is a process of its
 /// own: one that waits for itself could not even be killed.
 pub struct Fuse {
-    at: PathBuf,
+    /// Where it is mounted.
+    at: Vec<PathBuf>,
     shared: &'static Shared,
     server: Pid,
+    /// The thread's, before `hang`.
+    group: Cell<Option<u32>>,
+    home: Option<TempDir>,
 }
 
 /// In memory that the server shares.
@@ -34,18 +43,14 @@ struct Shared {
 }
 
 impl Fuse {
-    /// None where this machine has no FUSE.
-    pub fn new(at: &Path) -> Option<Fuse> {
+    /// An error where this machine has no FUSE.
+    pub fn new(at: &Path) -> Result<Fuse, &'static str> {
         let mut options = File::options();
         options.read(true).write(true);
         // What is interrupted before it is read is not there any more.
-        let device = match options.custom_flags(libc::O_NONBLOCK).open("/dev/fuse") {
-            Ok(device) => device,
-            Err(e) => {
-                super::skip(&format!("/dev/fuse: {e}"));
-                return None;
-            }
-        };
+        let options = options.custom_flags(libc::O_NONBLOCK);
+        let device = options.open("/dev/fuse");
+        let device = device.map_err(|_| "/dev/fuse cannot be opened")?;
         std::fs::create_dir_all(at).unwrap();
         let fd = device.as_raw_fd();
         let options = format!("fd={fd},rootmode=40755,user_id=0,group_id=0,allow_other");
@@ -75,20 +80,37 @@ impl Fuse {
                 }
             }
         };
-        Some(Fuse {
-            at: at.to_owned(),
+        Ok(Fuse {
+            at: vec![at.to_owned()],
             shared,
             server,
+            group: Cell::default(),
+            home: None,
         })
     }
 
-    /// From now on the programs that this thread starts get no answer.
+    /// Away from `/dev`, which engines walk through.
+    pub fn apart() -> Result<Fuse, &'static str> {
+        let home = TempDir::with_prefix("runmig-hung-").unwrap();
+        let mut fuse = Fuse::new(home.path())?;
+        fuse.home = Some(home);
+        Ok(fuse)
+    }
+
+    /// The same file system over another folder. Before `hang`.
+    pub fn cover(&mut self, folder: &Path) {
+        let mut mount = Command::new("mount");
+        super::said(mount.arg("--bind").arg(&self.at[0]).arg(folder)).ok();
+        self.at.push(folder.to_owned());
+    }
+
+    /// From now on this thread and the programs that it starts get no answer, until this is dropped.
     pub fn hang(&self) {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let group = 1_000_000 + std::process::id() * 16 % 1_000_000 + NEXT.fetch_add(1, SeqCst);
-        // SAFETY: numbers only; the call itself changes this thread alone.
-        let status = unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) };
-        assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+        let before = nix::unistd::getegid().as_raw();
+        self.group.set(Some(self.group.get().unwrap_or(before)));
+        set_group(group).unwrap();
         self.shared.hangs_for.store(group, SeqCst);
     }
 
@@ -97,7 +119,7 @@ impl Fuse {
         self.shared.asked.load(SeqCst)
     }
 
-    /// Nobody has waited until the server was gone.
+    /// Nobody has waited for `LIMIT` without being killed.
     #[track_caller]
     pub fn nobody_was_stuck(&self) {
         let gave_up = self.shared.gave_up.load(SeqCst);
@@ -110,9 +132,54 @@ impl Drop for Fuse {
         // Whoever waits gets an error when the server's device is closed.
         let _ = nix::sys::signal::kill(self.server, nix::sys::signal::Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(self.server, None);
-        let at = c_string(&self.at);
-        // SAFETY: a string that ends with a zero.
-        unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+        for at in self.at.iter().rev() {
+            let at = c_string(at);
+            // SAFETY: a string that ends with a zero.
+            unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+        }
+        if let Some(group) = self.group.get() {
+            let _ = set_group(group);
+        }
+    }
+}
+
+/// Of the calling thread.
+fn set_group(group: u32) -> nix::Result<()> {
+    // SAFETY: numbers only; the call itself changes this thread alone.
+    let status = unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) };
+    nix::errno::Errno::result(status).map(drop)
+}
+
+/// A process that has a file on a hung file system open.
+pub struct Holder {
+    child: Child,
+    fuse: Fuse,
+}
+
+impl Holder {
+    /// An error where this machine has no FUSE.
+    pub fn new() -> Result<Holder, &'static str> {
+        let fuse = Fuse::apart()?;
+        let file = File::open(fuse.at[0].join("file")).unwrap();
+        let mut sleep = Command::new("sleep");
+        sleep.arg("infinity").stdin(Stdio::from(file));
+        let child = sleep.spawn().unwrap();
+        fuse.hang();
+        Ok(Holder { child, fuse })
+    }
+
+    /// It lives, and nobody has asked its file system for anything.
+    #[track_caller]
+    pub fn was_left_alone(&self) {
+        assert_eq!(self.fuse.asked(), 0, "the hung file system was asked");
+        assert!(super::process::lives(self.child.id() as i32));
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -138,23 +205,34 @@ const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
 
-/// Until it is killed, or somebody was not answered for too long.
+/// Until it is killed.
 fn serve(mut device: File, shared: &Shared) {
     let mut buffer = vec![0; 1 << 17];
-    let mut waits_since: Option<Instant> = None;
+    let mut waiting: HashMap<[u8; 8], Waiting> = HashMap::new();
     loop {
         let mut fds = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, PollTimeout::from(100u8));
-        if waits_since.is_some_and(|since| since.elapsed() > LIMIT) {
-            return shared.gave_up.store(true, SeqCst);
+        let long = |w: &Waiting| w.since.elapsed() > LIMIT;
+        for (unique, gone) in waiting.extract_if(|_, w| long(w)) {
+            if !gone.is_killed {
+                shared.gave_up.store(true, SeqCst);
+            }
+            reply(&mut device, unique, Err(libc::EIO));
         }
         let Ok(length) = device.read(&mut buffer) else {
             continue;
         };
-        let number = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().unwrap());
-        let (opcode, unique, group) = (number(4), buffer[8..16].to_vec(), number(28));
-        let node = u64::from_ne_bytes(buffer[16..24].try_into().unwrap());
         assert!(length >= 40);
+        let number = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().unwrap());
+        let unique = |at: usize| -> [u8; 8] { buffer[at..at + 8].try_into().unwrap() };
+        let (opcode, group) = (number(4), number(28));
+        let node = u64::from_ne_bytes(buffer[16..24].try_into().unwrap());
+        // The kernel lets a request that was read wait on all the same.
+        if opcode == INTERRUPT
+            && let Some(waiting) = waiting.get_mut(&unique(40))
+        {
+            waiting.is_killed = true;
+        }
         if matches!(opcode, FORGET | BATCH_FORGET | INTERRUPT) {
             continue;
         }
@@ -162,18 +240,37 @@ fn serve(mut device: File, shared: &Shared) {
         // Who closes a file is answered: in an exec that holds up all who look at the process.
         if hangs_for != 0 && hangs_for == group && !matches!(opcode, RELEASE | FLUSH) {
             shared.asked.fetch_add(1, SeqCst);
-            waits_since.get_or_insert_with(Instant::now);
+            waiting.insert(unique(8), Waiting::default());
             continue;
         }
-        let answer = answer(opcode, node);
-        let (error, body) = match &answer {
-            Some(body) => (0, body.as_slice()),
-            None => (-libc::ENOSYS, [].as_slice()),
-        };
-        let size = u32::try_from(16 + body.len()).unwrap();
-        let head = [&size.to_ne_bytes()[..], &error.to_ne_bytes(), &unique].concat();
-        let _ = device.write(&[&head, body].concat());
+        let answer = answer(opcode, node).ok_or(libc::ENOSYS);
+        reply(&mut device, unique(8), answer);
     }
+}
+
+/// A request without an answer.
+struct Waiting {
+    since: Instant,
+    is_killed: bool,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting {
+            since: Instant::now(),
+            is_killed: false,
+        }
+    }
+}
+
+fn reply(device: &mut File, unique: [u8; 8], answer: Result<Vec<u8>, i32>) {
+    let (error, body) = match answer {
+        Ok(body) => (0, body),
+        Err(errno) => (-errno, Vec::new()),
+    };
+    let size = u32::try_from(16 + body.len()).unwrap();
+    let head = [&size.to_ne_bytes()[..], &error.to_ne_bytes(), &unique].concat();
+    let _ = device.write(&[&head[..], &body].concat());
 }
 
 fn answer(opcode: u32, node: u64) -> Option<Vec<u8>> {

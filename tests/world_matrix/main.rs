@@ -13,6 +13,7 @@ mod call;
 mod cell;
 mod enter;
 mod files;
+mod hung;
 mod kernel;
 mod neighbours;
 mod node;

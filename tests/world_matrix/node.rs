@@ -15,6 +15,8 @@ use std::process::Command;
 const HALF: &str = "2g.12gb";
 /// Who has it.
 pub const FILLER: &str = "filler";
+/// A container that is gone with its slice still on record.
+pub const GONE: &str = "gone";
 
 pub struct Node {
     machine: Machine,
@@ -209,8 +211,12 @@ impl Node {
     /// The neighbour goes too, and with it everything.
     pub fn end(self) -> Result<(), String> {
         // A bundle that could not be put right is put right by the next create of it.
-        self.create(ID);
-        self.delete(ID);
+        for id in [ID, GONE] {
+            if id == ID || self.path("bundles").join(id).exists() {
+                self.create(id);
+                self.delete(id);
+            }
+        }
         self.delete(PEER);
         self.collect();
         self.as_if_nothing_had_been()

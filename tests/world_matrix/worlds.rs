@@ -4,7 +4,7 @@
 use crate::cell::{World, every_operation};
 use crate::enter::{kept_namespace, mounts, namespaces, pid_namespace, shell, through};
 use crate::kernel::answers;
-use crate::{files, neighbours, processes};
+use crate::{files, hung, neighbours, processes};
 
 macro_rules! worlds {
     ($($name:ident: $what:literal, $causes:expr, $enter:expr;)*) => {
@@ -50,6 +50,8 @@ worlds! {
     bundle_is_moved: "the bundle is moved away", MISSING, |node| Ok(files::bundle_moved(node));
     bundle_is_removed: "the bundle is removed", MISSING, |node| Ok(files::bundle_removed(node));
     bundle_is_elsewhere: "the bundle is on a file system of its own", &[], |node| Ok(files::bundle_elsewhere(node));
+    open_file_hangs: "a process has a file open on a file system that hangs", &[], hung::open_file;
+    bundles_of_others_hang: "the bundles of other containers are on a file system that hangs", &[], hung::bundles;
     // The process.
     standard_descriptors_are_closed: "standard input, output and error are closed", &["standard input"], |_| Ok(shell("exec <&- >&- 2>&-"));
     one_descriptor_is_left: "one descriptor is left", &["Too many open files", "Error 24"], |_| Ok(shell("ulimit -n 4"));
