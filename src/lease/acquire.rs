@@ -5,12 +5,13 @@ use super::choose::{Found, No, Part};
 use super::make::Failed;
 use super::queue::Place;
 use super::rules::{Ruled, whose};
-use super::{Leases, Patience, Returned, alive, now};
+use super::{Leases, Patience, Returned, alive, now, occupied};
 use crate::error::{self, Context, Error, Result};
 use crate::gpu::Driver;
 use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
 use crate::request::{self, Request};
+use crate::spec::Cgroup;
 use crate::store::{Holder, Lease, Slice, State};
 use std::cell::RefCell;
 use std::time::Instant;
@@ -20,20 +21,18 @@ const MAX_REFUSALS: usize = 8;
 
 impl Leases<'_> {
     /// Leases on slices that exist, still *creating*: their container is not made yet.
-    pub fn acquire(
-        &self,
-        holder: Holder,
-        asked: &Request,
-        cgroups: Vec<String>,
-    ) -> Result<Vec<Lease>> {
+    pub fn acquire(&self, holder: Holder, asked: &Request, cgroup: Cgroup) -> Result<Vec<Lease>> {
         // No record of a world that nobody can see again: its slice would never come back.
         alive::namespaces()?;
         self.clear_the_way(&holder)?;
+        if let Some(path) = &cgroup.path {
+            occupied::by_process(&holder, path)?;
+        }
         let mut place = Place::new(self.config, asked, &holder.bundle);
         let who = Applicant {
             holder: &holder,
             asked,
-            cgroups: &cgroups,
+            cgroup: &cgroup,
         };
         let mut tried = Tried::default();
         let mut collected = false;
@@ -189,6 +188,9 @@ impl Leases<'_> {
         let plan = self.store.lock_plan(&who.why())?;
         let ahead = place.ahead(self)?;
         let view = self.view(&driver, ahead.is_empty())?;
+        if let Some(path) = &who.cgroup.path {
+            occupied::by_lease(who.holder, path, &view.leases)?;
+        }
         let snapshot = &view.snapshot;
         let ahead = awaited(&ahead, snapshot);
         let whose = whose(who.holder);
@@ -244,7 +246,9 @@ impl Leases<'_> {
             runtime_process: None,
             init: None,
             namespaces: Some(alive::namespaces()?),
-            cgroups: who.cgroups.to_vec(),
+            cgroups: { who.cgroup.names.iter().chain(&who.cgroup.path) }
+                .cloned()
+                .collect(),
             attempt: None,
             idle_since: None,
             adopted: false,
@@ -273,7 +277,7 @@ fn told<T>(result: Result<T>, given_back: Result<()>) -> Result<T> {
 pub(super) struct Applicant<'a> {
     pub holder: &'a Holder,
     pub asked: &'a Request,
-    pub cgroups: &'a [String],
+    pub cgroup: &'a Cgroup,
 }
 
 impl Applicant<'_> {

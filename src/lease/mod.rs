@@ -15,6 +15,7 @@ mod gc;
 mod idle;
 pub mod lost;
 mod make;
+mod occupied;
 mod outlook;
 mod queue;
 mod ready;

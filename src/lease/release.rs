@@ -167,8 +167,11 @@ impl Leases<'_> {
             _ => alive::sign_of_life(now),
         };
         let released = leases.iter().map(|lease| {
-            let lives = lease.state != State::Releasing && dies_not(|| alive::sign_of_life(lease));
-            let returned = match lives.then(|| alive::sign_of_life(lease)).flatten() {
+            let life = match lease.state {
+                State::Releasing => None,
+                _ => lasting(|| alive::sign_of_life(lease)),
+            };
+            let returned = match life {
                 Some(life) => Returned::No(life),
                 None => self.release_unless(&lease.id, Patience::with(lease), against)?,
             };
@@ -187,7 +190,7 @@ impl Leases<'_> {
     /// unless it lives on without them.
     pub fn release_if_over(&self, id: &str, patience: Patience) -> Result<Returned> {
         if let Some(lease) = self.store.get(id)? {
-            dies_not(|| alive::outlives_its_front(&lease));
+            lasting(|| alive::outlives_its_front(&lease));
         }
         self.release_unless(id, patience, alive::outlives_its_front)
     }
@@ -338,17 +341,17 @@ fn stays(lease: &Lease, life: &str) -> Error {
     .hint("run migctl gc as root on the host once that is over")
 }
 
-/// A container that was just killed takes a moment to be gone.
-fn dies_not(sign_of_life: impl Fn() -> Option<String>) -> bool {
+/// A sign of life that stays: a container that was just killed takes a moment to be gone.
+pub(super) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
     let mut gap = Duration::from_millis(1);
-    while gap < Duration::from_millis(200) {
-        if sign_of_life().is_none() {
-            return false;
+    loop {
+        let sign = sign_of_life()?;
+        if gap >= Duration::from_millis(200) {
+            return Some(sign);
         }
         std::thread::sleep(gap);
         gap *= 2;
     }
-    true
 }
 
 /// Ours, if it is there. Compute instances that somebody else made beside it stay, and the driver

@@ -17,6 +17,38 @@ fn cgroup_lines(reads: &dyn Reads, pid: i32) -> io::Result<Vec<String>> {
     Ok(text.lines().filter_map(path).collect())
 }
 
+/// The cgroup that the device rules of this process belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnCgroup {
+    /// Below cgroup v1's hierarchy for devices.
+    V1(String),
+    V2(String),
+}
+
+/// None where the kernel does not tell, or where it lies outside of this cgroup namespace.
+pub fn own_cgroup() -> Option<OwnCgroup> {
+    let text = read_text(&Host, &dir(std::process::id() as i32).join("cgroup"));
+    parse_own(&text.ok()??)
+}
+
+fn parse_own(text: &str) -> Option<OwnCgroup> {
+    let mut unified = None;
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?.to_owned());
+        if path.split('/').any(|part| part == "..") {
+            continue;
+        }
+        if controllers.split(',').any(|name| name == "devices") {
+            return Some(OwnCgroup::V1(path));
+        }
+        if controllers.is_empty() {
+            unified = Some(OwnCgroup::V2(path));
+        }
+    }
+    unified
+}
+
 /// A live process in one of these cgroups or below. An entry with `/` is a path as `/proc/PID/cgroup`
 /// has it; one without is a name that any component of the path may have: before a container's init
 /// is known, its cgroup is known by name only, wherever it hangs. One too many found keeps a slice
@@ -39,4 +71,25 @@ pub fn in_cgroup(reads: &dyn Reads, cgroups: &[String]) -> io::Result<Option<i32
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_cgroup_of_device_rules() {
+        let v1 = |path: &str| Some(OwnCgroup::V1(path.to_owned()));
+        let v2 = |path: &str| Some(OwnCgroup::V2(path.to_owned()));
+        for (text, own) in [
+            ("0::/user.slice/a:b\n", v2("/user.slice/a:b")),
+            ("3:cpu:/x\n2:blkio,devices:/d\n0::/u\n", v1("/d")),
+            ("3:cpu:/x\n0::/\n", v2("/")),
+            ("0::/../out\n", None),
+            ("2:devices:/../out\n", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_own(text), own, "{text}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ mod reads;
 pub mod signals;
 mod view;
 
-pub use cgroup::{cgroups, in_cgroup};
+pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub use holders::{Holders, holders_of};
 pub use mounts::answers;
 pub use reads::{Host, Reads, is_gone};

@@ -1,5 +1,6 @@
 //! A create that gets its slices, from the request to the running low-level runtime.
 
+use super::args::Family;
 use super::ask::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, beside, key, report};
@@ -11,7 +12,7 @@ use crate::lease::{self, Leases, Patience, Returned};
 use crate::process;
 use crate::request::{self, Request};
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, DriverFiles, Grant, HookCommand, Host, cdi};
+use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, cdi};
 use crate::store::{Holder, Lease};
 use crate::trust;
 use std::path::{Path, PathBuf};
@@ -78,9 +79,14 @@ impl Slicing<'_> {
         let driver = self.driver_files()?;
         let hook = beside::program(spec::HOOK_NAME)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
-        let cgroups = spec::cgroup_names(&original, &holder.key.id)?;
+        let manager = CgroupManager {
+            is_crun: Family::of(self.front.runtime.path()) == Family::Crun,
+            is_systemd: self.front.call.systemd_cgroup,
+            own: process::own_cgroup(),
+        };
+        let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
 
-        let leases = self.leases.acquire(holder, asked, cgroups)?;
+        let leases = self.leases.acquire(holder, asked, cgroup)?;
         let made = self
             .edit(&leases, &original, &driver, hook)
             .and_then(|edited| {

@@ -25,7 +25,7 @@ mod rules;
 mod sidecar;
 mod tokens;
 
-pub use cgroups::cgroup_names;
+pub use cgroups::{Cgroup, CgroupManager, cgroup};
 pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};
 pub use hooks::{HOOK_NAME, HookCommand};
 pub use host::{Host, HostView, Source};

@@ -53,6 +53,8 @@ macro_rules! every_case {
                 features, without_a_driver;
             failing: the_low_level_runtime_fails, the_executable_is_missing, the_rootfs_is_missing,
                 again_after_a_failure, a_restore_of_what_asks;
+            cgroups: refuses_path_of_live_container, refuses_id_under_second_root, passes_neighbours,
+                admits_one_of_two_at_once;
             updating: the_devices_stay_open, too_many_resources, who_has_no_slice_is_updated_as_asked,
                 without_our_own_program;
         }
