@@ -86,9 +86,12 @@ fn podman_is_killed_in_the_middle() {
         until("it is made", || setup.the_lease()["state"] == "ready");
         keeps_its_slice(setup, &id);
         podman.remove("half");
-        for pid in in_cgroup(&id) {
-            kill(pid);
-        }
+        // conmon may start a clean-up between a look and the next.
+        until("all of it is dead", || {
+            let left = in_cgroup(&id);
+            left.iter().for_each(|pid| kill(*pid));
+            left.is_empty()
+        });
         the_next_create_has_room(setup);
     });
 }

@@ -39,7 +39,13 @@ fn has_the_slice(setup: &Setup, podman: &Podman, container: &str) {
     assert_eq!(lease["migUUID"], instance.uuid);
     // An exec gets its environment from podman, which does not know what we put in.
     let init = lease["initPid"].as_i64().unwrap();
-    let environment = std::fs::read_to_string(format!("/proc/{init}/environ")).unwrap();
+    let environ = || std::fs::read_to_string(format!("/proc/{init}/environ")).unwrap();
+    // podman does not wait until runc's own init has become the container's program.
+    let mut environment = String::new();
+    until("its program runs", || {
+        environment = environ();
+        !environment.is_empty() && !environment.contains("_LIBCONTAINER_")
+    });
     let visible = format!("NVIDIA_VISIBLE_DEVICES={}", instance.uuid);
     assert!(
         environment.split('\0').any(|v| v == visible),
