@@ -225,7 +225,8 @@ fn under_strace(call: &Call, log: &Path, expressions: &[String]) -> Call {
 }
 
 /// Runs a command until it and all that came of it, but for the containers, are gone: they share a
-/// pipe, and nobody is left when it ends.
+/// pipe, and nobody is left when it ends. They also share a session, by which those are known that have
+/// closed the pipe and are not yet gone.
 pub fn settled(call: &Call) -> Said {
     let mut command = Command::new(call.command.get_program());
     command.args(call.command.get_args()).env_clear();
@@ -244,10 +245,10 @@ pub fn settled(call: &Call) -> Said {
     let (mut read, write) = std::io::pipe().unwrap();
     let write = OwnedFd::from(write);
     let fd = write.as_raw_fd();
-    // SAFETY: one system call between fork and exec.
+    // SAFETY: two system calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            if libc::fcntl(fd, libc::F_SETFD, 0) == 0 {
+            if libc::setsid() != -1 && libc::fcntl(fd, libc::F_SETFD, 0) == 0 {
                 Ok(())
             } else {
                 Err(std::io::Error::last_os_error())
@@ -255,25 +256,28 @@ pub fn settled(call: &Call) -> Said {
         });
     }
     let going = going(&mut command);
+    let session = going.pid();
     drop(write);
     let said = going.end();
     let mut rest = Vec::new();
     read.read_to_end(&mut rest).unwrap();
-    until("what closed the pipe has ended", || !somebody_is_ending());
+    until("what closed the pipe has ended", || {
+        !somebody_is_ending(session)
+    });
     said
 }
 
-/// A process that ends closes its files first, and is alive to all who ask for as long as the machine
-/// gives it no time to go on. Under their names, a few of other tests may be among them.
-fn somebody_is_ending() -> bool {
+/// Whether a process of the session is ending: it closes its files first, and is alive to all who ask
+/// for as long as the machine gives it no time to go on. By then it has no arguments and no environment.
+fn somebody_is_ending(session: i32) -> bool {
     const EXITING: u64 = 4; // PF_EXITING in the kernel's include/linux/sched.h
     let is_ending = |stat: &str| -> Option<bool> {
-        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
-        let mut fields = rest.split_whitespace();
-        let state = fields.next()?;
-        let flags: u64 = fields.nth(5)?.parse().ok()?;
-        let is_ours = name == "runc" || name == "migctl" || name.starts_with("runmig");
-        Some(is_ours && flags & EXITING != 0 && !matches!(state, "Z" | "X"))
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let (state, of, flags) = (fields.first()?, fields.get(3)?, fields.get(6)?);
+        let of: i32 = of.parse().ok()?;
+        let flags: u64 = flags.parse().ok()?;
+        Some(of == session && flags & EXITING != 0 && !matches!(*state, "Z" | "X"))
     };
     let mut processes = fs::read_dir("/proc").unwrap().flatten();
     processes.any(|entry| {
