@@ -5,9 +5,10 @@ use runmig::config::Config;
 use runmig::error::{Error, Result};
 use runmig::fuzzing;
 use runmig::model::{DeviceNode, NvidiaNumbers};
+use runmig::process::OwnCgroup;
 use runmig::request;
 use runmig::runtime::args::{self, Family};
-use runmig::spec::{self, DriverFiles, Grant, HookCommand, HostView, Source};
+use runmig::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, HostView, Source};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -146,10 +147,26 @@ pub fn configuration(bytes: &[u8]) {
 pub fn config(bytes: &[u8]) {
     or_told(spec::peek(bytes));
     or_told(spec::uses_user_namespace(bytes));
-    or_told(spec::cgroup_names(bytes, "id"));
+    cgroup(bytes);
     or_told(spec::strip(bytes, &numbers()));
     let _ = fuzzing::sidecar(bytes.to_vec());
     edited(bytes, &DriverFiles::default());
+}
+
+/// Whatever the file says, a path that is told beforehand leads from the hierarchy's root and nowhere up.
+fn cgroup(bytes: &[u8]) {
+    for (is_crun, is_systemd) in [(false, false), (false, true), (true, false), (true, true)] {
+        let manager = CgroupManager {
+            is_crun,
+            is_systemd,
+            own: Some(OwnCgroup::V1("/own".into())),
+        };
+        let told = or_told(spec::cgroup(bytes, "id", &manager));
+        if let Some(path) = told.and_then(|cgroup| cgroup.path) {
+            assert!(path.starts_with('/'), "{path}");
+            assert!(path.split('/').all(|part| part != ".."), "{path}");
+        }
+    }
 }
 
 fn edited(original: &[u8], driver: &DriverFiles) {
