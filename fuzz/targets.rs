@@ -153,7 +153,7 @@ pub fn config(bytes: &[u8]) {
     edited(bytes, &DriverFiles::default());
 }
 
-/// Whatever the file says, a path that is told beforehand leads from the hierarchy's root and nowhere up.
+/// A cgroup path that is told beforehand leads from the hierarchy's root and nowhere up.
 fn cgroup(bytes: &[u8]) {
     for (is_crun, is_systemd) in [(false, false), (false, true), (true, false), (true, true)] {
         let manager = CgroupManager {

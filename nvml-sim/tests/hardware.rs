@@ -1,4 +1,4 @@
-//! What real GPUs answered, asked again of the simulated driver.
+//! Asks the simulated driver again for the answers of real GPUs.
 //!
 //! `tests/hardware/*.txt` are transcripts of `nvml-record`, alone or within those of
 //! `scripts/hardware`. Every row of a transcript has to be the simulation's answer too; rows that a

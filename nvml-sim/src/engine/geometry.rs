@@ -72,10 +72,10 @@ pub struct Model {
     pub compute_capability: [u32; 2],
     pci_device_id: String,
     pub memory_mb: u64,
-    /// What the driver keeps of the memory for itself.
+    /// Memory that the driver keeps for itself.
     #[serde(default = "default_reserved_mb")]
     pub reserved_mb: u64,
-    /// What an idle GPU has in use of its BAR1 window.
+    /// Part of its BAR1 window that an idle GPU has in use.
     #[serde(default = "default_bar1_used")]
     pub bar1_used_bytes: u64,
     pub memory_slices: u32,

@@ -76,7 +76,7 @@ impl Gpu {
             .min(self.free_placements(profile).len() as u32))
     }
 
-    /// Where a profile can lie, in the driver's order; empty for a profile of other GPUs.
+    /// Returns the placements of a profile, in the driver's order; none for a profile of other GPUs.
     pub fn possible_placements(&self, profile_id: u32) -> Result<Vec<Placement>, Code> {
         let profile = self.profile_or(profile_id, Ok(None))?;
         Ok(profile.map_or_else(Vec::new, |p| p.placements().collect()))

@@ -21,7 +21,7 @@ struct Arguments {
     /// The library to ask
     #[arg(long, value_name = "FILE", default_value = "libnvidia-ml.so.1")]
     library: PathBuf,
-    /// Where the driver's proc/ and dev/ are
+    /// Folder of the driver's proc/ and dev/
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }
