@@ -21,7 +21,7 @@ pub struct Policy {
     pub profiles: Option<Vec<String>>,
     /// The most that one container may ask for; absent: one, as CUDA uses one MIG device in a process.
     pub slices_per_container: Option<u32>,
-    /// What is done with a request that podman may have taken from an image.
+    /// Refuses or believes a request that podman may have taken from an image.
     pub image_annotations: ImageAnnotations,
     /// That get no slice of ours.
     pub exclude_gpus: Vec<GpuName>,

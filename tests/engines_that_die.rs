@@ -202,7 +202,7 @@ fn restores_config_that_the_runtime_rewrote() {
     }
 }
 
-/// Whoever can read a bundle's directory can lock it, and so keep nobody from it.
+/// A reader of a bundle's directory can lock it, and keeps nobody from it by that.
 #[test]
 fn ignores_foreign_lock_on_bundle() {
     let world = World::small();

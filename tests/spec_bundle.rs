@@ -172,7 +172,7 @@ fn what_others_wrote_is_left() {
     assert_eq!(place.config(), changed);
 }
 
-/// What is taken out for one reader would stay for another.
+/// An edit taken out for one reader would stay for another.
 #[test]
 fn strips_nothing_that_readers_differ_in() {
     let place = Place::new();

@@ -24,7 +24,7 @@ struct Item<'a> {
     mig_mode: &'static str,
     mig_mode_pending: Option<&'static str>,
     profiles: Vec<ProfileItem<'a>>,
-    /// What it would offer, where MIG is off: none of it can be had now.
+    /// Profiles that the GPU would offer with MIG on; none of them can be had now.
     #[serde(rename = "profilesWithMIGOn")]
     profiles_with_mig_on: Vec<ProfileItem<'a>>,
     instances: Vec<InstanceItem>,
@@ -102,7 +102,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     Ok(i32::from(!world::tell_unread(&world) || complaints > 0))
 }
 
-/// What the driver says of a GPU beyond the snapshot.
+/// Answers of the driver about a GPU, beyond the snapshot.
 struct Free {
     /// How many instances it would still make, profile by profile.
     instances: Vec<Option<u32>>,

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub struct WithMigOn {
     pub fits: bool,
     pub why: String,
-    /// Where each slice would lie; empty where it does not fit.
+    /// The place of each slice; empty where the request does not fit.
     slices: Vec<SliceItem>,
     /// Switches MIG on where those slices would lie; null where it does not fit.
     pub command: Option<String>,

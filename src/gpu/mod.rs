@@ -24,7 +24,7 @@ pub trait Driver {
     /// gone: an answer that leaves doubt is an error.
     fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>>;
 
-    /// What operators call a GPU and one of its profiles, at the price of few calls.
+    /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &str, profile: u32) -> Result<Label>;
 
     /// Gives the GPU instance id. `INSUFFICIENT_RESOURCES` means that nothing was made.

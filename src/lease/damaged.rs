@@ -214,7 +214,7 @@ impl Leases<'_> {
     fn is_claimed_by_others(&self, claim: &Claim) -> Result<bool> {
         let others = self.store.neighbours(claim)?;
         let mut unreadable = others.unreadable.iter();
-        // Of two that cannot be read, a lease of nobody makes way.
+        // A lease of nobody makes way for another record that cannot be read.
         Ok(!others.leases.is_empty()
             || unreadable.any(|c| c.tie == Tie::Shared || claim.is_nobodys()))
     }

@@ -152,7 +152,7 @@ impl Leases<'_> {
             created: now(),
             holder: Holder::default(),
             slice,
-            // Whoever ends it may live on for long, and makes nothing of it.
+            // No process makes a container of it.
             creator: Process {
                 pid: 0,
                 start_time: 0,

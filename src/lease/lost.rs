@@ -10,10 +10,10 @@ use crate::spec::bundle::{Author, Bundle};
 use crate::store::{Claim, Lease, decode, encode};
 use std::path::Path;
 
-/// What a bundle tells of the leases that its hook names.
+/// A bundle's account of the leases that its hook names.
 pub struct Told {
     author: Option<Author>,
-    /// Where nothing was left beside the original: from the edit itself.
+    /// From the edit itself, for a bundle without records beside the original.
     uuids: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Leases<'_> {
             // Their leases are as lost as this one.
             return Err(Error::new("other containers of its pod may use the slice"));
         }
-        // Whoever takes such an instance for an administrator's does so under the plan's lock.
+        // A create adopts an administrator's instance under the plan's lock.
         let why = format!("recovery of {container}");
         let _plan = self.store.lock_plan(&why)?;
         let ledger = self.store.lock(&why)?;

@@ -187,7 +187,7 @@ mod tests {
         };
         assert_eq!(holds(&rooms, 280), Some(true));
         assert_eq!(holds(&rooms, 281), Some(false));
-        // What wrapped to none at all.
+        // This count wrapped to none at all.
         assert_eq!(holds(&rooms[..1], 256), Some(false));
     }
 }

@@ -1,4 +1,4 @@
-//! Who has a file or device open, found without asking the server of any file that is open somewhere.
+//! Finds the processes that have a file or device open, and asks no server of any open file for it.
 
 use super::look::{Look, Seen, look};
 use super::{Host, Reads, all, dir, name};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// How many descriptors are looked at: what a machine has, and a bound.
 const MOST: usize = 1 << 18;
 
-/// Who has a slice open.
+/// The processes that have a slice open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     /// `(pid, name)`
@@ -22,8 +22,8 @@ pub struct Holders {
     pub unseen: Option<String>,
 }
 
-/// Who has one of these files or devices open. Processes that a security module hides are left out, and
-/// so are descriptors on their way through a socket.
+/// Finds the processes that have one of these files or devices open. It leaves out
+/// those that a security module hides, and descriptors on their way through a socket.
 pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {
     // In the driver's own part of `/proc`.
     let metadata = files.iter().filter_map(|f| std::fs::metadata(f).ok());

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 pub enum Look {
-    /// What the kernel knows of a file; no server is asked for it. On NFS and 9p the way there may
+    /// The kernel's own knowledge of a file; no server is asked for it. On NFS and 9p the way there may
     /// ask one all the same.
     Known(CString),
     /// The same, and the file's server has to answer.
@@ -26,7 +26,7 @@ pub enum Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     File(File),
-    /// Of a comparison.
+    /// Result of a comparison.
     Same(bool),
     Failed(Errno),
     /// Its server did not answer in time.
@@ -43,7 +43,7 @@ pub struct File {
 
 /// How long a call that is blocked is waited for.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// What this process may wait for blocked calls in all, in milliseconds: no more than a call of ours may
+/// Longest wait of this process for blocked calls in all, in milliseconds: no more than a call of ours may
 /// take longer because of them.
 static LEFT: AtomicU64 = AtomicU64::new(700);
 /// Between two looks at the child.
@@ -89,7 +89,7 @@ pub fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
 /// Returns when the child has ended, or is blocked for too long.
 fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
     let (ends, end) = io::pipe()?;
-    // What this process has open, locks and the engine's pipes among them, is not the child's.
+    // The child keeps none of this process's files: locks and the engine's pipes are among them.
     let mut ours = descriptors()?;
     ours.retain(|fd| *fd != end.as_raw_fd());
     // SAFETY: until it exits, the child makes system calls only, on memory that was laid out before: so

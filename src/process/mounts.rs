@@ -32,7 +32,7 @@ pub fn answers(paths: &[PathBuf]) -> bool {
     let remote = paths.iter().filter(|path| !mounts.is_local(path));
     let asked = remote.filter_map(|p| CString::new(p.as_os_str().as_bytes()).ok());
     let asked: Vec<Look> = asked.map(Look::Asked).collect();
-    // Where no child is to be had, nobody could look without the danger to wait for ever.
+    // Without a child, a look could wait for ever.
     look(&asked).is_ok_and(|seen| !seen.contains(&Seen::Unanswered))
 }
 
@@ -40,7 +40,7 @@ pub fn answers(paths: &[PathBuf]) -> bool {
 struct Mounts(Vec<(Vec<u8>, bool)>);
 
 impl Mounts {
-    /// Of a text as `/proc/PID/mountinfo` is.
+    /// Parses a text like `/proc/PID/mountinfo`.
     fn new(text: &[u8]) -> Mounts {
         let text = String::from_utf8_lossy(text);
         let mount = |line: &str| {

@@ -12,7 +12,7 @@ const FIRST_PID: &str = ":4026531836";
 const FIRST_CGROUP: &str = ":4026531835";
 const FIRST_TIME: &str = ":4026531834";
 
-/// What this process can know of others.
+/// The view that this process has of others.
 #[derive(Debug)]
 pub struct View {
     pub namespaces: Namespaces,
@@ -179,7 +179,7 @@ fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Of a `/proc` in which this process has found itself.
+/// Returns why `/proc` may hide others; this process has found itself in it before.
 fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
     let us = match reads.link(&Path::new(PROC).join("self")) {
         Ok(us) => us,

@@ -85,7 +85,7 @@ fn podman(
         return Ok(annotations);
     }
     let doubtful = |key: &str, value: &str| is_ours(key) && image.may_carry(key, value);
-    // Whoever said it, nothing is given.
+    // `none` gives nothing, so it counts whether the user or the image said it.
     if annotations
         .iter()
         .any(|(key, value)| key == SLICE && value.trim() == "none")

@@ -38,11 +38,11 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
     Ok(Key::new(paths::resolve(&root), id.to_owned()))
 }
 
-/// What a file name may have, on Linux and every file system that a `--root` could be on.
+/// Longest file name in bytes, on Linux and every file system that a `--root` could be on.
 const MAX_NAME: usize = 255;
 /// The same of a whole path, without the NUL.
 const MAX_PATH: usize = 4095;
-/// What a low-level runtime adds to a container's folder, with room for the names of versions to come.
+/// Bytes that a low-level runtime adds to a container's folder, with room for the names of versions to come.
 const MAX_RECORD: usize = 64;
 
 /// Refuses a container whose record could not be looked for. The low-level runtime would fail, and

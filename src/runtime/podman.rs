@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 const RECORDS: [&str; 2] = ["containers.json", "volatile-containers.json"];
 /// About 1 KiB a container.
 const MAX_RECORDS: u64 = 64 << 20;
-/// What podman itself reads of a manifest at most.
+/// Longest manifest that podman itself reads.
 const MAX_MANIFEST: u64 = 4 << 20;
-/// Of one image; each pull of the same configuration with another manifest adds one.
+/// Most files of one image; each pull of the same configuration with another manifest adds one.
 const MAX_FILES: usize = 256;
 /// How the file of a manifest by digest begins: the base64 of `manifest-`.
 const BY_DIGEST: &str = "=bWFuaWZlc3Qt";
@@ -42,7 +42,7 @@ pub fn engine(bundle: &Path) -> Engine {
     }
 }
 
-/// Where containers/storage keeps a container.
+/// Place of a container in containers/storage.
 struct Place<'a> {
     containers: &'a Path,
     images: PathBuf,

@@ -160,7 +160,7 @@ mod tests {
         let v1 = Some(OwnCgroup::V1("/own/a".to_owned()));
         let v2 = Some(OwnCgroup::V2("/own/a".to_owned()));
         let root = Some(OwnCgroup::V2("/".to_owned()));
-        // What is given, the caller's own cgroup, and what runc and crun make of it.
+        // Given path, the caller's own cgroup, then the paths of runc and crun.
         for (given, own, runc, crun) in [
             (Some("/a/b"), &v2, Some("/a/b"), Some("/a/b")),
             (Some("//a/./c/../b/"), &None, Some("/a/b"), Some("/a/b")),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// Whose edit a config.json is.
+/// The create that edited a config.json.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Author {
     /// The first, where a container has several.

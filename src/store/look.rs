@@ -97,7 +97,7 @@ impl Store {
         Ok(neighbours)
     }
 
-    /// Where the record of a lease is.
+    /// Returns the path of a lease's record.
     pub fn file(&self, lease: &Lease) -> PathBuf {
         self.leases().join(Claim::of(lease).name())
     }
@@ -107,7 +107,7 @@ impl Store {
         read(&damaged.file).is_err()
     }
 
-    /// Of the records there are.
+    /// Returns the names of the records.
     pub fn names(&self) -> Vec<String> {
         let files = self.files().unwrap_or_default();
         files.iter().map(|f| name(f)).collect()

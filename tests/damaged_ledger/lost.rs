@@ -18,7 +18,7 @@ fn log(world: &World) -> String {
     fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default()
 }
 
-/// What stays is named with the command that destroys it.
+/// runmig names an instance that stays, with the command that destroys it.
 #[track_caller]
 fn names_command(world: &World, said: &str) {
     let i = world.the_instance();

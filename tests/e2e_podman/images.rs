@@ -187,7 +187,7 @@ fn image_does_not_queue() {
     });
 }
 
-/// What podman keeps of an image is damaged: whether that carried the request cannot be known.
+/// podman's record of an image is damaged, so nobody can tell if the image carried the request.
 #[test]
 fn refuses_what_no_record_tells() {
     on_each(Setup::of, |setup, podman| {

@@ -141,7 +141,7 @@ fn log(world: &World) -> PathBuf {
     world.state().join("runmig.log")
 }
 
-/// What could not be destroyed stays on record, with the reason; of a record that cannot be read the log
+/// An instance that could not be destroyed stays on record, with the reason; of a record that cannot be read the log
 /// has it, where the engine hears nothing.
 fn quarantined(world: &World, operation: &Operation, code: u32) -> Result<(), String> {
     if !matches!(operation.kind, Kind::Delete | Kind::Collect) {

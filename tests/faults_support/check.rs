@@ -13,9 +13,9 @@ impl World {
     /// claims what is not there.
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
         let (mut leases, instances) = (self.leases(), self.instances());
-        // What cannot be read still claims its place.
+        // A record that cannot be read still claims its place.
         leases.extend(self.damaged().iter().map(as_lease));
-        // Whatever lies at the place of a lease of an earlier boot now is not its own.
+        // An instance at the place of a lease of an earlier boot is not its own.
         let earlier = self.of_earlier_boots();
         leases.retain(|l| !earlier.iter().any(|id| l["id"] == id.as_str()));
         let complain = |what: String| {
@@ -55,7 +55,7 @@ impl World {
         Ok(())
     }
 
-    /// What the names of records say that cannot be read.
+    /// Returns the claims in the names of records that cannot be read.
     pub fn damaged(&self) -> Vec<Claim> {
         let ids: Vec<Value> = self.leases().iter().map(|l| l["id"].clone()).collect();
         let records = names(&self.state().join("leases"));

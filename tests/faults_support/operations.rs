@@ -265,7 +265,7 @@ pub fn way_is_made(world: &World) {
     }
 }
 
-/// Where records were damaged, the operator gives back what they still claim, and the next create of the
+/// After damage to records, the operator gives back what they still claim, and the next create of the
 /// bundle starts from the original.
 pub fn damage_is_mended(world: &World) {
     let marker = world.path(DAMAGED);

@@ -99,7 +99,7 @@ fn lease() -> Lease {
     serde_json::from_value(lease).unwrap()
 }
 
-/// Where one read fails, a living container is only taken for dead if that read says that its one sign
+/// If one read fails, a living container is only taken for dead if that read says that its one sign
 /// of life is not there.
 #[test]
 fn no_errno_hides_a_living_container() {
@@ -177,7 +177,7 @@ fn impossible_records_keep_no_slice() {
     }
 }
 
-/// Where this process cannot find out where it is, it judges nobody.
+/// A process that cannot find out its namespaces judges nobody.
 #[test]
 fn every_errno_blocks_the_view() {
     let reads = {

@@ -1,4 +1,4 @@
-//! Who has a slice open, wherever the descriptor is.
+//! Finds the processes that have a slice open, in any descriptor table.
 
 use crate::faults_support::{World, strace};
 use crate::support::going;

@@ -19,7 +19,7 @@ fn open_file_on_hung_mount_blocks_nothing() {
     world.create("a");
     let made = world.the_instance();
     world.delete("a");
-    // Whoever has the idle slice open is looked for among all that is open.
+    // The search for holders of the idle slice passes every open file.
     world.create("b");
     eprintln!(
         "{}",

@@ -26,7 +26,7 @@ fn after_boot(world: &World, count: usize) {
     }
 }
 
-/// What a collector does for so many leases, by system call.
+/// Counts the system calls of a collector for so many leases.
 fn calls_for(world: &World, count: usize) -> BTreeMap<String, usize> {
     after_boot(world, count);
     let names = ["flock", "fsync", "getdents64", "openat", "unlink"];

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What the installation and the suites want of the repository.
+/// Parts of the repository that the installation and the suites need.
 const SOURCES: [&str; 8] = [
     "scripts",
     "hooks",

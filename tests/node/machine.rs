@@ -14,9 +14,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// For what boots the node or makes its image: `scripts/node` gives up earlier, and says why.
 const BOOT_LIMIT: Duration = Duration::from_secs(1200);
 
-/// Of the podman and containerd cases: busybox.
+/// Image of the podman and containerd cases: busybox.
 pub const IMAGE: &str = "localhost/bb:1";
-/// Where the simulated machine is.
+/// Folder of the simulated machine.
 pub const SIM: &str = "/var/lib/sim";
 
 pub struct Node {
@@ -25,7 +25,7 @@ pub struct Node {
     own: Option<TempDir>,
 }
 
-/// What a node wants and this machine lacks.
+/// Returns the programs that a node needs and this machine lacks.
 pub fn missing() -> Option<&'static str> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the emulated node is an x86_64");
@@ -117,7 +117,7 @@ impl Node {
             .end_within(LIMIT)
     }
 
-    /// What a command that has to succeed prints, without the last line's end.
+    /// Returns the output of a command that has to succeed, without the last line's end.
     #[track_caller]
     pub fn ok(&self, command: &str) -> String {
         self.run(command).ok().stdout.trim_end().to_owned()

@@ -1,4 +1,4 @@
-//! What a container with a slice of the node may and may not open.
+//! Checks which devices a container with a slice can open on the node.
 
 use super::machine::{Node, SIM, quote};
 use super::support::bundle::{OPEN, SHOW, all_open, nodes};

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A mounted file system, gone when dropped. Each name in it is a file. Its server is a process of its
 /// own: one that waits for itself could not even be killed.
 pub struct Fuse {
-    /// Where it is mounted.
+    /// Its mount point.
     at: Vec<PathBuf>,
     shared: &'static Shared,
     server: Pid,
@@ -47,7 +47,7 @@ impl Fuse {
     pub fn new(at: &Path) -> Result<Fuse, &'static str> {
         let mut options = File::options();
         options.read(true).write(true);
-        // What is interrupted before it is read is not there any more.
+        // A request that is interrupted before it is read has gone.
         let options = options.custom_flags(libc::O_NONBLOCK);
         let device = options.open("/dev/fuse");
         let device = device.map_err(|_| "/dev/fuse cannot be opened")?;
@@ -129,7 +129,7 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // Whoever waits gets an error when the server's device is closed.
+        // Waiting callers get an error when the server's device is closed.
         let _ = nix::sys::signal::kill(self.server, nix::sys::signal::Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(self.server, None);
         for at in self.at.iter().rev() {
@@ -143,7 +143,7 @@ impl Drop for Fuse {
     }
 }
 
-/// Of the calling thread.
+/// Sets the group ids of the calling thread.
 fn set_group(group: u32) -> nix::Result<()> {
     // SAFETY: numbers only; the call itself changes this thread alone.
     let status = unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) };
@@ -237,7 +237,7 @@ fn serve(mut device: File, shared: &Shared) {
             continue;
         }
         let hangs_for = shared.hangs_for.load(SeqCst);
-        // Who closes a file is answered: in an exec that holds up all who look at the process.
+        // A close is answered: in an exec that holds up all who look at the process.
         if hangs_for != 0 && hangs_for == group && !matches!(opcode, RELEASE | FLUSH) {
             shared.asked.fetch_add(1, SeqCst);
             waiting.insert(unique(8), Waiting::default());

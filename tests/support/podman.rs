@@ -129,7 +129,7 @@ impl<'a> Podman<'a> {
         self.runmig.configure_again(self.setup);
     }
 
-    /// Where its images and containers are.
+    /// Folder of its images and containers.
     pub fn storage(&self) -> PathBuf {
         self.dir.path().join("root")
     }

@@ -1,4 +1,4 @@
-//! What somebody else does with nvidia-smi.
+//! An administrator's work with nvidia-smi.
 
 use nvml_sim::holders::Files;
 use nvml_sim::state::Store;

@@ -62,7 +62,7 @@ pub fn run(call: &Call, inside: &Inside) -> Result<Ended, String> {
     Ok(Ended { status, said })
 }
 
-/// Where in the kernel a process waits, for whoever reads of one that hangs.
+/// Returns the place in the kernel where a process waits, for the report of a hang.
 fn wchan(pid: i32) -> String {
     let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     format!("{} {}", read("comm").trim(), read("wchan"))

@@ -10,12 +10,12 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What is told of a cell that is wrong.
+/// Report of a cell that is wrong.
 const LONGEST: usize = 1500;
 
 pub struct World {
     pub name: &'static str,
-    /// What an error that this world causes says; where there is nothing, all works.
+    /// Words of the errors that this world causes; without any, everything works.
     pub causes: &'static [&'static str],
     /// None: this machine cannot show it, and why.
     pub enter: fn(&Node) -> Result<Inside, &'static str>,
@@ -56,7 +56,7 @@ fn cells(world: &World) {
         };
         let why: String = why.chars().take(LONGEST).collect();
         wrong.push(format!("{}: {why}", operation.name));
-        // What it left is not the next one's matter.
+        // The next cell starts without its leftovers.
         node = Node::new(wait(world));
     }
     if let Err(why) = node.end() {
@@ -77,7 +77,7 @@ fn cells(world: &World) {
     );
 }
 
-/// Where things fail, nobody may make way for who waits.
+/// In a world that fails calls, nobody may make way for a waiter.
 fn wait(world: &World) -> &'static str {
     if world.causes.is_empty() { "10m" } else { "3s" }
 }
@@ -120,7 +120,7 @@ fn cell(node: &Node, world: &World, operation: &Operation) -> Result<Cell, Strin
     };
     let outcome = judge(node, operation, &inside, outcome, runs)?;
     if inside.has_own_ledger {
-        // What would be kept there would be kept in that ledger.
+        // An idle slice would be kept in that ledger.
         node.set_nothing();
         delete_in_there(node, &inside)?;
     }
@@ -170,7 +170,7 @@ fn judge(
         Kind::GiveBack if inside.has_own_ledger => ["gc", "delete"].contains(&operation.name),
         Kind::GiveBack if inside.hides_ledger && operation.name == "delete" => true,
         Kind::GiveBack => inside.hides_bundle && !node.has_lease(ID),
-        // Whoever is to make way for who waits cannot, or not in this ledger.
+        // The holder cannot make way for the waiter, or not in this ledger.
         Kind::Create if operation.name == "wait" => {
             (inside.has_own_ledger || node.has_lease(HOLDER)) && said.contains("no room")
         }
@@ -201,7 +201,7 @@ fn runmig_log(node: &Node) -> String {
     fs::read_to_string(node.state().join("runmig.log")).unwrap_or_default()
 }
 
-/// What the low-level runtime says of it, inside: outside its process may have another number.
+/// The low-level runtime's word from inside: outside its process may have another number.
 fn state_of_it(node: &Node, inside: &Inside) -> Result<String, String> {
     let asked = match inside.keeps_containers {
         true => call::run(&node.bare(&["state", ID]).into(), inside)?,

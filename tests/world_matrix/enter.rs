@@ -7,7 +7,7 @@ use crate::support::process::{children, until};
 use crate::support::{Going, going};
 use std::process::Command;
 
-/// What is different for a call, until this is left.
+/// The surroundings of a call, until this is left.
 #[derive(Default)]
 pub struct Inside {
     /// The words before the program: what makes the world, and runs the program in it.

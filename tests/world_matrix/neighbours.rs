@@ -91,7 +91,7 @@ pub fn newer_names(node: &Node) -> Inside {
     })
 }
 
-/// What a newer version adds stays, whoever rewrites the record.
+/// A newer version's fields stay, also after an older one rewrites the record.
 pub fn unknown_fields(node: &Node) -> Inside {
     for file in records(node) {
         let text = fs::read_to_string(&file).unwrap();

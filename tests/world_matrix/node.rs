@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// Half of the GPU.
 const HALF: &str = "2g.12gb";
-/// Who has it.
+/// Its holder.
 pub const FILLER: &str = "filler";
 /// A container that is gone with its slice still on record.
 pub const GONE: &str = "gone";

@@ -38,7 +38,7 @@ impl Session {
         Ok(profiles)
     }
 
-    /// Of one profile; its id where the GPU has none such.
+    /// Returns the name of a profile, or its id if the GPU does not have it.
     pub(super) fn profile_name(&self, device: &Device<'_>, gpu: &str, id: u32) -> Result<String> {
         let is_it = |info: &Result<GiProfile>| info.as_ref().map_or(true, |info| info.id == id);
         match self.profile_infos(device, gpu).find(is_it) {

@@ -108,7 +108,7 @@ impl Container {
         })
     }
 
-    /// What runs in a container, or changes it: there has to be one.
+    /// Fails unless the container lives, as a command in it or a change of it needs.
     pub fn reach(&self) -> Result<(), Failure> {
         match init::is_alive(self.init()?) {
             true => Ok(()),

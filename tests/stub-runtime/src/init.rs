@@ -62,7 +62,7 @@ pub fn main() -> ! {
     std::process::exit(0)
 }
 
-/// Whoever waits for the end of all that an engine's call started does not wait for containers.
+/// Closes the caller's pipes: a wait for the end of all that a call started is no wait for containers.
 fn close_inherited() {
     // SAFETY: nothing has been opened yet, so these descriptors are nobody's.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
