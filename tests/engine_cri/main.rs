@@ -51,7 +51,7 @@ fn with_low(low: Low, engine: Engine, test: fn(&mut Cri)) {
     setup.nothing_is_left();
 }
 
-/// What a test has seen, for the table in the README.
+/// Records a passed case for the table in docs/engines.md.
 fn passed(cri: &Cri, case: &str) {
     table::passed(&cri.name(), case);
 }

@@ -174,7 +174,7 @@ impl Node {
         all.filter(found_none).map(times).sum()
     }
 
-    /// For the README's table.
+    /// Records passed cases for the table in docs/engines.md.
     pub fn passed(&self, cases: &[&str]) {
         let version = |part: &str| {
             let bin = built(part, "").unwrap().canonicalize().unwrap();

@@ -267,7 +267,8 @@ impl<'a> Docker<'a> {
         (done.status < 300).then(|| unframed(&done.body))
     }
 
-    /// A row of the README's table. dockerd calls itself "dev": its folder has the version.
+    /// Records a passed case for the table in docs/engines.md. dockerd calls itself "dev", so the
+    /// version is the name of its folder.
     pub fn passed(&self, case: &str) {
         let bin = built("docker", "dockerd").unwrap();
         let current = fs::read_link(bin.ancestors().nth(2).unwrap()).unwrap();

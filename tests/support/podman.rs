@@ -170,7 +170,7 @@ impl<'a> Podman<'a> {
         self.podman(&["rm", "--force", "--time=0", id])
     }
 
-    /// A row of the README's table.
+    /// Records a passed case for the table in docs/engines.md.
     pub fn passed(&self, case: &str) {
         let said = said(Command::new(&self.program).arg("--version")).ok();
         let version = said.stdout.split(' ').next_back().unwrap().trim();
