@@ -1,4 +1,4 @@
-//! What runmig costs: `scripts/bench` runs it and says what it needs.
+//! Measures the cost of runmig. `scripts/bench` runs it and says what it needs.
 //!
 //! Each thing that is measured is run in turn, round after round, so that what else the machine
 //! does falls on all alike; medians are printed, and nothing is asserted. Processes are forked by a
@@ -18,7 +18,7 @@ use measure::{Call, Cost, median};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is compared: a name, and how the low-level runtime is called in it.
+/// A column of the comparison: a name, and the call of the low-level runtime in it.
 struct Runtime {
     name: &'static str,
     program: PathBuf,
@@ -248,7 +248,8 @@ fn live(work: &Path, config: &Path, runtime: &Runtime, bundle: &Path) -> [Cost; 
     ]
 }
 
-/// What of a slice is the simulated driver's work, near enough: the same instance by its own tool.
+/// Measures the simulated driver's share of a slice, near enough: the same instance by its own
+/// tool.
 fn instance(sim: &Path, machine: &Path) -> Cost {
     let machine = machine.to_str().unwrap();
     let make = ["create", machine, "--gpu", "0", "--profile", "1g.10gb"];

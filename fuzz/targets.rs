@@ -1,5 +1,5 @@
-//! What every input from others is held to. libFuzzer calls these with what it finds, and
-//! `tests/fuzz_seeds.rs` with the seeds and mutations of them, so that stable holds it too.
+//! The invariants of every input from others. libFuzzer calls these with its own inputs, and
+//! `tests/fuzz_seeds.rs` with the seeds and mutations of them, so that stable checks them too.
 
 use runmig::config::Config;
 use runmig::error::{Error, Result};
@@ -126,7 +126,7 @@ pub fn cdi(bytes: &[u8]) {
             assert!(hook.path().is_absolute());
             assert!(hook.env().as_ref().is_some_and(|env| !env.is_empty()));
         }
-        // Whatever it says, the slice is all that the container gets.
+        // The container gets only the slice, whatever the input says.
         let plain = br#"{"process":{},"linux":{}}"#;
         edited(plain, &files);
     }
@@ -179,7 +179,7 @@ fn edited(original: &[u8], driver: &DriverFiles) {
     assert!(twice == once, "an edit of an edit is another");
     let stripped = spec::strip(&once, &numbers()).unwrap_or_else(|e| panic!("strip: {e:?}"));
     assert!(!spec::peek(&stripped).unwrap().marked, "the hook is out");
-    // What it grants is the same; the order of env may not be.
+    // It grants the same; the order of env may differ.
     only_the_slice(&edit(&stripped, driver).unwrap_or_else(|e| panic!("after strip: {e:?}")));
 }
 

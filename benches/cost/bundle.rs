@@ -1,4 +1,4 @@
-//! What is measured needs programs and bundles.
+//! Programs and bundles for the measurement.
 
 use serde_json::json;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What `migctl gc` costs for leases of an earlier boot, whose number nothing bounds.
+//! The cost of `migctl gc` for leases of an earlier boot, of which there may be any number.
 
 use super::bundle;
 use super::measure::{Call, Cost, median};

@@ -14,7 +14,7 @@ pub struct Cost {
     pub wall: f64,
     /// With that of the children that it waited for.
     pub cpu: f64,
-    /// Of the largest of them.
+    /// In MiB, of the largest process.
     pub peak: f64,
     pub status: i32,
 }

@@ -52,7 +52,7 @@ fn mean(all: impl Iterator<Item = Figures>) -> Figures {
     sum.map2(sum, |a, _| a / n)
 }
 
-/// Of one policy: by seed, by mix, by load.
+/// The results of one policy: by seed, by mix, by load.
 pub struct Result {
     pub policy: Policy,
     seeds: Vec<Vec<Vec<Figures>>>,

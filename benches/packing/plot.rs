@@ -7,7 +7,7 @@ use super::workloads::{Fleet, Workloads};
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
-/// Of one fleet.
+/// The width of one fleet's panel.
 const PANEL: f64 = 320.0;
 const LEGEND: f64 = 40.0;
 const LEFT: f64 = 60.0;

@@ -1,4 +1,5 @@
-//! Where each policy puts a slice. All but ours and the driver's are written here, plainly.
+//! The place that each policy gives a slice. All but ours and the driver's are written here,
+//! plainly.
 
 use super::world::{Instance, Kind, World};
 use nvml_sim::engine::{GiProfile, Gpu, Placement};

@@ -1,4 +1,4 @@
-//! What is asked for, and of which machines: workloads.toml, or mixes drawn at random.
+//! The requests and the machines: workloads.toml, or mixes drawn at random.
 
 use super::world::{Kind, Random};
 use nvml_sim::engine::Model;
@@ -76,7 +76,7 @@ impl Fleet {
         all.join(", ")
     }
 
-    /// Of each GPU.
+    /// Returns the model of each GPU.
     pub fn models(&self) -> Vec<&'static Model> {
         let of = |(name, count): &(String, usize)| {
             let model = Model::find(name).expect("a model of the simulated driver");

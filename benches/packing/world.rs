@@ -13,9 +13,9 @@ use std::collections::BinaryHeap;
 /// Requests that ask for the same.
 pub struct Kind {
     pub slice: Slice,
-    /// What it means on each GPU.
+    /// The profile that the request means on each GPU.
     pub on: Vec<Option<&'static GiProfile>>,
-    /// What the slice that takes least of any GPU's memory takes, in MiB.
+    /// The least memory, in MiB, that its slice takes on any GPU.
     memory: u64,
     share: f64,
 }
@@ -114,7 +114,7 @@ pub struct Instance {
     pub id: u32,
 }
 
-/// What a run counts, after it has warmed up.
+/// The counts of a run, after it has warmed up.
 #[derive(Clone, Copy, Default)]
 pub struct Count {
     pub asked: u64,
@@ -213,10 +213,10 @@ struct Leaving {
     kind: usize,
 }
 
-/// What the kinds of a mix are called where they are packed.
+/// The names of a mix's kinds for the packer.
 const NAMES: [&str; 12] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
 
-/// Of an empty machine, whose profiles are the kinds of requests.
+/// Returns the packer of an empty machine. Its profiles are the kinds of requests.
 pub fn packer(fleet: &Fleet, kinds: &[Kind]) -> Packer {
     let models = fleet.models();
     let gpus: Vec<Gpu> = (models.iter().zip(0..))
@@ -244,8 +244,9 @@ pub fn packer(fleet: &Fleet, kinds: &[Kind]) -> Packer {
     Packer::new(&rooms, u32::MAX)
 }
 
-/// What models with the same places have in common, which makes the search short. Of these engines
-/// no model here has too few for what its memory and compute slices hold.
+/// Reduces a profile to the properties that models with the same places share, which makes the
+/// search short. No model here has too few engines of these kinds for its memory and compute
+/// slices.
 fn shape(profile: &mut Profile) {
     profile.memory_mib = 0;
     profile.multiprocessors = 0;

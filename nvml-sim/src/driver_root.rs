@@ -68,7 +68,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 
 fn node(path: &Path, mode: u32, major: u32, minor: u32) -> io::Result<()> {
     match sys::make_character_node(path, mode, major, minor) {
-        // Who may not make nodes gets a file in its place.
+        // A caller that may not make nodes gets a file in its place.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::create(path).map(drop)?,
         other => other?,
     }
@@ -132,7 +132,7 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
     settle(dir, machine, None)
 }
 
-/// What is new with every boot: the majors that the kernel gives out, `/dev`, and the boot id.
+/// Renews the state that changes with every boot: the kernel's majors, `/dev`, and the boot id.
 fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
     let majors @ [uvm, _, _, caps, _] = free_majors(machine.boots);
     let modeset = match machine.modeset {

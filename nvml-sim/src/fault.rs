@@ -1,4 +1,4 @@
-//! What shall go wrong: rules in `DIR/faults.json`, with how many calls each has seen.
+//! Planned faults: rules in `DIR/faults.json`, each with the number of calls that it has seen.
 
 use std::fs::{self, File};
 use std::io;
@@ -52,7 +52,7 @@ pub enum Moment {
     After,
 }
 
-/// What the rules say about one call.
+/// The outcome of the rules for one call.
 #[derive(Default)]
 pub struct Plan {
     pub takes: Duration,

@@ -32,13 +32,13 @@ impl Holds for Files<'_> {
     }
 }
 
-/// What a process that holds something keeps open.
+/// The open file with which a process holds something.
 pub struct Hold {
     _files: Vec<File>,
 }
 
-/// Takes hold of a GPU or an instance for this process. Who holds a compute instance holds its
-/// GPU instance too, as CUDA does.
+/// Takes hold of a GPU or an instance for this process. A process that holds a compute instance
+/// holds its GPU instance too, as under CUDA.
 pub fn hold(store: &Store, target: Target) -> io::Result<Hold> {
     let mut locked = store.lock()?;
     let not_there = |e| io::Error::new(io::ErrorKind::NotFound, e);

@@ -8,8 +8,8 @@
 //! DIR/lib, DIR/proc, DIR/dev, DIR/faults.json, DIR/trace.log
 //! ```
 //!
-//! Whoever is killed between a change and its files leaves `unsettled` behind, and the next to take
-//! the lock settles it.
+//! A process killed between a change and its files leaves `unsettled` behind, and the next one that
+//! takes the lock settles it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ const UNSETTLED: &str = "unsettled";
 
 pub struct Store {
     dir: PathBuf,
-    /// What the file held when it was last read, and what that means: most calls change nothing.
+    /// The bytes of the file at its last read, and their meaning: most calls change nothing.
     cache: Mutex<Option<(Vec<u8>, Arc<Machine>)>>,
 }
 

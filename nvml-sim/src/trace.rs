@@ -29,8 +29,8 @@ pub fn read(dir: &Path) -> io::Result<String> {
     }
 }
 
-/// Adds a line `PID FUNCTION END`, where END is the return code or how the process was killed.
-/// What cannot be written is lost: a call does not fail for its trace.
+/// Adds a line `PID FUNCTION END`. END is the return code or the way in which the process was
+/// killed. A line that cannot be written is lost: a call does not fail for its trace.
 pub fn add(dir: &Path, function: &str, end: &str) {
     if !dir.join(SWITCH).exists() {
         return;

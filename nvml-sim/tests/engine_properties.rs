@@ -115,7 +115,7 @@ fn mask_of(gi: &GpuInstance) -> u32 {
     mask(gi.placement)
 }
 
-/// What is left of compute slices and of each kind of engine, counted one by one.
+/// Returns the compute slices and engines of each kind that are left, counted one by one.
 fn left(m: &Machine) -> [i64; 6] {
     let model = m.gpus[0].model();
     let parts = |p: &GiProfile| {
@@ -145,7 +145,7 @@ fn left(m: &Machine) -> [i64; 6] {
     left
 }
 
-/// Where one more instance of a profile could lie.
+/// Returns the places that have room for one more instance of a profile.
 fn possible(m: &Machine, profile: &GiProfile) -> Vec<Placement> {
     let e = profile.engines;
     let want = [
@@ -174,7 +174,7 @@ fn possible(m: &Machine, profile: &GiProfile) -> Vec<Placement> {
         .collect()
 }
 
-/// Of some placements the one that costs the fewest (profile, placement) pairs, the lowest first.
+/// Returns the placement that costs the fewest (profile, placement) pairs, the lowest of several.
 fn best(m: &Machine, candidates: &[Placement]) -> Option<Placement> {
     let used = used_mask(m);
     let pairs = |used: u32| {

@@ -17,7 +17,8 @@ use common::{NVML_SIM, Nvml, Sim};
 const SCRIPT: &str = "NVML_SIM_TEST_SCRIPT";
 const LIBRARY: &str = "NVML_SIM_TEST_LIBRARY";
 
-/// What another user's client finds, whose machine's directory that user may enter.
+/// Runs a script as a client of another user, who may enter the machine's directory, and returns
+/// its lines.
 fn as_another_user(sim: &Sim, script: &str) -> Vec<String> {
     // A user cannot run a test program that lies in a directory of root's, so it goes where the
     // machine is.
@@ -177,8 +178,8 @@ fn no_two_processes_get_the_same() {
     assert_settled(&sim);
 }
 
-/// Kills a client at every call of a life, before, during and after it. Whatever is left, the
-/// machine is whole and another client goes on with it.
+/// Kills a client at every call of a life, before, during and after it. The machine stays whole,
+/// and another client continues with it.
 #[test]
 fn a_death_at_any_call_leaves_the_machine_whole() {
     let sim = Sim::new("--gpu A100-40GB");

@@ -1,4 +1,4 @@
-//! What clients look up by name.
+//! The symbols that clients look up by name.
 
 mod common;
 
@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use common::Sim;
 
-/// What managing instances takes, then what nvidia-smi, nvidia-ml-py, nvml-wrapper, nvidia-ctk,
-/// go-nvlib, mig-parted, the device plugin, the DRA driver and DCGM call besides. Where there are
-/// two versions both are wanted: go-nvml falls back on the first.
+/// The symbols for managing instances, then those that nvidia-smi, nvidia-ml-py, nvml-wrapper,
+/// nvidia-ctk, go-nvlib, mig-parted, the device plugin, the DRA driver and DCGM call besides. If
+/// there are two versions the list has both: go-nvml falls back on the first.
 const REQUIRED: &str = "
     nvmlInit nvmlInit_v2 nvmlInitWithFlags nvmlShutdown nvmlErrorString
     nvmlSystemGetDriverVersion nvmlSystemGetNVMLVersion

@@ -1,4 +1,4 @@
-//! What happens around every call: faults, the trace, the time it takes, panics.
+//! The frame of every call: faults, the trace, the time it takes, panics.
 
 use std::cell::Cell;
 use std::io;

@@ -30,7 +30,7 @@ impl Handle {
         Handle((kind as u64) << 60 | part(gpu, 2) | part(gi, 1) | part(ci, 0) | generation)
     }
 
-    /// What a client sees.
+    /// Returns the handle as a client sees it.
     pub fn bits(self) -> u64 {
         self.0
     }

@@ -15,7 +15,7 @@ impl Plain for u64 {}
 impl Plain for usize {}
 impl Plain for u8 {}
 
-/// Where a client wants one value or several written, or has written one.
+/// A client's memory for one value or several, to be written or already written.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 

@@ -8,7 +8,7 @@ use super::types::{ProcessInfo, ProcessInfo_v1};
 use crate::engine::Code;
 use crate::holders;
 
-/// What stands for no instance.
+/// The id that stands for no instance.
 const NONE: u32 = u32::MAX;
 /// A context without any allocation of its own.
 const USED_BYTES: u64 = 256 << 20;

@@ -49,7 +49,7 @@ fn open(dir: &Path) -> Result<(), Code> {
         io::ErrorKind::PermissionDenied => Code::NO_PERMISSION,
         _ => Code::DRIVER_NOT_LOADED,
     })?;
-    // Who may not write leaves that to the next who may.
+    // A caller that may not write leaves that to the next one that may.
     let _ = store.settle();
     let file = File::open(dir.join(state::FILE)).ok();
     *session = Some(Session {

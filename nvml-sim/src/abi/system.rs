@@ -1,4 +1,4 @@
-//! What is asked of the driver as a whole.
+//! The questions about the driver as a whole.
 
 use std::ffi::c_char;
 use std::fs;

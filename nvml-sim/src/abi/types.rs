@@ -4,7 +4,7 @@ use super::handle::Handle;
 use super::pointers::Plain;
 use crate::engine::Placement;
 
-/// What a versioned struct must have in its first field: its size and its version.
+/// Returns the first field of a versioned struct: its size and its version.
 pub const fn version<T>(number: u32) -> u32 {
     size_of::<T>() as u32 | number << 24
 }
@@ -100,7 +100,8 @@ structs! {
         capabilities: u32,
     }
 
-    /// What `nvmlComputeInstanceGetInfo` filled before placements came with its second version.
+    /// The struct of `nvmlComputeInstanceGetInfo`, without the placement that the second version
+    /// adds.
     ComputeInstanceInfo_v1 { device: Handle, gpu_instance: Handle, id: u32, profile_id: u32, }
 
     ComputeInstanceInfo {
@@ -111,7 +112,7 @@ structs! {
         placement: Span,
     }
 
-    /// What `nvmlDeviceGetAttributes` filled before its second version.
+    /// The struct of `nvmlDeviceGetAttributes` in its first version.
     DeviceAttributes_v1 {
         multiprocessor_count: u32,
         shared_copy_engine_count: u32,
@@ -134,7 +135,7 @@ structs! {
 
     Bar1Memory { total: u64, free: u64, used: u64, }
 
-    /// What `nvmlDeviceGetPciInfo` and its second version fill.
+    /// The struct of `nvmlDeviceGetPciInfo` and of its second version.
     PciInfo_v1 {
         bus_id_legacy: [u8; 16],
         domain: u32,

@@ -1,4 +1,4 @@
-//! What NVML has and this does not simulate: it is there, and not supported.
+//! The functions of NVML that this does not simulate: they exist, and answer "not supported".
 //!
 //! Clients look up many of these and make do without an answer; that the symbol is missing is
 //! what some of them do not forgive.

@@ -1,4 +1,4 @@
-//! What happens to a machine as a whole or to a GPU, from outside of NVML.
+//! Events of a machine as a whole or of a GPU, from outside of NVML.
 
 use std::path::PathBuf;
 

@@ -17,7 +17,7 @@ use crate::engine::Machine;
 use crate::holders::Files;
 use crate::state::Store;
 
-/// What a verb fails with: a line for people.
+/// The failure of a verb: a line for people.
 type Failure = Box<dyn std::error::Error>;
 
 #[derive(Parser)]

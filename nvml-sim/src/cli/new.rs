@@ -9,7 +9,7 @@ use crate::state;
 
 #[derive(Args)]
 pub struct New {
-    /// Where; the directory must be empty or not there
+    /// The directory; it must be empty or missing
     dir: PathBuf,
     /// A GPU model; may be repeated, each with a --count of its own
     #[arg(long, required = true, value_name = "MODEL")]
@@ -31,7 +31,7 @@ pub struct New {
     /// Load the nvidia-modeset module, which a machine with a display has and a server has not
     #[arg(long)]
     modeset: bool,
-    /// What UUIDs are made from [default: the directory]
+    /// The text that UUIDs derive from [default: the directory]
     #[arg(long)]
     seed: Option<String>,
     /// The library to copy [default: the one built with this program]
@@ -137,8 +137,9 @@ fn unknown(name: &str) -> String {
     format!("no GPU model {name:?}; there are {}", known.join(", "))
 }
 
-/// The library that cargo built with this program: beside it, or where cargo leaves it for tests.
-/// Of two the newer, since a build for tests does not renew the one beside the program.
+/// Finds the library that cargo built with this program: beside it, or where cargo leaves it for
+/// tests. The newer of the two wins, since a build for tests does not renew the one beside the
+/// program.
 fn built_library() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/"));

@@ -71,7 +71,7 @@ impl Model {
     }
 }
 
-/// Where a part of so many slices may start in a GPU instance of so many.
+/// Returns the possible starts of a part with so many slices in a GPU instance with so many.
 fn starts(gi_slices: u32, slices: u32) -> Option<&'static [u32]> {
     Some(match (gi_slices, slices) {
         (n, 1) => &[0, 1, 2, 3, 4, 5, 6][..n as usize],

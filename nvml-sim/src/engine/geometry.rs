@@ -61,11 +61,11 @@ enum Brand {
 /// those files only.
 #[derive(Debug, Deserialize)]
 pub struct Model {
-    /// What the machine's state calls it.
+    /// The model's name in the machine's state.
     #[serde(rename = "model")]
     pub key: String,
     aliases: Vec<String>,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub product: String,
     pub architecture: Architecture,
     brand: Brand,
@@ -212,7 +212,7 @@ impl Model {
         self.profiles.iter().find(|p| p.index == index)
     }
 
-    /// What the whole GPU has: what its largest profiles take.
+    /// Returns the engines of the whole GPU: those of its largest profiles.
     pub fn engines(&self) -> Engines {
         self.profiles
             .iter()

@@ -182,7 +182,7 @@ impl Gpu {
         format!("0000:{:02x}:00.0", self.pci_bus)
     }
 
-    /// What calls about instances demand.
+    /// Returns the GPU if MIG is on, as calls about instances demand.
     pub fn with_mig(&self) -> Result<&Gpu, Code> {
         if self.mode == Mode::On {
             Ok(self)

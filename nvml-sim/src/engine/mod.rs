@@ -1,4 +1,4 @@
-//! What a machine with MIG-capable GPUs does, as a pure function of its state and a call.
+//! A machine with MIG-capable GPUs, as a pure function of its state and a call.
 
 mod code;
 mod compute_instances;

@@ -17,8 +17,8 @@ impl Placement {
     }
 }
 
-/// Where the driver puts an instance when nobody says where: of the `candidates`, the one that
-/// makes the fewest of the `open` spans impossible, the lowest of several such.
+/// Returns the driver's place for an instance without a requested one: the one of `candidates` that
+/// makes the fewest `open` spans impossible, the lowest of several such.
 ///
 /// `open` has a span for every (profile, placement) pair that is possible now.
 pub fn choose(

@@ -130,7 +130,7 @@ impl Drop for Holder {
     }
 }
 
-/// What a client said.
+/// The output of a client.
 #[derive(Debug)]
 pub struct Said {
     /// -1 where a signal ended it.

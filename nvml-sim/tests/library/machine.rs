@@ -1,4 +1,4 @@
-//! What becomes of the machine: its mode, its boots, its GPUs that fall off the bus.
+//! The fate of the machine: its mode, its boots, its GPUs that fall off the bus.
 
 use crate::ONE_G;
 use crate::common::Sim;

@@ -97,7 +97,7 @@ fn the_life_of_an_instance() {
         Err(6)
     );
 
-    // What comes back is the UUID, not the handle.
+    // The UUID comes back, the handle does not.
     let again = nvml.create_gi(gpu, TWO_G).unwrap();
     nvml.create_ci(again, 1).unwrap();
     let again_mig = nvml.mig_device(gpu, 0).unwrap();

@@ -60,7 +60,7 @@ fn a_destroy_can_be_half_done() {
 
 #[test]
 fn a_create_can_be_half_done() {
-    // What a failing -C leaves behind is a GPU instance that no -L shows.
+    // A failing -C leaves a GPU instance behind that no -L shows.
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.machine.sim(
         "fault",

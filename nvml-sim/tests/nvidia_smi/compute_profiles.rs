@@ -38,7 +38,7 @@ fn compute_profiles_of_the_user_guides_example() {
             "Successfully created compute instance ID {id} on GPU 0 GPU instance ID 1 using profile MIG 1c.3g.20gb (ID 0)"
         ))
     );
-    // Where each lies is not said: drivers of different age differ.
+    // The table does not give the place of each: drivers of different age differ.
     let compute_instances = smi.table("mig -lci -gi 1");
     let places: Vec<String> = compute_instances
         .iter()

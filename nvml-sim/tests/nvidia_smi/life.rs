@@ -70,7 +70,7 @@ fn from_nothing_to_two_slices_and_back() {
     );
     same_rows(smi.table("mig -lgip"), &A100_80GB_PROFILES);
 
-    // What is made again at the same place is the same MIG device.
+    // A new instance at the same place is the same MIG device.
     smi.ok("mig -cgi 14:4,19:6 -C");
     assert_eq!(smi.lines("-L"), list);
 }

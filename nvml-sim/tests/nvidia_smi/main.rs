@@ -1,8 +1,7 @@
 //! The real `nvidia-smi` (535, from Debian) on simulated machines.
 //!
-//! What it prints is held against what NVIDIA's documents show and against
-//! output of real hardware that people have published; each expected table
-//! names its source. Tables are compared field by field: newer versions print
+//! The tests compare its output with NVIDIA's documents and with published output of real hardware;
+//! each expected table names its source. They compare tables field by field: newer versions print
 //! the same fields in wider columns.
 //!
 //! "User Guide" is NVIDIA's Multi-Instance GPU User Guide,
@@ -51,7 +50,7 @@ impl Smi {
         Said::from(command.output().expect("nvidia-smi"))
     }
 
-    /// What it printed on success.
+    /// Returns its output after a success.
     fn ok(&self, arguments: &str) -> String {
         let said = self.run(arguments);
         assert_eq!(said.code, 0, "nvidia-smi {arguments}: {said:?}");

@@ -1,4 +1,4 @@
-//! What nvidia-smi shows without a verb.
+//! The output of nvidia-smi without a verb.
 
 use super::clients::squeeze;
 

@@ -1,4 +1,4 @@
-//! What is refused, in the words and with the codes of the real driver.
+//! Refusals, in the words and with the codes of the real driver.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

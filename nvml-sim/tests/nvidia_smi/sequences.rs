@@ -1,10 +1,9 @@
-//! What hardware gave, in order, when nobody named a place.
+//! The sequences that hardware gave without a requested place, in order.
 
 use super::{created, lines};
 
-/// What hardware gave when nobody named a place: profiles asked for in one
-/// `-cgi`, GPU instance ids and places given. With fewer ids than profiles, the
-/// next one found no room.
+/// A sequence that hardware gave without a requested place: the profiles of one `-cgi`, and the GPU
+/// instance ids and places given. With fewer ids than profiles, the next one found no room.
 struct Sequence {
     source: &'static str,
     machine: &'static str,

@@ -1,4 +1,5 @@
-//! The questions about a whole GPU. Of what changes by itself only the return code is recorded.
+//! The questions about a whole GPU. For values that change by themselves it records only the return
+//! code.
 
 use crate::library::{Gpu, Library, call, text};
 use nvml_wrapper_sys::bindings::{
