@@ -18,7 +18,7 @@ const ORDER: &[&[&str]] = &[
     &["model", "error", "paths"],
 ];
 
-/// What a crate is for, and where alone it is used.
+/// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/"]),
     ("nvml_wrapper", &["src/gpu/nvml/"]),
@@ -30,7 +30,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("oci_spec", &["src/spec/"]),
 ];
 
-/// Where there is unsafe code, and why there has to be.
+/// The files with unsafe code, and the reason for each.
 const UNSAFE: &[(&str, &str)] = &[
     (
         "src/bin/runmig.rs",
@@ -309,7 +309,7 @@ fn raw_string(text: &str) -> Option<usize> {
     marks[hashes..].starts_with('"').then_some(hashes)
 }
 
-/// Where what begins with a quote ends, the closing quote included.
+/// Returns the end of a quoted text, the closing quote included.
 fn quoted(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

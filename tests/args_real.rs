@@ -1,6 +1,6 @@
-//! What the real runtimes take for a create, we take for the same create. They are watched from
-//! outside, with inotify: which `config.json` is opened, and which directory is made under which
-//! root. The configuration has a resource limit that does not exist, so that nothing ever runs.
+//! runmig recognises the same creates as the real runtimes. The tests watch these from outside,
+//! with inotify: which `config.json` they open, and which directory they make under which root. The
+//! configuration has a resource limit that does not exist, so that nothing ever runs.
 //!
 //! As root. The later ones are those that `scripts/setup` builds into its cache.
 
@@ -40,7 +40,7 @@ fn what_a_later_crun_takes_for_a_create_is_the_same_create_here() {
     against("the later crun", &later("crun"), Family::Crun);
 }
 
-/// What `scripts/engines` built.
+/// Returns a program that `scripts/engines` built.
 fn later(name: &str) -> PathBuf {
     let cache = std::env::var_os("RUNMIG_CACHE").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| {

@@ -35,14 +35,14 @@ fn judge(world: &World, at: &str, number: usize) {
     if let Some(lost) = world.lost_of_theirs() {
         complain(format!("an administrator's instance is gone: {lost}"));
     }
-    // What is kept, and what others left, goes too: nothing else may be there.
+    // Idle and adopted instances go too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
     damage_is_mended(world);
     // Every third time nobody collects: then it is for the next create to do.
     if number.is_multiple_of(3) {
         world.all_slots_can_be_filled();
-        // What left room enough waits for the next to come.
+        // Enough room that a kill leaves waits for the next one to come.
     }
     let collected = world.gc().ok();
     world

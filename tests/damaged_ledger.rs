@@ -43,7 +43,7 @@ fn running(world: &World) -> (String, PathBuf) {
     (lease, record(world))
 }
 
-/// Whoever collects leaves the instance of a record that cannot be read alone, and says so.
+/// A collector leaves the instance of an unreadable record alone, and says so.
 fn is_kept(world: &World, leases: &Leases<'_>, what: &str) {
     let found = leases.gc(false).unwrap();
     let outcomes: Vec<&Outcome> = found.damaged.iter().map(|(_, o)| o).collect();
@@ -228,7 +228,7 @@ fn a_record_under_another_name_is_none() {
     world.gc().ok();
     assert!(!copy.exists());
     assert_eq!(world.instances().len(), 1);
-    // What is not ours at all is said, and left alone.
+    // A foreign file is named, and left alone.
     fs::write(file.with_file_name("notes.txt"), "?").unwrap();
     let list = said(&mut world.migctl(&["list"]));
     assert!(list.stderr.contains("notes.txt"), "{}", list.stderr);

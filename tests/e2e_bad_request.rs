@@ -244,7 +244,7 @@ fn config_json() {
         std::fs::write(bundle.file(), text).unwrap();
         refused(&setup, &bundle, line);
     }
-    // What does not ask is the low-level runtime's to refuse.
+    // The low-level runtime refuses calls that do not ask.
     for text in [
         "",
         "not json",
@@ -306,7 +306,7 @@ fn what_would_see_more_than_its_slice() {
     );
 }
 
-/// What looks like a create and cannot be understood is not passed on: it could be one.
+/// Arguments that look like a create and cannot be understood are not passed on: they could be one.
 #[test]
 fn arguments() {
     let Some(setup) = setup() else { return };

@@ -13,7 +13,7 @@ use support::{Bundle, Instance, Low, Setup, said, unique};
 
 struct World {
     setup: Setup,
-    /// What the next slice will be: the driver gives the same instance the same UUID.
+    /// The next slice: the driver gives the same instance the same UUID.
     slice: Instance,
 }
 
@@ -100,7 +100,7 @@ impl World {
         command
     }
 
-    /// What its container prints; nvidia-container-runtime leaves a `run` alone.
+    /// Returns the output of its container; nvidia-container-runtime leaves a `run` alone.
     #[track_caller]
     fn run(&self, bundle: &Bundle) -> String {
         let id = unique();
@@ -147,7 +147,7 @@ fn an_image_cannot_ask() {
     asks_for_all(&bundle);
     let out = world.run(&bundle);
     assert_eq!(nodes(&out), world.setup.machine.nodes_of(&world.slice));
-    // who does not ask us is nvidia-container-runtime's alone
+    // a container that does not ask us is nvidia-container-runtime's alone
     let bundle = world.setup.bundle(&script);
     asks_for_all(&bundle);
     let out = world.run(&bundle);
@@ -155,7 +155,7 @@ fn an_image_cannot_ask() {
     world.setup.nothing_is_left();
 }
 
-/// Where Docker Swarm hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
+/// Under Docker Swarm, which hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
 #[test]
 fn overrules_swarm_resources_of_images() {
     let Some(world) = World::new() else { return };

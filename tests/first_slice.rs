@@ -118,8 +118,8 @@ impl World {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// The document's commands for an engine, after `before`, each followed by `after`. Where the
-    /// document says `scripts/install`, what is built already is installed.
+    /// Runs the document's commands for an engine, after `before`, each followed by `after`. For
+    /// `scripts/install` it installs the programs that are built already.
     fn go(&self, engine: &str, before: &str, after: &str) -> Said {
         let built = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
         let mut script = format!(
@@ -176,7 +176,7 @@ fn first_on_path(programs: &[PathBuf]) -> String {
     programs.iter().map(link).collect()
 }
 
-/// What a command of the document printed.
+/// Returns the output of a command of the document.
 #[track_caller]
 fn printed<'a>(said: &'a Said, command: &str) -> &'a str {
     let all = said.stdout.split("\n$ ");
@@ -317,7 +317,7 @@ fn containerd_is(program: Option<PathBuf>) {
     world.machine.is_empty();
 }
 
-/// Of each container as a CRI engine would hand it to the runtime.
+/// Hands each container to the runtime as a CRI engine would.
 #[test]
 fn the_pod_that_is_shown_gets_what_it_says() {
     let Some(setup) = Setup::of(support::Low::Runc) else {

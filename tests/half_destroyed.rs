@@ -80,7 +80,7 @@ fn in_use_for_ever_is_tried_with_growing_gaps() {
         assert!(gap.as_secs() >= last, "{attempt}: {gap:?} after {last} s");
         assert!(gap.as_secs() < 1 << attempt, "{attempt}: {gap:?}");
         last = (1 << attempt) - 1;
-        // What follows the first, the records' whole seconds and a slow machine take from it.
+        // The records' whole seconds and a slow machine shorten the gaps after the first.
         last = last.saturating_sub(2);
     }
     // It is not due, so a create that finds no room does not try it.

@@ -165,7 +165,7 @@ fn what_is_the_users_stays() {
     );
 }
 
-/// What `migctl configure --name runmig-NAME` made beside runmig goes with it.
+/// The link that `migctl configure --name runmig-NAME` made beside runmig goes with it.
 #[test]
 fn links_to_it_go_and_no_others() {
     let place = Place::new();

@@ -164,7 +164,7 @@ fn gpus_that_are_for_others() {
     all_go(&world, &["a", "b"]);
 }
 
-/// Whose login it is, whatever root of that login says of itself.
+/// The login counts, whatever root of that login says of itself.
 #[test]
 fn a_user_by_login() {
     let world = World::small();
@@ -199,7 +199,7 @@ fn a_user_by_login() {
     all_go(&world, &["one", "three", "four", "five"]);
 }
 
-/// What is kept for those who wait is not kept on GPUs that they may not use.
+/// A waiting request reserves nothing on GPUs that it may not use.
 #[test]
 fn who_may_not_use_a_gpu_keeps_nobody_from_it() {
     let world = World::of(SMALL, 2);

@@ -95,7 +95,7 @@ fn a_wait_for_a_lock_ends_and_names_the_holder() {
         holder.pid()
     );
     assert!(line.contains(&who) && line.contains("50ms"), "{line}");
-    // What is on record and not made stays on record until somebody can lock the GPU.
+    // A lease without an instance stays on record until a call can lock the GPU.
     holder.signal(Signal::SIGKILL);
     holder.end();
     world.no_faults();

@@ -105,7 +105,7 @@ proptest! {
         let is_promised = promised.clone();
         let mut is_promised = is_promised.into_iter();
         let reserved = reserved(&snapshot, || is_promised.next().flatten().is_some());
-        // Of what is promised, some is not made yet.
+        // Some of the promised slices are not made yet.
         let mut is_made = promised.iter().copied();
         for gpu in &mut snapshot.gpus {
             gpu.instances.retain(|_| is_made.next().flatten().unwrap_or(true));
@@ -172,7 +172,7 @@ proptest! {
         foreign in prop::collection::vec(prop::bool::weighted(0.2), 24),
         profile in any::<Index>(),
         containers in prop::collection::vec(1usize..3, 6),
-        // Of the two GPUs, one where the first or the others may not go.
+        // Excludes one of the two GPUs for the first or for the others, or none.
         rules in prop::collection::vec(prop::option::weighted(0.3, 0usize..2), 7),
         twins in any::<bool>(),
     ) {
@@ -238,7 +238,7 @@ fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
     assert!(packing::plot::svg(&workloads, &all).ends_with("</svg>\n"));
 }
 
-/// Of what the fleet's own mixes ask for.
+/// Draws from the requests of the fleet's own mixes.
 #[test]
 fn a_random_mix_has_several_kinds_of_requests() {
     for fleet in packing::Workloads::read().with_random_mixes(20).fleets {

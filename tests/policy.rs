@@ -208,7 +208,7 @@ fn memory_is_counted_with_what_is_asked_for() {
         "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)"
     ));
     check(2000, 0).unwrap();
-    // Who is nobody that the rule names is not counted.
+    // A container that the rule does not name is not counted.
     policy
         .check_limits(&Who::default(), (1, 1 << 20), &has)
         .unwrap();

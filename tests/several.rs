@@ -55,7 +55,7 @@ fn all_go(world: &World, ids: &[&str]) {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Of both slices the same is to be said.
+/// The output says the same of both slices.
 #[test]
 fn of_a_container_that_lives_it_is_said_once() {
     let world = machine(1);
@@ -164,7 +164,8 @@ fn more_than_the_machine_has_is_not_waited_for() {
     all_go(&world, &[]);
 }
 
-/// Who waits for two takes none before there are two, and none behind it takes the first.
+/// A request that waits for two takes none before there are two, and none behind it takes the
+/// first.
 #[test]
 fn who_waits_for_two_holds_none() {
     let world = machine(1);
@@ -250,7 +251,8 @@ fn the_memory_of_all_is_limited() {
     assert!(none.is_empty() && setup.machine.instances().is_empty());
 }
 
-/// What is too much on the only GPU that has room need not be on one that has none now.
+/// A request that is too much on the only GPU with room need not be too much on one that has none
+/// now.
 #[test]
 fn what_a_limit_leaves_is_waited_for() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
@@ -359,7 +361,7 @@ fn idle_and_adopted_ones_are_taken_too() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// What an administrator makes where the second was to lie, while the first is refused, is nothing of ours.
+/// An administrator's instance in the second's place, while the first is refused, is foreign.
 #[test]
 fn what_was_not_tried_is_not_destroyed() {
     let world = machine(1);

@@ -247,7 +247,7 @@ fn follows_links_to_roots_files() {
     let linked = read(&[&dir]).unwrap();
     assert_eq!(linked, read(&[&dir_of(&[("n.yaml", GENERATED)])]).unwrap());
     assert!(linked.is_some());
-    // whoever can replace what it leads to would run hooks as root
+    // a user who can replace the target would run hooks as root
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let line = refused(&dir);
     assert!(line.contains("others than root can write to it"), "{line}");
@@ -286,7 +286,7 @@ fn passes_over_broken_files_of_others() {
         let start = format!("read CDI specification /etc/cdi/{name}: ");
         assert!(line.starts_with(&start), "{line}");
     }
-    // who requires them is told what could not be read
+    // a caller that requires them learns what could not be read
     let line = none.required().unwrap_err().line();
     assert!(
         line.starts_with("no CDI specification of nvidia.com/gpu in /etc/cdi or"),

@@ -17,7 +17,7 @@ const POD: &str = "io.kubernetes.cri.sandbox-name";
 const POD_UID: &str = "io.kubernetes.cri.sandbox-uid";
 const COMPUTE: &str = "runmig.dev/compute";
 
-/// Who asks, as engines say it and as migctl is told it.
+/// A requester, as engines name it and as migctl is told it.
 type Who<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
 
 const NOBODY: Who<'_> = (&[], &[]);
@@ -204,7 +204,7 @@ fn limited() {
     create(&world, "one", "2g.12gb", TEAM);
     let words = "namespace team-a has 11968Mi of 12Gi of memory, and ";
     let told = refused(&world, "1g.6gb", TEAM, "limited", words);
-    // Where it would go is told all the same.
+    // The answer names the place all the same.
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "fits");
     refused(&world, "4g.24gb,1g.6gb", TEAM, "limited", words);
     let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], TEAM, 1);
@@ -220,7 +220,7 @@ fn limited() {
     create(&world, "two", "1g.6gb", pod);
     let words = "namespace team-b, pod p has 1 of 1 slices ([[policy.limit]] 2); hint: migctl list";
     refused(&world, "1g.6gb", pod, "limited", words);
-    // What has room and is too much is left out: what may be had has none.
+    // A profile with room that is more than allowed is left out: the allowed ones have none.
     create(&world, "three", "1g.6gb", NOBODY);
     let team_c: Who<'_> = (&[(NAMESPACE, "team-c")], &["--namespace", "team-c"]);
     let told = refused(
@@ -251,7 +251,7 @@ fn kept_for_who_waits() {
     let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], NOBODY, 1);
     assert_eq!(plan["verdict"], "kept");
     assert_eq!(plan["ahead"][0]["container"], "large");
-    // Who waits is told of in any other verdict too.
+    // Any other verdict names the queue too.
     let words = "(full); 1 waits before it (container large for 4g.24gb); hint: ";
     refused(&world, "4g.24gb", NOBODY, "full", words);
     world.delete("small");
@@ -378,7 +378,7 @@ fn a_plan_for_a_list_takes_the_fewest_restarts() {
         0,
     );
     assert_eq!(two["profile"], "4g.40gb");
-    // Who waits for it is served first, and does not keep it from being planned.
+    // A waiting request is served first, and does not keep it from being planned.
     let large = waiting(&world, "large", "4g.40gb");
     let told = plan("4g.40gb", 0);
     assert_eq!(told["verdict"], "moves");
@@ -390,7 +390,7 @@ fn a_plan_for_a_list_takes_the_fewest_restarts() {
     large.kill();
 }
 
-/// Where each of several goes, and all that has to move for them.
+/// Names the place of each of several, and everything that has to move for them.
 #[test]
 fn several() {
     let world = World::of(SMALL, 2);

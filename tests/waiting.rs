@@ -34,7 +34,7 @@ fn waiting(world: &World, id: &str, slice: &str) -> Going {
     going
 }
 
-/// Who waits, in order.
+/// Returns the waiting containers, in order.
 fn queue(world: &World) -> Vec<String> {
     let dir = world.state().join("queue");
     let read = |name: &String| -> Option<String> {
@@ -294,7 +294,7 @@ fn nobody_overtakes() {
     all_go(&world, &["large"]);
 }
 
-/// Where the large one could never go, the small one is in nobody's way.
+/// If the large one could never go there, the small one is in nobody's way.
 #[test]
 fn who_is_in_nobody_s_way_passes() {
     let world = World::of(faults_support::BIG, 1);
@@ -362,7 +362,7 @@ fn who_is_held_up_does_not_ask_the_driver() {
         }
     });
     let snapshots = |calls: &[String]| calls.iter().filter(|c| c.contains("GetCount")).count();
-    // What a delete asks for itself, and nothing more.
+    // The snapshots that a delete asks for itself, and nothing more.
     let one = snapshots(&world.driver_calls(|| drop(world.delete(&full[0]))));
     assert!(snapshots(&calls) <= one * (full.len() - 1), "{calls:?}");
     first.signal(Signal::SIGCONT);

@@ -1,4 +1,4 @@
-//! What is taken for what, line by line. `''` is an empty argument, `_` what was not given.
+//! The reading of arguments, line by line. `''` is an empty argument, `_` a missing one.
 
 mod hostile;
 

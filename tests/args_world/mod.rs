@@ -19,8 +19,8 @@ const CONFIG: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},"mounts":
 "rlimits":[{"type":"RLIMIT_BOGUS","hard":1,"soft":1}]},
 "linux":{"namespaces":[{"type":"mount"},{"type":"pid"}]}}"#;
 
-/// Where runc has its state when nobody says. Others on this machine have theirs there as well, so a
-/// folder of the world's own is mounted in its place.
+/// The default place of runc's state. Others on this machine have theirs there as well, so a folder
+/// of the world's own is mounted in its place.
 const DEFAULT_ROOT: &str = "/run/runc";
 
 pub struct World {
@@ -91,7 +91,7 @@ impl World {
         self.dir.path()
     }
 
-    /// What stands at `DEFAULT_ROOT` for who is watched.
+    /// Returns the folder at `DEFAULT_ROOT` for the watched process.
     fn default_root(&self) -> PathBuf {
         self.dir().join("default-root")
     }
@@ -147,7 +147,7 @@ impl World {
         seen
     }
 
-    /// What happened since this was last asked: in which directory, to what.
+    /// Returns the events since the last call: the directory, the name in it, and the kind.
     fn events(&self) -> Vec<(&Path, OsString, u32)> {
         let mut all = Vec::new();
         let mut buffer = [0; 1 << 16];

@@ -88,8 +88,9 @@ impl Containerd {
         &dump["plugins"][self.cri]["containerd"]["runtimes"][name]
     }
 
-    /// What the engine says differs by our handler. The import is of a path in the folder that
-    /// stands for /, which the engine, who knows nothing of that, has to find as well.
+    /// Checks that the engine's output differs only by our handler. The import has a path in the
+    /// folder that stands for /. The engine does not know that folder, and must find the import as
+    /// well.
     #[track_caller]
     fn adds_only_the_handler(&self, text: Option<&str>) -> Value {
         if let Some(text) = text {
@@ -253,7 +254,8 @@ fn a_folder_that_is_imported_needs_no_import() {
         .place
         .there_and_back(&containerd.arguments(&[]), || {
             assert_eq!(containerd.place.read(CONFIG), text);
-            // Of the main file's version: a later one would undo all that it says.
+            // The drop-in has the main file's version: a later one would undo all that the main
+            // file says.
             let drop_in = containerd.place.read("/etc/containerd/conf.d/runmig.toml");
             assert!(drop_in.contains("\nversion = 2\n"), "{drop_in}");
         });
@@ -361,7 +363,7 @@ fn what_would_go_wrong_is_refused() {
         &[],
         "has a handler runmig with no BinaryName, which migctl configure did not add",
     );
-    // What cannot be added to.
+    // A file that runmig cannot add to.
     one.place.write(CONFIG, "version = 2\nplugins = {}\n");
     one.refused(&[], "add the handler by hand");
 

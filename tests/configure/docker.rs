@@ -47,7 +47,7 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
             let file = place.path(CONFIG);
             let mut validate = Command::new(&program);
             validate.arg("--validate").arg("--config-file").arg(&file);
-            // Where it looks for its docker-proxy.
+            // dockerd looks for its docker-proxy there.
             validate.env("PATH", Path::new(&program).parent().unwrap());
             said(&mut validate).ok();
             let after: serde_json::Value = serde_json::from_str(&place.read(CONFIG)).unwrap();
@@ -75,7 +75,7 @@ fn it_becomes_the_default_and_all_goes_again() {
         &["--runtime-path", "/usr/local/bin/runmig-x"],
     ]
     .concat();
-    // Whatever it was told in between, as long as there was nothing it leaves nothing.
+    // A remove leaves nothing if nothing was there, whatever the settings in between.
     for text in [None, Some(""), Some("{}\n"), Some("{\"debug\": true}")] {
         if let Some(text) = text {
             place.write(CONFIG, text);

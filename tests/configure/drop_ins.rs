@@ -137,7 +137,7 @@ fn podman_knows_the_runtime_by_name() {
     }
     for program in podmans {
         let place = Place::new();
-        // What podman cannot do without.
+        // The settings that podman cannot do without.
         place.write(
             "/etc/containers/policy.json",
             "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}",

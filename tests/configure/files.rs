@@ -206,7 +206,7 @@ fn killed_at_any_write_it_leaves_whole_files() {
             let unread = name.starts_with("etc/containerd/.");
             assert!(known || unread, "{name}: {file:?}");
         }
-        // What is imported is there.
+        // The imported file is there.
         if files["etc/containerd/config.toml"] == after["etc/containerd/config.toml"] {
             assert!(files.contains_key("etc/containerd/conf.d/runmig.toml"));
         }

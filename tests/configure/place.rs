@@ -69,7 +69,7 @@ impl Place {
         said(&mut self.command(arguments))
     }
 
-    /// What stands below /etc.
+    /// Returns the files below /etc.
     pub fn files(&self) -> Files {
         let mut files = Files::new();
         let mut dirs = vec![self.path("/etc")];
@@ -126,7 +126,7 @@ impl Place {
         assert!(again.contains("nothing to change"), "{again}");
     }
 
-    /// What `patch` makes of the files with what a dry run printed.
+    /// Returns the files after `patch` applied the output of a dry run.
     fn patched(&self, diff: &str) -> BTreeMap<String, String> {
         let copy = Place {
             dir: TempDir::new().unwrap(),

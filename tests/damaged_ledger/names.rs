@@ -1,5 +1,5 @@
-//! What the name of a damaged record tells of who else is there: an earlier boot, nobody, somebody whom
-//! only a newer program understands.
+//! The name of a damaged record tells of others: an earlier boot, no container, a holder that only
+//! a newer program understands.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
     };
     assert_eq!(place(&before), place(&now));
     fs::write(&now, "").unwrap();
-    // Whoever collects takes neither the instance nor what is known of it.
+    // A collector takes neither the instance nor its record.
     let config = config(&world);
     let leases = Leases::open(&config).unwrap();
     let found = leases.gc(true).unwrap();
@@ -48,7 +48,7 @@ fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
     assert_eq!(names(&world.state().join("leases")), [""; 0]);
 }
 
-/// What no container has is given back by whoever collects, whatever its record says: nothing that
+/// A collector gives back an instance without a container, whatever its record says: nothing that
 /// lives could be found in it.
 #[test]
 fn a_damaged_record_of_an_idle_slice_is_nobody_s() {
@@ -95,8 +95,8 @@ fn a_damaged_idle_slice_is_left_to_who_has_it() {
     assert_eq!(world.instances(), []);
 }
 
-/// A record may be of any version: its name says what its end is the end of. What a newer program
-/// means otherwise it says in the name, and that we leave alone.
+/// A record may be of any version: its name says whose end its own end is. A newer program marks a
+/// different meaning in the name, and we leave such a record alone.
 #[test]
 fn what_only_a_newer_program_understands_is_left_alone() {
     let world = World::small();

@@ -71,7 +71,7 @@ fn init_s_main_thread_has_ended(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-/// What is left of a container whose engine was killed with it.
+/// The remains of a container whose engine was killed with it.
 fn killed_and_never_deleted(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
     let before = bundle.bytes();

@@ -95,7 +95,7 @@ fn poststart_fails(setup: &Setup) {
     the_next_create_has_room(setup);
 }
 
-/// What stands behind ours may fail: ours has run by then. And it may hide that ours did not.
+/// A hook after ours may fail: ours has run by then. And it may hide that ours did not.
 fn another_poststop_fails(setup: &Setup) {
     let bundle = with_hook(setup, "poststop", "exit 1");
     let before = bundle.bytes();

@@ -58,8 +58,8 @@ fn a_delete_twice(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-/// Whatever the delete does to a container that is half there: as long as anybody is at work on it,
-/// its slice is its own, and what the create says in the end is so.
+/// The delete may do anything to a container that is half there. As long as a process is at work on
+/// it, the container keeps its slice, and the create's last word is true.
 fn a_delete_before_its_create_has_ended(setup: &Setup) {
     for force in [false, true] {
         let half = halfway(setup, "createRuntime");

@@ -72,8 +72,8 @@ fn halfway(setup: &Setup, podman: &Podman, gate: &Gate) -> (Going, Reached) {
     (run, gate.reached())
 }
 
-/// What podman started goes on without it. Nobody will ever start or delete what comes of that, and
-/// as long as its init waits, it has its slice.
+/// The low-level runtime that podman started goes on without it. Nothing will ever start or delete
+/// its container, and as long as its init waits, it has its slice.
 #[test]
 fn podman_is_killed_in_the_middle() {
     on_each(setup, |setup, podman| {

@@ -88,7 +88,8 @@ pub fn child(front: &Going) -> i32 {
     all[0]
 }
 
-/// What it has, whoever collects: `migctl gc`, and a create that finds no room and looks for some.
+/// Collects by `migctl gc`, and by a create without room, and finds that the container keeps its
+/// slice.
 #[track_caller]
 pub fn keeps_its_slice(setup: &Setup, id: &str) {
     let instance = setup.machine.the_instance();

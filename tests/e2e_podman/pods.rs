@@ -29,8 +29,8 @@ impl<'a> Pod<'a> {
         self.0.podman(&["pod", "rm", "--all", "--force"])
     }
 
-    /// podman makes a pod's cgroup for every controller that the kernel has. Where one is mounted
-    /// nowhere (this is about cgroup v1) that is a plain directory, which it then cannot remove.
+    /// podman makes a pod's cgroup for every controller that the kernel has. Without a mount (this
+    /// is about cgroup v1) that is a plain directory, which it then cannot remove.
     fn forget_cgroups(&self) {
         let ids = self
             .0

@@ -1,4 +1,4 @@
-//! What `podman run` prints when there is no container.
+//! The output of `podman run` without a container.
 
 use crate::ASK;
 use crate::support::podman::on_each;

@@ -108,8 +108,8 @@ fn patient(wait: &'static str) -> [(&'static str, &'static str); 2] {
     [ALL, ("runmig.dev/wait", wait)]
 }
 
-/// What the kubelet tries again has the room when there is some. CRI-O made the container in the
-/// meantime, and gives it to who asks again.
+/// The kubelet's next attempt has the room when there is some. CRI-O made the container in the
+/// meantime, and gives it to that attempt.
 fn a_create_that_nobody_waits_for(cri: &mut Cri) {
     let (first, second) = (cri.pod(&[ALL]), cri.pod(&patient("10m")));
     cri.run(&first, "web", STAYS);

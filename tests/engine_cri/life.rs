@@ -83,7 +83,7 @@ fn init(cri: &Cri) -> i32 {
     cri.setup.the_lease()["initPid"].as_i64().unwrap() as i32
 }
 
-/// What may be opened stays so: an engine that writes the cgroup anew knows nothing of the slice.
+/// Open devices stay open: an engine that writes the cgroup anew knows nothing of the slice.
 fn update(cri: &mut Cri) {
     let pod = cri.pod(&ASK);
     let id = cri.run(&pod, "web", STAYS);

@@ -1,4 +1,4 @@
-//! What is refused, in the words that reach the user.
+//! Refusals, in the words that reach the user.
 
 use crate::passed;
 use crate::support::cri::Cri;

@@ -1,4 +1,4 @@
-//! Who asks, and what of it reaches runmig.
+//! The sources of a request, and the part of it that reaches runmig.
 
 use crate::support::bundle::{nodes, visible};
 use crate::support::cri::{Cri, Engine, Pod};
@@ -115,7 +115,7 @@ fn one_slice_for_a_pod(cri: &mut Cri) {
     assert_ne!(cri.setup.machine.the_instance(), shared);
 }
 
-/// What was a pod's is kept for the next.
+/// A slice that was a pod's is kept for the next.
 fn the_next_pod_gets_what_is_kept(cri: &mut Cri) {
     cri.setup.configure("keep_idle = \"5m\"");
     cri.runtime.configure_again(cri.setup);

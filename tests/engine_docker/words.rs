@@ -1,4 +1,4 @@
-//! What the API answers when there is no container, and the client prints.
+//! The answer of the API without a container, as the client prints it.
 
 use crate::support::docker::{Docker, with};
 use serde_json::{Value, json};

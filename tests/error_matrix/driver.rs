@@ -31,7 +31,8 @@ fn calls(world: &World, operation: &Operation) -> BTreeMap<String, Vec<u64>> {
     own
 }
 
-/// What the product tells apart: no permission, not found, not supported, lost, in use, no room.
+/// The codes that the product tells apart: no permission, not found, not supported, lost, in use,
+/// no room.
 const TOLD_APART: [u32; 6] = [3, 4, 6, 15, 19, 23];
 
 /// Every code at every function.
@@ -95,7 +96,7 @@ fn tried(operation: &Operation, mut which: impl FnMut(&[u64]) -> Vec<(u64, u32)>
 /// A call that changes something may also have done so before it failed.
 fn outcomes(function: &str, code: u32) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::Return(code)];
-    // What says that there is no room has made nothing: that much the driver is trusted.
+    // A call that answers "no room" has made nothing: that much the driver is trusted.
     let refused = function == "nvmlDeviceCreateGpuInstanceWithPlacement" && code == 23;
     if (function.contains("Create") || function.contains("Destroy")) && !refused {
         outcomes.push(Outcome::ReturnAfter(code));
@@ -112,7 +113,7 @@ fn is_cause(text: &str, code: u32) -> bool {
             "(NVML 6)",
             "no MIG-capable GPU",
             "no GPU has profile",
-            // What a GPU without MIG or profile has cannot be the same.
+            // A GPU without MIG or profile cannot have the same.
             "of the same pod has a",
         ]
         .iter()

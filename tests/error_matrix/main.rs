@@ -15,7 +15,8 @@ use faults_support::operations::{
 use std::io::Write;
 use support::Said;
 
-/// What became of an operation that was failed in some place. `says` knows what its message has to say.
+/// Judges the machine after an operation that failed in some place. `says` knows what its message
+/// has to say.
 fn judge(
     world: &World,
     operation: &Operation,
@@ -70,7 +71,7 @@ fn tidy_up(world: &World, at: &str) {
     if let Some(lost) = world.lost_of_theirs() {
         panic!("{at}: an administrator's instance is gone: {lost}");
     }
-    // What is kept, and what others left, goes too: nothing else may be there.
+    // Idle and adopted instances go too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
     damage_is_mended(world);

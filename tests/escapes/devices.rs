@@ -107,7 +107,8 @@ fn privileged_in_every_engine_s_way() {
             json!([deny, {"allow": true, "type": "c", "access": "rwm"}]),
             json!([deny, {"allow": true, "type": "c"}]),
             json!([deny, {"allow": true, "type": "c", "major": -1, "minor": 1, "access": "r"}]),
-            // what is taken away again is still there in the other reading of the rules
+            // a device that a later rule takes away is still there in the other reading of the
+            // rules
             json!([deny, allow(None, None, "rw"), {"allow": false, "type": "c", "major": 195, "access": "rw"}]),
         ] {
             is_refused(

@@ -1,5 +1,5 @@
-//! Whose environment the hook has: its own. What the container or its image sets, or the engine's
-//! caller, would else be a library of theirs in a process of root's on the host.
+//! The hook has an environment of its own. Variables of the container, its image or the engine's
+//! caller would else put a library of theirs into a process of root's on the host.
 
 use crate::on_each;
 use crate::support::bundle::{SHOW, visible};

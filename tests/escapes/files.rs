@@ -251,8 +251,8 @@ fn a_config_json_that_is_none() {
     setup.nothing_is_left();
 }
 
-/// What lies beside config.json becomes config.json again, with hooks that run as root: another
-/// user's does not.
+/// A file beside config.json becomes config.json again, with hooks that run as root: another user's
+/// does not.
 #[test]
 fn a_sidecar_that_another_user_planted() {
     let Some(setup) = setup() else { return };

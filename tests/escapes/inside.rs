@@ -1,6 +1,6 @@
-//! What a container can open, tried in it. No driver stands behind the simulated numbers, so the
-//! kernel answers "no such device" where the container was let through, and "not permitted" where
-//! the device cgroup held it up.
+//! The devices that a container can open, tried in it. No driver stands behind the simulated
+//! numbers, so the kernel answers "no such device" for a device that the cgroup lets through, and
+//! "not permitted" for one that it holds up.
 
 use crate::support::{Bundle, Instance, Setup, unique};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub struct Shared {
     pub neighbour: Instance,
     /// Another GPU, and the neighbour's capabilities.
     pub foreign: Vec<(String, Number)>,
-    /// What every container with a slice has.
+    /// The nodes that every container with a slice has.
     pub granted: Number,
 }
 
@@ -82,7 +82,7 @@ pub fn asking(setup: &Setup, script: &str) -> Bundle {
     bundle
 }
 
-/// What the container printed.
+/// Returns the output of the container.
 #[track_caller]
 pub fn run(setup: &Setup, bundle: &Bundle) -> String {
     let said = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
@@ -127,7 +127,7 @@ pub fn none_opens(shared: &Shared, out: &str, paths: &[String]) {
         assert!(kept.iter().any(|k| why.contains(k)), "{path}: {why}\n{out}");
     }
     for at in 0..shared.foreign.len() {
-        // Where mknod is let through (docker allows it for all), what was made does not open.
+        // If mknod is let through (docker allows it for all), the new node does not open.
         if of(&format!("make /tmp/n{at}")) == "made" {
             assert!(
                 of(&format!("/tmp/n{at}")).contains("Operation not permitted"),

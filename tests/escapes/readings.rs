@@ -126,7 +126,7 @@ fn refuses_requests_that_only_go_reads() {
             insert(&bundle, &[], &text);
             refused(setup, &bundle, words);
         }
-        // what follows the first value is nothing to Go, and no slice can be given beside it
+        // text after the first value is nothing to Go, and no slice can be given beside it
         let bundle = setup.asking("1g.10gb", "true");
         fs::write(bundle.file(), [&bundle.bytes()[..], b" x"].concat()).unwrap();
         refused(

@@ -131,7 +131,7 @@ fn names_that_are_shown() {
     );
 }
 
-/// What the low-level runtime refuses is taken back, and nothing is made outside.
+/// A create that the low-level runtime refuses is rolled back, and nothing is made outside.
 #[test]
 fn container_ids() {
     let Some(setup) = setup() else { return };
@@ -157,7 +157,7 @@ fn container_ids() {
     ] {
         let bundle = setup.asking("1g.10gb", "true");
         let before = (bundle.bytes(), list("."));
-        // What runc says of an id is its own word, in its own line.
+        // runc's word on an id is its own, in its own line.
         let said = setup.runmig(&["create", "-b", bundle.as_str(), id]);
         assert!(!said.status.success(), "{id:?}");
         assert_eq!(bundle.bytes(), before.0);

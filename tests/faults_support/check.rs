@@ -1,4 +1,4 @@
-//! What holds whatever happened.
+//! The invariants after any event.
 
 use super::World;
 use super::machine::Instance;
@@ -103,7 +103,7 @@ impl World {
                 return Err(format!("config.json of {id} is not the original"));
             }
             let mut files = names(&dir);
-            // What a killed writer left over is taken away by the next create of the bundle.
+            // The next create of the bundle removes the rest of a killed writer.
             files.retain(|f| !f.starts_with(".config.json.runmig-"));
             if files != ["config.json", "original", "rootfs"] {
                 return Err(format!("left in the bundle of {id}: {files:?}"));
@@ -130,8 +130,8 @@ impl World {
         }
     }
 
-    /// What a container that lives has: the slices on record and those in its bundle are the same, and
-    /// are there.
+    /// Checks that a living container has its slices: those on record and those in its bundle are
+    /// the same, and are there.
     pub fn has_its_slices(&self, id: &str) -> Result<(), String> {
         let mut leases = self.leases();
         leases.retain(|l| l["container"] == id);

@@ -20,7 +20,7 @@ pub struct Instance {
     pub size: u32,
     /// No two that were ever made have the same.
     pub generation: u64,
-    /// Of its compute instances.
+    /// The UUIDs of its compute instances.
     pub uuids: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         all.remove(0)
     }
 
-    /// What an administrator does with nvidia-smi.
+    /// Does an administrator's work with nvidia-smi.
     #[track_caller]
     pub fn change<T>(&self, change: impl FnOnce(&mut Engine, &Files<'_>) -> T) -> T {
         let store = Store::open(&self.machine()).unwrap();
@@ -147,7 +147,7 @@ impl World {
         self.theirs().into_iter().find(|g| !is_there(g))
     }
 
-    /// What they left goes.
+    /// Removes the instances that administrators left.
     pub fn admin_tidies_up(&self) {
         let theirs = std::mem::take(&mut *self.theirs.lock().unwrap());
         for instance in self.instances() {

@@ -30,7 +30,7 @@ pub struct World {
     bin: Arc<TempDir>,
     pub profile: &'static str,
     pub slots: u32,
-    /// What administrators made, by generation: it is to stay.
+    /// The instances of administrators, by generation: they have to stay.
     theirs: Mutex<Vec<u64>>,
 }
 
@@ -210,7 +210,7 @@ impl World {
         self.bundle_saying(id, &[("runmig.dev/slice", slice)])
     }
 
-    /// Of a container whose slice is its pod's.
+    /// Makes a bundle of a container whose slice is its pod's.
     pub fn bundle_in_pod(&self, id: &str, slice: &str, pod: &str) -> PathBuf {
         let all = [
             ("runmig.dev/slice", slice),

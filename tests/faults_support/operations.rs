@@ -12,7 +12,7 @@ use std::fs;
 pub const ID: &str = "victim";
 /// Another of its pod.
 pub const PEER: &str = "peer";
-/// Who has what it waits for.
+/// The container that has the slice it waits for.
 pub const HOLDER: &str = "holder";
 /// All of the GPU.
 const WHOLE: &str = "4g.24gb";

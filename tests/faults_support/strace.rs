@@ -11,8 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What only looks, or changes only the process itself. A call that is not here is a point: one that
-/// nobody thought of is found all the same.
+/// Calls that only look, or change only the process itself. A call that is not here is a point, so
+/// a forgotten one is found all the same.
 const HARMLESS: &[&str] = &[
     "access",
     "arch_prctl",

@@ -1,4 +1,4 @@
-//! What a user of Kubernetes does, and what becomes of the slices.
+//! The steps of a user of Kubernetes, and the fate of the slices.
 
 use crate::node::{Node, eventually, pod_spec};
 use crate::support::bundle::{NODES, SHOW, nodes, visible};

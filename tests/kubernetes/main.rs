@@ -1,6 +1,6 @@
 //! A real Kubernetes node, over containerd 2 and over CRI-O, that runs pods through runmig.
 //!
-//! What `scripts/kubernetes` makes is what is tested: it installs runmig and the engine's
+//! The tests use the node that `scripts/kubernetes` makes: it installs runmig and the engine's
 //! configuration as the documents say.
 
 #[path = "../support/mod.rs"]

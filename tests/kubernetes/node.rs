@@ -158,7 +158,7 @@ impl Node {
         self.kubectl(&["logs", of]).ok().stdout
     }
 
-    /// What the user reads.
+    /// Returns the message that the user reads.
     #[track_caller]
     pub fn describe(&self, pod: &str) -> String {
         self.kubectl(&["describe", "pod", pod]).ok().stdout

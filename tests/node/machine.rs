@@ -141,7 +141,7 @@ impl Node {
         );
     }
 
-    /// What `migctl list -o json` has.
+    /// Returns the output of `migctl list -o json`.
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
         let list = self.run("migctl list -o json").ok().json();

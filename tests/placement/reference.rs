@@ -1,5 +1,5 @@
-//! What placement does, written as plainly as possible: memory slices are numbers in sets, and every
-//! possibility is tried.
+//! Placement, written as plainly as possible: memory slices are numbers in sets, and it tries every
+//! possibility.
 
 use runmig::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
 use runmig::placement::{Movable, Reserved, Wanted, choose};
@@ -116,7 +116,8 @@ fn taken(gpu: &Gpu, at: Placement) -> i64 {
     i64::from(at.size) * gpu.profiles.len() as i64 * SLICE * 3 / 2
 }
 
-/// Of a memory slice that one profile loses: its gigabytes by the square root of the GPU's.
+/// Returns the worth of a memory slice that one profile loses: its gigabytes by the square root of
+/// the GPU's.
 fn worth(gpu: &Gpu) -> i64 {
     let size = gpu.profiles.iter().map(|p| gigabytes(&p.name)).max();
     let size = size.unwrap() as i64;
@@ -305,7 +306,7 @@ fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Wanted<'_>) -> 
     add(&now, wanted).is_some_and(|now| in_any_order(&now, &again))
 }
 
-/// What comes again, and the GPUs where it may not.
+/// A slice that comes again, and the GPUs where it may not.
 type Again<'a> = (Slice, &'a [(String, String)]);
 
 fn in_any_order(now: &Snapshot, again: &[Again<'_>]) -> bool {

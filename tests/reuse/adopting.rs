@@ -89,7 +89,7 @@ fn nothing_changes_on_the_gpu_whoever_gives_it_back() {
     }
 }
 
-/// Whoever cannot read a record knows from its name that the instance is not ours.
+/// A reader of an unreadable record knows from its name that the instance is not ours.
 #[test]
 fn a_damaged_record_destroys_nothing() {
     let world = adopting();

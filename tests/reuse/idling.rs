@@ -96,7 +96,7 @@ fn it_is_handed_out_without_a_change_on_the_gpu() {
     tidy_up(&world);
 }
 
-/// Who had it is done with it: late hooks and deletes of that container find nothing.
+/// The last container has no say any more: its late hooks and deletes find nothing.
 #[test]
 fn its_last_container_has_no_say_any_more() {
     let world = keeping();
@@ -133,7 +133,7 @@ fn it_goes_when_its_time_is_over() {
             .stdout
             .contains("would be released")
     });
-    // Whoever creates next destroys it, and makes one.
+    // The next create destroys it, and makes one.
     world.create("b");
     assert_ne!(world.the_instance().generation, made.generation);
     world.delete("b");

@@ -190,7 +190,7 @@ fn those_who_try_in_vain_let_each_other_sleep() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Whoever kept it, collecting for others, waits on; that is no container that lives.
+/// The process that kept it, collecting for others, waits on; that is no container that lives.
 #[test]
 fn an_idle_slice_goes_by_hand_while_who_kept_it_lives() {
     let world = World::small();
@@ -216,7 +216,8 @@ fn an_idle_slice_goes_by_hand_while_who_kept_it_lives() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// What an administrator made stays when its container goes, so nobody who waits could have its place.
+/// An administrator's instance stays when its container goes, so no waiting request could have its
+/// place.
 #[test]
 fn what_is_adopted_is_nothing_to_wait_for() {
     let world = World::of(BIG, 1);
@@ -245,7 +246,7 @@ fn what_is_adopted_is_nothing_to_wait_for() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Of a list, what is there already may be more than it may have; the rest is not.
+/// For an alternative of a list, an existing slice may be more than allowed; the rest is not.
 #[test]
 fn what_is_too_much_is_not_adopted() {
     let world = World::small();
@@ -258,7 +259,7 @@ fn what_is_too_much_is_not_adopted() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Of what is there already it cannot be found out who uses it: a new one is made.
+/// The users of an existing slice cannot be found out: a new one is made.
 #[test]
 fn what_cannot_be_looked_over_is_left() {
     const UNKNOWN: u32 = 999;

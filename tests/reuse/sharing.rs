@@ -177,7 +177,7 @@ fn the_first_is_killed_half_way() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// What cannot be read still counts: the instance is not destroyed under it.
+/// An unreadable record still counts: the instance is not destroyed under it.
 #[test]
 fn a_damaged_record_is_a_container_like_another() {
     let world = World::small();

@@ -1,4 +1,4 @@
-//! What has to hold in the end.
+//! The invariants at the end.
 
 use crate::soak::Soak;
 use crate::support::process::{in_cgroup, kill, lives, until, with_argument};

@@ -20,7 +20,7 @@ pub struct Soak {
     seed: u64,
     began: Instant,
     over: AtomicBool,
-    /// What was done: how often, and how often it went well.
+    /// The operations done: how often, and how often with success.
     counts: Mutex<BTreeMap<String, (u64, u64)>>,
     log: Mutex<Vec<String>>,
 }

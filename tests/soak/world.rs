@@ -1,4 +1,4 @@
-//! What happens to a machine: a driver that fails, others that use it, collectors, and reboots.
+//! Events of a machine: a driver that fails, others that use it, collectors, and reboots.
 
 use crate::random::Random;
 use crate::soak::{Actor, Soak, kill_somewhere};
@@ -19,7 +19,7 @@ const CALLS: [&str; 8] = [
     "nvmlInit_v2",
     "*",
 ];
-/// Of those that say that nothing was done, and those that say nothing about that.
+/// Codes that say that nothing was done, and codes that say nothing about that.
 const CODES: [&str; 5] = ["IN_USE", "UNKNOWN", "TIMEOUT", "GPU_IS_LOST", "MEMORY"];
 
 pub struct World<'a> {
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         }
         for lease in self.soak.setup.leases() {
             let theirs = |i: &&Instance| lease["migUUID"] == i.uuid.as_str();
-            // What is on its way out may be gone already, and its UUID have come again.
+            // A slice on its way out may be gone already, and its UUID have come again.
             let is_live = lease["state"] == "ready" || lease["state"] == "creating";
             let is_void = self.void.contains(lease["id"].as_str().unwrap());
             if !is_live || is_void {

@@ -1,4 +1,4 @@
-//! What an edit does to a config.json, and what it refuses.
+//! The changes of an edit to a config.json, and its refusals.
 
 mod mounts;
 mod rules;

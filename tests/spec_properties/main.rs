@@ -1,4 +1,4 @@
-//! What holds for every config.json, not only for those that somebody thought of.
+//! Properties of every config.json, not only of those in other tests.
 
 mod rules;
 
@@ -138,7 +138,7 @@ fn config() -> impl Strategy<Value = Value> {
         })
 }
 
-/// What an edit may change, taken out; what is left has to be the same.
+/// Removes the places that an edit may change; the rest has to be the same.
 fn without_the_places(mut config: Value) -> Value {
     config["process"]
         .as_object_mut()

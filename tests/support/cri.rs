@@ -48,7 +48,7 @@ impl Engine {
 pub struct Cri<'a> {
     pub engine: Engine,
     pub setup: &'a Setup,
-    /// What the handler runmig calls.
+    /// The program that the handler runmig calls.
     pub runtime: Named,
     program: PathBuf,
     crictl: PathBuf,
@@ -62,7 +62,8 @@ pub struct Cri<'a> {
 pub struct Pod {
     pub id: String,
     config: PathBuf,
-    /// Of the process ids: 0 for one of the pod, 1 for one of each container, which is the kubelet's own.
+    /// The namespace of process ids: 0 for one of the pod, 1 for one of each container, which is
+    /// the kubelet's own.
     pids: u8,
 }
 
@@ -158,7 +159,7 @@ impl<'a> Cri<'a> {
             Engine::Containerd1 | Engine::Containerd2 => containerd::command(self),
             Engine::Crio => crio::command(self),
         };
-        // Whoever looks for its own programs finds those.
+        // An engine that looks for its own programs finds those.
         let beside = self.program.parent().unwrap().display().to_string();
         engine.env("PATH", format!("{beside}:/usr/sbin:/usr/bin:/sbin:/bin"));
         self.going = Some(going(engine.stdin(Stdio::null())));
@@ -237,7 +238,7 @@ impl<'a> Cri<'a> {
         Pod { id, config, pids }
     }
 
-    /// What crictl is told to create a container of a pod, as the kubelet has it made: `name` or, made
+    /// Creates a container of a pod through crictl, as the kubelet has it made: `name` or, made
     /// again, `name#1`.
     pub fn create(
         &self,
@@ -301,7 +302,7 @@ impl<'a> Cri<'a> {
             .unwrap_or_else(|said| panic!("{said}\n{}", self.log()))
     }
 
-    /// What a container printed.
+    /// Returns the output of a container.
     pub fn logs(&self, id: &str) -> String {
         self.crictl(&["logs", id]).stdout
     }
@@ -337,7 +338,7 @@ impl<'a> Cri<'a> {
         self.crictl(&["rmp", "--all", "--force"]).ok();
     }
 
-    /// What the engine says, for a test that fails.
+    /// Returns the engine's log, for a test that fails.
     pub fn log(&self) -> String {
         self.going
             .as_ref()
@@ -361,7 +362,7 @@ fn namespaces(pids: u8) -> Value {
 }
 
 impl Drop for Cri<'_> {
-    /// Whatever a test that failed has left.
+    /// Removes everything that a failed test has left.
     fn drop(&mut self) {
         for pid in in_cgroup(&self.cgroup) {
             kill(pid);

@@ -1,4 +1,4 @@
-//! What changed between two JSON documents, path by path.
+//! The changes between two JSON documents, path by path.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
 //! dockerd and the containerd below it, current ones, with everything in a folder of their own and
-//! the configuration that is shipped. What the client would ask is asked of the API.
+//! the configuration that is shipped. The tests ask the API in the client's place.
 //!
 //! ```text
 //! DIR/daemon.json         the runtime
@@ -243,7 +243,7 @@ impl<'a> Docker<'a> {
         said.ok().json()["State"].clone()
     }
 
-    /// What it printed, on both.
+    /// Returns its output, on both.
     #[track_caller]
     pub fn logs(&self, id: &str) -> String {
         let path = format!("/containers/{id}/logs?stdout=true&stderr=true");
@@ -301,7 +301,7 @@ impl Drop for Docker<'_> {
             }
             self.stop_dockerd();
         }
-        // Of a test that failed with its engine dead.
+        // A test may have failed with its engine dead.
         for init in in_cgroup(&format!("/{}/", self.cgroup())) {
             let shim = parent(init).filter(|pid| *pid > 1);
             kill(init);

@@ -82,7 +82,7 @@ impl Gate {
 }
 
 impl Drop for Gate {
-    /// Of a test that failed before it came so far.
+    /// A test may have failed before it came so far.
     fn drop(&mut self) {
         drop(self.try_open());
     }

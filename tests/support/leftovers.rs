@@ -1,4 +1,4 @@
-//! What engines leave behind: mounts and cgroups.
+//! The remains of engines: mounts and cgroups.
 
 use std::fs;
 use std::path::Path;

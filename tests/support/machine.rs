@@ -77,8 +77,8 @@ impl Machine {
         shown["gpus"][index]["uuid"].as_str().unwrap().to_owned()
     }
 
-    /// What the driver has, compute instance by compute instance. A GPU instance without one, which
-    /// nothing of ours may leave behind, stands here with an empty UUID.
+    /// Returns the driver's instances, one for each compute instance. A GPU instance without one,
+    /// which nothing of ours may leave behind, stands here with an empty UUID.
     pub fn instances(&self) -> Vec<Instance> {
         let shown = self.show();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();

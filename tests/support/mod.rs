@@ -1,5 +1,5 @@
-//! What the end-to-end tests are made of: real low-level runtimes, real podman, real processes, and
-//! a simulated driver below them. All that this needs of the machine it runs on, and all that it
+//! The parts of the end-to-end tests: real low-level runtimes, real podman, real processes, and a
+//! simulated driver below them. All that this needs of the machine it runs on, and all that it
 //! works around there, is in this folder.
 
 #![allow(dead_code, unused_imports)] // each test program uses its part

@@ -73,8 +73,8 @@ impl<'a> Podman<'a> {
         Some(podman)
     }
 
-    /// What is shipped, with our runtime, and what every container here needs: without
-    /// CAP_SYS_RESOURCE limits cannot be raised to podman's own.
+    /// Writes the shipped configuration with our runtime, and the needs of every container here:
+    /// without CAP_SYS_RESOURCE limits cannot be raised to podman's own.
     fn configure(&self) {
         let ours = self.runmig.shipped("podman-config/50-runmig.conf");
         let text = ours.replace(
@@ -114,7 +114,7 @@ impl<'a> Podman<'a> {
         said(&mut self.command(arguments))
     }
 
-    /// What podman calls; no other podman's.
+    /// Returns the program that podman calls; no other podman's.
     pub fn path(&self) -> &Path {
         &self.runmig.program
     }

@@ -15,7 +15,7 @@ pub struct Said {
     pub stdout: String,
     pub stderr: String,
     command: String,
-    /// What is written to it later, by a container that goes on.
+    /// The output that a container writes later, while it goes on.
     out: File,
 }
 
@@ -249,8 +249,9 @@ pub fn with_argument(text: &str) -> Vec<i32> {
     everybody().filter(|p| has(p) && lives(*p)).collect()
 }
 
-/// The processes that have a cgroup with this in its path. Where it ends in a letter or digit, none
-/// follows: the numbers of tests begin with those of others. `NAME-` and `NAME/` are all that begin so.
+/// Returns the processes that have a cgroup with this in its path. If it ends in a letter or digit,
+/// none follows: the numbers of tests begin with those of others. `NAME-` and `NAME/` are all that
+/// begin so.
 pub fn in_cgroup(name: &str) -> Vec<i32> {
     let is_part = |c: char| c.is_ascii_alphanumeric();
     let ends = |rest: &str| !(name.ends_with(is_part) && rest.starts_with(is_part));

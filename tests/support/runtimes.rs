@@ -26,7 +26,7 @@ impl Low {
         self.name() == "crun"
     }
 
-    /// Where it is on this machine.
+    /// Returns its path on this machine.
     pub fn find(self) -> Option<PathBuf> {
         let found = match self {
             Low::NewRunc | Low::NewCrun => built(self.name(), self.name()),

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 pub struct Setup {
     pub low: Low,
     pub machine: Machine,
-    /// What the configuration names as the low-level runtime.
+    /// The low-level runtime of the configuration.
     pub runtime: PathBuf,
     dir: TempDir,
 }
@@ -164,7 +164,7 @@ impl Setup {
         bundle
     }
 
-    /// What `migctl list -o json` has.
+    /// Returns the output of `migctl list -o json`.
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
         let list = self.migctl(&["list", "-o", "json"]).ok().json();

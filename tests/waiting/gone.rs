@@ -1,4 +1,4 @@
-//! Whoever takes a bundle away waits for its container no more, and need not end its create.
+//! A user who takes a bundle away waits for its container no more, and need not end its create.
 
 use super::{WAIT, all_go, create, full, queue, refused, waiting};
 use crate::faults_support::World;

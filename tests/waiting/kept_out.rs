@@ -1,5 +1,5 @@
-//! Whom those who wait keep out: what they could never have keeps out nobody, and what may yet come back
-//! does.
+//! The requests that a queue keeps out: a place that a waiting request could never have keeps out
+//! nobody, and one that may yet come back does.
 
 use super::*;
 

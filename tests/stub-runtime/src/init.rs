@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The test's process: init ends with it, however it ends. Where the environment is not the test's, the
-/// file `test` of the root names it.
+/// The test's process: init ends with it, however it ends. If the environment is not the test's,
+/// the file `test` of the root names it.
 const TEST: &str = "STUB_RUNTIME_TEST_PID";
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub fn start(test: Option<String>) -> Result<Init, Failure> {
     Ok(Init { pid, start_time })
 }
 
-/// What init does: it waits for the end of its test.
+/// Runs init, which waits for the end of its test.
 pub fn main() -> ! {
     close_inherited();
     let test: Option<i32> = std::env::args().nth(2).and_then(|pid| pid.parse().ok());
@@ -102,7 +102,7 @@ pub fn check_proc() -> Result<(), Failure> {
     }
 }
 
-/// Of a process that is no zombie.
+/// Returns the start time of a process that is no zombie.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What went wrong, in words.
+/// A failure, in words.
 type Failure = Box<dyn std::error::Error>;
 
 struct Arguments {

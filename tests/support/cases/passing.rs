@@ -1,4 +1,4 @@
-//! What does not ask goes straight to the low-level runtime.
+//! A container that does not ask goes straight to the low-level runtime.
 
 use crate::support::{Bundle, Said, Setup, said, unique};
 use std::os::unix::fs::MetadataExt;
@@ -64,7 +64,7 @@ pub fn who_does_not_ask_is_left_alone(setup: &Setup) {
     assert!(!setup.state().exists(), "no state directory was made");
 }
 
-/// What the low-level runtime says, refusals too; with our annotations where it lists such.
+/// Checks the low-level runtime's features, refusals too; with our annotations if it lists such.
 pub fn features(setup: &Setup) {
     const LIST: &str = "potentiallyUnsafeConfigAnnotations";
     // as engines ask: no --root, anywhere

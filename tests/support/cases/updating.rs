@@ -21,7 +21,7 @@ fn container(setup: &Setup, bundle: &Bundle) -> String {
     id
 }
 
-/// What became of the one value of the update.
+/// Checks the one value of the update.
 #[track_caller]
 fn pids(bundle: &Bundle, limit: u32) {
     let cgroup = Path::new("/sys/fs/cgroup");
