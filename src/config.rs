@@ -34,7 +34,7 @@ pub struct Config {
     pub adopt: bool,
     pub driver: Driver,
     pub policy: Policy,
-    /// Where it was read from; none when there was no file and all is default.
+    /// The file that it was read from; none if there was no file and all is default.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub enum DriverFiles {
 pub struct Driver {
     /// A soname or an absolute path.
     pub library: PathBuf,
-    /// Where its `proc/` and `dev/` are.
+    /// The directory that holds its `proc/` and `dev/`.
     pub root: PathBuf,
 }
 

@@ -27,7 +27,7 @@ impl Error {
         }))
     }
 
-    /// What the operator can do about it.
+    /// Adds the operator's next step.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
@@ -82,8 +82,8 @@ pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     })
 }
 
-/// What a part of a line may be long: a megabyte that somebody put into a key is not shown to
-/// everyone who reads the engine's log.
+/// The longest part of a line, in bytes: a megabyte in a key is not shown to everyone who reads the
+/// engine's log.
 const MAX_PART: usize = 1024;
 
 fn short(text: &str) -> Cow<'_, str> {
@@ -109,7 +109,7 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// What a terminal obeys or does not show.
+/// Tells whether a terminal obeys this character or does not show it.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -1,6 +1,6 @@
 //! The poststop hook: reads the OCI state, gives the slice back, exits 0 whatever happens, since
-//! low-level runtimes stop at a hook that fails and throw its output away. What went wrong is in the
-//! log, and the lease stays on record for whoever comes next.
+//! low-level runtimes stop at a hook that fails and throw its output away. A failure is in the log,
+//! and the lease stays on record for the next call.
 
 use crate::config::Config;
 use crate::error::{self, Context, Error, Result};
@@ -25,7 +25,7 @@ struct Arguments {
     config: Option<PathBuf>,
 }
 
-/// What we need of the OCI state; low-level runtimes differ in the rest.
+/// The fields of the OCI state that we need; low-level runtimes differ in the rest.
 #[derive(Debug, Deserialize)]
 struct OciState {
     id: String,

@@ -1,5 +1,5 @@
-//! What was done and what went wrong, for people: `runmig.log` in the state directory. Only calls
-//! that have to do with a slice write to it.
+//! A log for people of actions and failures: `runmig.log` in the state directory. Only calls that
+//! concern a slice write to it.
 
 use crate::config::Config;
 use std::fs::OpenOptions;

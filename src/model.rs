@@ -43,7 +43,7 @@ pub struct Profile {
     pub p2p: bool,
     /// How many of it an empty GPU holds.
     pub max_instances: u32,
-    /// Where the driver says that it can ever lie.
+    /// The places that the driver ever allows.
     pub placements: Vec<Placement>,
 }
 
@@ -86,7 +86,7 @@ pub enum MigMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
     pub index: u32,
-    /// Of `/dev/nvidia<minor>`.
+    /// The number of `/dev/nvidia<minor>`.
     pub minor: u32,
     pub uuid: String,
     pub name: String,
@@ -94,7 +94,7 @@ pub struct Gpu {
     pub mig: MigMode,
     /// The mode after the next reset, where it differs.
     pub mig_pending: Option<MigMode>,
-    /// What it offers; empty where MIG is off.
+    /// The profiles that it offers; empty if MIG is off.
     pub profiles: Vec<Profile>,
     pub instances: Vec<GpuInstance>,
 }
@@ -105,7 +105,7 @@ impl Gpu {
     }
 }
 
-/// What the driver said at one moment.
+/// The driver's answers at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Snapshot {
     pub driver_version: String,

@@ -1,8 +1,8 @@
-//! What containers may have, as the administrator wrote it: pure functions of the rules, of who asks
-//! and of what others have. An error names the rule and where it stands.
+//! The administrator's limits on containers: pure functions of the rules, the requester and the
+//! usage of others. An error names the rule and its place.
 //!
-//! Who asks is what the engine says of the container (its namespace and pod) and what the kernel says
-//! of the engine's caller (its login). An image chooses none of it; a pod's author only the pod's name.
+//! The engine names the container's namespace and pod, and the kernel the login of the engine's
+//! caller. An image chooses none of it; a pod's author only the pod's name.
 
 use crate::error::{Error, Result, printable};
 use crate::model::Gpu;
@@ -71,7 +71,7 @@ pub struct Reserve {
     pub user: Option<User>,
 }
 
-/// What a namespace, a pod or a user may have at most, each for itself.
+/// The most that a namespace, a pod or a user may have, each for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -91,7 +91,7 @@ pub struct Held {
 }
 
 impl Policy {
-    /// What the parser cannot see.
+    /// Checks the rules beyond their syntax.
     pub fn check(&self) -> Result<()> {
         if let Some(most) = self.slices_per_container
             && !(1..=MAX_COUNT).contains(&most)

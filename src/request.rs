@@ -17,7 +17,7 @@ pub const SCOPE: &str = "runmig.dev/scope";
 pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
 const KEYS: [&str; 4] = [SLICE, COMPUTE, WAIT, SCOPE];
-/// What our keys begin with, as `features` writes it: a prefix ends with a dot there.
+/// The prefixes of our keys, as `features` writes them: a prefix ends with a dot there.
 pub const PREFIXES: [&str; 2] = ["runmig.", "slice.runmig."];
 
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
@@ -90,7 +90,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     }))
 }
 
-/// Whose the slice is: the container's, or every container's of the pod that says the same.
+/// Returns the pod that shares the slice, or none if it is the container's alone.
 fn scope(value: Option<&str>, who: &Identity) -> Result<Option<String>> {
     match value.map(str::trim) {
         None | Some("container") => Ok(None),

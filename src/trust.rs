@@ -1,4 +1,4 @@
-//! What root may rely on: files that nobody else can change, read with a bound.
+//! Files that root may rely on, since nobody else can change them, read with a bound.
 
 use crate::error::{Error, Result};
 use std::fs::{Metadata, OpenOptions};
@@ -116,7 +116,7 @@ pub fn folder(path: &Path) -> Result<()> {
     check_metadata(&meta)
 }
 
-/// Where a folder is to be made: what is there of its path belongs to root alone.
+/// Checks the place for a new folder: the existing part of its path belongs to root alone.
 pub fn room_for(path: &Path) -> Result<()> {
     let resolved = crate::paths::resolve(path);
     let there = |at: &&Path| std::fs::symlink_metadata(at).is_ok();

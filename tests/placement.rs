@@ -238,7 +238,7 @@ fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
     assert!(packing::plot::svg(&workloads, &all).ends_with("</svg>\n"));
 }
 
-/// Draws from the requests of the fleet's own mixes.
+/// A random mix draws from the requests of the fleet's own mixes.
 #[test]
 fn a_random_mix_has_several_kinds_of_requests() {
     for fleet in packing::Workloads::read().with_random_mixes(20).fleets {

@@ -1,4 +1,4 @@
-//! What `runmig` hands a call to that has to do with a slice: see `runmig::runtime`.
+//! The program for calls that concern a slice; `runmig` hands them over: see `runmig::runtime`.
 //!
 //! A C `main`, because Rust's would set SIGPIPE to be ignored, and what is ignored here is ignored
 //! by the low-level runtime, and then in the container.

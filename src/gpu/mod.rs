@@ -20,8 +20,8 @@ pub trait Driver {
     /// How many more of a profile the driver says it would make now.
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32>;
 
-    /// The instances of one profile on a GPU; none where its MIG mode is off. What is not in it is
-    /// gone: an answer that leaves doubt is an error.
+    /// Returns the instances of one profile on a GPU; none if its MIG mode is off. An instance that
+    /// is missing is gone, so an answer that leaves doubt is an error.
     fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>>;
 
     /// Returns the names of a GPU and of one of its profiles, in few calls.
@@ -57,7 +57,7 @@ pub trait Driver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     pub index: u32,
-    /// Of `/dev/nvidia<minor>`.
+    /// The number of `/dev/nvidia<minor>`.
     pub minor: u32,
     /// The profile's name, or its id where the GPU has no such profile.
     pub profile: String,
@@ -117,7 +117,7 @@ impl DriverError {
         self.code() == Some(IN_USE)
     }
 
-    /// What an operator can do about it.
+    /// Returns the operator's next step, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.reason {
             Reason::Library(_) => {
@@ -159,8 +159,8 @@ impl From<DriverError> for crate::error::Error {
     }
 }
 
-/// What `nvmlErrorString` says, in our case; kept here because a failed start leaves no library to
-/// ask.
+/// Returns the words of `nvmlErrorString`, in our case; kept here because a failed start leaves no
+/// library to ask.
 fn words(code: u32) -> &'static str {
     match code {
         1 => "uninitialized",

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// The driver's ABI: these minors of its own major are no GPUs.
 const CTL_MINOR: u32 = 255;
 const MODESET_MINOR: u32 = 254;
-/// What nvidia-modprobe gives nodes that everyone may open; the device cgroup decides who can.
+/// The mode that nvidia-modprobe gives nodes for everyone; the device cgroup decides who can open
+/// them.
 const OPEN_MODE: u32 = 0o666;
 
 const DEVICES_LIMIT: u64 = 256 * 1024;
@@ -148,8 +149,8 @@ impl Nodes {
     }
 }
 
-/// What a process has open that holds a GPU instance: its capability files and the numbers of its
-/// capability nodes. For a look, so what cannot be read is left out.
+/// Returns the files that a process has open if it holds a GPU instance: its capability files and
+/// the numbers of its capability nodes. This is for a look, so it omits unreadable ones.
 pub fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, Vec<(u32, u32)>) {
     let instance = root.join(format!(
         "proc/driver/nvidia/capabilities/gpu{gpu}/mig/gi{gi}"

@@ -1,4 +1,4 @@
-//! Whom a rule is for: patterns of names, and users.
+//! The subjects of a rule: patterns of names, and users.
 
 use crate::error::{Error, Result, printable};
 use serde::Deserialize;
@@ -74,8 +74,9 @@ impl Subjects {
         named.try_for_each(|(key, pattern)| not_empty(&format!("{rule}: {key}"), pattern))
     }
 
-    /// None for who is not meant. What a rule does not name is not asked, so that without any all
-    /// are one group; what it names, the container must have.
+    /// Returns the group that the rule counts the requester in, or none if the rule is not for it.
+    /// A key that the rule omits does not matter, so without any key all are one group. A key that
+    /// it names, the container must have.
     pub(super) fn group(&self, who: &Who) -> Option<Group> {
         let named = |pattern: &Option<String>, value: &Option<String>| match (pattern, value) {
             (None, _) => Some(None),

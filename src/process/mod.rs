@@ -101,7 +101,7 @@ pub fn is_ancestor(process: &Process) -> bool {
     false
 }
 
-/// What cannot be read counts as alive.
+/// Tells whether a process lives. An unreadable one counts as alive.
 pub fn is_alive(process: &Process) -> bool {
     is_alive_by(&Host, process)
 }
@@ -145,14 +145,16 @@ pub fn name(pid: i32) -> String {
     crate::error::printable(name.trim_end())
 }
 
-/// Whose login we come from, as the kernel has kept it since: neither `su` nor `sudo` nor anything that
-/// root does in that session changes it. None below a daemon, which nobody logged in to start.
+/// Returns the login that we come from, as the kernel has kept it since: neither `su` nor `sudo`
+/// nor anything that root does in that session changes it. There is none below a daemon, which
+/// nobody logged in to start.
 pub fn login() -> Option<u32> {
     let text = std::fs::read_to_string("/proc/self/loginuid").ok()?;
     text.trim().parse().ok().filter(|uid| *uid != u32::MAX)
 }
 
-/// Of the machine whose `/proc` lies under this root; the host's own where there is none.
+/// Returns the boot id of the machine with its `/proc` under this root; the host's own if there is
+/// none.
 pub fn boot_id(root: &Path) -> crate::error::Result<String> {
     use crate::error::Context;
     const FILE: &str = "proc/sys/kernel/random/boot_id";

@@ -4,7 +4,7 @@
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::sync::OnceLock;
 
-/// What SIGXFSZ was when this process began.
+/// The disposition of SIGXFSZ when this process began.
 static INHERITED: OnceLock<SigAction> = OnceLock::new();
 
 fn set(signal: Signal, handler: SigHandler) -> Option<SigAction> {

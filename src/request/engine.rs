@@ -1,5 +1,5 @@
-//! What an engine says of a container beside its request: who it is, and how long its create may
-//! take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
+//! The engine's description of a container beside its request: its identity, and the time that its
+//! create may take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
 
 use super::{MAX_VALUE, SLICE, SLICE_OF, is_ours, shorten};
 use crate::error::{Error, Result, printable};
@@ -135,13 +135,13 @@ pub struct Deadline {
     pub kills: bool,
 }
 
-/// The kubelet gives a call of the CRI two minutes. Then containerd kills us, which nobody hears of;
-/// under CRI-O, which gives up after 240 s itself, we would go on and make a container that nobody
-/// waits for. What is left is for the driver and the low-level runtime.
+/// The kubelet gives a call of the CRI two minutes. Then containerd kills us, which nobody hears
+/// of; under CRI-O, which gives up after 240 s itself, we would go on and make a container that
+/// nobody waits for. The rest of the time is for the driver and the low-level runtime.
 const LONGEST_WAIT_IN_KUBERNETES: Duration = Duration::from_secs(90);
 
-/// Who the container is, in the words of the engine that called. By it are decided which
-/// per-container key applies, whose limits count, and with which pod a slice is shared.
+/// The container's identity, in the words of the engine that called. It decides which per-container
+/// key applies, whose limits count, and with which pod a slice is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub namespace: Option<String>,
@@ -149,7 +149,7 @@ pub struct Identity {
     pub pod_uid: Option<String>,
     pub container_name: Option<String>,
     pub sandbox: bool,
-    /// What tells the pod from every other: its sandbox's id, else its namespace and uid.
+    /// The key that tells the pod from every other: its sandbox's id, else its namespace and uid.
     pub pod_key: Option<String>,
 }
 

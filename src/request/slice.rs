@@ -61,7 +61,8 @@ impl fmt::Display for Alternative {
     }
 }
 
-/// What an annotation asks for, the first that can be had; `none` gives `None`.
+/// Returns the alternatives that an annotation asks for, in the order of preference; `none` gives
+/// `None`.
 pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
     if value.trim() == "none" {
         return Ok(None);

@@ -24,8 +24,8 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     Ok(store.has(&key).then_some(key))
 }
 
-/// The low-level runtime first, whose word is what the engine hears; then the slice. Where the
-/// low-level runtime failed or was killed, standard error says what became of the slice: the engine
+/// Runs the low-level runtime first, whose word the engine hears; then gives the slice back. If the
+/// low-level runtime failed or was killed, standard error tells the slice's fate: the engine
 /// reports a delete that failed, and its operator wants to know whether a GPU is lost with it.
 pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     let inherited = Inherited::now(&[])?;

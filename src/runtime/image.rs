@@ -1,4 +1,4 @@
-//! What a child becomes, laid out before the fork: between fork and exec nothing may be allocated,
+//! The image of a child, laid out before the fork: between fork and exec nothing may be allocated,
 //! since a library's thread could have held the allocator's lock.
 
 use super::lowlevel::LowLevel;

@@ -1,4 +1,4 @@
-//! What a container is called in the ledger.
+//! The name of a container in the ledger.
 
 use super::Front;
 use super::args::Family;

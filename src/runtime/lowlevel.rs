@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where distributions put runc and crun. PATH is not asked: it is the caller's.
+/// The places of runc and crun in distributions. PATH does not count: it is the caller's.
 const PLACES: [&str; 6] = [
     "/usr/local/sbin",
     "/usr/local/bin",

@@ -1,9 +1,9 @@
 //! The front: called as an engine calls runc, it is out of the way of everything that asks for no
 //! slice, and of that at the price of an exec.
 //!
-//! Two programs stand on it. `runmig` looks whether a call has to do with a slice, and can be linked
-//! statically, since it opens no library. What has, it hands to `runmig-slice` beside it, with the
-//! same arguments; that one makes up its own mind and does the work.
+//! Two programs stand on it. `runmig` decides whether a call concerns a slice, and can be linked
+//! statically, since it opens no library. It hands such a call to `runmig-slice` beside it, with
+//! the same arguments; that one makes up its own mind and does the work.
 
 pub mod args;
 mod ask;
@@ -26,7 +26,7 @@ use args::{Call, Family, Verb};
 use lowlevel::LowLevel;
 use std::ffi::{OsStr, OsString};
 
-/// What a call needs to know.
+/// The context of a call.
 struct Front<'a> {
     name: Option<&'a OsStr>,
     args: &'a [OsString],
@@ -35,7 +35,7 @@ struct Front<'a> {
     call: &'a Call,
 }
 
-/// What is done with a call that has to do with a slice.
+/// The handler of calls that concern a slice.
 struct Slicer {
     create: fn(&Front<'_>, ask::Asking<'_>) -> Result<i32>,
     delete: fn(&Front<'_>, crate::store::Key) -> Result<i32>,
@@ -82,8 +82,8 @@ fn enter(slicer: &Slicer) -> i32 {
     let mut argv = std::env::args_os();
     let name = argv.next();
     let args: Vec<OsString> = argv.collect();
-    // Where an error goes is known only when the arguments are, and those only when the low-level
-    // runtime is.
+    // The arguments decide where an error goes, and the low-level runtime decides how they are
+    // read.
     let mut log = report::Log::guess(&args);
     match dispatch(slicer, name.as_deref(), &args, &mut log) {
         Ok(status) => status,

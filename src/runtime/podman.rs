@@ -164,7 +164,7 @@ fn read(file: &Path, max: u64) -> Result<String> {
 }
 
 /// The annotations of a manifest as Go's decoder reads them, which wrote podman's: a key matches in
-/// any case, and what stands there twice is merged. Of one that is repeated all values are kept.
+/// any case, and a repeated object is merged. For a repeated key all values are kept.
 struct Manifest(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Manifest {

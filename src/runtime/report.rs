@@ -34,7 +34,7 @@ impl Log {
                 },
                 _ => break,
             };
-            // Of those without a value only the ones that engines write are known here.
+            // This knows only those options without a value that engines write.
             if matches!(name, b"--debug" | b"--systemd-cgroup") {
                 continue;
             }

@@ -219,7 +219,7 @@ impl Waiting {
                 Err(e) => return Err(e).context(what),
             }
             while let Ok(Some(info)) = self.signals.read_signal() {
-                // What a terminal sends, it sends to the child as well: the same process group.
+                // A terminal sends its signals to the child as well: the same process group.
                 let from_terminal = info.ssi_code == libc::SI_KERNEL;
                 let signal = info.ssi_signo as i32;
                 if signal != libc::SIGCHLD && !from_terminal {

@@ -13,13 +13,13 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// What we read of resources at most. Engines write some 2 KiB.
+/// The most that we read of resources, in bytes. Engines write some 2 KiB.
 const LIMIT: u64 = 1024 * 1024;
 
 /// The low-level runtime takes our place, with the same resources but for the rules for devices.
 pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
     let mut bytes = Vec::new();
-    // What cannot be read is the low-level runtime's to refuse, and is there for it as it was for us.
+    // The low-level runtime refuses unreadable resources, and finds them as we did.
     if read(&update.resources, &mut bytes).is_err() {
         return Err(front.runtime.exec(front.args));
     }

@@ -134,7 +134,7 @@ impl Bundle {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// What the engine wrote, whatever an earlier create of ours made of it.
+    /// Returns the engine's file, whatever an earlier create of ours made of it.
     pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Original> {
         let (bytes, _) = self.config()?;
         let sidecar = self.sidecar()?;
@@ -329,7 +329,7 @@ impl Bundle {
         }
     }
 
-    /// Of those that were killed while they wrote. What cannot be removed does no harm.
+    /// Removes the files of killed writers. A file that cannot be removed does no harm.
     fn remove_leftovers(&self) {
         let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
         let Ok(entries) = std::fs::read_dir(path) else {

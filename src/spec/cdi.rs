@@ -1,7 +1,7 @@
 //! The driver's own files, from the node's CDI specification (`nvidia-ctk cdi generate` writes it).
 //!
-//! Of it only the top-level `containerEdits` are taken, which every device of it needs: mounts,
-//! environment, hooks, groups. Its device nodes are not: ours come from the driver root, and a
+//! runmig takes only the top-level `containerEdits`, which every device of it needs: mounts,
+//! environment, hooks, groups. It ignores the device nodes: ours come from the driver root, and a
 //! file like this is out of date after every change of a MIG layout.
 
 use super::edit::DriverFiles;
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where CDI specifications are; the later directory wins.
+/// The directories of CDI specifications; the later one wins.
 pub const DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
 const KIND: &str = "nvidia.com/gpu";

@@ -94,7 +94,7 @@ pub fn put_rules(
     let devices = array(resources, "devices", RULES)?;
     let mut rules = parse(devices)?;
     let named: Vec<bool> = rules.iter().map(|rule| names(rule, numbers)).collect();
-    // What an error calls a rule is its place in the file as it came.
+    // An error names a rule by its place in the original file.
     let mut places: Vec<Option<usize>> = (0..rules.len()).map(Some).collect();
     keep_unnamed(&mut rules, &named);
     keep_unnamed(&mut places, &named);

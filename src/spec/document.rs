@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
-/// What we read of a config.json at most. Engines write some 20 KiB.
+/// The most that we read of a config.json, in bytes. Engines write some 20 KiB.
 pub const LIMIT: u64 = 16 * 1024 * 1024;
 
 pub struct Document {
@@ -89,7 +89,7 @@ pub fn not_json(e: serde_json::Error) -> Error {
     Error::new(what).caused_by(e)
 }
 
-/// What stands under a key; null is as good as absent, as it is for runc.
+/// Returns the value of a key; null is as good as absent, as it is for runc.
 pub fn get<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     map.get(key).filter(|value| !value.is_null())
 }

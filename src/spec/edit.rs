@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::{DeviceNode, NvidiaNumbers};
 use oci_spec::runtime::{Hook, Mount};
 
-/// What a container gets.
+/// The parts that a container gets.
 pub struct Grant<'a> {
     /// One at least.
     pub mig_uuids: &'a [&'a str],
@@ -48,8 +48,8 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
     document.to_bytes()
 }
 
-/// What an earlier edit left, taken out item by item: for a spec whose original is not known any
-/// more. The driver's files stay, an edit replaces them; so does the deny-all.
+/// Removes an earlier edit item by item, for a spec whose original is lost. The driver's files
+/// stay, an edit replaces them; so does the deny-all.
 pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
     let mut document = Document::parse(bytes)?;
     hooks::take_out(&mut document)?;

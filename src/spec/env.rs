@@ -7,10 +7,10 @@ use serde_json::Value;
 
 pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 
-/// What makes nvidia-container-runtime add devices beside the visible ones: MIG's own capabilities
-/// of the whole machine, IMEX channels, GPUDirect, NVSwitch. `NVIDIA_DRIVER_CAPABILITIES`,
-/// `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay; so does
-/// `CUDA_VISIBLE_DEVICES`, which chooses only among what the container has.
+/// Variables that make nvidia-container-runtime add devices beside the visible ones: MIG's own
+/// capabilities of the whole machine, IMEX channels, GPUDirect, NVSwitch.
+/// `NVIDIA_DRIVER_CAPABILITIES`, `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay;
+/// so does `CUDA_VISIBLE_DEVICES`, which chooses only among the container's devices.
 const WIDENING: [&str; 7] = [
     "NVIDIA_MIG_CONFIG_DEVICES",
     "NVIDIA_MIG_MONITOR_DEVICES",
@@ -21,8 +21,9 @@ const WIDENING: [&str; 7] = [
     "NVIDIA_NVSWITCH",
 ];
 
-/// Docker Swarm names the GPUs of a task in such a variable. Where nvidia-container-runtime's
-/// `swarm-resource` names it too, it goes before `NVIDIA_VISIBLE_DEVICES`, whoever set it.
+/// The prefix of the variable in which Docker Swarm names the GPUs of a task. If
+/// nvidia-container-runtime's `swarm-resource` names it too, it goes before
+/// `NVIDIA_VISIBLE_DEVICES`, whoever set it.
 const SWARM: &str = "DOCKER_RESOURCE_";
 
 fn widens(name: &str) -> bool {

@@ -22,7 +22,7 @@ pub struct HookCommand {
     pub path: PathBuf,
     /// The random lease ids: `--lease ID` for each stands first among the arguments.
     pub leases: Vec<String>,
-    /// What follows it.
+    /// The arguments after it.
     pub args: Vec<String>,
     pub env: Vec<String>,
     pub timeout_s: u32,

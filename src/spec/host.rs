@@ -1,5 +1,5 @@
-//! What a bind mount's source is on the host. A name says nothing (`-v /dev/nvidia4:/x`,
-//! `-v /dev/zero:/dev/nvidia4`): the number and the inode do.
+//! The source of a bind mount on the host. A name says nothing (`-v /dev/nvidia4:/x`, `-v
+//! /dev/zero:/dev/nvidia4`): the number and the inode do.
 
 use crate::error::{Context, Result};
 use std::fs;

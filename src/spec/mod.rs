@@ -1,9 +1,9 @@
 //! Edits of a bundle's config.json that lose nothing, and that leave a container no NVIDIA device
 //! but those of its slice.
 //!
-//! What an edit changes, and nothing else: `process.env`, `linux.devices`,
-//! `linux.resources.devices`, `hooks`, `mounts`, and `process.user.additionalGids` where the
-//! driver's files ask for a group.
+//! An edit changes these places, and nothing else: `process.env`, `linux.devices`,
+//! `linux.resources.devices`, `hooks`, `mounts`, and `process.user.additionalGids` if the driver's
+//! files ask for a group.
 
 mod annotations;
 pub mod bundle;
@@ -36,7 +36,7 @@ use crate::error::{Error, Result};
 pub(crate) use document::Document;
 use serde_json::{Map, Value};
 
-/// What a sidecar has kept, if it is one.
+/// Returns the original that a sidecar has kept, if these bytes are one.
 pub(crate) fn sidecar_original(bytes: Vec<u8>) -> Option<Vec<u8>> {
     sidecar::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
 }

@@ -1,10 +1,10 @@
 //! `mounts`: the driver's files go in, what would bring other NVIDIA devices is taken out.
 //!
-//! The device rules are what keeps a container from a device: with them in force a node that a
-//! mount brings cannot be opened, no more than one made with mknod. So a mount of a directory that
-//! has the host's /dev somewhere in it (`/`) is left to them. What is refused or taken out is what
-//! is about devices: /dev itself, since runc makes no nodes in a /dev that is bound, nodes that
-//! appear in it later are the container's too, and what the container makes there is the host's.
+//! The device rules keep a container from a device: with them in force a node that a mount brings
+//! cannot be opened, no more than one made with mknod. So a mount of a directory that has the
+//! host's /dev somewhere in it (`/`) is left to them. This part refuses or removes mounts of
+//! devices: /dev itself, since runc makes no nodes in a /dev that is bound, nodes that appear in it
+//! later are the container's too, and nodes that the container makes there are the host's.
 
 use super::devices::{is_granted, is_nvidia};
 use super::document::{Document, array, get, get_mut, wrong_kind};
@@ -146,7 +146,7 @@ fn stays(
         ))
         .hint("mount the devices that it needs, not /dev"));
     }
-    // What stands where a node of ours, or its directory, has to be made.
+    // A mount hides the place where a node of ours, or its directory, has to be made.
     let hides = to != Path::new("/")
         && to != Path::new("/dev")
         && nodes.iter().any(|node| node.path.starts_with(to));

@@ -1,9 +1,9 @@
 //! Whether every low-level runtime reads the same in a config.json as runmig does.
 //!
-//! Go's encoding/json, so runc and nvidia-container-runtime, takes a key in another case for the one it
-//! knows, and merges a key that occurs twice. crun takes the first of two, and ends a string at a NUL.
-//! runmig's own tree keeps the last of two. Where these differ, the seal would hold for another
-//! container than the one that starts, so such a file gets no slice.
+//! Go's encoding/json, so runc and nvidia-container-runtime, takes a key in another case for the
+//! one it knows, and merges a key that occurs twice. crun takes the first of two, and ends a string
+//! at a NUL. runmig's own tree keeps the last of two. If these differ, the seal would hold for
+//! another container than the one that starts, so such a file gets no slice.
 
 use super::oci::{is_map, known_name};
 use super::tokens::{Text, Token, Tokens};

@@ -1,4 +1,4 @@
-//! What the device rules of `linux.resources.devices` let a container open.
+//! The devices that the rules of `linux.resources.devices` let a container open.
 //!
 //! The rules have two readings. The specification, and crun on cgroup v2: in order, the last match
 //! wins. runc everywhere, and the kernel on cgroup v1: a default and a list of exceptions, where a

@@ -1,4 +1,4 @@
-//! What is kept beside an edited config.json: whose edit it is, what we wrote, the original.
+//! The sidecar of an edited config.json: the edit's lease, the hashes of our writes, the original.
 
 use crate::error::{Context, Result};
 use serde::{Deserialize, Serialize};

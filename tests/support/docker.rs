@@ -243,7 +243,7 @@ impl<'a> Docker<'a> {
         said.ok().json()["State"].clone()
     }
 
-    /// Returns its output, on both.
+    /// Returns its output, standard error included.
     #[track_caller]
     pub fn logs(&self, id: &str) -> String {
         let path = format!("/containers/{id}/logs?stdout=true&stderr=true");

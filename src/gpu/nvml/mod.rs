@@ -99,7 +99,7 @@ impl Driver for Session {
                 .into_iter()
                 .map(|handle| self.describe(gpu, handle))
                 .collect::<Result<_>>()?;
-            // Where one went while we looked, we look again.
+            // An instance may go while we look; then we look again.
             if let Some(found) = found.into_iter().collect() {
                 return Ok(found);
             }

@@ -207,7 +207,7 @@ fn parse_command<'a>(command: Command, mut given: Given<'a>, args: &'a [OsString
     }
 }
 
-/// What is not understood, crun will refuse, or leaves the devices alone.
+/// Options that are not understood, crun will refuse, or they leave the devices alone.
 fn parse_update<'a>(mut given: Given<'a>, args: &'a [OsString], before: usize) -> Call {
     let read = read([ARGP, UPDATE, &[]], &mut given, args);
     let (Read::Done { end, rest }, Some(resources)) = (read, given.resources) else {
@@ -224,7 +224,7 @@ fn parse_update<'a>(mut given: Given<'a>, args: &'a [OsString], before: usize) -
 }
 
 enum Read {
-    /// Where the options end, and the first argument that is none, after a `--`.
+    /// The end of the options, and the first argument that is none, after a `--`.
     Done {
         end: usize,
         rest: usize,

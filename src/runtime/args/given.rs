@@ -1,4 +1,4 @@
-//! What the options said, whichever family's syntax they came in, and what that amounts to.
+//! The options as given, in the syntax of either family, and their meaning.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::{Call, Command, Create, LogFormat, Run, Verb};
 use crate::error::{Error, Result};
 
-/// What an option is about. `Skip` is all that does not matter here.
+/// The subject of an option. `Skip` is for all that do not matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Root,
@@ -164,8 +164,9 @@ impl<'a> Given<'a> {
         }))
     }
 
-    /// Whose root is it then? runc 1.1 takes an empty one for the bundle, runc 1.5 for the working
-    /// directory; crun 1.8 took `--rootless` for `--root`, later ones skip it.
+    /// Returns the error for a root that versions read differently. runc 1.1 takes an empty one for
+    /// the bundle, runc 1.5 for the working directory; crun 1.8 took `--rootless` for `--root`,
+    /// later ones skip it.
     pub fn unclear_root(&self) -> Option<Error> {
         let what = match self.root {
             Some(root) if root.is_empty() => "--root is empty",

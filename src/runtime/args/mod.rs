@@ -110,8 +110,8 @@ impl Family {
         }
     }
 
-    /// Where the state of containers is when no `--root` says. runc honours `XDG_RUNTIME_DIR` only
-    /// where it is not the host's root, crun wherever it is set.
+    /// Returns the directory of containers' states without a `--root`. runc honours
+    /// `XDG_RUNTIME_DIR` only if it is not the host's root, crun whenever it is set.
     pub fn default_root(
         self,
         env: &dyn Fn(&str) -> Option<OsString>,
