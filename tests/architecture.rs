@@ -18,6 +18,25 @@ const ORDER: &[&[&str]] = &[
     &["model", "error", "paths"],
 ];
 
+/// The files of a room from the top, without tests. A file may import those of the rows below its own, and
+/// none of its own row.
+const FLOORS: &[(&str, &[&[&str]])] = &[(
+    "src/placement",
+    &[
+        &["mod"],
+        &["defrag/mod", "explain"],
+        &["defrag/diagnose"],
+        &["defrag/search"],
+        &["defrag/simulate"],
+        &["several"],
+        &["choose"],
+        &["backfill", "diagnosis", "pack", "score"],
+        &["constraints", "rejection"],
+        &["plan"],
+        &["occupancy"],
+    ],
+)];
+
 /// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/"]),
@@ -60,6 +79,7 @@ const UNSAFE: &[(&str, &str)] = &[
 
 /// Lines of code in a file; the tests at its end do not count.
 const LONGEST: usize = 400;
+const INLINE_TESTS: &str = "\n#[cfg(test)]\nmod tests {";
 
 #[test]
 fn imports_point_down() {
@@ -92,6 +112,31 @@ fn every_module_has_its_place() {
     let mut expected = placed.clone();
     expected.remove("bins");
     assert_eq!(declared, expected, "lib.rs and ORDER differ");
+}
+
+#[test]
+fn imports_point_down_inside_rooms() {
+    let mut wrong = Vec::new();
+    for (room, rows) in FLOORS {
+        let files = room_files(room);
+        for (name, file) in &files {
+            let text = fs::read_to_string(root().join(file)).unwrap();
+            let code = strip(text.split(INLINE_TESTS).next().unwrap());
+            for to in room_imports(room, name, &code, &files) {
+                if to != *name && floor(rows, &to) <= floor(rows, name) {
+                    wrong.push(format!("{}: {name} imports {to}", file.display()));
+                }
+            }
+        }
+        let listed: BTreeSet<&str> = rows.iter().copied().flatten().copied().collect();
+        let found: BTreeSet<&str> = files.keys().map(String::as_str).collect();
+        assert_eq!(found, listed, "files of {room}, and those in FLOORS");
+    }
+    assert!(
+        wrong.is_empty(),
+        "arrows that point up or sideways:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -141,12 +186,7 @@ fn unsafe_code_is_where_it_has_to_be() {
 fn files_are_short() {
     for file in sources(&["src", "hooks", "nvml-sim/src"]) {
         let text = fs::read_to_string(root().join(&file)).unwrap();
-        let lines = text
-            .split("\n#[cfg(test)]\nmod tests {")
-            .next()
-            .unwrap()
-            .lines()
-            .count();
+        let lines = text.split(INLINE_TESTS).next().unwrap().lines().count();
         assert!(
             lines <= LONGEST,
             "{} has {lines} lines, more than {LONGEST}",
@@ -165,6 +205,28 @@ fn the_reader_sees_what_the_compiler_sees() {
     "##;
     let seen: Vec<String> = imports(&strip(text)).into_iter().collect();
     assert_eq!(seen, ["gpu", "lease", "spec", "store"]);
+}
+
+#[test]
+fn reads_imports_inside_rooms() {
+    let files = ["mod", "plan", "choose", "defrag/mod", "defrag/search"];
+    let files = files.map(|name| (name.to_owned(), PathBuf::new())).into();
+    let seen = |name: &str, text: &str| -> Vec<String> {
+        room_imports("src/placement", name, &strip(text), &files)
+            .into_iter()
+            .collect()
+    };
+    let text = "use super::{choose::{self, choose}, Plan}; use crate::model::Gpu; // super::plan";
+    assert_eq!(seen("plan", text), ["choose", "mod"]);
+    let text = "use crate::placement::{plan, defrag::search::{a, b}}; fn f() { super::g() }";
+    assert_eq!(
+        seen("defrag/search", text),
+        ["defrag/mod", "defrag/search", "plan"]
+    );
+    assert_eq!(
+        seen("defrag/mod", "mod search; pub use search::a;"),
+        ["defrag/search"]
+    );
 }
 
 fn root() -> &'static Path {
@@ -201,6 +263,84 @@ fn module(file: &Path) -> String {
     }
 }
 
+/// The files of a room but those with tests alone, by their names in `FLOORS`.
+fn room_files(room: &str) -> BTreeMap<String, PathBuf> {
+    let name = |file: PathBuf| {
+        let name = file.strip_prefix(room).unwrap().with_extension("");
+        let name = name.to_str().unwrap().to_owned();
+        let is_test = name == "tests" || name.ends_with("/tests");
+        (!is_test).then_some((name, file))
+    };
+    sources(&[room]).into_iter().filter_map(name).collect()
+}
+
+fn floor(rows: &[&[&str]], name: &str) -> usize {
+    let row = rows.iter().position(|row| row.contains(&name));
+    row.unwrap_or_else(|| panic!("{name} has no place in FLOORS"))
+}
+
+/// The files of the same room that a file's paths lead to.
+fn room_imports(
+    room: &str,
+    name: &str,
+    code: &str,
+    files: &BTreeMap<String, PathBuf>,
+) -> BTreeSet<String> {
+    let own: Vec<&str> = name.split('/').filter(|part| *part != "mod").collect();
+    let parent = own[..own.len().saturating_sub(1)].to_vec();
+    let from_crate = format!("{}::", room.replacen("src", "crate", 1).replace('/', "::"));
+    let mut starts = vec![(from_crate, Vec::new()), ("self::".to_owned(), own.clone())];
+    if !own.is_empty() {
+        starts.push(("super::".to_owned(), parent));
+    }
+    // A module names its children without a prefix.
+    let children: Vec<String> = words_after(code, "mod ").collect();
+    for child in &children {
+        starts.push((format!("{child}::"), [&own[..], &[child]].concat()));
+    }
+    let mut found = BTreeSet::new();
+    for (start, base) in &starts {
+        for (at, _) in code.match_indices(start.as_str()) {
+            if code[..at].ends_with(|c: char| c.is_alphanumeric() || "_$:".contains(c)) {
+                continue;
+            }
+            for path in branches(&code[at + start.len()..]) {
+                let path: Vec<&str> = base.iter().copied().chain(path.split("::")).collect();
+                found.insert(file_of(&path, files));
+            }
+        }
+    }
+    found
+}
+
+/// The file that holds what a path names: the longest part of it that is one.
+fn file_of(path: &[&str], files: &BTreeMap<String, PathBuf>) -> String {
+    let names = (0..=path.len()).rev().flat_map(|n| {
+        let name = path[..n].join("/");
+        let module = format!("{name}/mod");
+        [name, module.trim_start_matches('/').to_owned()]
+    });
+    let mut known = names.filter(|name| files.contains_key(name));
+    known.next().expect("every room has a mod.rs")
+}
+
+/// All paths of a use tree: `a::{b, c::d}` gives `a::b` and `a::c::d`.
+fn branches(text: &str) -> Vec<String> {
+    if let Some(group) = text.strip_prefix('{') {
+        return items(group).into_iter().flat_map(branches).collect();
+    }
+    let Some(word) = word_at(text) else {
+        return Vec::new();
+    };
+    match text[word.len()..].strip_prefix("::") {
+        Some(rest) => {
+            let rest = branches(rest).into_iter();
+            rest.map(|rest| format!("{word}::{rest}")).collect()
+        }
+        None => vec![word],
+    }
+}
+
 fn row(module: &str) -> usize {
     let row = ORDER.iter().position(|row| row.contains(&module));
     row.unwrap_or_else(|| panic!("module {module} has no place in ORDER"))
@@ -226,6 +366,11 @@ fn imports(code: &str) -> BTreeSet<String> {
 
 /// The first word of each item of a group: `a::{b, c}, d}` gives a and d.
 fn heads(group: &str) -> Vec<String> {
+    items(group).into_iter().filter_map(word_at).collect()
+}
+
+/// Each item of a group, from where it begins: `a::{b, c}, d}` gives two.
+fn items(group: &str) -> Vec<&str> {
     let (mut depth, mut at_head, mut found) = (0, true, Vec::new());
     for (at, c) in group.char_indices() {
         match c {
@@ -236,7 +381,7 @@ fn heads(group: &str) -> Vec<String> {
             c if c.is_whitespace() => {}
             _ if at_head => {
                 at_head = false;
-                found.extend(word_at(&group[at..]));
+                found.push(&group[at..]);
             }
             _ => {}
         }

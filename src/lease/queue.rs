@@ -1,7 +1,7 @@
 //! Waiting for room, in order of arrival.
 //!
 //! Who finds no room takes a number under the plan's lock (`store/queue.rs`), and from then on nobody
-//! who comes later takes what it could ever use (`placement/pass.rs`). It is woken by a lease that goes
+//! who comes later takes what it could ever use (`placement/backfill.rs`). It is woken by a lease that goes
 //! and by whoever before it leaves the queue: placed, given up or killed. Only who could go on asks the
 //! driver; the rest read the queue.
 

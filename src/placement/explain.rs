@@ -1,9 +1,11 @@
 //! Why each GPU will do for a request, or will not.
 
+use super::choose::{Rank, each_candidate};
+use super::constraints::Wanted;
+use super::occupancy::{Reserved, Room};
 use super::pack::Packer;
-use super::room::{Reserved, Room};
+use super::plan::PATIENCE;
 use super::score;
-use super::{Rank, Wanted, each_candidate};
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
@@ -154,7 +156,7 @@ pub fn fragmentation(room: &Room<'_>) -> Option<u32> {
     };
     let now = largest(&mut |p| Some(room.places(p).next().is_some()))?;
     let names: Vec<String> = room.taken().map(|l| room.name(l.profile_id)).collect();
-    let mut packer = Packer::new(&[Room::empty(room.gpu)], super::PATIENCE);
+    let mut packer = Packer::new(&[Room::empty(room.gpu)], PATIENCE);
     let could = largest(&mut |p| {
         let more = names.iter().map(String::as_str).chain([p.name.as_str()]);
         packer.holds(more)

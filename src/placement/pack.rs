@@ -1,7 +1,7 @@
 //! Whether a set of slices could lie on a set of GPUs at all, were each free to lie anywhere: exact,
 //! by the sets that one GPU can hold.
 
-use super::room::Room;
+use super::occupancy::Room;
 use std::collections::{HashMap, HashSet};
 
 /// How many of each profile, in the order of `Packer::names`.

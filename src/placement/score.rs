@@ -10,8 +10,8 @@
 //! Between models, a slice is not the same: there what is taken counts too, and all of it by how much
 //! memory that is, and how large a GPU it is on. What is left of a small one serves fewer.
 
-use super::Wanted;
-use super::room::{Room, Slices, slices};
+use super::constraints::Wanted;
+use super::occupancy::{Room, Slices, slices};
 use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
 
 /// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.

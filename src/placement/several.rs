@@ -1,7 +1,11 @@
 //! Several slices for one container: all of them or none, on GPUs of their own as far as possible.
 
-use super::room::Reserved;
-use super::{Decision, NoRoom, Wanted, choose, fitting, usable, why};
+use super::choose::choose;
+use super::constraints::{Wanted, fitting, usable};
+use super::diagnosis;
+use super::occupancy::Reserved;
+use super::plan::Decision;
+use super::rejection::NoRoom;
 use crate::model::{Placement, Snapshot};
 use crate::request::Alternative;
 
@@ -72,7 +76,7 @@ pub fn choose_several<'a>(
                 found.push(decision);
             }
             Err(no) => {
-                let no = why::of_several(no, asked, found.len());
+                let no = diagnosis::of_several(no, asked, found.len());
                 return Err(Box::new((taken, no)));
             }
         }
@@ -92,7 +96,7 @@ pub fn never_several(
     // A GPU that does not answer now may hold the rest.
     let is_all = snapshot.unreadable.is_empty() && !fitting.is_empty();
     let never = asked.count > 1 && is_all && most < asked.count;
-    never.then(|| why::never_so_many(&fitting, asked, most))
+    never.then(|| diagnosis::never_so_many(&fitting, asked, most))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::error::Error;
-use crate::model::GpuInstance;
+use crate::model::{Gpu, GpuInstance, MigMode, Placement, Profile, Snapshot};
+use crate::request::Slice;
 use proptest::prelude::*;
 
 /// A100-80GB as the driver describes it: name, id, compute slices, MiB, decoders, ofas, most, starts.

@@ -4,16 +4,10 @@
 //! place that somebody waits for would delay them, however small it is. What stays are instances
 //! that are not ours: nobody waits for an administrator.
 
-use super::room::{Parts, Room, parts};
-use super::{Wanted, is_on};
+use super::constraints::{Wanted, is_on};
+use super::occupancy::{Parts, Room, parts};
+use super::plan::Awaited;
 use crate::model::{Gpu, Placement, Profile, Snapshot};
-
-/// What somebody who came before waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Awaited {
-    pub gpu: String,
-    pub profile_id: u32,
-}
 
 /// Everything that could ever satisfy a request, by the rules and by what the driver offers.
 pub fn could_use(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<Awaited> {
@@ -120,3 +114,6 @@ fn most_beside(gpu: &Gpu, place: Placement) -> Parts {
     }
     from[0]
 }
+
+#[cfg(test)]
+mod tests;

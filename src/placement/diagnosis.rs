@@ -1,26 +1,12 @@
 //! Why there is no room, in words that an operator can act on.
 
-use super::Wanted;
-use super::repack::{Found, Move};
-use super::room::Reserved;
-use crate::error::{Error, printable};
+use super::constraints::Wanted;
+use super::occupancy::Reserved;
+use super::plan::{Found, Move};
+use super::rejection::NoRoom;
+use crate::error::printable;
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::{Alternative, Slice};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoRoom {
-    /// No wait helps: the machine cannot give this, or the request is wrong.
-    Never { why: String, hint: String },
-    /// When a slice comes back, it may.
-    Now { why: String, hint: String },
-}
-
-impl From<NoRoom> for Error {
-    fn from(no: NoRoom) -> Error {
-        let (NoRoom::Never { why, hint } | NoRoom::Now { why, hint }) = no;
-        Error::new(why).hint(hint)
-    }
-}
 
 /// What keeps whole GPUs from the request, whatever is free on them.
 fn kept_out(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<String> {

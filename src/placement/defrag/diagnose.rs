@@ -1,10 +1,15 @@
 //! Why there is no room for what a container asks for, after a search for what would have to lie
 //! elsewhere: for when there is time, and somebody who reads it.
 
-use super::repack::{Found, Movable, Plan, fewest_moves};
-use super::several::{Taken, choose_several, never_several};
-use super::{NoRoom, Reserved, Wanted, why};
+use super::search::fewest_moves;
 use crate::model::Snapshot;
+use crate::placement::choose::each_candidate;
+use crate::placement::constraints::{Wanted, fitting, usable};
+use crate::placement::diagnosis;
+use crate::placement::occupancy::Reserved;
+use crate::placement::plan::{Found, Movable, Plan};
+use crate::placement::rejection::NoRoom;
+use crate::placement::several::{Taken, choose_several, never_several};
 use crate::request::Alternative;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,13 +59,13 @@ pub fn reason(
 ) -> Option<Reason> {
     let taken = choose_several(snapshot, reserved, asked, wanted).err()?.0;
     let one = taken.wanted(wanted);
-    let usable = super::usable(snapshot, &one);
-    let fitting = super::fitting(&usable, &asked.slice, &one);
+    let usable = usable(snapshot, &one);
+    let fitting = fitting(&usable, &asked.slice, &one);
     let (mut kind, mut plan) = (Kind::Never, None);
     let no = if usable.is_empty() {
-        why::no_gpu(snapshot, &one)
+        diagnosis::no_gpu(snapshot, &one)
     } else if fitting.is_empty() {
-        why::no_profile(&usable, &asked.slice, &one)
+        diagnosis::no_profile(&usable, &asked.slice, &one)
     } else if let Some(no) = never_several(snapshot, asked, &one) {
         return Some(Reason {
             kind,
@@ -68,15 +73,15 @@ pub fn reason(
             plan,
             taken,
         });
-    } else if super::each_candidate(snapshot, &fitting, &taken.reserved, &one, |_| {}) {
+    } else if each_candidate(snapshot, &fitting, &taken.reserved, &one, |_| {}) {
         kind = Kind::Kept;
-        why::kept(&fitting, &asked.slice)
+        diagnosis::kept(&fitting, &asked.slice)
     } else {
         let alone = wanted.alone();
         let found = fewest_moves(snapshot, reserved, movable, asked, &alone, patience);
         let searched = Some((asked, &found, movable.is_empty()));
         let (there, slice) = (&taken.reserved, &asked.slice);
-        let no = why::in_words(snapshot, &fitting, there, slice, &one, searched);
+        let no = diagnosis::in_words(snapshot, &fitting, there, slice, &one, searched);
         kind = match found {
             Found::Impossible => Kind::Full,
             Found::Beyond(_) => Kind::Fragmented,
@@ -89,7 +94,7 @@ pub fn reason(
     };
     Some(Reason {
         kind,
-        no: why::of_several(no, asked, taken.beside.len()),
+        no: diagnosis::of_several(no, asked, taken.beside.len()),
         plan,
         taken,
     })

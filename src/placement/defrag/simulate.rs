@@ -1,20 +1,19 @@
 //! What comes of a plan when it is followed: `choose` puts the request and then each that was moved.
 
-use super::repack::{Movable, Move, Moved, Plan, Site};
-use super::several::choose_several;
-use super::{Decision, Reserved, Wanted};
 use crate::model::{GpuInstance, Placement, Snapshot};
+use crate::placement::constraints::Wanted;
+use crate::placement::occupancy::Reserved;
+use crate::placement::plan::{Decision, Movable, Move, Plan, Site};
+use crate::placement::several::choose_several;
 use crate::request::{Alternative, Slice};
 
-impl From<&Decision<'_>> for Site {
-    fn from(found: &Decision<'_>) -> Site {
-        Site {
-            gpu_uuid: found.gpu.uuid.clone(),
-            gpu_index: found.gpu.index,
-            profile: found.profile.name.clone(),
-            placement: found.placement,
-        }
-    }
+#[derive(Clone, Debug)]
+pub struct Moved {
+    pub which: usize,
+    pub profile: String,
+    pub gpu: u32,
+    pub gpu_uuid: String,
+    pub from: Placement,
 }
 
 /// What the moves are made in.

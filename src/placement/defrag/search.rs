@@ -1,72 +1,13 @@
 //! Which slices would have to lie elsewhere for a request to fit: the smallest set, by exact search
 //! as far as patience goes.
 
-use super::Wanted;
-use super::pack::Packer;
-use super::replay::{World, orders};
-use super::room::{Lying, Reserved, Room};
+use super::simulate::{Moved, World, orders};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
+use crate::placement::constraints::{Wanted, is_on};
+use crate::placement::occupancy::{Lying, Reserved, Room};
+use crate::placement::pack::Packer;
+use crate::placement::plan::{Found, Movable, Plan};
 use crate::request::Alternative;
-
-/// A slice that lies elsewhere after a restart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Movable {
-    pub place: Reserved,
-    /// That have to be restarted for it: those of a pod may have it together.
-    pub containers: usize,
-    /// GPUs where they may not come again, as in `Wanted`.
-    pub excluded: Vec<(String, String)>,
-}
-
-impl Movable {
-    fn is_like(&self, other: &Movable) -> bool {
-        (self.containers, &self.excluded) == (other.containers, &other.excluded)
-    }
-
-    fn may_use(&self, gpu: &Gpu) -> bool {
-        self.excluded.iter().all(|(uuid, _)| *uuid != gpu.uuid)
-    }
-}
-
-/// Where all that is asked for would lie, after the moves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    pub sites: Vec<Site>,
-    pub moves: Vec<Move>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
-    pub gpu_uuid: String,
-    pub gpu_index: u32,
-    pub profile: String,
-    pub placement: Placement,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
-    /// Which of the movable ones.
-    pub which: usize,
-    pub profile: String,
-    pub from_gpu: u32,
-    pub from: Placement,
-    pub to_gpu: u32,
-    pub to: Placement,
-}
-
-/// What came of a search.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing has to move if `moves` is empty.
-    Plan(Plan),
-    /// Not even if everything movable lay elsewhere.
-    Impossible,
-    /// It takes more moves than this, or cannot be done.
-    Beyond(usize),
-}
-
-/// Steps of a search: some tens of milliseconds.
-pub const PATIENCE: u32 = 200_000;
 
 /// The fewest containers of `movable` that have to be restarted for the request to fit, the least memory of
 /// several such sets. They are all taken down, the request is let in, and they come again, larger
@@ -80,7 +21,7 @@ pub fn fewest_moves(
     patience: u32,
 ) -> Found {
     // Where the request may not go, what makes way for it may.
-    let gpus = snapshot.gpus.iter().filter(|gpu| super::is_on(gpu));
+    let gpus = snapshot.gpus.iter().filter(|gpu| is_on(gpu));
     let mut rooms: Vec<Room<'_>> = gpus.map(|gpu| wanted.room(gpu, reserved)).collect();
     for room in &mut rooms {
         room.lying.retain(|l| !l.idle);
@@ -174,15 +115,6 @@ fn could_fit(
 enum Need {
     Request,
     Moved(Moved),
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Moved {
-    pub which: usize,
-    pub profile: String,
-    pub gpu: u32,
-    pub gpu_uuid: String,
-    pub from: Placement,
 }
 
 struct Search<'s, 'a> {

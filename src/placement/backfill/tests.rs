@@ -1,10 +1,10 @@
-//! Tests of who may pass whom (`pass`).
+//! Tests of who may pass whom (`backfill`).
 
-use super::pass::Ahead;
-use super::room::Room;
-use super::tests::{gpu, machine, named, words};
 use super::*;
 use crate::model::GpuInstance;
+use crate::placement::tests::{gpu, machine, named, words};
+use crate::placement::{Reserved, choose};
+use crate::request::Slice;
 use proptest::prelude::*;
 
 /// Somebody waits for a profile on every GPU.

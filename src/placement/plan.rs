@@ -1,0 +1,102 @@
+//! The values that the searches of this room hand to one another, and to `lease`.
+
+use super::occupancy::Reserved;
+use crate::model::{Gpu, Placement, Profile};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision<'a> {
+    pub gpu: &'a Gpu,
+    pub profile: &'a Profile,
+    pub placement: Placement,
+    /// Idle slices of that GPU that have to be destroyed first. If the place is just that of an idle
+    /// slice of the profile, none: that one can be handed out as it is.
+    pub evicts: Vec<Placement>,
+}
+
+impl Decision<'_> {
+    pub fn place(&self) -> Reserved {
+        Reserved {
+            gpu: self.gpu.uuid.clone(),
+            profile_id: self.profile.id,
+            placement: self.placement,
+        }
+    }
+}
+
+impl From<&Decision<'_>> for Site {
+    fn from(found: &Decision<'_>) -> Site {
+        Site {
+            gpu_uuid: found.gpu.uuid.clone(),
+            gpu_index: found.gpu.index,
+            profile: found.profile.name.clone(),
+            placement: found.placement,
+        }
+    }
+}
+
+/// A slice that lies elsewhere after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Movable {
+    pub place: Reserved,
+    /// That have to be restarted for it: those of a pod may have it together.
+    pub containers: usize,
+    /// GPUs where they may not come again, as in `Wanted`.
+    pub excluded: Vec<(String, String)>,
+}
+
+impl Movable {
+    pub(super) fn is_like(&self, other: &Movable) -> bool {
+        (self.containers, &self.excluded) == (other.containers, &other.excluded)
+    }
+
+    pub(super) fn may_use(&self, gpu: &Gpu) -> bool {
+        self.excluded.iter().all(|(uuid, _)| *uuid != gpu.uuid)
+    }
+}
+
+/// Where all that is asked for would lie, after the moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub sites: Vec<Site>,
+    pub moves: Vec<Move>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    pub gpu_uuid: String,
+    pub gpu_index: u32,
+    pub profile: String,
+    pub placement: Placement,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Which of the movable ones.
+    pub which: usize,
+    pub profile: String,
+    pub from_gpu: u32,
+    pub from: Placement,
+    pub to_gpu: u32,
+    pub to: Placement,
+}
+
+/// What came of a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing has to move if `moves` is empty.
+    Plan(Plan),
+    /// Not even if everything movable lay elsewhere.
+    Impossible,
+    /// It takes more moves than this, or cannot be done.
+    Beyond(usize),
+}
+
+/// Steps of a search: some tens of milliseconds.
+pub const PATIENCE: u32 = 200_000;
+
+/// What somebody who came before waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Awaited {
+    pub gpu: String,
+    pub profile_id: u32,
+}
