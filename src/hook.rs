@@ -4,6 +4,7 @@
 
 use crate::config::Config;
 use crate::error::{self, Context, Error, Result};
+use crate::files;
 use crate::lease::lost::{self, Told};
 use crate::lease::{self, Leases, Patience, Returned};
 use crate::log;
@@ -190,17 +191,13 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
 /// ends before it has written all.
 fn read_state(input: impl Read) -> Result<OciState> {
     let what = || "read the container's state from standard input";
-    let mut input = BufReader::new(input.take(MAX_STATE + 1));
+    let mut input = BufReader::new(files::limited(input, MAX_STATE));
     let state = serde_json::from_reader(&mut input).context(what);
     std::io::copy(&mut input, &mut std::io::sink()).context(what)?;
-    match input.get_ref().limit() {
-        0 => Err(Error::new(format!(
-            "{}: more than {MAX_STATE} bytes",
-            what()
-        ))),
-        left if left > MAX_STATE => Err(Error::new(format!("{}: it is empty", what()))),
-        _ => state,
+    if input.get_ref().is_untouched() {
+        return Err(Error::new(format!("{}: it is empty", what())));
     }
+    state
 }
 
 /// The leases of the container that the state is of.
@@ -274,7 +271,7 @@ mod tests {
         let line = |bytes: &[u8]| read_state(bytes).unwrap_err().line();
         assert!(line(b"").contains("it is empty"));
         let endless = read_state(std::io::repeat(0)).unwrap_err().line();
-        assert!(endless.contains("more than 101711872 bytes"), "{endless}");
+        assert!(endless.contains("longer than 101711872 bytes"), "{endless}");
         assert!(line(b"[]").starts_with("read the container's state from standard input: "));
         let state =
             read_state(&br#"{"ociVersion":"1.0.2","id":"c","status":"stopped","bundle":"/b"}"#[..]);

@@ -2,6 +2,7 @@
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gpu;

@@ -1,34 +1,17 @@
 //! Files that root may rely on, since nobody else can change them, read with a bound.
 
 use crate::error::{Error, Result};
-use std::fs::{Metadata, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use crate::files::{self, Links};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The text of a file that only root (or whoever we are) can write to.
 pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
-    // A pipe must not hold us up, nor a terminal become ours.
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(file)
-        .map_err(plain)?;
-    let meta = opened.metadata().map_err(plain)?;
-    if !meta.is_file() {
-        return Err(Error::new("not a regular file"));
-    }
-    check_metadata(&meta)?;
+    let opened = files::open(file, Links::Follow).map_err(plain)?;
+    check_metadata(&opened.meta)?;
     follow(file)?;
-    let mut text = String::new();
-    opened
-        .take(max + 1)
-        .read_to_string(&mut text)
-        .map_err(plain)?;
-    if text.len() as u64 > max {
-        return Err(Error::new(format!("larger than {} KiB", max / 1024)));
-    }
-    Ok(text)
+    opened.read_text(max).map_err(plain)
 }
 
 /// A program that will be run as root: the file that its path leads to, and every folder on the
@@ -139,7 +122,7 @@ fn check_owner(meta: &Metadata) -> Result<()> {
 /// In a user namespace that does not map it, the host's root shows as the overflow id, like all who
 /// are not mapped. Nothing is done with the host's rights there, so that is no door.
 fn is_unmapped_root(uid: u32) -> bool {
-    let overflow = || std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    let overflow = || files::read_text(Path::new("/proc/sys/kernel/overflowuid"), 64).ok();
     !is_host_root() && overflow().is_some_and(|id| id.trim() == uid.to_string())
 }
 
@@ -157,10 +140,12 @@ fn check_mode(meta: &Metadata) -> Result<()> {
 /// Whether we are root on the host, not the root of a user namespace: there the effective id says 0
 /// as well.
 pub fn is_host_root() -> bool {
+    /// The kernel allows no more than a page of them.
+    const MAX_MAP: u64 = 64 * 1024;
     if !nix::unistd::geteuid().is_root() {
         return false;
     }
-    let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else {
+    let Ok(map) = files::read_text(Path::new("/proc/self/uid_map"), MAX_MAP) else {
         return false;
     };
     let mut words = map.split_ascii_whitespace();

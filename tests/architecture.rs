@@ -15,7 +15,7 @@ const ORDER: &[&[&str]] = &[
     &["placement", "spec", "store", "gpu", "config"],
     &["policy"],
     &["request", "process", "trust"],
-    &["model", "error", "paths"],
+    &["model", "error", "paths", "files"],
 ];
 
 /// The files of a room from the top, without tests. A file may import those of the rows below its own, and
@@ -74,6 +74,43 @@ const UNSAFE: &[(&str, &str)] = &[
     (
         "src/runtime/spawn.rs",
         "fork, and descriptors that are numbers before they are anybody's",
+    ),
+];
+
+/// Calls that open a file for reading, or read one without a limit.
+const READS: &[&str] = &[
+    "File::open(",
+    ".read(true)",
+    "fs::read(",
+    "fs::read_to_string(",
+    "io::read_to_string(",
+    ".read_to_end(",
+    ".read_to_string(",
+    "openat(",
+    "fcntl::open(",
+    "libc::open",
+];
+
+/// Files that make such calls, and why each has to. All others read through `files`.
+const READERS: &[(&str, &str)] = &[
+    ("src/files.rs", "the one reader"),
+    ("src/cli/configure/file.rs", "opens a directory to sync it"),
+    (
+        "src/runtime/spawn.rs",
+        "opens /dev/null in the place of closed descriptors",
+    ),
+    (
+        "src/runtime/update.rs",
+        "opens resources as crun does: they may be a pipe, and `files` limits the read",
+    ),
+    (
+        "src/spec/bundle.rs",
+        "opens the bundle's directory, and new files below it to write them",
+    ),
+    ("src/store/durable.rs", "opens a directory to sync it"),
+    (
+        "src/store/lock.rs",
+        "opens a lock file for writing too, and `files` limits the read",
     ),
 ];
 
@@ -179,6 +216,25 @@ fn unsafe_code_is_where_it_has_to_be() {
     assert_eq!(
         found, listed,
         "files with unsafe code, and those that have a reason for it"
+    );
+}
+
+#[test]
+fn files_are_read_in_one_place() {
+    let reads = |file: &PathBuf| {
+        let code = code(file);
+        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        READS.iter().any(|read| code.contains(read))
+    };
+    let found: BTreeSet<String> = sources(&["src", "hooks"])
+        .into_iter()
+        .filter(|file| !file.ends_with("tests.rs") && reads(file))
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect();
+    let listed: BTreeSet<String> = READERS.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(
+        found, listed,
+        "files that open and read, and those that have a reason for it; use crate::files"
     );
 }
 

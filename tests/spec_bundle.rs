@@ -282,7 +282,7 @@ fn what_is_no_config_json_is_refused() {
         .unwrap();
     assert_eq!(
         place.error(),
-        "/b/config.json is longer than 16777216 bytes"
+        "read /b/config.json: longer than 16777216 bytes"
     );
     fs::remove_file(&config).unwrap();
     assert_eq!(place.error(), "no config.json in bundle /b");
@@ -296,7 +296,7 @@ fn what_is_no_config_json_is_refused() {
         "no config.json in bundle /b"
     );
     nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(place.error(), "/b/config.json is no regular file");
+    assert_eq!(place.error(), "read /b/config.json: not a regular file");
     fs::remove_file(&config).unwrap();
     fs::write(place.path("elsewhere"), ORIGINAL).unwrap();
     symlink("elsewhere", &config).unwrap();

@@ -210,7 +210,7 @@ fn bad_specifications_are_named() {
     let big = dir_of(&[("nvidia.yaml", &" ".repeat((4 << 20) + 1))]);
     assert_eq!(
         refused(&big),
-        "read CDI specification /etc/cdi/nvidia.yaml: larger than 4096 KiB"
+        "read CDI specification /etc/cdi/nvidia.yaml: longer than 4194304 bytes"
     );
     let mut laughs = "a0: &a0 [x]\n".to_owned();
     for i in 1..40 {

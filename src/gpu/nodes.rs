@@ -4,9 +4,9 @@
 
 use super::on_host;
 use crate::error::{Context, Error, Result};
+use crate::files;
 use crate::model::{DeviceNode, NvidiaNumbers};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The driver's ABI: these minors of its own major are no GPUs.
@@ -236,20 +236,7 @@ pub(crate) fn field(text: &str, name: &str, path: &Path) -> Result<u32> {
 }
 
 fn read_text(path: &Path, limit: u64) -> Result<String> {
-    let what = || format!("read {}", path.display());
-    let mut text = String::new();
-    let file = File::open(path).context(what)?;
-    let got = file
-        .take(limit + 1)
-        .read_to_string(&mut text)
-        .context(what)?;
-    if got as u64 > limit {
-        return Err(Error::new(format!(
-            "{} is longer than {limit} bytes",
-            path.display()
-        )));
-    }
-    Ok(text)
+    files::read_text(path, limit).context(|| format!("read {}", path.display()))
 }
 
 #[cfg(test)]

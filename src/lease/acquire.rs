@@ -7,6 +7,7 @@ use super::queue::Place;
 use super::rules::{Ruled, whose};
 use super::{Leases, Patience, Returned, alive, now, occupied};
 use crate::error::{self, Context, Error, Result};
+use crate::files;
 use crate::gpu::Driver;
 use crate::placement::{NoRoom, Reserved, Wanted};
 use crate::process;
@@ -14,6 +15,7 @@ use crate::request::{self, Request};
 use crate::spec::Cgroup;
 use crate::store::{Holder, Lease, Slice, State};
 use std::cell::RefCell;
+use std::path::Path;
 use std::time::Instant;
 
 /// How often the driver may refuse a place that we held for free before we believe it.
@@ -312,6 +314,6 @@ impl Tried {
 
 pub(super) fn random_id() -> Result<String> {
     const FILE: &str = "/proc/sys/kernel/random/uuid";
-    let uuid = std::fs::read_to_string(FILE).context(|| format!("read {FILE}"))?;
+    let uuid = files::read_text(Path::new(FILE), 64).context(|| format!("read {FILE}"))?;
     Ok(uuid.trim().replace('-', ""))
 }

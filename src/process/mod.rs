@@ -14,11 +14,14 @@ pub use mounts::answers;
 pub use reads::{Host, Reads, is_gone};
 pub use view::{Sight, View};
 
+use crate::files;
 use crate::model::Process;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const PROC: &str = "/proc";
+/// More than a file of one number or identifier has.
+const MAX_LINE: u64 = 256;
 
 /// Ourselves.
 pub fn current() -> Process {
@@ -149,7 +152,7 @@ pub fn name(pid: i32) -> String {
 /// nor anything that root does in that session changes it. There is none below a daemon, which
 /// nobody logged in to start.
 pub fn login() -> Option<u32> {
-    let text = std::fs::read_to_string("/proc/self/loginuid").ok()?;
+    let text = files::read_text(Path::new("/proc/self/loginuid"), MAX_LINE).ok()?;
     text.trim().parse().ok().filter(|uid| *uid != u32::MAX)
 }
 
@@ -164,7 +167,7 @@ pub fn boot_id(root: &Path) -> crate::error::Result<String> {
     } else {
         Path::new("/").join(FILE)
     };
-    let text = std::fs::read_to_string(&file).context(|| format!("read {}", file.display()))?;
+    let text = files::read_text(&file, MAX_LINE).context(|| format!("read {}", file.display()))?;
     Ok(text.trim().to_owned())
 }
 

@@ -1,10 +1,11 @@
 //! The reads by which runmig finds out whether others live, apart from the decisions: a test gives the
 //! decisions any answer, and each errno.
 
+use crate::files;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub trait Reads {
@@ -28,17 +29,7 @@ pub struct Host;
 
 impl Reads for Host {
     fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // A pipe must not hold us up, nor a terminal become ours.
-        let opened = File::options()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)?;
-        let mut bytes = Vec::new();
-        opened.take(MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX {
-            return Err(io::Error::other(format!("longer than {MAX} bytes")));
-        }
-        Ok(bytes)
+        files::read(path, MAX)
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {

@@ -5,11 +5,12 @@
 use super::Front;
 use super::args::Update;
 use crate::error::{Context, Error, Result};
+use crate::files;
 use crate::spec::Document;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
@@ -18,15 +19,15 @@ const LIMIT: u64 = 1024 * 1024;
 
 /// The low-level runtime takes our place, with the same resources but for the rules for devices.
 pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
-    let mut bytes = Vec::new();
-    // The low-level runtime refuses unreadable resources, and finds them as we did.
-    if read(&update.resources, &mut bytes).is_err() {
-        return Err(front.runtime.exec(front.args));
-    }
-    if bytes.len() as u64 > LIMIT {
-        let what = format!("update: the resources are longer than {LIMIT} bytes");
-        return Err(Error::new(what).hint("give fewer"));
-    }
+    let bytes = match read(&update.resources) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == ErrorKind::FileTooLarge && e.raw_os_error().is_none() => {
+            let what = format!("update: the resources are longer than {LIMIT} bytes");
+            return Err(Error::new(what).hint("give fewer"));
+        }
+        // The low-level runtime refuses unreadable resources, and finds them as we did.
+        Err(_) => return Err(front.runtime.exec(front.args)),
+    };
     let what = || "hand the resources to the low-level runtime";
     // Stays open across the exec.
     let fd = memfd_create(c"resources", MFdFlags::empty()).context(what)?;
@@ -39,13 +40,13 @@ pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
     Err(front.runtime.exec(&args))
 }
 
-/// As crun opens it.
-fn read(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+/// Opens it as crun does: it may be a pipe, which this waits for.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let path = match path.to_str() {
         Some("-") => Path::new("/dev/stdin"),
         _ => path,
     };
-    File::open(path)?.take(LIMIT + 1).read_to_end(bytes)
+    files::read_rest(File::open(path)?, LIMIT)
 }
 
 /// Refuses what crun could read and we cannot: it takes comments, and ends a key at a NUL.

@@ -20,14 +20,16 @@ pub use super::sidecar::Author;
 use super::sidecar::Sidecar;
 use super::{env, hooks};
 use crate::error::{Context, Error, Result};
+use crate::files::{self, Links, Opened};
 use crate::model::NvidiaNumbers;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
+use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, geteuid, unlinkat};
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -117,11 +119,13 @@ impl Bundle {
     }
 
     fn peek_file(&self, file: &str) -> Result<Option<Peek>> {
-        let Some((opened, _)) = self.open_file(file, OFlag::empty())? else {
+        let Some(opened) = self.open_file(file, Links::Follow)? else {
             return Ok(None);
         };
         let what = || format!("read {}", self.name(file));
-        super::peek::peek_file(&opened).context(what)?.map(Some)
+        super::peek::peek_file(&opened.file)
+            .context(what)?
+            .map(Some)
     }
 
     pub fn path(&self) -> &Path {
@@ -176,7 +180,7 @@ impl Bundle {
             Some(sidecar) if sidecar.author.lease != lease => return Ok(Restored::NotOurs),
             Some(sidecar) => sidecar,
         };
-        let result = match self.read_file(CONFIG, LIMIT, OFlag::O_NOFOLLOW)? {
+        let result = match self.read_file(CONFIG, LIMIT, Links::Refuse)? {
             None => Restored::Gone,
             Some((now, _)) if now == sidecar.original => Restored::Back,
             Some((now, stat)) if is_edit_of(&now, &sidecar) => {
@@ -198,7 +202,7 @@ impl Bundle {
 
     /// Returns the MIG devices that the edit of this lease names, as far as they can be read.
     pub fn granted_to(&self, lease: &str) -> Vec<String> {
-        let found = self.read_file(CONFIG, LIMIT, OFlag::empty());
+        let found = self.read_file(CONFIG, LIMIT, Links::Follow);
         let bytes = found.ok().flatten().map_or(Vec::new(), |(bytes, _)| bytes);
         match hooks::name_lease(&bytes, lease) {
             true => env::granted(&bytes),
@@ -229,8 +233,8 @@ impl Bundle {
 
     /// The file that is to be edited. Through a link we would replace the link and leave what it
     /// points at, and the next create would not find its original.
-    fn config(&self) -> Result<(Vec<u8>, FileStat)> {
-        self.read_file(CONFIG, LIMIT, OFlag::O_NOFOLLOW)?
+    fn config(&self) -> Result<(Vec<u8>, Metadata)> {
+        self.read_file(CONFIG, LIMIT, Links::Refuse)?
             .ok_or_else(|| self.missing())
     }
 
@@ -238,11 +242,11 @@ impl Bundle {
     /// and an edit without a sidecar is stripped.
     fn sidecar(&self) -> Result<Option<Sidecar>> {
         let limit = LIMIT + Sidecar::HEADER_LIMIT;
-        let Some((bytes, stat)) = self.read_file(SIDECAR, limit, OFlag::O_NOFOLLOW)? else {
+        let Some((bytes, meta)) = self.read_file(SIDECAR, limit, Links::Refuse)? else {
             return Ok(None);
         };
         // It becomes config.json again, whose hooks run as root: ours alone.
-        let ours = stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+        let ours = meta.uid() == geteuid().as_raw() && meta.mode() & 0o022 == 0;
         Ok(ours.then(|| Sidecar::parse(bytes)).flatten())
     }
 
@@ -250,52 +254,35 @@ impl Bundle {
         &self,
         file: &str,
         limit: u64,
-        flags: OFlag,
-    ) -> Result<Option<(Vec<u8>, FileStat)>> {
-        let Some((opened, stat)) = self.open_file(file, flags)? else {
+        links: Links,
+    ) -> Result<Option<(Vec<u8>, Metadata)>> {
+        let Some(opened) = self.open_file(file, links)? else {
             return Ok(None);
         };
-        let mut bytes = Vec::new();
-        let read = opened.take(limit + 1).read_to_end(&mut bytes);
-        if read.context(|| format!("read {}", self.name(file)))? as u64 > limit {
-            return Err(Error::new(format!(
-                "{} is longer than {limit} bytes",
-                self.name(file)
-            )));
-        }
-        Ok(Some((bytes, stat)))
+        let meta = opened.meta.clone();
+        let bytes = opened.read(limit);
+        let bytes = bytes.context(|| format!("read {}", self.name(file)))?;
+        Ok(Some((bytes, meta)))
     }
 
-    fn open_file(&self, file: &str, flags: OFlag) -> Result<Option<(File, FileStat)>> {
-        let what = || format!("read {}", self.name(file));
-        // Without O_NONBLOCK a pipe would hold us up before we see that it is one.
-        let flags =
-            flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let fd = match openat(&self.dir, file, flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::ENOENT) => return Ok(None),
-            Err(Errno::ELOOP) => {
+    fn open_file(&self, file: &str, links: Links) -> Result<Option<Opened>> {
+        match files::open_at(&self.dir, Path::new(file), links) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
                 let hint = if file == CONFIG {
                     "a config.json that gets a slice is replaced, so it has to be a file"
                 } else {
                     "nothing of ours is one; remove it"
                 };
-                return Err(Error::new(format!("{} is a link", self.name(file))).hint(hint));
+                Err(Error::new(format!("{} is a link", self.name(file))).hint(hint))
             }
-            Err(e) => return Err(e).context(what),
-        };
-        let stat = fstat(&fd).context(what)?;
-        if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
-            return Err(Error::new(format!(
-                "{} is no regular file",
-                self.name(file)
-            )));
+            Err(e) => Err(e).context(|| format!("read {}", self.name(file))),
         }
-        Ok(Some((File::from(fd), stat)))
     }
 
     /// Mode and owner as `like`, else root's alone: an original holds what its environment holds.
-    fn replace(&self, file: &str, bytes: &[u8], like: Option<&FileStat>) -> Result<()> {
+    fn replace(&self, file: &str, bytes: &[u8], like: Option<&Metadata>) -> Result<()> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let temporary = format!("{TEMPORARY}{}-{count}", std::process::id());
@@ -308,14 +295,14 @@ impl Bundle {
             })
     }
 
-    fn write(&self, file: &str, bytes: &[u8], like: Option<&FileStat>) -> std::io::Result<()> {
+    fn write(&self, file: &str, bytes: &[u8], like: Option<&Metadata>) -> std::io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let fd = openat(&self.dir, file, flags, Mode::from_bits_truncate(0o600))?;
         if let Some(like) = like {
-            let (uid, gid) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
+            let (uid, gid) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
             fchown(fd.as_fd(), Some(uid), Some(gid))?;
             // After the owner: a change of owner takes bits away.
-            fchmod(fd.as_fd(), Mode::from_bits_truncate(like.st_mode))?;
+            fchmod(fd.as_fd(), Mode::from_bits_truncate(like.mode()))?;
         }
         let mut out = File::from(fd);
         out.write_all(bytes)?;

@@ -10,6 +10,7 @@ use super::hooks::is_ours;
 use super::oci::is_same;
 use super::tokens::{Malformed, Text, Token, Tokens};
 use crate::error::{Error, Result, printable};
+use crate::files;
 use memchr::memmem;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -49,8 +50,7 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
 
 /// The same of an open file, which may be longer than what is read of a request.
 pub fn peek_file(mut file: &File) -> io::Result<Result<Peek>> {
-    let mut bytes = Vec::new();
-    file.take(LIMIT + 1).read_to_end(&mut bytes)?;
+    let bytes = files::read_start(file, LIMIT + 1)?;
     if bytes.len() as u64 <= LIMIT {
         return Ok(peek(&bytes));
     }
@@ -77,9 +77,11 @@ fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bo
     const PIECE: u64 = 1024 * 1024;
     for _ in 0..SEARCH_LIMIT / PIECE {
         piece.drain(..piece.len() - (LONGEST - 1));
-        if file.take(PIECE).read_to_end(&mut piece)? == 0 {
+        let next = files::read_start(&mut *file, PIECE)?;
+        if next.is_empty() {
             return Ok(false);
         }
+        piece.extend(next);
         if could_name_us(&piece) {
             return Ok(true);
         }

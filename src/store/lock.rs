@@ -1,11 +1,12 @@
 //! A lock that dies with its holder, is waited for only so long, and says who has it.
 
 use crate::error::{Context, Error, Result};
+use crate::files;
 use crate::model::Process;
 use crate::process;
 use fs2::FileExt;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,8 +104,10 @@ pub(super) fn open(path: &Path) -> Result<File> {
         .open(path)
         .context(what)?;
     if !file.metadata().context(what)?.is_file() {
-        return Err(Error::new(format!("{} is no regular file", path.display()))
-            .hint("nothing of ours is anything else; remove it"));
+        return Err(
+            Error::new(format!("{} is not a regular file", path.display()))
+                .hint("nothing of ours is anything else; remove it"),
+        );
     }
     Ok(file)
 }
@@ -140,9 +143,8 @@ fn sign(file: &mut File, why: &str) {
 
 /// Returns what the holder wrote. The same text twice is one hold all the time between.
 fn signature(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    let _ = open(path)?.take(MAX_SIGNATURE).read_to_string(&mut text);
-    Ok(text)
+    let text = files::read_start(open(path)?, MAX_SIGNATURE).unwrap_or_default();
+    Ok(String::from_utf8(text).unwrap_or_default())
 }
 
 /// Names the holder. None where the process that signed has ended: the kernel gave its lock to the

@@ -9,10 +9,11 @@
 use super::look::name;
 use super::{Lock, Store, durable};
 use crate::error::{Context, Result};
+use crate::files::{self, Links};
 use fs2::FileExt;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -188,25 +189,20 @@ impl Drop for Ticket {
 }
 
 fn state(path: &Path) -> std::io::Result<State> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path);
-    let file = match opened {
+    let opened = match files::open(path, Links::Refuse) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(State::Dead),
         opened => opened?,
     };
     // Shared, so that those who look do not take one another for a waiter.
-    match FileExt::try_lock_shared(&file) {
+    match FileExt::try_lock_shared(&opened.file) {
         Ok(()) => return Ok(State::Dead),
         Err(e) if e.kind() == ErrorKind::WouldBlock => {}
         Err(e) => return Err(e),
     }
-    // Of which most need one read.
-    let mut text = Vec::with_capacity(4096);
-    file.take(MAX_SIZE).read_to_end(&mut text)?;
-    Ok(match text.is_empty() {
-        true => State::Aside,
-        false => State::Waits(serde_json::from_slice(&text).ok()),
+    Ok(match opened.read(MAX_SIZE) {
+        Ok(text) if text.is_empty() => State::Aside,
+        Ok(text) => State::Waits(serde_json::from_slice(&text).ok()),
+        Err(e) if e.kind() == ErrorKind::FileTooLarge => State::Waits(None),
+        Err(e) => return Err(e),
     })
 }

@@ -4,13 +4,12 @@
 //! program can rewrite a newer one's lease; a record of another version it leaves alone and says so.
 
 use crate::error::{Context, Error, Result};
+use crate::files::{self, Links};
 use crate::model::{Namespaces, Placement, Process};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const VERSION: &str = "runmig.dev/v1";
@@ -312,26 +311,12 @@ pub fn decode(bytes: &[u8]) -> Result<Lease> {
 
 /// None when it has gone.
 pub fn read(file: &Path) -> Result<Option<Lease>> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(file);
-    let opened = match opened {
+    let opened = match files::open(file, Links::Refuse) {
         Ok(opened) => opened,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e).context(|| "open"),
     };
-    if !opened.metadata().context(|| "stat")?.is_file() {
-        return Err(Error::new("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    opened
-        .take(MAX_SIZE + 1)
-        .read_to_end(&mut bytes)
-        .context(|| "read")?;
-    if bytes.len() as u64 > MAX_SIZE {
-        return Err(Error::new(format!("larger than {} KiB", MAX_SIZE / 1024)));
-    }
+    let bytes = opened.read(MAX_SIZE).context(|| "read")?;
     decode(&bytes).map(Some)
 }
 

@@ -127,7 +127,7 @@ fn locks() {
     assert_eq!(fs::read_to_string(&victim).unwrap(), "the host's");
     fs::remove_file(&lock).unwrap();
     fifo(&lock);
-    create_is_refused(&setup, "is no regular file");
+    create_is_refused(&setup, "not a regular file");
     fs::remove_file(&lock).unwrap();
     setup.nothing_is_left();
 }
@@ -144,7 +144,7 @@ fn leases_that_are_none() {
     let said = setup.migctl(&["list"]).exits(1);
     assert_eq!(said.stderr.lines().count(), 3, "{}", said.stderr);
     assert!(
-        !said.stderr.contains('\u{1b}') && said.stderr.contains("larger than 256 KiB"),
+        !said.stderr.contains('\u{1b}') && said.stderr.contains("longer than 262144 bytes"),
         "{}",
         said.stderr
     );
@@ -230,7 +230,7 @@ fn a_config_json_that_is_none() {
     let asks = bundle.bytes();
     fs::remove_file(&file).unwrap();
     fifo(&file);
-    refused(&bundle, "is no regular file");
+    refused(&bundle, "not a regular file");
     for device in ["/dev/zero", "/dev/tty", "/dev/full"] {
         fs::remove_file(&file).unwrap();
         symlink(device, &file).unwrap();
@@ -238,7 +238,7 @@ fn a_config_json_that_is_none() {
     }
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    refused(&bundle, "is no regular file");
+    refused(&bundle, "not a regular file");
     fs::remove_dir(&file).unwrap();
     fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
     refused(&bundle, "longer than");

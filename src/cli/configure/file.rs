@@ -1,6 +1,7 @@
 //! Files of engines: read with care, replaced whole.
 
 use crate::error::{Context, Error, Result};
+use crate::files;
 use crate::trust;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -138,7 +139,7 @@ impl Change {
 
     /// Nobody wrote it since we read it.
     fn as_it_was(&self) -> Result<()> {
-        let now = match fs::read(&self.on_disk) {
+        let now = match files::read(&self.on_disk, LIMIT) {
             Ok(bytes) => Some(bytes),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(Error::new("read it again").caused_by(e)),

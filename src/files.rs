@@ -1,0 +1,176 @@
+//! The one reader of files. It opens only regular files, changes nothing by that, and reads no more
+//! than its caller allows. Errors are the system's own, so that callers can tell them apart; a caller
+//! adds the path.
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read, Take};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Says whether the last part of a path may be a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Follow,
+    /// Fails with `ELOOP` at a link.
+    Refuse,
+}
+
+/// A regular file that is open for reading.
+#[derive(Debug)]
+pub struct Opened {
+    pub file: File,
+    pub meta: Metadata,
+}
+
+/// Returns all bytes of a regular file, whose path may be a link.
+///
+/// # Errors
+/// `FileTooLarge` without an errno where the file has more than `max` bytes.
+pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    open(path, Links::Follow)?.read(max)
+}
+
+/// The same, as text.
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    open(path, Links::Follow)?.read_text(max)
+}
+
+/// Opens a regular file for reading.
+pub fn open(path: &Path, links: Links) -> io::Result<Opened> {
+    open_at(AT_FDCWD, path, links)
+}
+
+/// The same, with a path that starts at an open directory.
+pub fn open_at(dir: impl AsFd, path: &Path, links: Links) -> io::Result<Opened> {
+    // A pipe must not block this process, nor a terminal become its own.
+    let mut flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    if links == Links::Refuse {
+        flags |= OFlag::O_NOFOLLOW;
+    }
+    let file = loop {
+        match openat(&dir, path, flags, Mode::empty()) {
+            Err(Errno::EINTR) => {}
+            opened => break File::from(opened?),
+        }
+    };
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    Ok(Opened { file, meta })
+}
+
+impl Opened {
+    /// Returns all bytes, at most `max`.
+    pub fn read(self, max: u64) -> io::Result<Vec<u8>> {
+        // Files in /proc have no length, and most need one read.
+        let expected = self.meta.len().clamp(1023, max.max(1023));
+        let bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0) + 1);
+        all(&self.file, bytes, max)
+    }
+
+    /// The same, as text.
+    pub fn read_text(self, max: u64) -> io::Result<String> {
+        let not_text = |e| io::Error::new(ErrorKind::InvalidData, e);
+        String::from_utf8(self.read(max)?).map_err(not_text)
+    }
+}
+
+/// Returns all that a pipe or an open file still has, at most `max` bytes.
+pub fn read_rest(from: impl Read, max: u64) -> io::Result<Vec<u8>> {
+    all(from, Vec::new(), max)
+}
+
+/// Returns the next bytes, `max` or as many as there are.
+pub fn read_start(from: impl Read, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A reader that fails at the first byte beyond its limit.
+pub struct Limited<R> {
+    from: Take<R>,
+    max: u64,
+}
+
+/// For a text that is parsed as it comes, so that no more of it than needed is in memory.
+pub fn limited<R: Read>(from: R, max: u64) -> Limited<R> {
+    let from = from.take(max.saturating_add(1));
+    Limited { from, max }
+}
+
+impl<R> Limited<R> {
+    /// Whether nothing has been read yet.
+    pub fn is_untouched(&self) -> bool {
+        self.from.limit() > self.max
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.from.read(into)?;
+        if self.from.limit() == 0 {
+            let why = format!("longer than {} bytes", self.max);
+            return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+        }
+        Ok(length)
+    }
+}
+
+fn all(from: impl Read, mut bytes: Vec<u8>, max: u64) -> io::Result<Vec<u8>> {
+    limited(from, max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn reads_up_to_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for length in [0, 1, 1023, 1024, 5000] {
+            fs::write(&path, vec![b'x'; length]).unwrap();
+            let max = length as u64;
+            assert_eq!(read(&path, max).unwrap().len(), length);
+            if let Some(less) = max.checked_sub(1) {
+                let e = read_text(&path, less).unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::FileTooLarge);
+                assert_eq!(e.to_string(), format!("longer than {less} bytes"));
+            }
+            let file = || File::open(&path).unwrap();
+            assert_eq!(read_rest(file(), max).unwrap().len(), length);
+            assert_eq!(read_start(file(), 1000).unwrap().len(), length.min(1000));
+        }
+        assert!(read_rest(io::repeat(0), 4096).is_err());
+        assert!(!read(Path::new("/proc/self/stat"), 4096).unwrap().is_empty());
+        fs::write(&path, b"\xff").unwrap();
+        let e = read_text(&path, 1).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn opens_only_regular_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pipe, link) = (dir.path().join("pipe"), dir.path().join("link"));
+        nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        symlink("f", &link).unwrap();
+        fs::write(dir.path().join("f"), "x").unwrap();
+        for path in [&pipe, dir.path(), Path::new("/dev/null")] {
+            let e = read(path, 10).unwrap_err();
+            assert_eq!(e.to_string(), "not a regular file", "{}", path.display());
+        }
+        let refused = open(&link, Links::Refuse).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ELOOP));
+        let parent = File::open(dir.path()).unwrap();
+        let opened = open_at(&parent, Path::new("link"), Links::Follow).unwrap();
+        assert_eq!(opened.read(1).unwrap(), b"x");
+    }
+}
