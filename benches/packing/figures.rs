@@ -130,7 +130,7 @@ pub fn table(results: &[Result]) -> String {
     let ours = results.iter().find(|r| r.policy == Policy::Ours);
     let ours = ours.expect("it is one of all").by_seed();
     let mut out = String::from(
-        "| policy | accepted | of the memory | runmig's lead | rejected, though a repack would fit | \
+        "| policy | accepted | memory | runmig's lead | rejected, though a repack would fit | \
          GPUs in use |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for result in results {
