@@ -105,7 +105,7 @@ fn decision(fleet: &Fleet) -> String {
         let mut world = World::new(&models);
         for _ in 0..4 * models.len() {
             let kind = &kinds[random.next() as usize % kinds.len()];
-            let wanted = runmig::placement::Wanted::one(&kind.slice);
+            let wanted = runmig::placement::Constraints::one(&kind.slice);
             let one = || {
                 let snapshot = std::hint::black_box(&world.snapshot);
                 let _ = std::hint::black_box(runmig::placement::choose(snapshot, &[], &wanted));

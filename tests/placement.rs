@@ -12,7 +12,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::{Place, decide, fits, restarts};
 use runmig::model::{GpuInstance, Placement, Snapshot};
-use runmig::placement::{Found, Movable, PATIENCE, Plan, Reserved, Wanted, choose, fewest_moves};
+use runmig::placement::{
+    Constraints, DefragPlan, MAX_STEPS, Movable, SearchResult, Slot, choose, fewest_moves,
+};
 use runmig::request::{Alternative, Slice};
 
 /// GPUs of any models, with what fits on them in any order.
@@ -48,12 +50,12 @@ fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {
     snapshot
 }
 
-fn reserved(snapshot: &Snapshot, mut which: impl FnMut() -> bool) -> Vec<Reserved> {
+fn reserved(snapshot: &Snapshot, mut which: impl FnMut() -> bool) -> Vec<Slot> {
     let mut all = Vec::new();
     for gpu in &snapshot.gpus {
         for i in &gpu.instances {
             if which() {
-                all.push(Reserved {
+                all.push(Slot {
                     gpu: gpu.uuid.clone(),
                     profile_id: i.profile_id,
                     placement: i.placement,
@@ -121,10 +123,10 @@ proptest! {
             let all = &snapshot.gpus[0].profiles;
             all[p.index(all.len())].name.clone()
         }).collect();
-        let wanted = Wanted {
+        let wanted = Constraints {
             alternatives: &alternatives, min_compute, excluded: &excluded, idle: &idle,
-            beside: &beside, barred: &barred,
-            ..Wanted::default()
+            own_gpus: &beside, denied_profiles: &barred,
+            ..Constraints::default()
         };
         let chosen = choose(&snapshot, &reserved, &wanted).ok().map(|d| Place {
             gpu: d.gpu.index, profile: d.profile.name.clone(), at: d.placement,
@@ -147,7 +149,7 @@ fn of_two_models_the_smaller_is_taken_first() {
         ..Snapshot::default()
     };
     let goes_to = |asked: Slice| {
-        let found = choose(&snapshot, &[], &Wanted::one(&asked)).unwrap();
+        let found = choose(&snapshot, &[], &Constraints::one(&asked)).unwrap();
         (found.gpu.index, found.profile.name.clone())
     };
     let named = |name: &str| Slice::Profile(name.to_owned());
@@ -193,15 +195,15 @@ proptest! {
             }).collect();
         let slice = asked(&snapshot, &model, &profile, None);
         let excluded = excluded(&rules[6]);
-        let wanted = Wanted { excluded: &excluded, ..Wanted::one(&slice) };
+        let wanted = Constraints { excluded: &excluded, ..Constraints::one(&slice) };
         let one = Alternative { slice: slice.clone(), count: 1 };
-        let found = fewest_moves(&snapshot, &[], &movable, &one, &wanted, PATIENCE);
+        let found = fewest_moves(&snapshot, &[], &movable, &one, &wanted, MAX_STEPS);
         let fewest = restarts(&snapshot, &movable, &wanted);
-        let all = |plan: &Plan| plan.moves.iter().map(|m| movable[m.which].containers).sum();
+        let all = |plan: &DefragPlan| plan.moves.iter().map(|m| movable[m.which].containers).sum();
         match found {
-            Found::Plan(plan) => prop_assert_eq!(Some(all(&plan)), fewest),
-            Found::Impossible => prop_assert_eq!(None, fewest),
-            Found::Beyond(n) => prop_assert!(false, "gave up after {} restarts", n),
+            SearchResult::Plan(plan) => prop_assert_eq!(Some(all(&plan)), fewest),
+            SearchResult::Impossible => prop_assert_eq!(None, fewest),
+            SearchResult::Beyond(n) => prop_assert!(false, "gave up after {} restarts", n),
         }
     }
 }

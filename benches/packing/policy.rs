@@ -3,7 +3,7 @@
 
 use super::world::{Instance, Kind, World};
 use nvml_sim::engine::{GiProfile, Gpu, Placement};
-use runmig::placement::{self, Wanted};
+use runmig::placement::{self, Constraints};
 use std::cmp::Reverse;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,8 @@ impl Policy {
 
     pub fn place(self, world: &mut World, kind: &Kind) -> Option<Instance> {
         if self == Policy::Ours {
-            let found = placement::choose(&world.snapshot, &[], &Wanted::one(&kind.slice)).ok()?;
+            let found =
+                placement::choose(&world.snapshot, &[], &Constraints::one(&kind.slice)).ok()?;
             let at = Placement {
                 start: found.placement.start,
                 size: found.placement.size,

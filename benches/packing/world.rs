@@ -5,7 +5,7 @@ use super::policy::Policy;
 use super::workloads::Fleet;
 use nvml_sim::engine::{GiProfile, Machine, Mode, Model, NewGpu, Placement, Unheld};
 use runmig::model::{self, Gpu, GpuInstance, Profile, Snapshot};
-use runmig::placement::{Packer, Room};
+use runmig::placement::{Occupancy, Packer};
 use runmig::request::{self, Slice};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -240,7 +240,7 @@ pub fn packer(fleet: &Fleet, kinds: &[Kind]) -> Packer {
             gpu
         })
         .collect();
-    let rooms: Vec<Room<'_>> = gpus.iter().map(Room::empty).collect();
+    let rooms: Vec<Occupancy<'_>> = gpus.iter().map(Occupancy::empty).collect();
     Packer::new(&rooms, u32::MAX)
 }
 

@@ -10,7 +10,7 @@ use crate::error::{Result, printable};
 use crate::gpu::Driver;
 use crate::lease::{Answer, Outlook};
 use crate::model::Placement;
-use crate::placement::{Kind, PATIENCE, Plan, Site};
+use crate::placement::{DefragPlan, Kind, MAX_STEPS, Site};
 use crate::request::{self, Alternative};
 use crate::store::Lease;
 use serde::Serialize;
@@ -83,7 +83,7 @@ struct Way {
     /// How many containers have to be restarted; null where that would not help.
     restarts: Option<usize>,
     #[serde(skip)]
-    plan: Option<Plan>,
+    plan: Option<DefragPlan>,
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
@@ -128,9 +128,9 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 }
 
 fn way(outlook: &Outlook<'_, impl Driver>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
-    let (verdict, why, plan) = match outlook.answer(asked, PATIENCE) {
+    let (verdict, why, plan) = match outlook.answer(asked, MAX_STEPS) {
         Answer::Fits(fit) => {
-            let plan = Plan {
+            let plan = DefragPlan {
                 sites: fit.sites.into_iter().map(|(site, _)| site).collect(),
                 moves: Vec::new(),
             };
@@ -169,7 +169,7 @@ fn none(outlook: &Outlook<'_, impl Driver>, ways: &[Way]) -> (String, &'static s
     )
 }
 
-fn tell(item: &PlanItem<'_>, plan: Option<&Plan>) {
+fn tell(item: &PlanItem<'_>, plan: Option<&DefragPlan>) {
     show(&item.restarts);
     let Some(plan) = plan else {
         output::line(&format!("{}: {}", item.verdict, printable(&item.why)));
@@ -198,7 +198,7 @@ fn tell(item: &PlanItem<'_>, plan: Option<&Plan>) {
     }
 }
 
-pub fn restarts(plan: &Plan, holders: &[Vec<&Lease>]) -> Vec<Restart> {
+pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Lease>]) -> Vec<Restart> {
     let each = plan.moves.iter().flat_map(|m| {
         holders[m.which].iter().map(move |lease| Restart {
             lease: lease.id.clone(),

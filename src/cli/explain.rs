@@ -11,7 +11,7 @@ use crate::error::{Result, printable};
 use crate::gpu::Driver;
 use crate::lease::{Answer, Fit, Outlook, Source};
 use crate::model::Placement;
-use crate::placement::{Kind, OnGpu, PATIENCE, Place, Site, Verdict};
+use crate::placement::{GpuReport, Kind, MAX_STEPS, Site, SlotCost, Verdict};
 use crate::request;
 use crate::store::Lease;
 use serde::Serialize;
@@ -114,7 +114,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (_, whose) = world.movable();
     let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
     for one in outlook.alternatives() {
-        let answer = outlook.answer(one, PATIENCE);
+        let answer = outlook.answer(one, MAX_STEPS);
         alternatives.push(look(&outlook, &whose, one, &answer));
         fits = matches!(answer, Answer::Fits(_));
         answers.push(answer);
@@ -213,7 +213,7 @@ pub fn fits(fit: &Fit) -> String {
     sites.join(" and ") + &evicts
 }
 
-fn item(on: &OnGpu<'_>, outlook: &Outlook<'_, impl Driver>) -> GpuItem {
+fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Driver>) -> GpuItem {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",
@@ -248,14 +248,14 @@ fn item(on: &OnGpu<'_>, outlook: &Outlook<'_, impl Driver>) -> GpuItem {
 }
 
 /// What the best place of a GPU would take from those who come later.
-fn after(place: &Place) -> String {
+fn after(place: &SlotCost) -> String {
     match place.closes.as_slice() {
         [] => "whatever else fits now still fits afterwards".to_owned(),
         some => format!("no more room afterwards for {}", some.join(", ")),
     }
 }
 
-fn place_item(place: &Place) -> PlaceItem {
+fn place_item(place: &SlotCost) -> PlaceItem {
     PlaceItem {
         mig_placement: place.placement,
         cost: (place.cost * 100.0).round() / 100.0,

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::lease::World;
 use crate::model::{Gpu, MigMode, Placement, Profile};
-use crate::placement::{self, Lying};
+use crate::placement::{self, Occupant};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -137,7 +137,7 @@ impl Free {
 }
 
 /// What lies on a GPU, and whose it is.
-fn lying(world: &World, gpu: &Gpu, lying: &Lying) -> (&'static str, String) {
+fn lying(world: &World, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
     let holders = world.holders(gpu, lying.at);
     let names: Vec<String> = holders.iter().map(|l| whose(l)).collect();
     let names = names.join(", ");
@@ -156,9 +156,9 @@ fn lying(world: &World, gpu: &Gpu, lying: &Lying) -> (&'static str, String) {
 fn bar(world: &World, gpu: &Gpu) {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut room = world.room(gpu);
-    room.lying.sort_by_key(|l| l.at);
+    room.occupants.sort_by_key(|l| l.at);
     let letter = |n: usize| char::from(*LETTERS.get(n).unwrap_or(&b'?'));
-    let slots = room.slots();
+    let slots = room.by_slice();
     let (mut numbers, mut marks) = (String::new(), String::new());
     for (n, slot) in slots.iter().enumerate() {
         numbers.push_str(&format!("{n:3}"));
@@ -172,7 +172,7 @@ fn bar(world: &World, gpu: &Gpu) {
         room.free_slices(),
         room.total_slices()
     ));
-    for (n, one) in room.lying.iter().enumerate() {
+    for (n, one) in room.occupants.iter().enumerate() {
         let (state, who) = lying(world, gpu, one);
         output::line(&format!(
             "  {}  {:<12} {:<5} {state}: {who}",
@@ -186,7 +186,7 @@ fn bar(world: &World, gpu: &Gpu) {
 fn slices(world: &World, gpu: &Gpu) -> Vec<SliceItem> {
     let room = world.room(gpu);
     let of = |n: usize| {
-        let one = &room.lying[n];
+        let one = &room.occupants[n];
         let holders = world.holders(gpu, one.at);
         SliceItem {
             state: lying(world, gpu, one).0,
@@ -199,7 +199,7 @@ fn slices(world: &World, gpu: &Gpu) -> Vec<SliceItem> {
         profile: None,
         leases: Vec::new(),
     };
-    let slots = room.slots();
+    let slots = room.by_slice();
     slots
         .iter()
         .map(|slot| slot.map_or_else(|| free.clone(), of))

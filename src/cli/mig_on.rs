@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::gpu::Driver;
 use crate::lease::{Answer, Outlook, World};
 use crate::model::{Gpu, MigMode};
-use crate::placement::PATIENCE;
+use crate::placement::MAX_STEPS;
 use crate::policy::Who;
 use crate::request::Request;
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub fn foresee(
         return Vec::new();
     };
     let alternatives = outlook.alternatives().iter();
-    let answers = alternatives.map(|asked| (asked, outlook.answer(asked, PATIENCE)));
+    let answers = alternatives.map(|asked| (asked, outlook.answer(asked, MAX_STEPS)));
     let told =
         answers.map(|(asked, answer)| (asked.to_string(), with_mig_on(&outlook, world, answer)));
     told.collect()

@@ -9,7 +9,7 @@ use super::{Leases, Patience, Returned, alive, now, occupied};
 use crate::error::{self, Context, Error, Result};
 use crate::files;
 use crate::gpu::Driver;
-use crate::placement::{NoRoom, Reserved, Wanted};
+use crate::placement::{Constraints, Rejection, Slot};
 use crate::process;
 use crate::request::{self, Request};
 use crate::spec::Cgroup;
@@ -72,7 +72,7 @@ impl Leases<'_> {
             }
             let no = match no {
                 No::Limit(over) => return Err(over),
-                No::Room(never @ NoRoom::Never { .. }) => return Err(never.into()),
+                No::Room(never @ Rejection::Unsatisfiable { .. }) => return Err(never.into()),
                 No::Room(now) => now,
             };
             if !place.wait(self, tried.woke_others())? {
@@ -197,8 +197,8 @@ impl Leases<'_> {
         let ahead = awaited(&ahead, snapshot);
         let whose = whose(who.holder);
         let ruled = Ruled::new(&self.config.policy, snapshot, who.asked, &whose)?;
-        let wanted = Wanted {
-            ahead: &ahead,
+        let wanted = Constraints {
+            blockers: &ahead,
             ours: &view.ours,
             ..ruled.wanted()
         };
@@ -207,7 +207,7 @@ impl Leases<'_> {
             // Several may come to nothing and be given back: until all are there, they are awaited.
             Found::Slices(ref parts) if parts.len() > 1 => {}
             Found::Shared(_) | Found::Slices(_) => place.step_aside(),
-            Found::Nothing(No::Room(NoRoom::Now { .. })) => {
+            Found::Nothing(No::Room(Rejection::NoCapacity { .. })) => {
                 place.join(self, &plan, who, (view.snapshot, ruled, view.ours))?;
             }
             Found::Nothing(_) | Found::InTheMaking(_) | Found::InTheWay(_) => {}
@@ -293,12 +293,12 @@ impl Applicant<'_> {
 #[derive(Default)]
 pub(super) struct Tried {
     /// Places where the driver would make nothing.
-    pub refused: Vec<Reserved>,
+    pub refused: Vec<Slot>,
     /// Instances that were there and could not be handed out.
-    pub unfit: Vec<Reserved>,
+    pub unfit: Vec<Slot>,
     /// Instances that an administrator made and that are in use, or not whole: what the driver said once
     /// holds for every alternative.
-    pub unusable: RefCell<Vec<Reserved>>,
+    pub unusable: RefCell<Vec<Slot>>,
     /// Idle slices that were to be destroyed, by lease.
     pub idle: Vec<String>,
     /// Another container of the pod that makes the slice, and since when it is waited for.

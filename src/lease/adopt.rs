@@ -4,20 +4,20 @@
 
 use super::Leases;
 use super::acquire::Applicant;
-use super::reuse::{of_what_is_there, only, place_of};
+use super::reuse::{of_what_is_there, only, slot_of};
 use crate::config::Config;
 use crate::error::Result;
 use crate::gpu::Driver;
 use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
-use crate::placement::{self, Decision, Reserved, Wanted};
+use crate::placement::{self, Constraints, Decision, Slot};
 use crate::store::{Lease, Slice};
 
 /// One that is what is wanted and that it may have, and at least as much wanted as the best that
 /// could be made; none where the configuration says so.
 pub(super) fn adoptable(
     config: &Config,
-    (snapshot, taken): (&Snapshot, &[Reserved]),
-    wanted: &Wanted<'_>,
+    (snapshot, taken): (&Snapshot, &[Slot]),
+    wanted: &Constraints<'_>,
     may: impl Fn(&Slice) -> bool,
     best: Option<&Decision<'_>>,
     is_usable: impl Fn(&Slice) -> bool,
@@ -26,7 +26,7 @@ pub(super) fn adoptable(
         return None;
     }
     let is_awaited = |s: &Slice| {
-        let mut ahead = wanted.ahead.iter();
+        let mut ahead = wanted.blockers.iter();
         ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
     };
     let made = of_what_is_there(wanted);
@@ -58,25 +58,25 @@ fn preferred(
     snapshot: &Snapshot,
     there: &[Slice],
     best: Option<&Decision<'_>>,
-    wanted: &Wanted<'_>,
+    wanted: &Constraints<'_>,
 ) -> Option<usize> {
-    let there: Vec<Reserved> = there.iter().map(place_of).collect();
+    let there: Vec<Slot> = there.iter().map(slot_of).collect();
     let only_there = only(snapshot, &there);
     let decision = placement::choose(&only_there, &[], wanted).ok()?;
     let name = &decision.profile.name;
     if let Some(best) = best.filter(|best| best.profile.name != *name) {
-        let both = only(snapshot, &[decision.place(), best.place()]);
+        let both = only(snapshot, &[decision.slot(), best.slot()]);
         let preferred = placement::choose(&both, &[], wanted).ok()?;
         if preferred.profile.name != *name {
             return None;
         }
     }
-    let chosen = decision.place();
+    let chosen = decision.slot();
     there.iter().position(|place| *place == chosen)
 }
 
 /// Also a place that is only planned is ours, and so is what lies there by the time we look.
-fn is_nobodys(slice: &Slice, taken: &[Reserved]) -> bool {
+fn is_nobodys(slice: &Slice, taken: &[Slot]) -> bool {
     let here = taken.iter().filter(|r| r.gpu == slice.gpu_uuid);
     { here }.all(|r| !r.placement.overlaps(slice.placement))
 }

@@ -5,7 +5,7 @@ use super::acquire::Applicant;
 use super::rules::Ruled;
 use crate::error::printable;
 use crate::model::Snapshot;
-use crate::placement::{self, Awaited, Wanted};
+use crate::placement::{self, Constraints, Reservation};
 use crate::store::Waiting;
 use std::collections::BTreeSet;
 
@@ -42,19 +42,19 @@ pub(super) fn could_use(
     let limits = leases.limits(snapshot, &[], who.holder);
     let mut all: Vec<(String, Vec<u32>)> = Vec::new();
     for asked in &ruled.alternatives {
-        let wanted = Wanted {
+        let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),
             ..ruled.wanted()
         };
         let excluded = limits.left_out(snapshot, asked, &wanted);
-        let wanted = Wanted {
+        let wanted = Constraints {
             excluded: &excluded,
             ..wanted
         };
         if placement::never_several(snapshot, asked, &wanted).is_some() {
             continue;
         }
-        for Awaited { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
+        for Reservation { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
             match all.iter_mut().find(|(other, _)| *other == gpu) {
                 Some((_, profiles)) if profiles.contains(&profile_id) => {}
                 Some((_, profiles)) => profiles.push(profile_id),
@@ -66,7 +66,7 @@ pub(super) fn could_use(
 }
 
 /// What those wait for who came before. Of whom that cannot be read, everything.
-pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Awaited> {
+pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
     let mut all = BTreeSet::new();
     for waiting in ahead {
         match &waiting.waiter {
@@ -82,7 +82,7 @@ pub(super) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Awaited> {
             }
         }
     }
-    let awaited = |(gpu, profile_id): (&String, u32)| Awaited {
+    let awaited = |(gpu, profile_id): (&String, u32)| Reservation {
         gpu: gpu.clone(),
         profile_id,
     };

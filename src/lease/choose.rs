@@ -3,7 +3,7 @@
 
 use super::acquire::{Applicant, Tried};
 use super::adopt::{adoptable, is_usable};
-use super::reuse::place_of;
+use super::reuse::slot_of;
 use super::rules::{Limits, Ruled, all_refused, memory_of};
 use super::share::Peer;
 use super::view::View;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{self, Decision, NoRoom, Reserved, Taken, Wanted};
+use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::request::Alternative;
 use crate::store::{Lease, Slice};
 
@@ -46,19 +46,19 @@ pub(super) enum Choice<'a> {
 
 /// Why an alternative is none, or why none of them is one.
 pub(super) enum No {
-    Room(NoRoom),
+    Room(Rejection),
     Limit(Error),
 }
 
 impl No {
     /// Whether it would be another answer had somebody who is gone given back what he has.
     pub fn may_pass(&self) -> bool {
-        !matches!(self, No::Room(NoRoom::Never { .. }))
+        !matches!(self, No::Room(Rejection::Unsatisfiable { .. }))
     }
 }
 
-impl From<NoRoom> for No {
-    fn from(no: NoRoom) -> No {
+impl From<Rejection> for No {
+    fn from(no: Rejection) -> No {
         No::Room(no)
     }
 }
@@ -75,7 +75,7 @@ impl Leases<'_> {
         &self,
         driver: &impl Driver,
         view: &View,
-        (ruled, wanted): (&Ruled, &Wanted<'_>),
+        (ruled, wanted): (&Ruled, &Constraints<'_>),
         (who, tried): (&Applicant<'_>, &Tried),
         parts: &mut Vec<Part>,
     ) -> Result<Found> {
@@ -140,8 +140,8 @@ pub(super) struct Search<'a, D> {
     pub driver: &'a D,
     pub snapshot: &'a Snapshot,
     /// What the ledger has promised.
-    pub taken: &'a [Reserved],
-    pub wanted: &'a Wanted<'a>,
+    pub taken: &'a [Slot],
+    pub wanted: &'a Constraints<'a>,
     pub limits: &'a Limits<'a>,
     pub tried: &'a Tried,
     pub idle: &'a [Lease],
@@ -151,7 +151,7 @@ impl<D: Driver> Search<'_, D> {
     /// For each slice of one alternative; and the idle slices that lie where new ones are to be made.
     pub fn choose(&self, asked: &Alternative) -> Result<(Vec<Choice<'_>>, Vec<Lease>), No> {
         let (snapshot, count) = (self.snapshot, asked.count);
-        let wanted = Wanted {
+        let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),
             ..*self.wanted
         };
@@ -160,16 +160,16 @@ impl<D: Driver> Search<'_, D> {
         if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
             return Err(never.into());
         }
-        let kept: Vec<Reserved> = self.idle.iter().map(|l| place_of(&l.slice)).collect();
+        let kept: Vec<Slot> = self.idle.iter().map(|l| slot_of(&l.slice)).collect();
         let mut reserved = self.taken.to_vec();
         reserved.retain(|r| !kept.contains(r));
         reserved.extend_from_slice(&self.tried.refused);
-        let mut taken = Taken::before(&reserved, &kept);
+        let mut taken = Selection::before(&reserved, &kept);
         // Also of what is idle, and not of what was refused: somebody else may have made that.
         let mut ours = self.taken.to_vec();
         let (mut choices, mut evicted, mut memory) = (Vec::new(), Vec::new(), 0);
         for found in 0..count as usize {
-            let wanted = taken.wanted(&wanted);
+            let wanted = taken.constraints(&wanted);
             let decision = self.decide(&taken, &wanted, (count, memory));
             let best = decision.as_ref().ok();
             let mut evicts = Vec::new();
@@ -180,8 +180,8 @@ impl<D: Driver> Search<'_, D> {
                         No::Room(no) => No::Room(placement::of_several(no, asked, found)),
                         over => over,
                     })?;
-                    let place = decision.place();
-                    let is_it = |l: &&Lease| place_of(&l.slice) == place;
+                    let place = decision.slot();
+                    let is_it = |l: &&Lease| slot_of(&l.slice) == place;
                     match self.idle.iter().find(is_it) {
                         Some(idle) if taken.idle.contains(&place) => Choice::TakeOver(idle),
                         _ => {
@@ -197,8 +197,8 @@ impl<D: Driver> Search<'_, D> {
                 Choice::TakeOver(idle) => &idle.slice,
             };
             memory += memory_of(slice, &snapshot.gpus);
-            ours.push(place_of(slice));
-            taken.take(place_of(slice), &evicts);
+            ours.push(slot_of(slice));
+            taken.take(slot_of(slice), &evicts);
             choices.push(choice);
         }
         Ok((choices, evicted))
@@ -207,20 +207,20 @@ impl<D: Driver> Search<'_, D> {
     /// Where one could be made, or lies idle, beside what was chosen for the container before.
     fn decide(
         &self,
-        taken: &Taken,
-        wanted: &Wanted<'_>,
+        taken: &Selection,
+        wanted: &Constraints<'_>,
         (count, memory): (u32, u64),
     ) -> Result<Decision<'_>, No> {
         let mut excluded = wanted.excluded.to_vec();
         let mut over = None;
         loop {
-            let left = Wanted {
+            let left = Constraints {
                 excluded: &excluded,
                 ..*wanted
             };
             let decision = match placement::choose(self.snapshot, &taken.reserved, &left) {
                 Ok(decision) => decision,
-                Err(never @ NoRoom::Never { .. }) => {
+                Err(never @ Rejection::Unsatisfiable { .. }) => {
                     return Err(over.unwrap_or_else(|| never.into()));
                 }
                 // Where it may be had, there is no room as yet.
@@ -238,21 +238,21 @@ impl<D: Driver> Search<'_, D> {
 
     fn adoptable(
         &self,
-        ours: &[Reserved],
-        wanted: &Wanted<'_>,
+        ours: &[Slot],
+        wanted: &Constraints<'_>,
         best: Option<&Decision<'_>>,
         (count, memory): (u32, u64),
     ) -> Option<Slice> {
         let snapshot = self.snapshot;
-        let is_beside = |gpu: &String| wanted.beside.contains(gpu);
+        let is_beside = |gpu: &String| wanted.own_gpus.contains(gpu);
         let tried = self.tried;
         let may = |slice: &Slice| {
             let memory = memory + memory_of(slice, &snapshot.gpus);
             let is_nearer =
                 is_beside(&slice.gpu_uuid) && best.is_some_and(|b| !is_beside(&b.gpu.uuid));
             !is_nearer
-                && !tried.unfit.contains(&place_of(slice))
-                && !tried.unusable.borrow().contains(&place_of(slice))
+                && !tried.unfit.contains(&slot_of(slice))
+                && !tried.unusable.borrow().contains(&slot_of(slice))
                 && self.limits.allow(count, memory).is_ok()
         };
         let there = (snapshot, ours);
@@ -262,7 +262,7 @@ impl<D: Driver> Search<'_, D> {
                 false
             });
             if !is_usable {
-                tried.unusable.borrow_mut().push(place_of(slice));
+                tried.unusable.borrow_mut().push(slot_of(slice));
             }
             is_usable
         };

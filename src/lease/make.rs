@@ -1,10 +1,10 @@
 //! Making what a lease on record says.
 
-use super::reuse::place_of;
+use super::reuse::slot_of;
 use super::{Leases, Patience};
 use crate::error::{Error, Result};
 use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
-use crate::placement::Reserved;
+use crate::placement::Slot;
 use crate::store::Lease;
 
 impl Leases<'_> {
@@ -25,7 +25,7 @@ impl Leases<'_> {
                     .and_then(|l| l.remove(&lease));
                 Err(Failed {
                     error: error.and(forgotten.err()),
-                    place: Some(place_of(&lease.slice)),
+                    place: Some(slot_of(&lease.slice)),
                 })
             }
             Err(Trouble::Other(error)) => {
@@ -102,7 +102,7 @@ impl Leases<'_> {
 pub(super) struct Failed {
     pub error: Error,
     /// A place that the driver would not give: another may do.
-    pub place: Option<Reserved>,
+    pub place: Option<Slot>,
 }
 
 enum Trouble {

@@ -4,7 +4,7 @@
 use super::acquire::Tried;
 use super::ahead::{awaited, behind};
 use super::choose::{Choice, No, Search};
-use super::reuse::place_of;
+use super::reuse::slot_of;
 use super::rules::{Limits, Ruled, all_refused, whose};
 use super::world::World;
 use crate::config::Config;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
 use crate::placement::{
-    self, Awaited, Movable, NoRoom, OnGpu, Reason, Reserved, Site, Taken, Wanted,
+    self, Constraints, GpuReport, Movable, Reason, Rejection, Reservation, Selection, Site, Slot,
 };
 use crate::policy::Who;
 use crate::request::{Alternative, Request};
@@ -24,14 +24,14 @@ pub struct Outlook<'a, D> {
     ruled: Ruled,
     limits: Limits<'a>,
     snapshot: Snapshot,
-    reserved: Vec<Reserved>,
+    reserved: Vec<Slot>,
     idle: Vec<Lease>,
-    idle_places: Vec<Reserved>,
-    quarantined: Vec<Reserved>,
+    idle_places: Vec<Slot>,
+    quarantined: Vec<Slot>,
     movable: Vec<Movable>,
-    ours: Vec<Reserved>,
+    ours: Vec<Slot>,
     waiting: &'a [Waiting],
-    ahead: Vec<Awaited>,
+    ahead: Vec<Reservation>,
     tried: Tried,
 }
 
@@ -82,7 +82,7 @@ impl<'a, D: Driver> Outlook<'a, D> {
             ruled: Ruled::new(policy, &snapshot, asked, &who)?,
             limits: Limits::new(policy, who, &snapshot.gpus, &world.leases),
             reserved: world.reserved(),
-            idle_places: idle.iter().map(|l| place_of(&l.slice)).collect(),
+            idle_places: idle.iter().map(|l| slot_of(&l.slice)).collect(),
             idle,
             quarantined: world.quarantined(),
             movable,
@@ -105,9 +105,9 @@ impl<'a, D: Driver> Outlook<'a, D> {
         here.map(|r| r.placement.size).sum()
     }
 
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            ahead: &self.ahead,
+    fn wanted(&self) -> Constraints<'_> {
+        Constraints {
+            blockers: &self.ahead,
             ours: &self.ours,
             idle: &self.idle_places,
             quarantined: &self.quarantined,
@@ -116,7 +116,7 @@ impl<'a, D: Driver> Outlook<'a, D> {
     }
 
     fn left_out(&self, asked: &Alternative) -> Vec<(String, String)> {
-        let wanted = Wanted {
+        let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),
             ..self.wanted()
         };
@@ -125,20 +125,20 @@ impl<'a, D: Driver> Outlook<'a, D> {
 
     /// What each GPU has to say to one of what is asked for, in the order in which they would be taken;
     /// where that is not to be had, after those that are.
-    pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<OnGpu<'_>> {
+    pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<GpuReport<'_>> {
         let (snapshot, wanted) = (&self.snapshot, self.wanted());
         // Of what is too much everywhere it is told where it would lie.
         let excluded = match answer {
             Answer::Limited(_) => wanted.excluded.to_vec(),
             _ => self.left_out(asked),
         };
-        let wanted = Wanted {
+        let wanted = Constraints {
             excluded: &excluded,
             ..wanted
         };
         match answer {
             Answer::No(Reason { taken, .. }) => {
-                let wanted = taken.wanted(&wanted);
+                let wanted = taken.constraints(&wanted);
                 placement::explain(snapshot, &taken.reserved, &asked.slice, &wanted)
             }
             _ => placement::explain(snapshot, &self.reserved, &asked.slice, &wanted),
@@ -167,23 +167,25 @@ impl<'a, D: Driver> Outlook<'a, D> {
             Err(No::Limit(over)) => Answer::Limited(over),
             Err(No::Room(no)) => {
                 let there = (&self.snapshot, &*self.reserved);
-                let wanted = Wanted {
+                let wanted = Constraints {
                     excluded: &self.left_out(asked),
                     ..wanted
                 };
                 let reason = placement::reason(there, &self.movable, asked, &wanted, patience);
                 Answer::No(reason.unwrap_or_else(|| {
-                    Reason::plain(no, Taken::before(&self.reserved, &self.idle_places))
+                    Reason::plain(no, Selection::before(&self.reserved, &self.idle_places))
                 }))
             }
         }
     }
 
     /// What is said of no room, as a create says it.
-    pub fn refusal(&self, no: NoRoom) -> Error {
+    pub fn refusal(&self, no: Rejection) -> Error {
         match no {
-            NoRoom::Never { .. } => no.into(),
-            NoRoom::Now { why, hint } => Error::new(why + &behind(self.waiting)).hint(hint),
+            Rejection::Unsatisfiable { .. } => no.into(),
+            Rejection::NoCapacity { why, hint } => {
+                Error::new(why + &behind(self.waiting)).hint(hint)
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::{Leases, now};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::model::Snapshot;
-use crate::placement::{self, NoRoom, Reserved, Wanted};
+use crate::placement::{self, Constraints, Rejection, Slot};
 use crate::request::{self, Request};
 use crate::store::{Lock, Ticket, Waiter, Waiting};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ struct Seen {
     at: Instant,
     snapshot: Snapshot,
     ruled: Ruled,
-    ours: Vec<Reserved>,
+    ours: Vec<Slot>,
 }
 
 impl Place {
@@ -107,7 +107,7 @@ impl Place {
         leases: &Leases<'_>,
         plan: &Lock,
         who: &Applicant<'_>,
-        (snapshot, ruled, ours): (Snapshot, Ruled, Vec<Reserved>),
+        (snapshot, ruled, ours): (Snapshot, Ruled, Vec<Slot>),
     ) -> Result<()> {
         if self.is_over() {
             return Ok(());
@@ -216,12 +216,12 @@ impl Place {
                 continue;
             }
             ahead.append(&mut more);
-            let wanted = Wanted {
-                ahead: &ahead,
+            let wanted = Constraints {
+                blockers: &ahead,
                 ours: &seen.ours,
                 ..seen.ruled.wanted()
             };
-            if placement::is_held_up(&seen.snapshot, &wanted) {
+            if placement::is_blocked(&seen.snapshot, &wanted) {
                 return Ok(Some(number - first));
             }
         }
@@ -237,8 +237,9 @@ impl Place {
     }
 
     /// Why there was no room, who was before it, and how long it waited.
-    pub fn give_up(&self, leases: &Leases<'_>, no: NoRoom) -> Error {
-        let (NoRoom::Never { mut why, mut hint } | NoRoom::Now { mut why, mut hint }) = no;
+    pub fn give_up(&self, leases: &Leases<'_>, no: Rejection) -> Error {
+        let (Rejection::Unsatisfiable { mut why, mut hint }
+        | Rejection::NoCapacity { mut why, mut hint }) = no;
         let ahead = self.ahead(leases).unwrap_or_default();
         why.push_str(&behind(&ahead));
         if !self.wait.is_zero() {

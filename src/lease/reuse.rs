@@ -5,11 +5,11 @@ use super::{Leases, Patience};
 use crate::error::{Error, Result};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::{Reserved, Wanted};
+use crate::placement::{Constraints, Slot};
 use crate::store::{Lease, Slice};
 
-pub(super) fn place_of(slice: &Slice) -> Reserved {
-    Reserved {
+pub(super) fn slot_of(slice: &Slice) -> Slot {
+    Slot {
         gpu: slice.gpu_uuid.clone(),
         profile_id: slice.profile_id,
         placement: slice.placement,
@@ -26,24 +26,23 @@ pub(super) fn is_there(snapshot: &Snapshot, slice: &Slice) -> bool {
 }
 
 /// The same, of slices that are there: what has to stay free for others is not asked.
-pub(super) fn of_what_is_there<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
-    Wanted {
+pub(super) fn of_what_is_there<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
+    Constraints {
         idle: &[],
-        ahead: &[],
+        blockers: &[],
         ours: &[],
         ..*wanted
     }
 }
 
 /// As if these places were all the room there is.
-pub(super) fn only(snapshot: &Snapshot, places: &[Reserved]) -> Snapshot {
+pub(super) fn only(snapshot: &Snapshot, places: &[Slot]) -> Snapshot {
     let mut only = snapshot.clone();
     for gpu in &mut only.gpus {
         gpu.instances.clear();
         for profile in &mut gpu.profiles {
-            let is_it = |p: &Reserved, at| {
-                (&p.gpu, p.profile_id, p.placement) == (&gpu.uuid, profile.id, at)
-            };
+            let is_it =
+                |p: &Slot, at| (&p.gpu, p.profile_id, p.placement) == (&gpu.uuid, profile.id, at);
             let placements = &mut profile.placements;
             placements.retain(|at| places.iter().any(|p| is_it(p, *at)));
         }
@@ -60,7 +59,7 @@ impl Leases<'_> {
         driver: &impl Driver,
         lease: &Lease,
         patience: Patience,
-    ) -> std::result::Result<Lease, Reserved> {
+    ) -> std::result::Result<Lease, Slot> {
         let wrong = match self.what_is_wrong(driver, lease) {
             Ok(Ok(lease)) => return Ok(lease),
             Ok(Err(why)) => why,
@@ -71,7 +70,7 @@ impl Leases<'_> {
         if let Err(e) = self.give_up(lease, patience) {
             tracing::warn!("{}", e.line());
         }
-        Err(place_of(&lease.slice))
+        Err(slot_of(&lease.slice))
     }
 
     /// What the container would have had, and never did, is not shown as its own.

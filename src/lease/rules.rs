@@ -4,7 +4,7 @@ use super::Leases;
 use super::choose::No;
 use crate::error::{Error, Result};
 use crate::model::{Gpu, Snapshot};
-use crate::placement::{self, NoRoom, Wanted};
+use crate::placement::{self, Constraints, Rejection};
 use crate::policy::{Held, Policy, Who};
 use crate::request::{self, Alternative, Request};
 use crate::store::{Holder, Lease, Slice};
@@ -32,13 +32,13 @@ impl Ruled {
         })
     }
 
-    pub fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+    pub fn wanted(&self) -> Constraints<'_> {
+        Constraints {
             alternatives: &self.slices,
             min_compute: self.min_compute,
             excluded: &self.excluded,
-            barred: &self.barred,
-            ..Wanted::default()
+            denied_profiles: &self.barred,
+            ..Constraints::default()
         }
     }
 }
@@ -103,7 +103,7 @@ impl<'a> Limits<'a> {
         &self,
         snapshot: &Snapshot,
         asked: &Alternative,
-        wanted: &Wanted<'_>,
+        wanted: &Constraints<'_>,
     ) -> Vec<(String, String)> {
         let mut left_out = wanted.excluded.to_vec();
         if self.policy.limit.is_empty() {
@@ -121,7 +121,7 @@ impl<'a> Limits<'a> {
     }
 
     /// The least memory that one of what is wanted can have.
-    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Wanted<'_>) -> u64 {
+    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Constraints<'_>) -> u64 {
         if self.policy.limit.is_empty() {
             return 0;
         }
@@ -135,8 +135,8 @@ impl<'a> Limits<'a> {
 
 /// What is in the way of all alternatives: a limit where nothing else may be had one day, since what is
 /// too much is not waited for.
-pub(super) fn all_refused(noes: Vec<NoRoom>, over: Option<Error>) -> No {
-    let is_never = |no: &NoRoom| matches!(no, NoRoom::Never { .. });
+pub(super) fn all_refused(noes: Vec<Rejection>, over: Option<Error>) -> No {
+    let is_never = |no: &Rejection| matches!(no, Rejection::Unsatisfiable { .. });
     match over {
         Some(e) if noes.iter().all(is_never) => No::Limit(e),
         _ => No::Room(placement::none_of(noes)),

@@ -4,12 +4,12 @@
 //! given back is not shared any more, so no new one comes while the last one goes.
 
 use super::acquire::Applicant;
-use super::reuse::{is_there, of_what_is_there, only, place_of};
+use super::reuse::{is_there, of_what_is_there, only, slot_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
 use crate::gpu::Driver;
 use crate::model::{GpuInstance, Snapshot};
-use crate::placement::{self, Wanted};
+use crate::placement::{self, Constraints};
 use crate::request;
 use crate::store::{Claim, Holder, Lease, State};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Leases<'_> {
         &self,
         driver: &impl Driver,
         (snapshot, leases): (&Snapshot, &[Lease]),
-        wanted: &Wanted<'_>,
+        wanted: &Constraints<'_>,
         who: &Applicant<'_>,
     ) -> Result<Option<Peer>> {
         let Some(pod) = &who.asked.shared_in else {
@@ -130,7 +130,7 @@ fn does_not_answer(peer: &Lease) -> Error {
 fn check_same(
     snapshot: &Snapshot,
     peer: &Lease,
-    wanted: &Wanted<'_>,
+    wanted: &Constraints<'_>,
     who: &Applicant<'_>,
 ) -> Result<()> {
     let (gpu, mut unread) = (&peer.slice.gpu_uuid, snapshot.unreadable.iter());
@@ -139,7 +139,7 @@ fn check_same(
     {
         return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));
     }
-    let there = only(snapshot, &[place_of(&peer.slice)]);
+    let there = only(snapshot, &[slot_of(&peer.slice)]);
     if placement::choose(&there, &[], &of_what_is_there(wanted)).is_ok() {
         return Ok(());
     }

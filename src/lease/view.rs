@@ -5,16 +5,16 @@ use super::Leases;
 use crate::error::{Result, printable};
 use crate::gpu::Driver;
 use crate::model::Snapshot;
-use crate::placement::Reserved;
+use crate::placement::Slot;
 use crate::store::{Claim, Damaged, Lease, Tie};
 
 pub(super) struct View {
     pub snapshot: Snapshot,
     pub leases: Vec<Lease>,
     /// What the ledger has promised.
-    pub taken: Vec<Reserved>,
+    pub taken: Vec<Slot>,
     /// What goes one day, for those who wait: all but what an administrator made.
-    pub ours: Vec<Reserved>,
+    pub ours: Vec<Slot>,
 }
 
 impl Leases<'_> {
@@ -55,8 +55,8 @@ impl Leases<'_> {
     }
 }
 
-pub(super) fn reserved(claim: &Claim) -> Reserved {
-    Reserved {
+pub(super) fn reserved(claim: &Claim) -> Slot {
+    Slot {
         gpu: claim.gpu_uuid.clone(),
         profile_id: claim.profile_id,
         placement: claim.placement,

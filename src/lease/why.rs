@@ -9,7 +9,7 @@ use super::rules::whose;
 use super::world::World;
 use crate::error::Result;
 use crate::gpu::Driver;
-use crate::placement::{NoRoom, PATIENCE};
+use crate::placement::{MAX_STEPS, Rejection};
 
 impl Leases<'_> {
     /// The answer with what a search adds: what would have to lie elsewhere. Of a new look at the
@@ -20,8 +20,8 @@ impl Leases<'_> {
         driver: &impl Driver,
         who: &Applicant<'_>,
         place: &Place,
-        no: NoRoom,
-    ) -> NoRoom {
+        no: Rejection,
+    ) -> Rejection {
         self.search(driver, who, place).ok().flatten().unwrap_or(no)
     }
 
@@ -30,14 +30,14 @@ impl Leases<'_> {
         driver: &impl Driver,
         who: &Applicant<'_>,
         place: &Place,
-    ) -> Result<Option<NoRoom>> {
+    ) -> Result<Option<Rejection>> {
         let ahead = place.ahead(self)?;
         let world = World::of(self, driver)?;
         let whose = whose(who.holder);
         let outlook = Outlook::new((self.config, driver), &world, who.asked, whose, &ahead)?;
         let answers = outlook.alternatives().iter();
         // Others may wait for this process to end.
-        let answers = answers.map(|asked| outlook.answer(asked, PATIENCE / 10));
+        let answers = answers.map(|asked| outlook.answer(asked, MAX_STEPS / 10));
         match no_room(answers.collect()) {
             Some(No::Limit(over)) => Err(over),
             Some(No::Room(no)) => Ok(Some(no)),

@@ -2,13 +2,13 @@
 //! for those who look and decide nothing.
 
 use super::Leases;
-use super::reuse::place_of;
+use super::reuse::slot_of;
 use super::view::reserved;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Driver;
 use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
-use crate::placement::{Movable, Reserved, Room};
+use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{Claim, Damaged, Lease, State, Tie, Waiting};
 
 #[derive(Debug, Default)]
@@ -94,33 +94,33 @@ impl World {
     }
 
     /// Everything that has a place for now.
-    pub fn reserved(&self) -> Vec<Reserved> {
+    pub fn reserved(&self) -> Vec<Slot> {
         let held = self.leases.iter().filter(|l| l.idle_since.is_none());
-        let held = held.map(|l| place_of(&l.slice));
+        let held = held.map(|l| slot_of(&l.slice));
         held.chain(self.damaged.iter().map(reserved)).collect()
     }
 
     /// Kept for the next.
-    pub fn idle(&self) -> Vec<Reserved> {
+    pub fn idle(&self) -> Vec<Slot> {
         let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
-        idle.map(|l| place_of(&l.slice)).collect()
+        idle.map(|l| slot_of(&l.slice)).collect()
     }
 
     /// What goes one day: all but what an administrator made.
-    pub(super) fn ours(&self) -> Vec<Reserved> {
+    pub(super) fn ours(&self) -> Vec<Slot> {
         let ours = self
             .leases
             .iter()
             .filter(|l| !l.adopted)
-            .map(|l| place_of(&l.slice));
+            .map(|l| slot_of(&l.slice));
         let damaged = self.damaged.iter().filter(|c| c.tie != Tie::Adopted);
         ours.chain(damaged.map(reserved)).collect()
     }
 
     /// Not free and nobody's: it could not be given back, or cannot be read.
-    pub(super) fn quarantined(&self) -> Vec<Reserved> {
+    pub(super) fn quarantined(&self) -> Vec<Slot> {
         let quarantined = self.leases.iter().filter(|l| l.is_quarantined());
-        let quarantined = quarantined.map(|l| place_of(&l.slice));
+        let quarantined = quarantined.map(|l| slot_of(&l.slice));
         let damaged = self.damaged.iter().map(reserved);
         quarantined.chain(damaged).collect()
     }
@@ -160,7 +160,7 @@ impl World {
         };
         let moves = |l: &&Lease| l.state != State::Releasing && !l.adopted && !is_one_of_several(l);
         for lease in self.leases.iter().filter(moves) {
-            let place = place_of(&lease.slice);
+            let place = slot_of(&lease.slice);
             match all.iter().position(|m| m.place == place) {
                 Some(at) => {
                     all[at].containers += 1;
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// All that lies on a GPU, or is promised.
-    pub fn room<'g>(&self, gpu: &'g Gpu) -> Room<'g> {
-        Room::new(gpu, &self.reserved(), &self.idle())
+    pub fn room<'g>(&self, gpu: &'g Gpu) -> Occupancy<'g> {
+        Occupancy::new(gpu, &self.reserved(), &self.idle())
     }
 }

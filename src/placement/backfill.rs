@@ -4,16 +4,16 @@
 //! place that somebody waits for would delay them, however small it is. What stays are instances
 //! that are not ours: nobody waits for an administrator.
 
-use super::constraints::{Wanted, is_on};
-use super::occupancy::{Parts, Room, parts};
-use super::plan::Awaited;
+use super::constraints::{Constraints, is_on};
+use super::occupancy::{Occupancy, Parts, parts};
+use super::plan::Reservation;
 use crate::model::{Gpu, Placement, Profile, Snapshot};
 
 /// Everything that could ever satisfy a request, by the rules and by what the driver offers.
-pub fn could_use(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<Awaited> {
+pub fn could_use(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<Reservation> {
     let mut all = Vec::new();
-    for (gpu, profile) in candidates(snapshot, wanted) {
-        let one = Awaited {
+    for (gpu, profile) in candidates(snapshot, constraints) {
+        let one = Reservation {
             gpu: gpu.uuid.clone(),
             profile_id: profile.id,
         };
@@ -25,54 +25,57 @@ pub fn could_use(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<Awaited> {
 }
 
 /// Whether nothing but those who came before has to go on: then there is nothing to ask the driver.
-pub fn is_held_up(snapshot: &Snapshot, wanted: &Wanted<'_>) -> bool {
-    let lets = |(gpu, profile): (&Gpu, &Profile)| {
-        let ahead = Ahead::on(gpu, wanted);
+pub fn is_blocked(snapshot: &Snapshot, constraints: &Constraints<'_>) -> bool {
+    let permits = |(gpu, profile): (&Gpu, &Profile)| {
+        let backfill = Backfill::on(gpu, constraints);
         let mut places = profile.placements.iter();
-        places.any(|at| ahead.lets(profile, *at))
+        places.any(|at| backfill.permits(profile, *at))
     };
-    !wanted.ahead.is_empty() && !candidates(snapshot, wanted).into_iter().any(lets)
+    !constraints.blockers.is_empty() && !candidates(snapshot, constraints).into_iter().any(permits)
 }
 
-fn candidates<'a>(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Vec<(&'a Gpu, &'a Profile)> {
+fn candidates<'a>(
+    snapshot: &'a Snapshot,
+    constraints: &Constraints<'_>,
+) -> Vec<(&'a Gpu, &'a Profile)> {
     let gpus = snapshot.gpus.iter().filter(|g| is_on(g));
-    gpus.filter(|gpu| !wanted.excludes(gpu))
+    gpus.filter(|gpu| !constraints.excludes(gpu))
         .flat_map(|gpu| {
-            let profiles = wanted.alternatives.iter();
-            profiles.filter_map(move |slice| Some((gpu, wanted.profile_on(gpu, slice)?)))
+            let profiles = constraints.alternatives.iter();
+            profiles.filter_map(move |slice| Some((gpu, constraints.profile_on(gpu, slice)?)))
         })
         .collect()
 }
 
 /// Where those who came before could go on one GPU, once all that is ours has gone.
-pub struct Ahead<'a> {
+pub struct Backfill<'a> {
     gpu: &'a Gpu,
     places: Vec<(&'a Profile, Placement)>,
 }
 
-impl<'a> Ahead<'a> {
-    pub fn on(gpu: &'a Gpu, wanted: &Wanted<'_>) -> Self {
-        let here = wanted.ahead.iter().filter(|a| a.gpu == gpu.uuid);
+impl<'a> Backfill<'a> {
+    pub fn on(gpu: &'a Gpu, constraints: &Constraints<'_>) -> Self {
+        let here = constraints.blockers.iter().filter(|a| a.gpu == gpu.uuid);
         let mut awaited = here
             .filter_map(|a| gpu.profile(a.profile_id))
             .collect::<Vec<_>>();
         awaited.dedup_by_key(|p| p.id);
         if awaited.is_empty() {
-            return Ahead {
+            return Backfill {
                 gpu,
                 places: Vec::new(),
             };
         }
-        let stays = Room::of_others(gpu, wanted.ours);
+        let stays = Occupancy::foreign(gpu, constraints.ours);
         let places = awaited
             .into_iter()
             .flat_map(|p| stays.places(p).map(move |at| (p, at)))
             .collect();
-        Ahead { gpu, places }
+        Backfill { gpu, places }
     }
 
     /// Whether a slice there is in nobody's way.
-    pub fn lets(&self, profile: &Profile, at: Placement) -> bool {
+    pub fn permits(&self, profile: &Profile, at: Placement) -> bool {
         self.places.iter().all(|(awaited, place)| {
             !place.overlaps(at) && self.parts_are_left(profile, awaited, *place)
         })
@@ -81,19 +84,19 @@ impl<'a> Ahead<'a> {
     /// Whether the awaited slice has its compute slices and engines at its place whatever lies beside
     /// it: then it is the memory alone that can stand in its way.
     fn parts_are_left(&self, profile: &Profile, awaited: &Profile, place: Placement) -> bool {
-        let (beside, limit) = (most_beside(self.gpu, place), Room::limit(self.gpu));
+        let (most, limit) = (most_beside(self.gpu, place), Occupancy::limit(self.gpu));
         let kinds = parts(profile).into_iter().zip(parts(awaited));
         kinds
-            .zip(beside.into_iter().zip(limit))
-            .all(|((takes, needs), (beside, limit))| {
-                takes == 0 || needs == 0 || needs + beside <= limit
+            .zip(most.into_iter().zip(limit))
+            .all(|((takes, needs), (most, limit))| {
+                takes == 0 || needs == 0 || needs + most <= limit
             })
     }
 }
 
 /// Of each part, the most that slices can take up which do not overlap a place.
 fn most_beside(gpu: &Gpu, place: Placement) -> Parts {
-    let end = Room::empty(gpu).total_slices() as usize;
+    let end = Occupancy::empty(gpu).total_slices() as usize;
     let mut from = vec![Parts::default(); end + 1];
     for start in (0..end).rev() {
         from[start] = from[start + 1];

@@ -1,11 +1,11 @@
 //! The cheapest place for one slice.
 
-use super::backfill::Ahead;
-use super::constraints::{Wanted, fitting, usable};
+use super::backfill::Backfill;
+use super::constraints::{Constraints, fitting, usable};
 use super::diagnosis;
-use super::occupancy::Reserved;
+use super::occupancy::Slot;
 use super::plan::Decision;
-use super::rejection::NoRoom;
+use super::rejection::Rejection;
 use super::score::{Costs, Demand};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
 use crate::request::Slice;
@@ -14,16 +14,16 @@ use std::cmp::Reverse;
 /// `reserved` is what the ledger has promised, whether the driver shows it yet or not.
 pub fn choose<'a>(
     snapshot: &'a Snapshot,
-    reserved: &[Reserved],
-    wanted: &Wanted<'_>,
-) -> Result<Decision<'a>, NoRoom> {
-    let usable = usable(snapshot, wanted);
+    reserved: &[Slot],
+    constraints: &Constraints<'_>,
+) -> Result<Decision<'a>, Rejection> {
+    let usable = usable(snapshot, constraints);
     if usable.is_empty() {
-        return Err(diagnosis::no_gpu(snapshot, wanted));
+        return Err(diagnosis::no_gpu(snapshot, constraints));
     }
     let mut noes = Vec::new();
-    for slice in wanted.alternatives {
-        match choose_one(snapshot, &usable, reserved, slice, wanted) {
+    for slice in constraints.alternatives {
+        match choose_one(snapshot, &usable, reserved, slice, constraints) {
             Ok(decision) => return Ok(decision),
             Err(no) => noes.push(no),
         }
@@ -34,17 +34,17 @@ pub fn choose<'a>(
 fn choose_one<'a>(
     snapshot: &'a Snapshot,
     usable: &[&'a Gpu],
-    reserved: &[Reserved],
+    reserved: &[Slot],
     slice: &Slice,
-    wanted: &Wanted<'_>,
-) -> Result<Decision<'a>, NoRoom> {
-    let fitting = fitting(usable, slice, wanted);
+    constraints: &Constraints<'_>,
+) -> Result<Decision<'a>, Rejection> {
+    let fitting = fitting(usable, slice, constraints);
     if fitting.is_empty() {
-        return Err(diagnosis::no_profile(usable, slice, wanted));
+        return Err(diagnosis::no_profile(usable, slice, constraints));
     }
 
     let mut best: Option<Candidate<'a>> = None;
-    let kept = each_candidate(snapshot, &fitting, reserved, wanted, |candidate| {
+    let kept = each_candidate(snapshot, &fitting, reserved, constraints, |candidate| {
         if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
             best = Some(candidate);
         }
@@ -53,14 +53,22 @@ fn choose_one<'a>(
         if kept {
             return Err(diagnosis::kept(&fitting, slice));
         }
-        return Err(diagnosis::full(snapshot, &fitting, reserved, slice, wanted));
+        return Err(diagnosis::full(
+            snapshot,
+            &fitting,
+            reserved,
+            slice,
+            constraints,
+        ));
     };
     let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
     Ok(Decision {
         gpu,
         profile,
         placement,
-        evicts: wanted.room(gpu, reserved).in_the_way(profile, placement),
+        evicts: constraints
+            .occupancy(gpu, reserved)
+            .evictions(profile, placement),
     })
 }
 
@@ -78,7 +86,7 @@ pub struct Candidate<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// Several slices of one container lie on GPUs of their own.
-    is_beside: bool,
+    shares_gpu: bool,
     /// An amount of memory may mean different profiles on different models: the smallest by name, as
     /// one and the same has a little more or less memory on each; then the fewest compute slices.
     size: (u32, u32),
@@ -94,28 +102,28 @@ pub struct Rank {
 pub fn each_candidate<'a>(
     snapshot: &Snapshot,
     fitting: &[(&'a Gpu, &'a Profile)],
-    reserved: &[Reserved],
-    wanted: &Wanted<'_>,
+    reserved: &[Slot],
+    constraints: &Constraints<'_>,
     mut see: impl FnMut(Candidate<'a>),
 ) -> bool {
-    let demand = Demand::on(snapshot, wanted);
+    let demand = Demand::on(snapshot, constraints);
     let mut kept = false;
     for &(gpu, profile) in fitting {
-        let room = wanted.room(gpu, reserved);
-        let mut places = room.places(profile).peekable();
+        let occupancy = constraints.occupancy(gpu, reserved);
+        let mut places = occupancy.places(profile).peekable();
         if places.peek().is_none() {
             continue;
         }
-        let costs = Costs::of(&room, &demand);
-        let free_slices = room.free_slices();
-        let ahead = Ahead::on(gpu, wanted);
-        let is_beside = wanted.beside.contains(&gpu.uuid);
+        let costs = Costs::of(&occupancy, &demand);
+        let free_slices = occupancy.free_slices();
+        let backfill = Backfill::on(gpu, constraints);
+        let shares_gpu = constraints.own_gpus.contains(&gpu.uuid);
         for placement in places {
-            if !ahead.lets(profile, placement) {
+            if !backfill.permits(profile, placement) {
                 kept = true;
                 continue;
             }
-            let evicts = room.in_the_way(profile, placement).len();
+            let evicts = occupancy.evictions(profile, placement).len();
             let cost = costs.cost(placement);
             see(Candidate {
                 gpu,
@@ -123,10 +131,10 @@ pub fn each_candidate<'a>(
                 placement,
                 cost,
                 rank: Rank {
-                    is_beside,
+                    shares_gpu,
                     size: (profile.gigabytes(), profile.compute_slices),
-                    is_made: !room.is_idle(profile, placement),
-                    cost: costs.in_all(cost, placement, evicts),
+                    is_made: !occupancy.is_idle(profile, placement),
+                    cost: costs.machine_cost(cost, placement, evicts),
                     free_slices,
                     start: Reverse(placement.start),
                     gpu_index: gpu.index,

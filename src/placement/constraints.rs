@@ -1,13 +1,13 @@
 //! The constraints of a request, and the GPUs and profiles that they leave.
 
-use super::occupancy::{Reserved, Room};
-use super::plan::Awaited;
+use super::occupancy::{Occupancy, Slot};
+use super::plan::Reservation;
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
 /// What a container wants, and what stands in its way besides other slices.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted<'a> {
+pub struct Constraints<'a> {
     /// The first that can be had.
     pub alternatives: &'a [Slice],
     /// The least number of compute slices; 0 where any will do.
@@ -15,59 +15,58 @@ pub struct Wanted<'a> {
     /// GPUs that a rule keeps from this container, by UUID, and the rule in words.
     pub excluded: &'a [(String, String)],
     /// Profiles that a rule keeps from this container, by name.
-    pub barred: &'a [String],
+    pub denied_profiles: &'a [String],
     /// What those wait for who came before.
-    pub ahead: &'a [Awaited],
-    /// What is ours on the GPUs, and goes one day: with `ahead`.
-    pub ours: &'a [Reserved],
+    pub blockers: &'a [Reservation],
+    /// What is ours on the GPUs, and goes one day: with `blockers`.
+    pub ours: &'a [Slot],
     /// GPUs where the container has a slice already, by UUID: taken where no other has room.
-    pub beside: &'a [String],
+    pub own_gpus: &'a [String],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
-    pub idle: &'a [Reserved],
+    pub idle: &'a [Slot],
     /// Of those, what goes for another slice of the container.
-    pub gone: &'a [Reserved],
+    pub evicted: &'a [Slot],
     /// Of what is reserved, that which could not be given back.
-    pub quarantined: &'a [Reserved],
+    pub quarantined: &'a [Slot],
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Constraints<'a> {
     pub fn one(slice: &'a Slice) -> Self {
-        Wanted {
+        Constraints {
             alternatives: std::slice::from_ref(slice),
-            ..Wanted::default()
+            ..Constraints::default()
         }
     }
 
     /// As if nobody had come before.
     pub(super) fn alone(&self) -> Self {
-        Wanted {
-            ahead: &[],
+        Constraints {
+            blockers: &[],
             ours: &[],
             ..*self
         }
     }
 
-    pub(super) fn room<'g>(&self, gpu: &'g Gpu, reserved: &[Reserved]) -> Room<'g> {
-        Room::without(gpu, self.gone, reserved, self.idle)
+    pub(super) fn occupancy<'g>(&self, gpu: &'g Gpu, reserved: &[Slot]) -> Occupancy<'g> {
+        Occupancy::without(gpu, self.evicted, reserved, self.idle)
     }
 
-    pub(super) fn rule_against(&self, gpu: &Gpu) -> Option<&str> {
+    pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<&str> {
         let rule = self.excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid);
         rule.map(|(_, rule)| rule.as_str())
     }
 
     pub(super) fn excludes(&self, gpu: &Gpu) -> bool {
-        self.rule_against(gpu).is_some()
+        self.exclusion(gpu).is_some()
     }
 
     /// What a request means on one GPU: the profile of that name, or the smallest that has the
     /// memory, then the fewest compute slices, then the plain one (`1g.24gb` before `1g.24gb-me`).
-    pub(super) fn profile_on<'g>(&self, gpu: &'g Gpu, asked: &Slice) -> Option<&'g Profile> {
-        let mut allowed = gpu
-            .profiles
-            .iter()
-            .filter(|p| p.compute_slices >= self.min_compute && !self.barred.contains(&p.name));
-        match asked {
+    pub(super) fn profile_on<'g>(&self, gpu: &'g Gpu, request: &Slice) -> Option<&'g Profile> {
+        let mut allowed = gpu.profiles.iter().filter(|p| {
+            p.compute_slices >= self.min_compute && !self.denied_profiles.contains(&p.name)
+        });
+        match request {
             Slice::Profile(name) => allowed.find(|p| p.name == *name),
             Slice::Memory(bytes) => allowed
                 .filter(|p| u128::from(p.memory_mib) << 20 >= u128::from(*bytes))
@@ -82,19 +81,20 @@ pub fn is_on(gpu: &Gpu) -> bool {
 }
 
 /// GPUs with MIG on that no rule keeps from it.
-pub fn usable<'a>(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Vec<&'a Gpu> {
+pub fn usable<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<&'a Gpu> {
     let gpus = snapshot.gpus.iter();
-    gpus.filter(|g| is_on(g) && !wanted.excludes(g)).collect()
+    gpus.filter(|g| is_on(g) && !constraints.excludes(g))
+        .collect()
 }
 
 /// What a request means on each GPU that has it.
 pub fn fitting<'a>(
     usable: &[&'a Gpu],
     slice: &Slice,
-    wanted: &Wanted<'_>,
+    constraints: &Constraints<'_>,
 ) -> Vec<(&'a Gpu, &'a Profile)> {
     usable
         .iter()
-        .filter_map(|gpu| Some((*gpu, wanted.profile_on(gpu, slice)?)))
+        .filter_map(|gpu| Some((*gpu, constraints.profile_on(gpu, slice)?)))
         .collect()
 }

@@ -1,18 +1,18 @@
 //! Why there is no room, in words that an operator can act on.
 
-use super::constraints::Wanted;
-use super::occupancy::Reserved;
-use super::plan::{Found, Move};
-use super::rejection::NoRoom;
+use super::constraints::Constraints;
+use super::occupancy::Slot;
+use super::plan::{Move, SearchResult};
+use super::rejection::Rejection;
 use crate::error::printable;
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::{Alternative, Slice};
 
 /// What keeps whole GPUs from the request, whatever is free on them.
-fn kept_out(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<String> {
+fn kept_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<String> {
     let rules = snapshot.gpus.iter().filter(|g| g.mig == MigMode::Enabled);
     let rules = rules.filter_map(|gpu| {
-        let rule = wanted.rule_against(gpu)?;
+        let rule = constraints.exclusion(gpu)?;
         Some(format!("GPU {}: {}", gpu.index, printable(rule)))
     });
     let lost = snapshot.unreadable.iter().map(|(_, why)| why.clone());
@@ -20,20 +20,20 @@ fn kept_out(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Vec<String> {
 }
 
 /// For those who come after a semicolon.
-fn and_kept_out(snapshot: &Snapshot, wanted: &Wanted<'_>) -> String {
-    kept_out(snapshot, wanted)
+fn and_kept_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> String {
+    kept_out(snapshot, constraints)
         .iter()
         .map(|why| format!("; {why}"))
         .collect()
 }
 
-pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
+pub fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Rejection {
     let with = |mode: MigMode| snapshot.gpus.iter().filter(move |g| g.mig == mode);
     if with(MigMode::Enabled).next().is_some() {
-        return NoRoom::Never {
+        return Rejection::Unsatisfiable {
             why: format!(
                 "every GPU with MIG is kept from it ({})",
-                kept_out(snapshot, wanted).join("; ")
+                kept_out(snapshot, constraints).join("; ")
             ),
             hint: "[policy] in the configuration has the rule".to_owned(),
         };
@@ -44,7 +44,7 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
     };
     let off: Vec<&Gpu> = with(MigMode::Disabled).collect();
     if off.is_empty() {
-        return NoRoom::Never {
+        return Rejection::Unsatisfiable {
             why: format!(
                 "no MIG-capable GPU: the driver has {}{lost}",
                 count(snapshot.gpus.len(), "GPU")
@@ -58,7 +58,7 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
     }
     let pending = off.iter().any(|g| g.mig_pending == Some(MigMode::Enabled));
     let indices: Vec<String> = off.iter().map(|g| g.index.to_string()).collect();
-    NoRoom::Never {
+    Rejection::Unsatisfiable {
         why: format!(
             "MIG is off on every GPU that has it (GPU {}){lost}",
             indices.join(", ")
@@ -72,7 +72,7 @@ pub fn no_gpu(snapshot: &Snapshot, wanted: &Wanted<'_>) -> NoRoom {
 }
 
 /// Of a list that was asked for. It is worth waiting where one of them is.
-pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
+pub fn none_of(mut noes: Vec<Rejection>) -> Rejection {
     // That MIG is off is in the way of each.
     noes.dedup();
     if noes.len() == 1 {
@@ -80,32 +80,38 @@ pub fn none_of(mut noes: Vec<NoRoom>) -> NoRoom {
     }
     let all: Vec<&str> = noes
         .iter()
-        .map(|(NoRoom::Never { why, .. } | NoRoom::Now { why, .. })| why.as_str())
+        .map(
+            |(Rejection::Unsatisfiable { why, .. } | Rejection::NoCapacity { why, .. })| {
+                why.as_str()
+            },
+        )
         .collect();
     let why = all.join("; and ");
-    let now = noes.iter().find(|no| matches!(no, NoRoom::Now { .. }));
+    let now = noes
+        .iter()
+        .find(|no| matches!(no, Rejection::NoCapacity { .. }));
     match now.or(noes.first()) {
-        Some(NoRoom::Now { hint, .. }) => NoRoom::Now {
+        Some(Rejection::NoCapacity { hint, .. }) => Rejection::NoCapacity {
             why,
             hint: hint.clone(),
         },
-        Some(NoRoom::Never { hint, .. }) => NoRoom::Never {
+        Some(Rejection::Unsatisfiable { hint, .. }) => Rejection::Unsatisfiable {
             why,
             hint: hint.clone(),
         },
-        None => NoRoom::Never {
+        None => Rejection::Unsatisfiable {
             why: "nothing is asked for".to_owned(),
             hint: "name a profile or an amount of memory".to_owned(),
         },
     }
 }
 
-pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
-    let min_compute = wanted.min_compute;
+pub fn no_profile(gpus: &[&Gpu], request: &Slice, constraints: &Constraints<'_>) -> Rejection {
+    let min_compute = constraints.min_compute;
     let mut known: Vec<&Profile> = Vec::new();
     for profile in gpus.iter().flat_map(|g| &g.profiles) {
-        let barred = wanted.barred.contains(&profile.name);
-        if !barred && !known.iter().any(|k| k.name == profile.name) {
+        let denied_profiles = constraints.denied_profiles.contains(&profile.name);
+        if !denied_profiles && !known.iter().any(|k| k.name == profile.name) {
             known.push(profile);
         }
     }
@@ -114,10 +120,10 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
         0 => String::new(),
         _ => format!(" and {}", count(slices as usize, "compute slice")),
     };
-    match asked {
+    match request {
         Slice::Profile(name) => {
             if let Some(few) = known.iter().find(|p| p.name == *name) {
-                return NoRoom::Never {
+                return Rejection::Unsatisfiable {
                     why: format!(
                         "{name} has {}, and at least {min_compute} are asked for",
                         count(few.compute_slices as usize, "compute slice")
@@ -135,7 +141,7 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
             };
             known.sort_by_key(|p| distance(p));
             let names: Vec<&str> = known.iter().map(|p| p.name.as_str()).collect();
-            NoRoom::Never {
+            Rejection::Unsatisfiable {
                 why: format!("no GPU has profile {}", printable(name)),
                 hint: format!("nearest first, there are {}", names.join(", ")),
             }
@@ -144,13 +150,13 @@ pub fn no_profile(gpus: &[&Gpu], asked: &Slice, wanted: &Wanted<'_>) -> NoRoom {
             let most = known
                 .iter()
                 .max_by_key(|p| (p.memory_mib, p.compute_slices));
-            let allowed = match wanted.barred.is_empty() {
+            let allowed = match constraints.denied_profiles.is_empty() {
                 true => "",
                 false => " that policy.profiles allows",
             };
-            NoRoom::Never {
+            Rejection::Unsatisfiable {
                 why: format!(
-                    "no profile{allowed} has {asked} of memory{}",
+                    "no profile{allowed} has {request} of memory{}",
                     compute(min_compute)
                 ),
                 hint: most.map_or_else(
@@ -178,35 +184,35 @@ fn numbers(profile: &str) -> (u32, u32) {
 pub fn full(
     snapshot: &Snapshot,
     fitting: &[(&Gpu, &Profile)],
-    reserved: &[Reserved],
-    asked: &Slice,
-    wanted: &Wanted<'_>,
-) -> NoRoom {
-    in_words(snapshot, fitting, reserved, asked, wanted, None)
+    reserved: &[Slot],
+    request: &Slice,
+    constraints: &Constraints<'_>,
+) -> Rejection {
+    in_words(snapshot, fitting, reserved, request, constraints, None)
 }
 
 /// With what a search has found, and whether anything at all can move, where there was one.
 pub fn in_words(
     snapshot: &Snapshot,
     fitting: &[(&Gpu, &Profile)],
-    reserved: &[Reserved],
-    asked: &Slice,
-    wanted: &Wanted<'_>,
-    found: Option<(&Alternative, &Found, bool)>,
-) -> NoRoom {
+    reserved: &[Slot],
+    request: &Slice,
+    constraints: &Constraints<'_>,
+    found: Option<(&Alternative, &SearchResult, bool)>,
+) -> Rejection {
     let (mut free, mut total, mut most, mut quarantined) = (0, 0, 0, 0);
     let mut smallest = u32::MAX;
     let mut used_up = Vec::new();
     for (gpu, profile) in fitting {
-        let room = wanted.room(gpu, reserved);
-        free += room.free_slices();
-        total += room.total_slices();
-        most = most.max(room.free_slices());
+        let occupancy = constraints.occupancy(gpu, reserved);
+        free += occupancy.free_slices();
+        total += occupancy.total_slices();
+        most = most.max(occupancy.free_slices());
         smallest = smallest.min(profile.memory_slices());
-        let held = wanted.quarantined.iter().filter(|r| r.gpu == gpu.uuid);
+        let held = constraints.quarantined.iter().filter(|r| r.gpu == gpu.uuid);
         quarantined += held.map(|r| r.placement.size).sum::<u32>();
-        if room.free_slices() >= profile.memory_slices()
-            && let Some(lack) = room.lacks(profile, room.taken())
+        if occupancy.free_slices() >= profile.memory_slices()
+            && let Some(lack) = occupancy.lacks(profile, occupancy.taken())
         {
             used_up.push(format!(
                 "GPU {} has no more {}",
@@ -215,14 +221,14 @@ pub fn in_words(
             ));
         }
     }
-    let name = name_of(fitting, asked);
+    let name = name_of(fitting, request);
     let mut hint = WAIT_FOR_ROOM.to_owned();
     let kind = match found {
         _ if free < smallest => "full".to_owned(),
         _ if !used_up.is_empty() => used_up.join(", "),
-        Some((asked, Found::Plan(plan), _)) => {
+        Some((request, SearchResult::Plan(plan), _)) => {
             hint = format!(
-                "migctl defrag --plan {asked} says what to restart for it; {WAIT_FOR_ROOM}"
+                "migctl defrag --plan {request} says what to restart for it; {WAIT_FOR_ROOM}"
             );
             let of = |m: &Move| format!("{} at {} of GPU {}", m.profile, m.from, m.from_gpu);
             let moves: Vec<String> = plan.moves.iter().map(of).collect();
@@ -231,13 +237,13 @@ pub fn in_words(
                 moves.join(" and ")
             )
         }
-        Some((_, Found::Impossible, true)) => {
+        Some((_, SearchResult::Impossible, true)) => {
             "full: what lies in the way cannot be moved".to_owned()
         }
-        Some((_, Found::Impossible, false)) => {
+        Some((_, SearchResult::Impossible, false)) => {
             "full: no other order of the slices makes room".to_owned()
         }
-        Some((_, Found::Beyond(n), _)) => format!(
+        Some((_, SearchResult::Beyond(n), _)) => format!(
             "fragmented: up to {} make no room, and to look at more takes too long",
             count(*n, "restart")
         ),
@@ -249,54 +255,56 @@ pub fn in_words(
         1 => "; 1 is quarantined, which could not be given back".to_owned(),
         n => format!("; {n} are quarantined, which could not be given back"),
     };
-    NoRoom::Now {
+    Rejection::NoCapacity {
         why: format!(
             "no room for {name} on {}: {free} of {total} memory slices are free, at most {most} on one \
              GPU ({kind}){quarantined}{}",
             count(fitting.len(), "GPU"),
-            and_kept_out(snapshot, wanted)
+            and_kept_out(snapshot, constraints)
         ),
         hint,
     }
 }
 
 /// Of one of several that are asked for, `found` of which would have their room.
-pub fn of_several(no: NoRoom, asked: &Alternative, found: usize) -> NoRoom {
-    let say = |why: String| match (asked.count, found) {
+pub fn of_several(no: Rejection, request: &Alternative, found: usize) -> Rejection {
+    let say = |why: String| match (request.count, found) {
         (1, _) => why,
-        (_, 0) => format!("{asked}: {why}"),
-        (all, found) => format!("{asked}: there is room for {found} of {all}, and then {why}"),
+        (_, 0) => format!("{request}: {why}"),
+        (all, found) => {
+            format!("{request}: there is room for {found} of {all}, and then {why}")
+        }
     };
     match no {
-        NoRoom::Never { why, hint } => NoRoom::Never {
+        Rejection::Unsatisfiable { why, hint } => Rejection::Unsatisfiable {
             why: say(why),
             hint,
         },
-        NoRoom::Now { why, hint } => NoRoom::Now {
+        Rejection::NoCapacity { why, hint } => Rejection::NoCapacity {
             why: say(why),
             hint,
         },
     }
 }
 
-pub fn never_so_many(fitting: &[(&Gpu, &Profile)], asked: &Alternative, most: u32) -> NoRoom {
-    NoRoom::Never {
+pub fn never_so_many(fitting: &[(&Gpu, &Profile)], request: &Alternative, most: u32) -> Rejection {
+    Rejection::Unsatisfiable {
         why: format!(
-            "{asked}: {} {} {most} of {} at most",
+            "{request}: {} {} {most} of {} at most",
             count(fitting.len(), "GPU"),
             if fitting.len() == 1 { "holds" } else { "hold" },
-            name_of(fitting, &asked.slice)
+            name_of(fitting, &request.slice)
         ),
         hint: "ask for fewer".to_owned(),
     }
 }
 
 /// There is room, and who came before waits for it, or for what it is part of.
-pub fn kept(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
-    NoRoom::Now {
+pub fn kept(fitting: &[(&Gpu, &Profile)], request: &Slice) -> Rejection {
+    Rejection::NoCapacity {
         why: format!(
             "no room for {} but what others wait for",
-            name_of(fitting, asked)
+            name_of(fitting, request)
         ),
         hint: WAIT_FOR_ROOM.to_owned(),
     }
@@ -305,10 +313,10 @@ pub fn kept(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> NoRoom {
 const WAIT_FOR_ROOM: &str =
     "migctl list shows who has what; runmig.dev/wait lets a container wait for room";
 
-fn name_of(fitting: &[(&Gpu, &Profile)], asked: &Slice) -> String {
-    match asked {
+fn name_of(fitting: &[(&Gpu, &Profile)], request: &Slice) -> String {
+    match request {
         Slice::Profile(name) => name.clone(),
-        Slice::Memory(_) => format!("{asked} ({})", fitting[0].1.name),
+        Slice::Memory(_) => format!("{request} ({})", fitting[0].1.name),
     }
 }
 

@@ -1,17 +1,17 @@
 //! Why each GPU will do for a request, or will not.
 
 use super::choose::{Rank, each_candidate};
-use super::constraints::Wanted;
-use super::occupancy::{Reserved, Room};
+use super::constraints::Constraints;
+use super::occupancy::{Occupancy, Slot};
 use super::pack::Packer;
-use super::plan::PATIENCE;
+use super::plan::MAX_STEPS;
 use super::score;
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
 /// What one GPU has to say to one request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct OnGpu<'a> {
+pub struct GpuReport<'a> {
     pub gpu: &'a Gpu,
     /// What the request means there.
     pub profile: Option<&'a Profile>,
@@ -23,7 +23,7 @@ pub struct OnGpu<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// Where it could go, the best first.
-    Fits(Vec<Place>),
+    Fits(Vec<SlotCost>),
     /// Fewer memory slices are free than it takes.
     Full,
     /// There is a place, but those who came before wait for it.
@@ -43,7 +43,7 @@ pub enum Verdict {
 
 /// A place, and what taking it costs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct SlotCost {
     pub placement: Placement,
     /// In memory slices of no more use to one profile (docs/packing.md).
     pub cost: f64,
@@ -59,12 +59,12 @@ pub struct Place {
 /// Every GPU, in the order in which they would be taken.
 pub fn explain<'a>(
     snapshot: &'a Snapshot,
-    reserved: &[Reserved],
-    asked: &Slice,
-    wanted: &Wanted<'_>,
-) -> Vec<OnGpu<'a>> {
-    let look = |gpu: &'a Gpu| on_gpu((snapshot, gpu), reserved, asked, wanted);
-    let mut all: Vec<OnGpu<'a>> = snapshot.gpus.iter().map(look).collect();
+    reserved: &[Slot],
+    request: &Slice,
+    constraints: &Constraints<'_>,
+) -> Vec<GpuReport<'a>> {
+    let look = |gpu: &'a Gpu| on_gpu((snapshot, gpu), reserved, request, constraints);
+    let mut all: Vec<GpuReport<'a>> = snapshot.gpus.iter().map(look).collect();
     all.sort_by_key(|on| match &on.verdict {
         Verdict::Fits(places) => (0, Some(places[0].rank), on.gpu.index),
         _ => (1, None, on.gpu.index),
@@ -74,49 +74,55 @@ pub fn explain<'a>(
 
 fn on_gpu<'a>(
     (snapshot, gpu): (&Snapshot, &'a Gpu),
-    reserved: &[Reserved],
-    asked: &Slice,
-    wanted: &Wanted<'_>,
-) -> OnGpu<'a> {
-    let room = wanted.room(gpu, reserved);
-    let profile = wanted.profile_on(gpu, asked);
+    reserved: &[Slot],
+    request: &Slice,
+    constraints: &Constraints<'_>,
+) -> GpuReport<'a> {
+    let occupancy = constraints.occupancy(gpu, reserved);
+    let profile = constraints.profile_on(gpu, request);
     let verdict = match (gpu.mig, gpu.mig_pending, profile) {
         (MigMode::Unsupported, ..) => Verdict::NoMig,
         (MigMode::Disabled, Some(MigMode::Enabled), _) => Verdict::MigPending,
         (MigMode::Disabled, ..) => Verdict::MigOff,
-        (MigMode::Enabled, _, found) => match (wanted.rule_against(gpu), found) {
+        (MigMode::Enabled, _, found) => match (constraints.exclusion(gpu), found) {
             (Some(rule), _) => Verdict::Excluded(rule.to_owned()),
             (None, None) => Verdict::NoProfile,
-            (None, Some(profile)) => look((snapshot, &room), profile, reserved, wanted),
+            (None, Some(profile)) => look((snapshot, &occupancy), profile, reserved, constraints),
         },
     };
-    OnGpu {
+    GpuReport {
         gpu,
         profile,
-        free_slices: room.free_slices(),
-        total_slices: room.total_slices(),
+        free_slices: occupancy.free_slices(),
+        total_slices: occupancy.total_slices(),
         verdict,
     }
 }
 
 fn look(
-    (snapshot, room): (&Snapshot, &Room<'_>),
+    (snapshot, occupancy): (&Snapshot, &Occupancy<'_>),
     profile: &Profile,
-    reserved: &[Reserved],
-    wanted: &Wanted<'_>,
+    reserved: &[Slot],
+    constraints: &Constraints<'_>,
 ) -> Verdict {
-    let mut places: Vec<Place> = Vec::new();
-    let kept = each_candidate(snapshot, &[(room.gpu, profile)], reserved, wanted, |c| {
-        let placement = c.placement;
-        places.push(Place {
-            placement,
-            cost: c.cost as f64 / score::SLICE as f64,
-            closes: closes(room, profile, placement),
-            reuses: room.is_idle(profile, placement),
-            evicts: room.in_the_way(profile, placement).len(),
-            rank: c.rank,
-        });
-    });
+    let mut places: Vec<SlotCost> = Vec::new();
+    let kept = each_candidate(
+        snapshot,
+        &[(occupancy.gpu, profile)],
+        reserved,
+        constraints,
+        |c| {
+            let placement = c.placement;
+            places.push(SlotCost {
+                placement,
+                cost: c.cost as f64 / score::SLICE as f64,
+                closes: closes(occupancy, profile, placement),
+                reuses: occupancy.is_idle(profile, placement),
+                evicts: occupancy.evictions(profile, placement).len(),
+                rank: c.rank,
+            });
+        },
+    );
     places.sort_by_key(|p| p.rank);
     if !places.is_empty() {
         return Verdict::Fits(places);
@@ -124,28 +130,28 @@ fn look(
     if kept {
         return Verdict::Kept;
     }
-    if room.free_slices() < profile.memory_slices() {
+    if occupancy.free_slices() < profile.memory_slices() {
         return Verdict::Full;
     }
-    match room.lacks(profile, room.taken()) {
+    match occupancy.lacks(profile, occupancy.taken()) {
         Some(lack) => Verdict::UsedUp(lack.of(profile)),
         None => Verdict::NoPlace,
     }
 }
 
-fn closes(room: &Room<'_>, profile: &Profile, at: Placement) -> Vec<String> {
-    let after = room.with(profile, at);
-    let has_place = |room: &Room<'_>, p: &Profile| room.places(p).next().is_some();
-    let closed = |p: &&Profile| has_place(room, p) && !has_place(&after, p);
-    let closed = room.gpu.profiles.iter().filter(closed);
+fn closes(occupancy: &Occupancy<'_>, profile: &Profile, at: Placement) -> Vec<String> {
+    let after = occupancy.with(profile, at);
+    let has_place = |occupancy: &Occupancy<'_>, p: &Profile| occupancy.places(p).next().is_some();
+    let closed = |p: &&Profile| has_place(occupancy, p) && !has_place(&after, p);
+    let closed = occupancy.gpu.profiles.iter().filter(closed);
     closed.map(|p| p.name.clone()).collect()
 }
 
 /// How fragmented a GPU is, in per cent: what of the largest slice that its free memory could be,
 /// did all on it lie as well as it can, is lost to where it lies. 0: nothing is.
-pub fn fragmentation(room: &Room<'_>) -> Option<u32> {
+pub fn fragmentation(occupancy: &Occupancy<'_>) -> Option<u32> {
     let largest = |fits: &mut dyn FnMut(&Profile) -> Option<bool>| {
-        let mut by_size: Vec<&Profile> = room.gpu.profiles.iter().collect();
+        let mut by_size: Vec<&Profile> = occupancy.gpu.profiles.iter().collect();
         by_size.sort_by_key(|p| std::cmp::Reverse(p.memory_slices()));
         for profile in by_size {
             if fits(profile)? {
@@ -154,9 +160,12 @@ pub fn fragmentation(room: &Room<'_>) -> Option<u32> {
         }
         Some(0)
     };
-    let now = largest(&mut |p| Some(room.places(p).next().is_some()))?;
-    let names: Vec<String> = room.taken().map(|l| room.name(l.profile_id)).collect();
-    let mut packer = Packer::new(&[Room::empty(room.gpu)], PATIENCE);
+    let now = largest(&mut |p| Some(occupancy.places(p).next().is_some()))?;
+    let names: Vec<String> = occupancy
+        .taken()
+        .map(|l| occupancy.name(l.profile_id))
+        .collect();
+    let mut packer = Packer::new(&[Occupancy::empty(occupancy.gpu)], MAX_STEPS);
     let could = largest(&mut |p| {
         let more = names.iter().map(String::as_str).chain([p.name.as_str()]);
         packer.holds(more)

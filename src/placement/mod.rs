@@ -18,15 +18,15 @@ mod several;
 #[cfg(test)]
 mod tests;
 
-pub use backfill::{could_use, is_held_up};
+pub use backfill::{could_use, is_blocked};
 pub use choose::choose;
-pub use constraints::Wanted;
+pub use constraints::Constraints;
 pub use defrag::diagnose::{Kind, Reason, reason};
 pub use defrag::search::fewest_moves;
 pub use diagnosis::{none_of, of_several};
-pub use explain::{OnGpu, Place, Verdict, explain, fragmentation};
-pub use occupancy::{Lying, Reserved, Room};
+pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
+pub use occupancy::{Occupancy, Occupant, Slot};
 pub use pack::Packer;
-pub use plan::{Awaited, Decision, Found, Movable, Move, PATIENCE, Plan, Site};
-pub use rejection::NoRoom;
-pub use several::{Taken, choose_several, never_several};
+pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
+pub use rejection::Rejection;
+pub use several::{Selection, choose_several, never_several};

@@ -6,32 +6,32 @@ use crate::model::{Gpu, Placement, Profile};
 
 /// A place that is spoken for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reserved {
+pub struct Slot {
     pub gpu: String,
     pub profile_id: u32,
     pub placement: Placement,
 }
 
 /// A set of memory slices.
-pub type Slices = u64;
+pub type SliceSet = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lying {
+pub struct Occupant {
     pub profile_id: u32,
     pub at: Placement,
-    pub slices: Slices,
+    pub slices: SliceSet,
     /// Kept for the next, and nobody's: it counts as free.
     pub idle: bool,
     /// In a search for what to move: which of the movable ones it is.
     pub movable: Option<usize>,
 }
 
-impl Lying {
+impl Occupant {
     pub fn new(profile_id: u32, at: Placement) -> Self {
-        Lying {
+        Occupant {
             profile_id,
             at,
-            slices: slices(at),
+            slices: slice_set(at),
             idle: false,
             movable: None,
         }
@@ -39,54 +39,51 @@ impl Lying {
 }
 
 #[derive(Clone)]
-pub struct Room<'a> {
+pub struct Occupancy<'a> {
     pub gpu: &'a Gpu,
-    pub lying: Vec<Lying>,
+    pub occupants: Vec<Occupant>,
     /// Every place that the driver offers, profile after profile; `ends` says where each one's end.
-    windows: Vec<Slices>,
+    windows: Vec<SliceSet>,
     ends: Vec<usize>,
     limit: Parts,
-    all: Slices,
+    all: SliceSet,
 }
 
 /// Media and copy engines and compute slices, in one order.
 pub type Parts = [u32; 6];
 
-impl<'a> Room<'a> {
-    pub fn new(gpu: &'a Gpu, reserved: &[Reserved], idle: &[Reserved]) -> Self {
-        Room::without(gpu, &[], reserved, idle)
+impl<'a> Occupancy<'a> {
+    pub fn new(gpu: &'a Gpu, reserved: &[Slot], idle: &[Slot]) -> Self {
+        Occupancy::without(gpu, &[], reserved, idle)
     }
 
     /// As if these instances were not there.
-    pub fn without(
-        gpu: &'a Gpu,
-        gone: &[Reserved],
-        reserved: &[Reserved],
-        idle: &[Reserved],
-    ) -> Self {
-        let mut room = Room::empty(gpu);
-        let here = |r: &&Reserved| r.gpu == gpu.uuid;
-        let is_one = |of: &[Reserved], id: u32, at: Placement| {
+    pub fn without(gpu: &'a Gpu, evicted: &[Slot], reserved: &[Slot], idle: &[Slot]) -> Self {
+        let mut occupancy = Occupancy::empty(gpu);
+        let here = |r: &&Slot| r.gpu == gpu.uuid;
+        let is_one = |of: &[Slot], id: u32, at: Placement| {
             let mut of = of.iter().filter(here);
             of.any(|r| r.profile_id == id && r.placement == at)
         };
         let is_idle = |id, at| is_one(idle, id, at);
         for i in &gpu.instances {
-            if is_one(gone, i.profile_id, i.placement) {
+            if is_one(evicted, i.profile_id, i.placement) {
                 continue;
             }
-            room.lying.push(Lying {
+            occupancy.occupants.push(Occupant {
                 idle: is_idle(i.profile_id, i.placement),
-                ..Lying::new(i.profile_id, i.placement)
+                ..Occupant::new(i.profile_id, i.placement)
             });
         }
         for r in reserved.iter().filter(here) {
-            match room.lying.iter_mut().find(|l| l.at == r.placement) {
-                Some(lying) => lying.idle = false,
-                None => room.lying.push(Lying::new(r.profile_id, r.placement)),
+            match occupancy.occupants.iter_mut().find(|l| l.at == r.placement) {
+                Some(occupant) => occupant.idle = false,
+                None => occupancy
+                    .occupants
+                    .push(Occupant::new(r.profile_id, r.placement)),
             }
         }
-        room
+        occupancy
     }
 
     /// As if nothing lay on it.
@@ -95,16 +92,16 @@ impl<'a> Room<'a> {
         let mut windows = Vec::with_capacity(places);
         let mut ends = Vec::with_capacity(gpu.profiles.len());
         for profile in &gpu.profiles {
-            windows.extend(profile.placements.iter().map(|p| slices(*p)));
+            windows.extend(profile.placements.iter().map(|p| slice_set(*p)));
             ends.push(windows.len());
         }
-        Room {
+        Occupancy {
             gpu,
-            lying: Vec::with_capacity(8),
+            occupants: Vec::with_capacity(8),
             all: windows.iter().fold(0, |all, w| all | w),
             windows,
             ends,
-            limit: Room::limit(gpu),
+            limit: Occupancy::limit(gpu),
         }
     }
 
@@ -120,16 +117,16 @@ impl<'a> Room<'a> {
     }
 
     /// What is not ours, and stays for all we know.
-    pub fn of_others(gpu: &'a Gpu, ours: &[Reserved]) -> Self {
+    pub fn foreign(gpu: &'a Gpu, ours: &[Slot]) -> Self {
         let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
-        let mut room = Room::new(gpu, &[], &[]);
-        room.lying.retain(|l| !is_ours(l.at));
-        room
+        let mut occupancy = Occupancy::new(gpu, &[], &[]);
+        occupancy.occupants.retain(|l| !is_ours(l.at));
+        occupancy
     }
 
     pub fn with(&self, profile: &Profile, at: Placement) -> Self {
         let mut more = self.clone();
-        more.lying.push(Lying::new(profile.id, at));
+        more.occupants.push(Occupant::new(profile.id, at));
         more
     }
 
@@ -138,14 +135,14 @@ impl<'a> Room<'a> {
         let free = self.free();
         let any = self.lacks(profile, self.taken()).is_none();
         let places = profile.placements.iter().copied();
-        places.filter(move |at| any && slices(*at) & !free == 0)
+        places.filter(move |at| any && slice_set(*at) & !free == 0)
     }
 
-    pub fn taken(&self) -> impl Iterator<Item = &Lying> + Clone {
-        self.lying.iter().filter(|l| !l.idle)
+    pub fn taken(&self) -> impl Iterator<Item = &Occupant> + Clone {
+        self.occupants.iter().filter(|l| !l.idle)
     }
 
-    pub fn free(&self) -> Slices {
+    pub fn free(&self) -> SliceSet {
         self.taken().fold(self.all, |free, l| free & !l.slices)
     }
 
@@ -158,13 +155,13 @@ impl<'a> Room<'a> {
     }
 
     /// The idle slices that have to go before the profile can be made there.
-    pub fn in_the_way(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
-        if self.lying.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
+    pub fn evictions(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
+        if self.occupants.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
             return Vec::new();
         }
-        let here = slices(at);
-        let (mut going, mut staying): (Vec<&Lying>, Vec<&Lying>) = self
-            .lying
+        let here = slice_set(at);
+        let (mut going, mut staying): (Vec<&Occupant>, Vec<&Occupant>) = self
+            .occupants
             .iter()
             .filter(|l| l.idle)
             .partition(|l| l.slices & here != 0);
@@ -179,21 +176,21 @@ impl<'a> Room<'a> {
     }
 
     pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
-        let is = |l: &Lying| l.idle && l.profile_id == profile.id && l.at == at;
-        self.lying.iter().any(is)
+        let is = |l: &Occupant| l.idle && l.profile_id == profile.id && l.at == at;
+        self.occupants.iter().any(is)
     }
 
     /// Of which one more of the profile beside these would be too much.
     pub fn lacks<'l>(
         &self,
         profile: &Profile,
-        beside: impl Iterator<Item = &'l Lying>,
+        others: impl Iterator<Item = &'l Occupant>,
     ) -> Option<Lack> {
         let mut used = parts(profile);
         let mut same = 0;
-        for lying in beside {
-            same += u32::from(lying.profile_id == profile.id);
-            if let Some(p) = self.gpu.profile(lying.profile_id) {
+        for occupant in others {
+            same += u32::from(occupant.profile_id == profile.id);
+            if let Some(p) = self.gpu.profile(occupant.profile_id) {
                 for (sum, part) in used.iter_mut().zip(parts(p)) {
                     *sum += part;
                 }
@@ -206,18 +203,22 @@ impl<'a> Room<'a> {
         over.map(Lack::OfPart)
     }
 
-    /// For each memory slice, which of `lying` has it.
-    pub fn slots(&self) -> Vec<Option<usize>> {
-        let of = |slot: u32| self.lying.iter().position(|l| l.slices >> slot & 1 == 1);
+    /// Returns for each memory slice the index of its occupant.
+    pub fn by_slice(&self) -> Vec<Option<usize>> {
+        let of = |slot: u32| {
+            self.occupants
+                .iter()
+                .position(|l| l.slices >> slot & 1 == 1)
+        };
         (0..self.total_slices()).map(of).collect()
     }
 
     /// Whether it is one of those that use up what the profile lacks.
-    pub fn frees(&self, lack: Lack, profile: &Profile, lying: &Lying) -> bool {
+    pub fn frees(&self, lack: Lack, profile: &Profile, occupant: &Occupant) -> bool {
         match lack {
-            Lack::OfProfile => lying.profile_id == profile.id,
+            Lack::OfProfile => occupant.profile_id == profile.id,
             Lack::OfPart(part) => {
-                let of = self.gpu.profile(lying.profile_id);
+                let of = self.gpu.profile(occupant.profile_id);
                 of.is_some_and(|p| parts(p)[part] > 0)
             }
         }
@@ -229,25 +230,29 @@ impl<'a> Room<'a> {
     }
 
     /// The same model with the same on it; of two that can be moved `as_movable` says.
-    pub fn is_like(&self, other: &Room<'_>, as_movable: impl Fn(usize, usize) -> bool) -> bool {
-        let same = |a: &Lying, b: &Lying| {
+    pub fn is_like(
+        &self,
+        other: &Occupancy<'_>,
+        as_movable: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        let same = |a: &Occupant, b: &Occupant| {
             let is_movable = match (a.movable, b.movable) {
                 (Some(a), Some(b)) => as_movable(a, b),
                 (a, b) => a == b,
             };
             is_movable && a.profile_id == b.profile_id && a.at == b.at
         };
-        self.lying.len() == other.lying.len()
+        self.occupants.len() == other.occupants.len()
             && self
-                .lying
+                .occupants
                 .iter()
-                .all(|a| other.lying.iter().any(|b| same(a, b)))
+                .all(|a| other.occupants.iter().any(|b| same(a, b)))
             && self.gpu.profiles == other.gpu.profiles
     }
 
     /// Over all profiles, the memory slices of these free ones that no place of the profile covers
     /// which lies in them whole; each by the weight of its profile.
-    pub fn uncovered(&self, free: Slices, weights: &[i64]) -> i64 {
+    pub fn uncovered(&self, free: SliceSet, weights: &[i64]) -> i64 {
         let (mut lost, mut start) = (0, 0);
         for (&end, weight) in self.ends.iter().zip(weights) {
             let mut covered = 0;
@@ -301,7 +306,7 @@ pub fn parts(p: &Profile) -> Parts {
     ]
 }
 
-pub fn slices(at: Placement) -> Slices {
+pub fn slice_set(at: Placement) -> SliceSet {
     let ones = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
     ones(at.start.saturating_add(at.size)) & !ones(at.start)
 }

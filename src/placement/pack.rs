@@ -1,7 +1,7 @@
 //! Whether a set of slices could lie on a set of GPUs at all, were each free to lie anywhere: exact,
 //! by the sets that one GPU can hold.
 
-use super::occupancy::Room;
+use super::occupancy::Occupancy;
 use std::collections::{HashMap, HashSet};
 
 /// How many of each profile, in the order of `Packer::names`.
@@ -17,7 +17,7 @@ pub struct Packer {
     /// What has been found out: GPUs from a number on, and what they are to hold.
     known: HashMap<(usize, Counts), bool>,
     /// Steps that one question may take.
-    patience: u32,
+    steps: u32,
 }
 
 struct Kind {
@@ -28,9 +28,9 @@ struct Kind {
 
 impl Packer {
     /// On these GPUs, where what lies there stays.
-    pub fn new(rooms: &[Room<'_>], patience: u32) -> Self {
+    pub fn new(occupancies: &[Occupancy<'_>], steps: u32) -> Self {
         let (mut names, mut sizes): (Vec<String>, Vec<u32>) = Default::default();
-        for p in rooms.iter().flat_map(|r| &r.gpu.profiles) {
+        for p in occupancies.iter().flat_map(|r| &r.gpu.profiles) {
             match names.iter().position(|n| *n == p.name) {
                 Some(at) => sizes[at] = sizes[at].min(p.memory_slices()),
                 None => {
@@ -39,14 +39,14 @@ impl Packer {
                 }
             }
         }
-        let mut alike: Vec<(&Room<'_>, usize)> = Vec::new();
-        for room in rooms {
+        let mut alike: Vec<(&Occupancy<'_>, usize)> = Vec::new();
+        for occupancy in occupancies {
             match alike
                 .iter_mut()
-                .find(|(other, _)| room.is_like(other, |a, b| a == b))
+                .find(|(other, _)| occupancy.is_like(other, |a, b| a == b))
             {
                 Some((_, count)) => *count += 1,
-                None => alike.push((room, 1)),
+                None => alike.push((occupancy, 1)),
             }
         }
         alike.sort_by_key(|(_, count)| *count);
@@ -55,15 +55,15 @@ impl Packer {
             bins: bins.flat_map(|(k, (_, n))| vec![k; *n]).collect(),
             kinds: alike
                 .iter()
-                .map(|(room, _)| Kind {
-                    free: room.free_slices(),
-                    fills: fills(room, &names),
+                .map(|(occupancy, _)| Kind {
+                    free: occupancy.free_slices(),
+                    fills: fills(occupancy, &names),
                 })
                 .collect(),
             names,
             sizes,
             known: HashMap::new(),
-            patience,
+            steps,
         }
     }
 
@@ -76,7 +76,7 @@ impl Packer {
             };
             counts[at] += 1;
         }
-        let mut left = self.patience;
+        let mut left = self.steps;
         self.from(0, counts, &mut left)
     }
 
@@ -85,7 +85,7 @@ impl Packer {
             return Some(true);
         }
         let free = |kind: &usize| u64::from(self.kinds[*kind].free);
-        let room: u64 = self.bins[bin..].iter().map(free).sum();
+        let occupancy: u64 = self.bins[bin..].iter().map(free).sum();
         let need = |counts: &Counts| -> u64 {
             counts
                 .iter()
@@ -93,7 +93,7 @@ impl Packer {
                 .map(|(n, size)| u64::from(*n) * u64::from(*size))
                 .sum()
         };
-        if need(&counts) > room {
+        if need(&counts) > occupancy {
             return Some(false);
         }
         let key = (bin, counts);
@@ -140,19 +140,19 @@ fn is_within(a: &Counts, b: &Counts) -> bool {
     a.iter().zip(b).all(|(a, b)| a <= b)
 }
 
-fn fills(room: &Room<'_>, names: &[String]) -> Vec<Counts> {
+fn fills(occupancy: &Occupancy<'_>, names: &[String]) -> Vec<Counts> {
     let of = |name: &str| names.iter().position(|n| n == name).expect("all are named");
     let mut seen = HashSet::new();
     let mut full = HashSet::new();
-    let mut open = vec![(room.clone(), vec![0; names.len()])];
-    while let Some((room, counts)) = open.pop() {
+    let mut open = vec![(occupancy.clone(), vec![0; names.len()])];
+    while let Some((occupancy, counts)) = open.pop() {
         let mut more = false;
-        for profile in &room.gpu.profiles {
-            for at in room.places(profile) {
+        for profile in &occupancy.gpu.profiles {
+            for at in occupancy.places(profile) {
                 more = true;
                 let mut next = counts.clone();
                 next[of(&profile.name)] += 1;
-                let with = room.with(profile, at);
+                let with = occupancy.with(profile, at);
                 if seen.insert((with.free(), next.clone())) {
                     open.push((with, next));
                 }
@@ -179,15 +179,15 @@ mod tests {
     #[test]
     fn counts_more_than_255_slices() {
         let machine = machine(40);
-        let rooms: Vec<Room<'_>> = { machine.gpus.iter() }
-            .map(|gpu| Room::new(gpu, &[], &[]))
+        let occupancies: Vec<Occupancy<'_>> = { machine.gpus.iter() }
+            .map(|gpu| Occupancy::new(gpu, &[], &[]))
             .collect();
-        let holds = |rooms: &[Room<'_>], count| {
-            Packer::new(rooms, 10_000).holds(std::iter::repeat_n("1g.10gb", count))
+        let holds = |occupancies: &[Occupancy<'_>], count| {
+            Packer::new(occupancies, 10_000).holds(std::iter::repeat_n("1g.10gb", count))
         };
-        assert_eq!(holds(&rooms, 280), Some(true));
-        assert_eq!(holds(&rooms, 281), Some(false));
+        assert_eq!(holds(&occupancies, 280), Some(true));
+        assert_eq!(holds(&occupancies, 281), Some(false));
         // This count wrapped to none at all.
-        assert_eq!(holds(&rooms[..1], 256), Some(false));
+        assert_eq!(holds(&occupancies[..1], 256), Some(false));
     }
 }

@@ -1,6 +1,6 @@
 //! The values that the searches of this room hand to one another, and to `lease`.
 
-use super::occupancy::Reserved;
+use super::occupancy::Slot;
 use crate::model::{Gpu, Placement, Profile};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    pub fn place(&self) -> Reserved {
-        Reserved {
+    pub fn slot(&self) -> Slot {
+        Slot {
             gpu: self.gpu.uuid.clone(),
             profile_id: self.profile.id,
             placement: self.placement,
@@ -37,10 +37,10 @@ impl From<&Decision<'_>> for Site {
 /// A slice that lies elsewhere after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movable {
-    pub place: Reserved,
+    pub place: Slot,
     /// That have to be restarted for it: those of a pod may have it together.
     pub containers: usize,
-    /// GPUs where they may not come again, as in `Wanted`.
+    /// GPUs where they may not come again, as in `Constraints`.
     pub excluded: Vec<(String, String)>,
 }
 
@@ -56,7 +56,7 @@ impl Movable {
 
 /// Where all that is asked for would lie, after the moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct DefragPlan {
     pub sites: Vec<Site>,
     pub moves: Vec<Move>,
 }
@@ -82,9 +82,9 @@ pub struct Move {
 
 /// What came of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchResult {
     /// Nothing has to move if `moves` is empty.
-    Plan(Plan),
+    Plan(DefragPlan),
     /// Not even if everything movable lay elsewhere.
     Impossible,
     /// It takes more moves than this, or cannot be done.
@@ -92,11 +92,11 @@ pub enum Found {
 }
 
 /// Steps of a search: some tens of milliseconds.
-pub const PATIENCE: u32 = 200_000;
+pub const MAX_STEPS: u32 = 200_000;
 
 /// What somebody who came before waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Awaited {
+pub struct Reservation {
     pub gpu: String,
     pub profile_id: u32,
 }

@@ -3,16 +3,16 @@
 use crate::error::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoRoom {
+pub enum Rejection {
     /// No wait helps: the machine cannot give this, or the request is wrong.
-    Never { why: String, hint: String },
+    Unsatisfiable { why: String, hint: String },
     /// When a slice comes back, it may.
-    Now { why: String, hint: String },
+    NoCapacity { why: String, hint: String },
 }
 
-impl From<NoRoom> for Error {
-    fn from(no: NoRoom) -> Error {
-        let (NoRoom::Never { why, hint } | NoRoom::Now { why, hint }) = no;
+impl From<Rejection> for Error {
+    fn from(no: Rejection) -> Error {
+        let (Rejection::Unsatisfiable { why, hint } | Rejection::NoCapacity { why, hint }) = no;
         Error::new(why).hint(hint)
     }
 }

@@ -10,8 +10,8 @@
 //! Between models, a slice is not the same: there what is taken counts too, and all of it by how much
 //! memory that is, and how large a GPU it is on. What is left of a small one serves fewer.
 
-use super::constraints::Wanted;
-use super::occupancy::{Room, Slices, slices};
+use super::constraints::Constraints;
+use super::occupancy::{Occupancy, SliceSet, slice_set};
 use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
 
 /// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.
@@ -29,14 +29,14 @@ const FREE: i64 = SLICE * 60 / 100;
 pub struct Demand<'a>(Vec<(&'a str, i64)>);
 
 impl<'a> Demand<'a> {
-    pub fn on(snapshot: &'a Snapshot, wanted: &Wanted<'_>) -> Self {
+    pub fn on(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Self {
         let mut there: Vec<(&str, i64)> = Vec::with_capacity(16);
         for gpu in &snapshot.gpus {
-            let is_nobodys = |i: &&GpuInstance| {
-                let mut idle = wanted.idle.iter().chain(wanted.gone);
+            let is_spare = |i: &&GpuInstance| {
+                let mut idle = constraints.idle.iter().chain(constraints.evicted);
                 idle.any(|r| r.gpu == gpu.uuid && r.placement == i.placement)
             };
-            for instance in gpu.instances.iter().filter(|i| !is_nobodys(i)) {
+            for instance in gpu.instances.iter().filter(|i| !is_spare(i)) {
                 let Some(profile) = gpu.profile(instance.profile_id) else {
                     continue;
                 };
@@ -66,22 +66,22 @@ impl<'a> Demand<'a> {
 
 /// Costs of places on one GPU.
 pub struct Costs<'r, 'a> {
-    room: &'r Room<'a>,
+    occupancy: &'r Occupancy<'a>,
     weights: Vec<i64>,
-    free: Slices,
+    free: SliceSet,
     before: i64,
     /// Of a slice that is lost to one of the profiles.
     worth: i64,
 }
 
 impl<'r, 'a> Costs<'r, 'a> {
-    pub fn of(room: &'r Room<'a>, demand: &Demand<'_>) -> Self {
+    pub fn of(occupancy: &'r Occupancy<'a>, demand: &Demand<'_>) -> Self {
         let costs = Costs {
-            room,
-            weights: demand.weights(room.gpu),
-            free: room.free(),
+            occupancy,
+            weights: demand.weights(occupancy.gpu),
+            free: occupancy.free(),
             before: 0,
-            worth: worth(room),
+            worth: worth(occupancy),
         };
         Costs {
             before: costs.potential(costs.free, None),
@@ -91,23 +91,23 @@ impl<'r, 'a> Costs<'r, 'a> {
 
     /// Of a place that costs this much on its GPU: to be compared with places on any. Each idle slice
     /// that has to go for it is worth as much as a memory slice that one profile loses.
-    pub fn in_all(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
-        let profiles = self.room.gpu.profiles.len() as i64;
+    pub fn machine_cost(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
+        let profiles = self.occupancy.gpu.profiles.len() as i64;
         let taken = i64::from(at.size) * profiles * SLICE * 3 / 2;
         let lost = taken + cost + evicts as i64 * SLICE;
         lost.saturating_mul(self.worth)
     }
 
     pub fn cost(&self, at: Placement) -> i64 {
-        let new = slices(at);
+        let new = slice_set(at);
         let free = i64::from(self.free.count_ones()) * FREE;
         self.potential(self.free & !new, Some(new)) - self.before + free
     }
 
-    fn potential(&self, free: Slices, new: Option<Slices>) -> i64 {
-        let lost = |free| self.room.uncovered(free, &self.weights);
+    fn potential(&self, free: SliceSet, new: Option<SliceSet>) -> i64 {
+        let lost = |free| self.occupancy.uncovered(free, &self.weights);
         let (mut leaving, mut sum) = (0, 0);
-        for one in self.room.taken().map(|l| l.slices).chain(new) {
+        for one in self.occupancy.taken().map(|l| l.slices).chain(new) {
             leaving += 1;
             sum += lost(free | one);
         }
@@ -122,10 +122,10 @@ impl<'r, 'a> Costs<'r, 'a> {
 
 /// Of a memory slice that one profile loses. The same on models that are called the same size, though
 /// one has a little more memory.
-fn worth(room: &Room<'_>) -> i64 {
-    let profiles = &room.gpu.profiles;
+fn worth(occupancy: &Occupancy<'_>) -> i64 {
+    let profiles = &occupancy.gpu.profiles;
     let size = u64::from(profiles.iter().map(|p| p.gigabytes()).max().unwrap_or(0));
-    let parts = u64::from(room.total_slices().max(1)) * profiles.len().max(1) as u64;
+    let parts = u64::from(occupancy.total_slices().max(1)) * profiles.len().max(1) as u64;
     // Fine enough that the divisions leave enough.
     let worth = size * 1000 * (size * 10_000).isqrt() / parts;
     worth.try_into().unwrap_or(i64::MAX)

@@ -1,53 +1,53 @@
 //! Several slices for one container: all of them or none, on GPUs of their own as far as possible.
 
 use super::choose::choose;
-use super::constraints::{Wanted, fitting, usable};
+use super::constraints::{Constraints, fitting, usable};
 use super::diagnosis;
-use super::occupancy::Reserved;
+use super::occupancy::Slot;
 use super::plan::Decision;
-use super::rejection::NoRoom;
+use super::rejection::Rejection;
 use crate::model::{Placement, Snapshot};
 use crate::request::Alternative;
 
 /// What one after the other has taken of the room that there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
-    pub reserved: Vec<Reserved>,
+pub struct Selection {
+    pub reserved: Vec<Slot>,
     /// Of the idle slices, those that are left, and those that have to be destroyed.
-    pub idle: Vec<Reserved>,
-    pub gone: Vec<Reserved>,
+    pub idle: Vec<Slot>,
+    pub evicted: Vec<Slot>,
     /// The GPUs.
-    pub beside: Vec<String>,
+    pub own_gpus: Vec<String>,
 }
 
-impl Taken {
-    pub fn before(reserved: &[Reserved], idle: &[Reserved]) -> Self {
-        Taken {
+impl Selection {
+    pub fn before(reserved: &[Slot], idle: &[Slot]) -> Self {
+        Selection {
             reserved: reserved.to_vec(),
             idle: idle.to_vec(),
-            gone: Vec::new(),
-            beside: Vec::new(),
+            evicted: Vec::new(),
+            own_gpus: Vec::new(),
         }
     }
 
-    pub fn wanted<'a>(&'a self, wanted: &Wanted<'a>) -> Wanted<'a> {
-        Wanted {
+    pub fn constraints<'a>(&'a self, constraints: &Constraints<'a>) -> Constraints<'a> {
+        Constraints {
             idle: &self.idle,
-            gone: &self.gone,
-            beside: &self.beside,
-            ..*wanted
+            evicted: &self.evicted,
+            own_gpus: &self.own_gpus,
+            ..*constraints
         }
     }
 
     /// A place, and those of the idle slices on its GPU that go for it.
-    pub fn take(&mut self, place: Reserved, evicts: &[Placement]) {
-        let goes = |r: &Reserved| r.gpu == place.gpu && evicts.contains(&r.placement);
-        let (gone, left) = std::mem::take(&mut self.idle).into_iter().partition(goes);
-        let gone: Vec<Reserved> = gone;
-        self.gone.extend(gone);
+    pub fn take(&mut self, place: Slot, evicts: &[Placement]) {
+        let goes = |r: &Slot| r.gpu == place.gpu && evicts.contains(&r.placement);
+        let (evicted, left) = std::mem::take(&mut self.idle).into_iter().partition(goes);
+        let evicted: Vec<Slot> = evicted;
+        self.evicted.extend(evicted);
         self.idle = left;
         self.idle.retain(|r| *r != place);
-        self.beside.push(place.gpu.clone());
+        self.own_gpus.push(place.gpu.clone());
         self.reserved.push(place);
     }
 }
@@ -56,27 +56,27 @@ impl Taken {
 /// and why it has none.
 pub fn choose_several<'a>(
     snapshot: &'a Snapshot,
-    reserved: &[Reserved],
-    asked: &Alternative,
-    wanted: &Wanted<'_>,
-) -> Result<Vec<Decision<'a>>, Box<(Taken, NoRoom)>> {
-    let mut taken = Taken::before(reserved, wanted.idle);
-    if let Some(never) = never_several(snapshot, asked, wanted) {
+    reserved: &[Slot],
+    request: &Alternative,
+    constraints: &Constraints<'_>,
+) -> Result<Vec<Decision<'a>>, Box<(Selection, Rejection)>> {
+    let mut taken = Selection::before(reserved, constraints.idle);
+    if let Some(never) = never_several(snapshot, request, constraints) {
         return Err(Box::new((taken, never)));
     }
     let mut found = Vec::new();
-    for _ in 0..asked.count {
-        let one = Wanted {
-            alternatives: std::slice::from_ref(&asked.slice),
-            ..taken.wanted(wanted)
+    for _ in 0..request.count {
+        let one = Constraints {
+            alternatives: std::slice::from_ref(&request.slice),
+            ..taken.constraints(constraints)
         };
         match choose(snapshot, &taken.reserved, &one) {
             Ok(decision) => {
-                taken.take(decision.place(), &decision.evicts);
+                taken.take(decision.slot(), &decision.evicts);
                 found.push(decision);
             }
             Err(no) => {
-                let no = diagnosis::of_several(no, asked, found.len());
+                let no = diagnosis::of_several(no, request, found.len());
                 return Err(Box::new((taken, no)));
             }
         }
@@ -87,16 +87,16 @@ pub fn choose_several<'a>(
 /// Why this machine never has so many, however empty.
 pub fn never_several(
     snapshot: &Snapshot,
-    asked: &Alternative,
-    wanted: &Wanted<'_>,
-) -> Option<NoRoom> {
-    let usable = usable(snapshot, wanted);
-    let fitting = fitting(&usable, &asked.slice, wanted);
+    request: &Alternative,
+    constraints: &Constraints<'_>,
+) -> Option<Rejection> {
+    let usable = usable(snapshot, constraints);
+    let fitting = fitting(&usable, &request.slice, constraints);
     let most: u32 = fitting.iter().map(|(_, p)| p.max_instances).sum();
     // A GPU that does not answer now may hold the rest.
     let is_all = snapshot.unreadable.is_empty() && !fitting.is_empty();
-    let never = asked.count > 1 && is_all && most < asked.count;
-    never.then(|| diagnosis::never_so_many(&fitting, asked, most))
+    let never = request.count > 1 && is_all && most < request.count;
+    never.then(|| diagnosis::never_so_many(&fitting, request, most))
 }
 
 #[cfg(test)]
@@ -111,8 +111,9 @@ mod tests {
             .remove(0)
     }
 
-    fn places(snapshot: &Snapshot, reserved: &[Reserved], text: &str) -> Vec<(u32, u32)> {
-        let found = choose_several(snapshot, reserved, &several(text), &Wanted::default()).unwrap();
+    fn places(snapshot: &Snapshot, reserved: &[Slot], text: &str) -> Vec<(u32, u32)> {
+        let found =
+            choose_several(snapshot, reserved, &several(text), &Constraints::default()).unwrap();
         { found.iter() }
             .map(|d| (d.gpu.index, d.placement.start))
             .collect()
@@ -123,7 +124,7 @@ mod tests {
         let m = machine(2);
         let five = places(&m, &[], "1g.10gb*5");
         assert_ne!(five[0].0, five[1].0, "{five:?}");
-        let full = Reserved {
+        let full = Slot {
             gpu: "GPU-0".into(),
             profile_id: 0,
             placement: Placement { start: 0, size: 8 },
@@ -134,21 +135,23 @@ mod tests {
     #[test]
     fn several_or_none() {
         let m = machine(2);
-        let asked = several("4g.40gb*3");
-        let (taken, never) = *choose_several(&m, &[], &asked, &Wanted::default()).unwrap_err();
-        assert!(matches!(never, NoRoom::Never { .. }) && taken.beside.is_empty());
+        let request = several("4g.40gb*3");
+        let (taken, never) =
+            *choose_several(&m, &[], &request, &Constraints::default()).unwrap_err();
+        assert!(matches!(never, Rejection::Unsatisfiable { .. }) && taken.own_gpus.is_empty());
         assert_eq!(
             words(never),
             "4g.40gb*3: 2 GPUs hold 2 of 4g.40gb at most; hint: ask for fewer"
         );
-        let asked = several("4g.40gb*2");
-        let half = Reserved {
+        let request = several("4g.40gb*2");
+        let half = Slot {
             gpu: "GPU-0".into(),
             profile_id: 0,
             placement: Placement { start: 3, size: 1 },
         };
-        let (taken, no) = *choose_several(&m, &[half], &asked, &Wanted::default()).unwrap_err();
-        assert_eq!(taken.beside, ["GPU-1"]);
+        let (taken, no) =
+            *choose_several(&m, &[half], &request, &Constraints::default()).unwrap_err();
+        assert_eq!(taken.own_gpus, ["GPU-1"]);
         let line = words(no);
         assert!(
             line.starts_with(
@@ -163,16 +166,16 @@ mod tests {
     fn an_idle_slice_is_one_of_several() {
         let mut m = machine(1);
         let (_, _, at) = take(&mut m, &named("2g.20gb")).unwrap();
-        let idle = [Reserved {
+        let idle = [Slot {
             gpu: "GPU-0".into(),
             profile_id: m.gpus[0].instances[0].profile_id,
             placement: at,
         }];
-        let wanted = Wanted {
+        let constraints = Constraints {
             idle: &idle,
-            ..Wanted::default()
+            ..Constraints::default()
         };
-        let found = choose_several(&m, &[], &several("2g.20gb*3"), &wanted).unwrap();
+        let found = choose_several(&m, &[], &several("2g.20gb*3"), &constraints).unwrap();
         let mut starts: Vec<u32> = found.iter().map(|d| d.placement.start).collect();
         assert!(starts[0] == at.start && found.iter().all(|d| d.evicts.is_empty()));
         starts.sort();
@@ -187,19 +190,19 @@ mod tests {
             let (_, _, placement) = take(&mut m, &named(name)).unwrap();
             let profile_id = m.gpus[0].instances.last().unwrap().profile_id;
             let gpu = "GPU-0".into();
-            let place = Reserved {
+            let place = Slot {
                 gpu,
                 profile_id,
                 placement,
             };
             is_idle.then_some(place)
         });
-        let idle: Vec<Reserved> = idle.into_iter().flatten().collect();
-        let wanted = Wanted {
+        let idle: Vec<Slot> = idle.into_iter().flatten().collect();
+        let constraints = Constraints {
             idle: &idle,
-            ..Wanted::default()
+            ..Constraints::default()
         };
-        let found = choose_several(&m, &[], &several("1g.10gb*3"), &wanted).unwrap();
+        let found = choose_several(&m, &[], &several("1g.10gb*3"), &constraints).unwrap();
         assert_eq!(found[0].evicts, [idle[0].placement]);
         assert!(found[1..].iter().all(|d| d.evicts.is_empty()));
         let mut starts: Vec<u32> = found.iter().map(|d| d.placement.start).collect();

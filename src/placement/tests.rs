@@ -87,9 +87,9 @@ pub(super) fn named(name: &str) -> Slice {
 /// Puts what was decided on the machine, as the driver would.
 pub(super) fn take(
     snapshot: &mut Snapshot,
-    asked: &Slice,
-) -> Result<(u32, String, Placement), NoRoom> {
-    let d = choose(snapshot, &[], &Wanted::one(asked))?;
+    request: &Slice,
+) -> Result<(u32, String, Placement), Rejection> {
+    let d = choose(snapshot, &[], &Constraints::one(request))?;
     let (index, id, name, placement) = (
         d.gpu.index,
         d.profile.id,
@@ -107,7 +107,7 @@ pub(super) fn take(
     Ok((index, name, placement))
 }
 
-pub(super) fn words(no: NoRoom) -> String {
+pub(super) fn words(no: Rejection) -> String {
     Error::from(no).line()
 }
 
@@ -118,7 +118,7 @@ fn an_empty_gpu_holds_seven_of_the_smallest() {
         take(&mut m, &named("1g.10gb")).unwrap();
     }
     let no = take(&mut m, &named("1g.10gb")).unwrap_err();
-    assert!(matches!(no, NoRoom::Now { .. }));
+    assert!(matches!(no, Rejection::NoCapacity { .. }));
     assert_eq!(
         words(no),
         "no room for 1g.10gb on 1 GPU: 1 of 8 memory slices are free, at most 1 on one GPU (GPU 0 \
@@ -166,7 +166,7 @@ fn memory_means_the_smallest_profile_that_has_it() {
 
 #[test]
 fn an_unknown_profile_is_answered_with_what_there_is_nearest_first() {
-    let line = words(choose(&machine(2), &[], &Wanted::one(&named("1g.5gb"))).unwrap_err());
+    let line = words(choose(&machine(2), &[], &Constraints::one(&named("1g.5gb"))).unwrap_err());
     assert!(line.starts_with(
         "no GPU has profile 1g.5gb; hint: nearest first, there are 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb"
     ), "{line}");
@@ -177,12 +177,12 @@ fn a_machine_without_mig_says_what_is_missing() {
     let mut m = machine(2);
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Disabled);
     assert_eq!(
-        words(choose(&m, &[], &Wanted::one(&named("1g.10gb"))).unwrap_err()),
+        words(choose(&m, &[], &Constraints::one(&named("1g.10gb"))).unwrap_err()),
         "MIG is off on every GPU that has it (GPU 0, 1); hint: nvidia-smi -i 0,1 -mig 1 turns it on"
     );
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Unsupported);
     assert!(
-        words(choose(&m, &[], &Wanted::one(&named("1g.10gb"))).unwrap_err())
+        words(choose(&m, &[], &Constraints::one(&named("1g.10gb"))).unwrap_err())
             .starts_with("no MIG-capable GPU: the driver has 2 GPUs")
     );
 }
@@ -190,12 +190,12 @@ fn a_machine_without_mig_says_what_is_missing() {
 #[test]
 fn what_the_ledger_has_promised_is_not_free() {
     let m = machine(1);
-    let promised = [Reserved {
+    let promised = [Slot {
         gpu: "GPU-0".into(),
         profile_id: 0,
         placement: Placement { start: 0, size: 8 },
     }];
-    assert!(choose(&m, &promised, &Wanted::one(&named("1g.10gb"))).is_err());
+    assert!(choose(&m, &promised, &Constraints::one(&named("1g.10gb"))).is_err());
 }
 
 proptest! {
@@ -242,29 +242,34 @@ proptest! {
 #[test]
 fn the_first_alternative_that_can_be_had() {
     let m = machine(1);
-    let asked = [named("7g.99gb"), named("3g.40gb"), named("1g.10gb")];
-    let wanted = Wanted {
-        alternatives: &asked,
-        ..Wanted::default()
+    let request = [named("7g.99gb"), named("3g.40gb"), named("1g.10gb")];
+    let constraints = Constraints {
+        alternatives: &request,
+        ..Constraints::default()
     };
-    assert_eq!(choose(&m, &[], &wanted).unwrap().profile.name, "3g.40gb");
-    let wanted = Wanted {
-        alternatives: &asked[..1],
+    assert_eq!(
+        choose(&m, &[], &constraints).unwrap().profile.name,
+        "3g.40gb"
+    );
+    let constraints = Constraints {
+        alternatives: &request[..1],
         min_compute: 2,
-        ..wanted
+        ..constraints
     };
-    assert!(words(choose(&m, &[], &wanted).unwrap_err()).contains("no GPU has profile 7g.99gb"));
+    assert!(
+        words(choose(&m, &[], &constraints).unwrap_err()).contains("no GPU has profile 7g.99gb")
+    );
 }
 
 #[test]
 fn compute_slices_are_a_least_number() {
     let m = machine(1);
     let with = |slice: &Slice, min_compute| {
-        let wanted = Wanted {
+        let constraints = Constraints {
             min_compute,
-            ..Wanted::one(slice)
+            ..Constraints::one(slice)
         };
-        choose(&m, &[], &wanted).map(|d| d.profile.name.clone())
+        choose(&m, &[], &constraints).map(|d| d.profile.name.clone())
     };
     let gib19 = Slice::Memory(19 << 30);
     assert_eq!(with(&gib19, 0).unwrap(), "1g.20gb");
@@ -283,16 +288,16 @@ fn compute_slices_are_a_least_number() {
 #[test]
 fn a_gpu_that_a_rule_keeps_from_it_is_left_out() {
     let m = machine(2);
-    let asked = named("1g.10gb");
+    let request = named("1g.10gb");
     let rules = [0, 1].map(|n| (format!("GPU-{n}"), "reserved for team-a".to_owned()));
-    let wanted = Wanted {
+    let constraints = Constraints {
         excluded: &rules[1..],
-        ..Wanted::one(&asked)
+        ..Constraints::one(&request)
     };
-    assert_eq!(choose(&m, &[], &wanted).unwrap().gpu.index, 0);
-    let none = Wanted {
+    assert_eq!(choose(&m, &[], &constraints).unwrap().gpu.index, 0);
+    let none = Constraints {
         excluded: &rules,
-        ..wanted
+        ..constraints
     };
     assert!(words(choose(&m, &[], &none).unwrap_err()).starts_with(
         "every GPU with MIG is kept from it (GPU 0: reserved for team-a; GPU 1: reserved for"
@@ -302,22 +307,22 @@ fn a_gpu_that_a_rule_keeps_from_it_is_left_out() {
 #[test]
 fn what_is_idle_is_taken_first_and_is_no_obstacle() {
     let mut m = machine(1);
-    let asked = named("3g.40gb");
-    take(&mut m, &asked).unwrap();
-    take(&mut m, &asked).unwrap();
-    let idle = [Reserved {
+    let request = named("3g.40gb");
+    take(&mut m, &request).unwrap();
+    take(&mut m, &request).unwrap();
+    let idle = [Slot {
         gpu: "GPU-0".into(),
         profile_id: 9,
         placement: Placement { start: 0, size: 4 },
     }];
     let at = |slice: &Slice| {
-        let wanted = Wanted {
+        let constraints = Constraints {
             idle: &idle,
-            ..Wanted::one(slice)
+            ..Constraints::one(slice)
         };
-        choose(&m, &[], &wanted).map(|d| d.placement.start)
+        choose(&m, &[], &constraints).map(|d| d.placement.start)
     };
-    assert_eq!(at(&asked), Ok(0));
+    assert_eq!(at(&request), Ok(0));
     assert_eq!(at(&named("4g.40gb")), Ok(0));
     assert!(at(&named("7g.80gb")).is_err());
 }

@@ -2,7 +2,7 @@
 //! possibility.
 
 use runmig::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
-use runmig::placement::{Movable, Reserved, Wanted, choose};
+use runmig::placement::{Constraints, Movable, Slot, choose};
 use runmig::request::Slice;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -125,7 +125,7 @@ fn worth(gpu: &Gpu) -> i64 {
     size * 1000 * root / (free(gpu, &[]).len() * gpu.profiles.len()) as i64
 }
 
-pub fn decide(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -> Option<Place> {
+pub fn decide(snapshot: &Snapshot, reserved: &[Slot], wanted: &Constraints<'_>) -> Option<Place> {
     wanted
         .alternatives
         .iter()
@@ -134,8 +134,8 @@ pub fn decide(snapshot: &Snapshot, reserved: &[Reserved], wanted: &Wanted<'_>) -
 
 fn one(
     snapshot: &Snapshot,
-    reserved: &[Reserved],
-    wanted: &Wanted<'_>,
+    reserved: &[Slot],
+    wanted: &Constraints<'_>,
     slice: &Slice,
 ) -> Option<Place> {
     let mut in_use = snapshot.clone();
@@ -159,7 +159,7 @@ fn one(
             .map(|r| (r.profile_id, r.placement))
             .collect();
         let is_idle = |id: u32, at: Placement| {
-            let same = |r: &&Reserved| r.gpu == gpu.uuid && r.profile_id == id && r.placement == at;
+            let same = |r: &&Slot| r.gpu == gpu.uuid && r.profile_id == id && r.placement == at;
             wanted.idle.iter().find(same).is_some() && !promised.contains(&(id, at))
         };
         let all_there = gpu.instances.iter().map(|i| (i.profile_id, i.placement));
@@ -186,7 +186,7 @@ fn one(
             let added = potential(&in_use, gpu, &with) - before + evicted * SLICE;
             let free = free(gpu, &there).len();
             let rank = (
-                wanted.beside.contains(&gpu.uuid),
+                wanted.own_gpus.contains(&gpu.uuid),
                 gigabytes(&profile.name),
                 profile.compute_slices,
                 !reuses,
@@ -254,11 +254,13 @@ fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Box<dyn Fn(&Prof
     unreachable!("it lacks something")
 }
 
-fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Wanted<'_>) -> Option<&'a Profile> {
+fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Constraints<'_>) -> Option<&'a Profile> {
     let mut profiles: Vec<&Profile> = gpu
         .profiles
         .iter()
-        .filter(|p| p.compute_slices >= wanted.min_compute && !wanted.barred.contains(&p.name))
+        .filter(|p| {
+            p.compute_slices >= wanted.min_compute && !wanted.denied_profiles.contains(&p.name)
+        })
         .collect();
     match slice {
         Slice::Profile(name) => profiles.into_iter().find(|p| p.name == *name),
@@ -272,7 +274,7 @@ fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Wanted<'_>) -> Option<&'a Pro
 
 /// The fewest of ours that are to be taken down so that the request and then they find room again, by
 /// trying every set and every order.
-pub fn restarts(snapshot: &Snapshot, ours: &[Movable], wanted: &Wanted<'_>) -> Option<usize> {
+pub fn restarts(snapshot: &Snapshot, ours: &[Movable], wanted: &Constraints<'_>) -> Option<usize> {
     let sets = (0..1u32 << ours.len()).map(|set| -> Vec<&Movable> {
         (0..ours.len())
             .filter(|i| set >> i & 1 == 1)
@@ -284,7 +286,7 @@ pub fn restarts(snapshot: &Snapshot, ours: &[Movable], wanted: &Wanted<'_>) -> O
         .min()
 }
 
-fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Wanted<'_>) -> bool {
+fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Constraints<'_>) -> bool {
     let mut now = snapshot.clone();
     for gpu in &mut now.gpus {
         let uuid = gpu.uuid.clone();
@@ -320,15 +322,15 @@ fn in_any_order(now: &Snapshot, again: &[Again<'_>]) -> bool {
             let mut rest = again.to_vec();
             rest.remove(i);
             let (slice, excluded) = &again[i];
-            let wanted = Wanted {
+            let wanted = Constraints {
                 excluded,
-                ..Wanted::one(slice)
+                ..Constraints::one(slice)
             };
             add(now, &wanted).is_some_and(|then| in_any_order(&then, &rest))
         })
 }
 
-fn add(now: &Snapshot, wanted: &Wanted<'_>) -> Option<Snapshot> {
+fn add(now: &Snapshot, wanted: &Constraints<'_>) -> Option<Snapshot> {
     let found = choose(now, &[], wanted).ok()?;
     let mut then = now.clone();
     then.gpus[found.gpu.index as usize]

@@ -4,22 +4,22 @@
 use super::search::fewest_moves;
 use crate::model::Snapshot;
 use crate::placement::choose::each_candidate;
-use crate::placement::constraints::{Wanted, fitting, usable};
+use crate::placement::constraints::{Constraints, fitting, usable};
 use crate::placement::diagnosis;
-use crate::placement::occupancy::Reserved;
-use crate::placement::plan::{Found, Movable, Plan};
-use crate::placement::rejection::NoRoom;
-use crate::placement::several::{Taken, choose_several, never_several};
+use crate::placement::occupancy::Slot;
+use crate::placement::plan::{DefragPlan, Movable, SearchResult};
+use crate::placement::rejection::Rejection;
+use crate::placement::several::{Selection, choose_several, never_several};
 use crate::request::Alternative;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     pub kind: Kind,
-    pub no: NoRoom,
+    pub no: Rejection,
     /// Where something would have to lie elsewhere: what.
-    pub plan: Option<Plan>,
+    pub plan: Option<DefragPlan>,
     /// Of several slices, what there was room for.
-    pub taken: Taken,
+    pub taken: Selection,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub enum Kind {
 
 impl Reason {
     /// Where no search adds anything.
-    pub fn plain(no: NoRoom, taken: Taken) -> Reason {
+    pub fn plain(no: Rejection, taken: Selection) -> Reason {
         Reason {
             kind: match no {
-                NoRoom::Never { .. } => Kind::Never,
-                NoRoom::Now { .. } => Kind::Full,
+                Rejection::Unsatisfiable { .. } => Kind::Never,
+                Rejection::NoCapacity { .. } => Kind::Full,
             },
             no,
             plan: None,
@@ -48,25 +48,27 @@ impl Reason {
     }
 }
 
-/// `wanted` is of all but what is asked for. None where there is room, as what is in the way is a limit of
+/// `constraints` is of all but what is asked for. None where there is room, as what is in the way is a limit of
 /// which places know nothing.
 pub fn reason(
-    (snapshot, reserved): (&Snapshot, &[Reserved]),
+    (snapshot, reserved): (&Snapshot, &[Slot]),
     movable: &[Movable],
-    asked: &Alternative,
-    wanted: &Wanted<'_>,
-    patience: u32,
+    request: &Alternative,
+    constraints: &Constraints<'_>,
+    steps: u32,
 ) -> Option<Reason> {
-    let taken = choose_several(snapshot, reserved, asked, wanted).err()?.0;
-    let one = taken.wanted(wanted);
+    let taken = choose_several(snapshot, reserved, request, constraints)
+        .err()?
+        .0;
+    let one = taken.constraints(constraints);
     let usable = usable(snapshot, &one);
-    let fitting = fitting(&usable, &asked.slice, &one);
+    let fitting = fitting(&usable, &request.slice, &one);
     let (mut kind, mut plan) = (Kind::Never, None);
     let no = if usable.is_empty() {
         diagnosis::no_gpu(snapshot, &one)
     } else if fitting.is_empty() {
-        diagnosis::no_profile(&usable, &asked.slice, &one)
-    } else if let Some(no) = never_several(snapshot, asked, &one) {
+        diagnosis::no_profile(&usable, &request.slice, &one)
+    } else if let Some(no) = never_several(snapshot, request, &one) {
         return Some(Reason {
             kind,
             no,
@@ -75,17 +77,17 @@ pub fn reason(
         });
     } else if each_candidate(snapshot, &fitting, &taken.reserved, &one, |_| {}) {
         kind = Kind::Kept;
-        diagnosis::kept(&fitting, &asked.slice)
+        diagnosis::kept(&fitting, &request.slice)
     } else {
-        let alone = wanted.alone();
-        let found = fewest_moves(snapshot, reserved, movable, asked, &alone, patience);
-        let searched = Some((asked, &found, movable.is_empty()));
-        let (there, slice) = (&taken.reserved, &asked.slice);
+        let alone = constraints.alone();
+        let found = fewest_moves(snapshot, reserved, movable, request, &alone, steps);
+        let searched = Some((request, &found, movable.is_empty()));
+        let (there, slice) = (&taken.reserved, &request.slice);
         let no = diagnosis::in_words(snapshot, &fitting, there, slice, &one, searched);
         kind = match found {
-            Found::Impossible => Kind::Full,
-            Found::Beyond(_) => Kind::Fragmented,
-            Found::Plan(found) => {
+            SearchResult::Impossible => Kind::Full,
+            SearchResult::Beyond(_) => Kind::Fragmented,
+            SearchResult::Plan(found) => {
                 plan = Some(found);
                 Kind::Fragmented
             }
@@ -94,7 +96,7 @@ pub fn reason(
     };
     Some(Reason {
         kind,
-        no: diagnosis::of_several(no, asked, taken.beside.len()),
+        no: diagnosis::of_several(no, request, taken.own_gpus.len()),
         plan,
         taken,
     })

@@ -1,9 +1,9 @@
 //! What comes of a plan when it is followed: `choose` puts the request and then each that was moved.
 
 use crate::model::{GpuInstance, Placement, Snapshot};
-use crate::placement::constraints::Wanted;
-use crate::placement::occupancy::Reserved;
-use crate::placement::plan::{Decision, Movable, Move, Plan, Site};
+use crate::placement::constraints::Constraints;
+use crate::placement::occupancy::Slot;
+use crate::placement::plan::{Decision, DefragPlan, Movable, Move, Site};
 use crate::placement::several::choose_several;
 use crate::request::{Alternative, Slice};
 
@@ -17,30 +17,30 @@ pub struct Moved {
 }
 
 /// What the moves are made in.
-pub struct World<'a> {
+pub struct Simulation<'a> {
     pub snapshot: &'a Snapshot,
-    pub reserved: &'a [Reserved],
+    pub reserved: &'a [Slot],
     pub movable: &'a [Movable],
-    pub wanted: &'a Wanted<'a>,
-    pub asked: &'a Alternative,
+    pub constraints: &'a Constraints<'a>,
+    pub request: &'a Alternative,
 }
 
-impl World<'_> {
+impl Simulation<'_> {
     /// Takes them down, lets the request in, and lets them come again.
-    pub fn play(&self, moved: &[&Moved]) -> Option<Plan> {
-        let gone =
+    pub fn play(&self, moved: &[&Moved]) -> Option<DefragPlan> {
+        let evicted =
             |gpu: &str, at: Placement| moved.iter().any(|m| m.gpu_uuid == gpu && m.from == at);
         let mut snapshot = self.snapshot.clone();
         for gpu in &mut snapshot.gpus {
             let uuid = gpu.uuid.clone();
-            gpu.instances.retain(|i| !gone(&uuid, i.placement));
+            gpu.instances.retain(|i| !evicted(&uuid, i.placement));
         }
         let mut reserved = self.reserved.to_vec();
-        reserved.retain(|r| !gone(&r.gpu, r.placement));
-        let mut come = |asked: &Alternative, wanted: &Wanted<'_>| {
-            let found = choose_several(&snapshot, &reserved, asked, wanted).ok()?;
+        reserved.retain(|r| !evicted(&r.gpu, r.placement));
+        let mut come = |request: &Alternative, constraints: &Constraints<'_>| {
+            let found = choose_several(&snapshot, &reserved, request, constraints).ok()?;
             let sites: Vec<Site> = found.iter().map(Site::from).collect();
-            let places: Vec<Reserved> = found.iter().map(Decision::place).collect();
+            let places: Vec<Slot> = found.iter().map(Decision::slot).collect();
             for place in places {
                 let instance = GpuInstance {
                     id: u32::MAX,
@@ -54,17 +54,17 @@ impl World<'_> {
             }
             Some(sites)
         };
-        let sites = come(self.asked, self.wanted)?;
+        let sites = come(self.request, self.constraints)?;
         let mut moves = Vec::new();
         for m in moved {
             let again = Alternative {
                 slice: Slice::Profile(m.profile.clone()),
                 count: 1,
             };
-            let as_it_may = Wanted {
+            let as_it_may = Constraints {
                 min_compute: 0,
                 excluded: &self.movable[m.which].excluded,
-                ..*self.wanted
+                ..*self.constraints
             };
             let to = come(&again, &as_it_may)?.pop()?;
             moves.push(Move {
@@ -76,7 +76,7 @@ impl World<'_> {
                 to: to.placement,
             });
         }
-        Some(Plan { sites, moves })
+        Some(DefragPlan { sites, moves })
     }
 }
 
