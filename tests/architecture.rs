@@ -46,6 +46,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),
     ("toml", &["src/config.rs", "src/cli/configure/"]),
     ("similar", &["src/cli/configure/"]),
+    ("toml_edit", &["src/cli/configure/toml_text.rs"]),
+    ("jsonc_parser", &["src/cli/configure/json_text.rs"]),
     ("oci_spec", &["src/spec/"]),
 ];
 

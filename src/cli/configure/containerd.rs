@@ -7,7 +7,7 @@
 //! a list with ours alone would be one without runc.
 
 use super::engine::Found;
-use super::{MADE, Plan, Task, imports, inherit, toml_text};
+use super::{MADE, Plan, Task, block, imports, inherit, table, toml_text};
 use crate::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -108,7 +108,7 @@ impl Main {
             Some(text) => text.to_owned(),
             None => empty(newest),
         };
-        let table = toml_text::parse(&text).map_err(|e| e.hint("nothing was changed"))?;
+        let table = table::parse(&text).map_err(|e| e.hint("nothing was changed"))?;
         let version = match table.get("version") {
             None => 1,
             Some(version) => version.as_integer().unwrap_or_default(),
@@ -137,9 +137,9 @@ impl Main {
 
     /// What it says without us, and without this import.
     fn without(&self, task: &Task<'_>, import: Option<&str>) -> Result<String> {
-        let mut text = toml_text::without_block(&self.text, &label(task));
-        if toml_text::labels(&text, HANDLER).next().is_none() {
-            text = toml_text::without_block(&text, RUNC);
+        let mut text = block::without(&self.text, &label(task));
+        if block::labels(&text, HANDLER).next().is_none() {
+            text = block::without(&text, RUNC);
         }
         text = toml_text::without_key(&text, DEFAULT, task.name);
         if let Some(import) = import {
@@ -151,26 +151,26 @@ impl Main {
     fn with_handler(&self, task: &Task<'_>, plain: &str, handler: &str) -> Result<String> {
         let cri = CRI[self.version - 1];
         let default = ["plugins", cri, "containerd", DEFAULT];
-        if toml_text::block(&self.text, &label(task)) == Some(handler) {
-            let there = toml_text::at(&toml_text::parse(&self.text)?, &default).cloned();
+        if block::body(&self.text, &label(task)) == Some(handler) {
+            let there = table::at(&table::parse(&self.text)?, &default).cloned();
             if task.default == (there == Some(Value::from(task.name))) {
                 return Ok(self.text.clone());
             }
         }
         let mut text = plain.to_owned();
         let runtimes = ["plugins", cri, "containerd", "runtimes"];
-        if toml_text::at(&toml_text::parse(plain)?, &runtimes).is_none() {
+        if table::at(&table::parse(plain)?, &runtimes).is_none() {
             let runc = format!(
                 "[plugins.\"{cri}\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n"
             );
-            text = toml_text::with_block(&text, RUNC, &runc);
+            text = block::with(&text, RUNC, &runc);
         }
-        let mut text = toml_text::with_block(&text, &label(task), handler);
+        let mut text = block::with(&text, &label(task), handler);
         if task.default {
             let header = format!("[plugins.\"{cri}\".containerd]");
             text = toml_text::with_key(&text, &default, &header, task.name)?;
         }
-        toml_text::parse(&text).map_err(|e| {
+        table::parse(&text).map_err(|e| {
             e.hint(
                 "its plugins are written in a way that cannot be added to; add the handler by hand",
             )
@@ -183,9 +183,8 @@ impl Main {
         for pattern in toml_text::strings(&self.text, "imports")? {
             for file in imports::matching(task, &imports::beside(path, &pattern)) {
                 let text = task.read(&file)?.unwrap_or_default();
-                let table =
-                    toml_text::parse(&text).context(|| format!("read {}", file.display()))?;
-                if toml_text::at(&table, &["plugins", CRI[self.version - 1]]).is_some() {
+                let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
+                if table::at(&table, &["plugins", CRI[self.version - 1]]).is_some() {
                     return Err(Error::new(format!(
                         "{} imports {}, whose CRI plugin containerd 1 takes in place of all that \
                          {0} says of it",
@@ -237,7 +236,7 @@ fn effective(task: &Task<'_>, engine: &Found, file: Option<&Path>) -> Result<Tab
 fn cri<'a>(effective: &'a Table, keys: &[&str]) -> Option<&'a Value> {
     CRI.iter().rev().find_map(|cri| {
         let keys = [&["plugins", cri, "containerd"], keys].concat();
-        toml_text::at(effective, &keys)
+        table::at(effective, &keys)
     })
 }
 
@@ -260,12 +259,12 @@ fn check(
     let Some(theirs) = cri(effective, &["runtimes", task.name]) else {
         return Ok(());
     };
-    let in_main = toml_text::block(&main.text, &label(task)).is_some();
+    let in_main = block::body(&main.text, &label(task)).is_some();
     let in_drop_in = task.read(drop_in)?.is_some();
     if in_main || in_drop_in {
         return Ok(());
     }
-    let program = toml_text::at(
+    let program = table::at(
         theirs.as_table().unwrap_or(&Table::new()),
         &["options", "BinaryName"],
     )

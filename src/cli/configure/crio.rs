@@ -1,7 +1,7 @@
 //! CRI-O: a drop-in.
 
 use super::engine::Found;
-use super::{MADE, Plan, Task, inherit, toml_text};
+use super::{MADE, Plan, Task, inherit, table};
 use crate::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::Table;
@@ -51,7 +51,7 @@ impl Others {
             .into_iter()
             .chain(task.below(DROP_INS.as_ref())?);
         for (file, text) in task.files(files, ours)? {
-            let table = toml_text::parse(&text).context(|| format!("read {}", file.display()))?;
+            let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
             if runtimes(&table, task.name).is_some() {
                 return Err(Error::new(format!(
                     "{} has a handler {}, which migctl configure did not add",
@@ -67,9 +67,10 @@ impl Others {
 
     /// The default handler, as it is written.
     fn default(&self) -> Table {
-        let name = self.0.iter().rev().find_map(|table| {
-            toml_text::at(table, &["crio", "runtime", "default_runtime"])?.as_str()
-        });
+        let name =
+            self.0.iter().rev().find_map(|table| {
+                table::at(table, &["crio", "runtime", "default_runtime"])?.as_str()
+            });
         let of = |name: &str| {
             let tables = self.0.iter().filter_map(|table| runtimes(table, name));
             tables
@@ -88,7 +89,7 @@ impl Others {
 }
 
 fn runtimes<'a>(table: &'a Table, name: &str) -> Option<&'a Table> {
-    toml_text::at(table, &["crio", "runtime", "runtimes", name])?.as_table()
+    table::at(table, &["crio", "runtime", "runtimes", name])?.as_table()
 }
 
 fn drop_in_text(task: &Task<'_>, others: &Others) -> String {

@@ -1,7 +1,7 @@
 //! docker: a runtime in daemon.json, which is one file and has no comments.
 
 use super::engine::Found;
-use super::{Plan, Task, json};
+use super::{Plan, Task, json_text};
 use crate::error::{Context, Error, Result};
 use serde_json::Value;
 use std::path::Path;
@@ -68,17 +68,19 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
     let mut after = before.map(str::to_owned);
     let new_default = task.default != (default == Some(task.name));
     if new_default && root.get(DEFAULT).is_some() {
-        after = after.map(|text| json::without_member(&text, &[], DEFAULT));
+        let without = |text: String| json_text::without_member(&text, &[], DEFAULT);
+        after = after.map(without).transpose()?;
     }
-    if let Some(there) = there.filter(|_| !same || task.remove) {
-        after = after.and_then(|text| without(task, &text, path_of(there)));
+    if let (Some(there), Some(text)) = (there.filter(|_| !same || task.remove), &after) {
+        after = without(task, text, path_of(there))?;
     }
     if !same && !task.remove {
-        after = Some(with(task, after.as_deref()));
+        after = Some(with(task, after.as_deref())?);
     }
     if new_default && task.default {
         let value = Value::from(task.name).to_string();
-        after = after.map(|text| json::with_member(&text, &[], DEFAULT, &value));
+        let with = |text: String| json_text::with_member(&text, &[], DEFAULT, &value);
+        after = after.map(with).transpose()?;
     }
     if after.as_deref() != before {
         let after = says(after.as_deref()).context(|| "read the result")?;
@@ -94,34 +96,35 @@ fn says(text: Option<&str>) -> Result<Value> {
 }
 
 /// With our runtime; `text` has none, may be blank or not be there.
-fn with(task: &Task<'_>, text: Option<&str>) -> String {
+fn with(task: &Task<'_>, text: Option<&str>) -> Result<String> {
     match text {
-        None => alone(task, &task.runtime),
+        None => Ok(alone(task, &task.runtime)),
         Some(blank) if blank.trim().is_empty() => {
-            format!("{blank}{}", alone(task, &task.runtime).trim_end())
+            let made = alone(task, &task.runtime);
+            Ok(format!("{blank}{}", made.trim_end()))
         }
         Some(text) => {
             let path = quoted(&task.runtime);
-            json::with_member(text, &["runtimes", task.name], "path", &path)
+            json_text::with_member(text, &["runtimes", task.name], "path", &path)
         }
     }
 }
 
 /// What there was before `with`, which put this path there.
-fn without(task: &Task<'_>, text: &str, path: Option<&Path>) -> Option<String> {
+fn without(task: &Task<'_>, text: &str, path: Option<&Path>) -> Result<Option<String>> {
     let made = path.map(|path| alone(task, path)).unwrap_or_default();
     if text == made {
-        return None;
+        return Ok(None);
     }
     if text.trim() == made.trim() {
-        return Some(text.replace(made.trim(), ""));
+        return Ok(Some(text.replace(made.trim(), "")));
     }
-    Some(json::without_member(text, &["runtimes"], task.name))
+    json_text::without_member(text, &["runtimes"], task.name).map(Some)
 }
 
 /// A file that has our runtime and nothing else.
 fn alone(task: &Task<'_>, path: &Path) -> String {
-    json::alone(&["runtimes", task.name], "path", &quoted(path))
+    json_text::alone(&["runtimes", task.name], "path", &quoted(path))
 }
 
 fn quoted(path: &Path) -> String {

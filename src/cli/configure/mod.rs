@@ -1,6 +1,7 @@
 //! `migctl configure`: makes runmig known to an engine, or forgotten. What it changes is worked out
 //! in full before the first file is written; what is there and not ours stays as it is, to the byte.
 
+mod block;
 mod containerd;
 mod crio;
 mod docker;
@@ -8,10 +9,11 @@ mod engine;
 mod file;
 mod imports;
 mod inherit;
-mod json;
+mod json_text;
 mod link;
 mod named;
 mod podman;
+mod table;
 mod task;
 mod toml_text;
 

@@ -1,7 +1,7 @@
 //! podman: a drop-in; there is no service.
 
 use super::engine::Found;
-use super::{MADE, Plan, Task, toml_text};
+use super::{MADE, Plan, Task, table};
 use crate::error::{Context, Result};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn listed(task: &Task<'_>, ours: &Path) -> Result<Vec<Value>> {
 }
 
 fn of(text: &str) -> Result<Vec<Value>> {
-    let table = toml_text::parse(text)?;
-    let list = toml_text::at(&table, &["engine", LIST]).and_then(Value::as_array);
+    let table = table::parse(text)?;
+    let list = table::at(&table, &["engine", LIST]).and_then(Value::as_array);
     Ok(list.cloned().unwrap_or_default())
 }

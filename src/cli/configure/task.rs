@@ -1,7 +1,7 @@
 //! What a run is about, and what the engines' parts do with files for it.
 
 use super::file::{self, Change};
-use super::toml_text;
+use super::table;
 use crate::error::{Context, Error, Result};
 use crate::trust;
 use std::io::ErrorKind;
@@ -130,7 +130,7 @@ impl Task<'_> {
     pub fn own_file(&self, path: &Path, text: String) -> Result<Change> {
         self.change(path, |before| match before {
             Some(theirs) if !theirs.starts_with(MADE) => {
-                if self.remove || toml_text::same(theirs, &text) {
+                if self.remove || table::same(theirs, &text) {
                     return Ok(Some(theirs.to_owned()));
                 }
                 Err(Error::new(format!(

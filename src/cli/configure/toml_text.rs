@@ -1,235 +1,186 @@
-//! Additions to a TOML file that somebody else wrote: its text is kept to the byte, and what is
-//! added can be found again.
+//! Edits one value in a TOML file that others wrote: a string of an array, or the string at a key.
 
+use super::block::{self, OURS};
+use super::table::at_line;
 use crate::error::{Error, Result};
-use std::ops::Range;
-use toml::Table;
-use toml::de::{DeTable, DeValue};
+use toml_edit::{Array, Decor, DocumentMut, Item, Table, Value};
 
-const OURS: &str = "# added by migctl configure";
+/// Stands between the comment of a changed value and the old value.
+const INSTEAD: &str = " in place of ";
 
-pub fn parse(text: &str) -> Result<Table> {
-    toml::from_str(text).map_err(|e| at_line(text, &e))
-}
-
-fn at_line(text: &str, e: &toml::de::Error) -> Error {
-    let line = e
-        .span()
-        .map_or(0, |span| text[..span.start].matches('\n').count())
-        + 1;
-    Error::new(format!("line {line}: {}", e.message().trim_end()))
-}
-
-/// Whether both mean the same; comments and layout mean nothing.
-pub fn same(a: &str, b: &str) -> bool {
-    matches!((parse(a), parse(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// What stands at `keys`, tables in tables.
-pub fn at<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a toml::Value> {
-    let (first, rest) = keys.split_first()?;
-    let value = table.get(*first)?;
-    match rest {
-        [] => Some(value),
-        rest => at(value.as_table()?, rest),
+/// Parses the file, edits it, and writes it with all other bytes as they were.
+///
+/// toml_edit writes every line with a line feed. So this keeps a last line without an end
+/// (`containerd_1_goes_on_as_it_was_but_for_the_handler`) and CRLF, and refuses a file that toml_edit would lay out
+/// anew, such as one whose dotted keys of one table stand apart.
+fn edit(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<()>) -> Result<String> {
+    let crlf = text.contains("\r\n");
+    let bare = text.replace("\r\n", "\n");
+    let mut document = parse(&bare)?;
+    let ended = text.is_empty() || text.ends_with('\n');
+    let render = |document: &DocumentMut| {
+        let all = document.to_string();
+        let kept = all.strip_suffix('\n').filter(|_| !ended).unwrap_or(&all);
+        match crlf {
+            true => kept.replace('\n', "\r\n"),
+            false => kept.to_owned(),
+        }
+    };
+    if render(&document) != text {
+        return Err(Error::new("cannot edit the file and keep its layout")
+            .hint("join the dotted keys of each table and end all lines in one way"));
     }
+    change(&mut document)?;
+    Ok(render(&document))
 }
 
-/// A value in one line, as what comes after `key =`.
-pub fn value(value: &toml::Value) -> String {
-    value.to_string()
+fn parse(text: &str) -> Result<DocumentMut> {
+    text.parse()
+        .map_err(|e: toml_edit::TomlError| at_line(text, e.span(), e.message()))
 }
 
-fn begin(label: &str) -> String {
-    format!("{OURS}: {label}\n")
-}
-
-fn end(label: &str) -> String {
-    format!("# end of what migctl configure added: {label}\n")
-}
-
-/// At the end of the file, between two comments. The newline before makes a blank line, or ends
-/// a last line that had no end; it goes with the block.
-pub fn with_block(text: &str, label: &str, body: &str) -> String {
-    format!("{text}\n{}{body}{}", begin(label), end(label))
-}
-
-pub fn block<'a>(text: &'a str, label: &str) -> Option<&'a str> {
-    let body = text.split_once(&begin(label))?.1;
-    Some(body.split_once(&end(label))?.0)
-}
-
-pub fn without_block(text: &str, label: &str) -> String {
-    let (begin, end) = (begin(label), end(label));
-    let Some((before, rest)) = text.split_once(&begin) else {
-        return text.to_owned();
-    };
-    let Some((_, after)) = rest.split_once(&end) else {
-        return text.to_owned();
-    };
-    let before = before.strip_suffix('\n').unwrap_or(before);
-    format!("{before}{after}")
-}
-
-/// What blocks are called that begin with this word.
-pub fn labels<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
-    text.lines()
-        .filter_map(|line| line.strip_prefix(OURS)?.strip_prefix(": "))
-        .filter(move |label| label.starts_with(word))
-}
-
-/// The strings of an array at the top of the file, and where they and it stand.
-struct Array {
-    whole: Range<usize>,
-    items: Vec<(String, Range<usize>)>,
-}
-
-fn array(text: &str, key: &str) -> Result<Option<Array>> {
-    let table = DeTable::parse(text).map_err(|e| at_line(text, &e))?;
-    let Some(value) = table.get_ref().get(key) else {
-        return Ok(None);
-    };
-    let DeValue::Array(items) = value.get_ref() else {
-        return Err(Error::new(format!("{key} is no array")));
-    };
-    let item = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
-        DeValue::String(s) => Ok((s.to_string(), item.span())),
-        _ => Err(Error::new(format!(
-            "{key} holds something else than strings"
-        ))),
-    };
-    Ok(Some(Array {
-        whole: value.span(),
-        items: items.iter().map(item).collect::<Result<_>>()?,
-    }))
-}
-
+/// Returns the strings of the array at the top-level `key`; none where the key is missing.
 pub fn strings(text: &str, key: &str) -> Result<Vec<String>> {
-    let array = array(text, key)?;
-    Ok(array.map_or(Vec::new(), |a| {
-        a.items.into_iter().map(|(s, _)| s).collect()
-    }))
+    let document = parse(text)?;
+    let Some(item) = document.get(key) else {
+        return Ok(Vec::new());
+    };
+    let array = item
+        .as_array()
+        .ok_or_else(|| Error::new(format!("{key} is not an array")))?;
+    let strings = array.iter().map(|value| value.as_str().map(str::to_owned));
+    strings
+        .collect::<Option<_>>()
+        .ok_or_else(|| Error::new(format!("{key} has a value that is not a string")))
 }
 
-/// `key` at the top, with one string more; made below `version` where there is none.
+/// Adds a string to the array at the top-level `key`, and the array where it is missing.
 pub fn with_string(text: &str, key: &str, string: &str) -> Result<String> {
-    let quoted = toml::Value::from(string).to_string();
-    let (at, added) = match array(text, key)? {
-        None => {
-            let at = after_version(text)?;
-            let line = format!("{key} = [{quoted}] {OURS}");
-            // A last line that had no end is not given one.
-            match at > 0 && !text[..at].ends_with('\n') {
-                true => (at, format!("\n{line}")),
-                false => (at, format!("{line}\n")),
+    strings(text, key)?;
+    edit(text, |document| {
+        match document.get_mut(key).and_then(Item::as_array_mut) {
+            Some(array) => insert_first(array, string),
+            None => {
+                let array = Value::from_iter([string]);
+                document.insert(key, Item::Value(array.decorated(" ", format!(" {OURS}"))));
             }
         }
-        // Before the others: the comments behind them stay theirs.
-        Some(Array { whole, items }) => match items.first() {
-            None => (whole.start + 1, quoted),
-            Some((_, first)) => {
-                let line = text[..first.start].rfind('\n').map_or(0, |n| n + 1);
-                let indent = &text[line..first.start];
-                let own_line = line > whole.start && indent.trim().is_empty();
-                let blank = if own_line {
-                    format!("\n{indent}")
-                } else {
-                    " ".to_owned()
-                };
-                (first.start, format!("{quoted},{blank}"))
-            }
-        },
-    };
-    Ok(format!("{}{added}{}", &text[..at], &text[at..]))
+        Ok(())
+    })
 }
 
-/// The beginning of the line below `version`, else of the file.
-fn after_version(text: &str) -> Result<usize> {
-    let table = DeTable::parse(text).map_err(|e| at_line(text, &e))?;
-    let Some(version) = table.get_ref().get("version") else {
-        return Ok(0);
-    };
-    let end = version.span().end;
-    Ok(text[end..].find('\n').map_or(text.len(), |n| end + n + 1))
+/// Puts the string before the others: the comments behind them stay theirs.
+fn insert_first(array: &mut Array, string: &str) {
+    let first = array.get(0).map(|first| prefix(first).to_owned());
+    let lines = first.as_ref().and_then(|blank| blank.rsplit_once('\n'));
+    let blank = lines.map_or(" ".to_owned(), |(_, indent)| format!("\n{indent}"));
+    set_decor(array, 0, |decor| decor.set_prefix(blank));
+    let added = Value::from(string).decorated(first.unwrap_or_default(), "");
+    array.insert_formatted(0, added);
 }
 
 /// Undoes `with_string`.
 pub fn without_string(text: &str, key: &str, string: &str) -> Result<String> {
-    let Some(Array { whole, items }) = array(text, key)? else {
+    let strings = strings(text, key)?;
+    let Some(index) = strings.iter().position(|s| s == string) else {
         return Ok(text.to_owned());
     };
-    let Some(index) = items.iter().position(|(s, _)| s == string) else {
-        return Ok(text.to_owned());
-    };
-    let own = &items[index].1;
-    let cut = if items.len() == 1 {
-        let from = text[..whole.start].rfind('\n').map_or(0, |n| n + 1);
-        let to = text[whole.end..]
-            .find('\n')
-            .map_or(text.len(), |n| whole.end + n + 1);
-        match text[whole.end..to].trim() == OURS {
-            true if text[..to].ends_with('\n') => from..to,
-            true => from.saturating_sub(1)..to,
-            false => own.clone(),
+    edit(text, |document| {
+        let value = document.get(key).and_then(Item::as_value);
+        if strings.len() == 1 && value.is_some_and(|value| suffix(value).trim() == OURS) {
+            document.remove(key);
+            return Ok(());
         }
-    } else if index > 0 {
-        items[index - 1].1.end..own.end
-    } else {
-        own.start..items[1].1.start
-    };
-    // Between two strings there is a comma, and what people wrote: that is not ours to take.
-    let taken = format!(
-        "{}{}",
-        &text[cut.start..own.start.max(cut.start)],
-        &text[own.end.min(cut.end)..cut.end]
-    );
-    if items.len() > 1 && taken.trim() != "," {
-        return Err(Error::new(format!("{key} has comments around {string:?}"))
-            .hint("take it out of there by hand"));
-    }
-    Ok(format!("{}{}", &text[..cut.start], &text[cut.end..]))
+        let array = document.get_mut(key).and_then(Item::as_array_mut);
+        array
+            .map_or(Ok(()), |array| remove(array, index))
+            .map_err(|e| e.hint(format!("remove {string:?} from {key} by hand")))
+    })
 }
 
-/// `key = string` in a table that the file may have or not, with a value or without; what was there
-/// is kept in a comment.
+fn remove(array: &mut Array, index: usize) -> Result<()> {
+    let removed = array.remove(index);
+    let (before, after) = (prefix(&removed), suffix(&removed));
+    if array.is_empty() {
+        let inside = array.trailing().as_str().unwrap_or_default();
+        array.set_trailing(format!("{before}{after}{inside}"));
+        array.set_trailing_comma(false);
+        return Ok(());
+    }
+    // A comment between two strings is the administrator's.
+    let between = match index {
+        0 => array.get(0).map_or("", prefix),
+        _ => before,
+    };
+    if !between.trim().is_empty() || !after.trim().is_empty() {
+        return Err(Error::new(
+            "cannot remove a string: comments stand beside it",
+        ));
+    }
+    if index == 0 {
+        set_decor(array, 0, |decor| decor.set_prefix(before));
+    } else if index == array.len() && !array.trailing_comma() {
+        set_decor(array, index - 1, |decor| decor.set_suffix(after));
+    }
+    Ok(())
+}
+
+fn prefix(value: &Value) -> &str {
+    let raw = value.decor().prefix();
+    raw.and_then(|raw| raw.as_str()).unwrap_or_default()
+}
+
+fn suffix(value: &Value) -> &str {
+    let raw = value.decor().suffix();
+    raw.and_then(|raw| raw.as_str()).unwrap_or_default()
+}
+
+fn set_decor(array: &mut Array, index: usize, set: impl FnOnce(&mut Decor)) {
+    if let Some(value) = array.get_mut(index) {
+        set(value.decor_mut());
+    }
+}
+
+/// Sets the string at `keys`. A comment keeps the old value. A table without a header is appended as a block
+/// that begins with `header`.
 pub fn with_key(text: &str, keys: &[&str], header: &str, string: &str) -> Result<String> {
-    let (key, table) = keys.split_last().expect("a key");
-    let quoted = toml::Value::from(string).to_string();
-    if let Some(span) = span(text, keys)? {
-        let (before, old, after) = (&text[..span.start], &text[span.clone()], &text[span.end..]);
-        return Ok(format!("{before}{quoted} {OURS}{INSTEAD}{old}{after}"));
-    }
-    let line = format!("{key} = {quoted} {OURS}\n");
-    let is_header = |line: &str| {
-        line.starts_with('[')
-            && parse(line).is_ok_and(|t| at(&t, table).is_some_and(is_empty_table))
-    };
-    let mut end = 0;
-    for each in text.split_inclusive('\n') {
-        end += each.len();
-        if is_header(each.trim()) {
-            let newline = if each.ends_with('\n') { "" } else { "\n" };
-            return Ok(format!("{}{newline}{line}{}", &text[..end], &text[end..]));
+    let (key, path) = keys.split_last().expect("a key");
+    let quoted = Value::from(string).to_string();
+    let mut is_set = false;
+    let edited = edit(text, |document| {
+        let Some(table) = table_at(document, path) else {
+            return Ok(());
+        };
+        if let Some(old) = table.get_mut(key).and_then(Item::as_value_mut) {
+            let (before, kept) = (prefix(old).to_owned(), old.to_string());
+            let comment = format!(" {OURS}{INSTEAD}{}", kept.trim_start());
+            *old = Value::from(string).decorated(before, comment);
+            is_set = true;
+        } else if !table.is_implicit() && !table.is_dotted() {
+            let value = Value::from(string).decorated(" ", format!(" {OURS}"));
+            table.insert(key, Item::Value(value));
+            is_set = true;
         }
+        Ok(())
+    })?;
+    if is_set {
+        return Ok(edited);
     }
-    Ok(with_block(
-        text,
-        key,
-        &format!("{header}\n{key} = {quoted}\n"),
-    ))
+    let body = format!("{header}\n{key} = {quoted}\n");
+    Ok(block::with(text, key, &body))
 }
 
-const INSTEAD: &str = " in place of ";
-
-fn is_empty_table(value: &toml::Value) -> bool {
-    value.as_table().is_some_and(Table::is_empty)
+fn table_at<'a>(document: &'a mut DocumentMut, path: &[&str]) -> Option<&'a mut Table> {
+    let root = document.as_table_mut();
+    path.iter()
+        .try_fold(root, |table, key| table.get_mut(key)?.as_table_mut())
 }
 
 /// Undoes `with_key`.
 pub fn without_key(text: &str, key: &str, string: &str) -> String {
-    let quoted = toml::Value::from(string).to_string();
-    let text = match block(text, key).is_some_and(|body| body.contains(&quoted)) {
-        true => without_block(text, key),
+    let quoted = Value::from(string).to_string();
+    let text = match block::body(text, key).is_some_and(|body| body.contains(&quoted)) {
+        true => block::without(text, key),
         false => text.to_owned(),
     };
     let changed = format!("{quoted} {OURS}{INSTEAD}");
@@ -237,25 +188,18 @@ pub fn without_key(text: &str, key: &str, string: &str) -> String {
     let lines = text
         .split_inclusive('\n')
         .filter(|line| line.trim() != added);
-    lines.map(|line| line.replacen(&changed, "", 1)).collect()
-}
-
-fn span(text: &str, keys: &[&str]) -> Result<Option<Range<usize>>> {
-    let root = DeTable::parse(text).map_err(|e| at_line(text, &e))?;
-    let (last, tables) = keys.split_last().expect("a key");
-    let mut table = root.get_ref();
-    for key in tables {
-        match table.get(*key).map(|value| value.get_ref()) {
-            Some(DeValue::Table(inner)) => table = inner,
-            _ => return Ok(None),
-        }
+    let kept: String = lines.map(|line| line.replacen(&changed, "", 1)).collect();
+    // A last line without an end has taken the end of the line before it.
+    match text.ends_with('\n') {
+        true => kept,
+        false => kept.strip_suffix('\n').unwrap_or(&kept).to_owned(),
     }
-    Ok(table.get(*last).map(|value| value.span()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::configure::table;
 
     fn there_and_back(text: &str) -> String {
         let more = with_string(text, "imports", "/ours").unwrap();
@@ -266,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_more_and_everything_else_to_the_byte() {
+    fn removing_a_string_restores_the_text() {
         for (text, expected) in [
             ("", "imports = [\"/ours\"] # added by migctl configure\n"),
             (
@@ -291,13 +235,25 @@ mod tests {
                 "imports = [ 'a',\n  'b', 'c' ]\n",
                 "imports = [ \"/ours\", 'a',\n  'b', 'c' ]\n",
             ),
+            (
+                "imports = [\r\n  'a', # c\r\n]\r\nx = 1\r\n",
+                "imports = [\r\n  \"/ours\",\r\n  'a', # c\r\n]\r\nx = 1\r\n",
+            ),
+            (
+                "imports = [\n  # others\n  'a'\n]\n",
+                "imports = [\n  # others\n  \"/ours\",\n  'a'\n]\n",
+            ),
+            (
+                "# of a\n[a]\n",
+                "imports = [\"/ours\"] # added by migctl configure\n# of a\n[a]\n",
+            ),
         ] {
             assert_eq!(there_and_back(text), expected);
         }
     }
 
     #[test]
-    fn the_first_of_several_goes_alone() {
+    fn removes_one_of_several_strings() {
         let text = "version = 3\n[x]\n";
         let one = with_string(text, "imports", "/1").unwrap();
         let two = with_string(&one, "imports", "/2").unwrap();
@@ -307,31 +263,33 @@ mod tests {
     }
 
     #[test]
-    fn what_people_wrote_is_not_taken() {
-        let text = "imports = [\n 'a', # of a\n '/ours',\n]";
-        let line = without_string(text, "imports", "/ours").unwrap_err().line();
-        assert!(line.contains("has comments around"), "{line}");
+    fn removes_the_last_string_alone() {
+        let text = "imports = [\n 'a',\n '/ours'\n]";
+        let left = without_string(text, "imports", "/ours").unwrap();
+        assert_eq!(left, "imports = [\n 'a'\n]");
     }
 
     #[test]
-    fn a_block_comes_and_goes() {
-        for text in ["", "a = 1\n", "a = 1", "a = 1\n\n"] {
-            let one = with_block(text, "handler x", "[b]\n");
-            let two = with_block(&one, "handler xy", "[c]\n");
-            assert_eq!(
-                labels(&two, "handler ").collect::<Vec<_>>(),
-                ["handler x", "handler xy"]
+    fn refuses_what_would_change_layout() {
+        for text in ["x.a = 1\ny = 1\nx.b = 1\n", "a = 1\r\nb = 1\n"] {
+            let line = with_string(text, "imports", "/ours").unwrap_err().line();
+            assert!(
+                line.contains("cannot edit the file and keep its layout"),
+                "{line}"
             );
-            assert_eq!(block(&two, "handler xy"), Some("[c]\n"));
-            assert_eq!(without_block(&two, "handler xy"), one);
-            let other = without_block(&two, "handler x");
-            assert_eq!(without_block(&other, "handler xy"), text);
-            assert_eq!(without_block(text, "handler x"), text);
+            assert_eq!(without_string(text, "imports", "/ours").unwrap(), text);
         }
     }
 
     #[test]
-    fn a_key_comes_and_what_was_there_comes_back() {
+    fn refuses_to_remove_comments() {
+        let text = "imports = [\n 'a', # of a\n '/ours',\n]";
+        let line = without_string(text, "imports", "/ours").unwrap_err().line();
+        assert!(line.contains("comments stand beside it"), "{line}");
+    }
+
+    #[test]
+    fn removing_a_key_restores_the_old_value() {
         for text in [
             "",
             "a = 1",
@@ -343,11 +301,21 @@ mod tests {
             "x.\"y z\".key = \"old\"",
         ] {
             let more = with_key(text, &["x", "y z", "key"], "[x.\"y z\"]", "new").unwrap();
-            let value = parse(&more).unwrap();
-            let value = at(&value, &["x", "y z", "key"]).unwrap();
+            let value = table::parse(&more).unwrap();
+            let value = table::at(&value, &["x", "y z", "key"]).unwrap();
             assert_eq!(value.as_str(), Some("new"), "{more}");
             assert_eq!(without_key(&more, "key", "new"), text, "{more}");
             assert_eq!(without_key(text, "key", "new"), text);
+        }
+    }
+
+    #[test]
+    fn removing_key_and_block_restores_the_text() {
+        for text in ["[x]\ny = 1", "[x]\ny = 1\n", "[x]\nkey = 'old'"] {
+            let more = block::with(text, "handler x", "[b]\n");
+            let more = with_key(&more, &["x", "key"], "[x]", "new").unwrap();
+            let less = block::without(&more, "handler x");
+            assert_eq!(without_key(&less, "key", "new"), text, "{more}");
         }
     }
 }

@@ -1,0 +1,36 @@
+//! Reads TOML that others wrote.
+
+use crate::error::{Error, Result};
+use std::ops::Range;
+use toml::Table;
+
+/// Parses a TOML file. The error names the line.
+pub fn parse(text: &str) -> Result<Table> {
+    toml::from_str(text).map_err(|e| at_line(text, e.span(), e.message()))
+}
+
+/// Returns the error of a TOML parser with the line it means.
+pub fn at_line(text: &str, span: Option<Range<usize>>, message: &str) -> Error {
+    let line = span.map_or(0, |span| text[..span.start].matches('\n').count()) + 1;
+    Error::new(format!("line {line}: {}", message.trim_end()))
+}
+
+/// Returns whether two files hold the same values. Comments and layout do not count.
+pub fn same(a: &str, b: &str) -> bool {
+    matches!((parse(a), parse(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Returns the value at `keys`, tables in tables.
+pub fn at<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a toml::Value> {
+    let (first, rest) = keys.split_first()?;
+    let value = table.get(*first)?;
+    match rest {
+        [] => Some(value),
+        rest => at(value.as_table()?, rest),
+    }
+}
+
+/// Writes a value in one line, as it stands behind `key =`.
+pub fn value(value: &toml::Value) -> String {
+    value.to_string()
+}
