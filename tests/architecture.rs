@@ -58,7 +58,8 @@ const UNSAFE: &[(&str, &str)] = &[
         "a main of its own, which Rust's would precede with a change of SIGPIPE",
     ),
     ("src/bin/runmig-slice.rs", "the same"),
-    ("src/gpu/nvml/mod.rs", "NVML's C ABI"),
+    ("src/gpu/nvml/inventory.rs", "NVML's C ABI"),
+    ("src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("src/gpu/nvml/session.rs", "NVML's C ABI"),
     (

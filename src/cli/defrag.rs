@@ -7,7 +7,7 @@ use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::lease::{Answer, Outlook};
 use crate::model::Placement;
 use crate::placement::{DefragPlan, Kind, MAX_STEPS, Site};
@@ -127,7 +127,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     Ok(i32::from(plan.is_none() || !all_read))
 }
 
-fn way(outlook: &Outlook<'_, impl Driver>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
+fn way(outlook: &Outlook<'_, impl Inventory>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
     let (verdict, why, plan) = match outlook.answer(asked, MAX_STEPS) {
         Answer::Fits(fit) => {
             let plan = DefragPlan {
@@ -157,7 +157,7 @@ fn way(outlook: &Outlook<'_, impl Driver>, asked: &Alternative, holders: &[Vec<&
 }
 
 /// Where no alternative can be had: what the best of them would be told.
-fn none(outlook: &Outlook<'_, impl Driver>, ways: &[Way]) -> (String, &'static str, String) {
+fn none(outlook: &Outlook<'_, impl Inventory>, ways: &[Way]) -> (String, &'static str, String) {
     let mut whys: Vec<&str> = ways.iter().map(|way| way.why.as_str()).collect();
     whys.dedup();
     let worst = ways.iter().all(|way| way.verdict == "impossible");

@@ -8,7 +8,7 @@ use super::output::{self, Format};
 use super::world;
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::lease::{Answer, Fit, Outlook, Source};
 use crate::model::Placement;
 use crate::placement::{GpuReport, Kind, MAX_STEPS, Site, SlotCost, Verdict};
@@ -152,7 +152,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 }
 
 fn look(
-    outlook: &Outlook<'_, impl Driver>,
+    outlook: &Outlook<'_, impl Inventory>,
     whose: &[Vec<&Lease>],
     asked: &request::Alternative,
     answer: &Answer,
@@ -213,7 +213,7 @@ pub fn fits(fit: &Fit) -> String {
     sites.join(" and ") + &evicts
 }
 
-fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Driver>) -> GpuItem {
+fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Inventory>) -> GpuItem {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",

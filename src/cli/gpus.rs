@@ -5,7 +5,7 @@ use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::lease::World;
 use crate::model::{Gpu, MigMode, Placement, Profile};
 use crate::placement::{self, Occupant};
@@ -113,7 +113,7 @@ struct Free {
 }
 
 impl Free {
-    fn ask(driver: &impl Driver, gpu: &Gpu) -> Free {
+    fn ask(driver: &impl Inventory, gpu: &Gpu) -> Free {
         let mut free = Free {
             instances: Vec::new(),
             offered: Vec::new(),

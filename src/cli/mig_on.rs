@@ -2,7 +2,7 @@
 
 use super::explain::{self, SliceItem};
 use crate::config::Config;
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::lease::{Answer, Outlook, World};
 use crate::model::{Gpu, MigMode};
 use crate::placement::MAX_STEPS;
@@ -35,7 +35,7 @@ pub fn command(gpus: &[&Gpu]) -> String {
 /// Answers each alternative of a request as if MIG were on everywhere, with the alternative's name.
 /// Empty where MIG is off nowhere.
 pub fn foresee(
-    (config, driver): (&Config, &impl Driver),
+    (config, driver): (&Config, &impl Inventory),
     world: &World,
     (request, who): (&Request, Who),
 ) -> Vec<(String, WithMigOn)> {
@@ -53,7 +53,7 @@ pub fn foresee(
     told.collect()
 }
 
-fn with_mig_on(outlook: &Outlook<'_, impl Driver>, now: &World, answer: Answer) -> WithMigOn {
+fn with_mig_on(outlook: &Outlook<'_, impl Inventory>, now: &World, answer: Answer) -> WithMigOn {
     let why = match answer {
         Answer::Fits(fit) => {
             let uuids: Vec<&str> = fit.sites.iter().map(|(s, _)| s.gpu_uuid.as_str()).collect();

@@ -1,6 +1,6 @@
-//! The driver, in the dozen words that a slice needs. NVML stands behind them (`nvml/`, all
-//! unsafe code of it there); `nodes` reads the device numbers from `/proc`, `on_host`
-//! looks at the nodes of the host.
+//! The driver, in the dozen calls that a slice needs: `Inventory` looks, `Mig` changes. NVML stands
+//! behind them (`nvml/`, with all its unsafe code); `nodes` reads the device numbers from `/proc`,
+//! `on_host` looks at the nodes of the host.
 
 pub mod nodes;
 pub mod nvml;
@@ -9,40 +9,44 @@ pub mod on_host;
 use crate::model::{ComputeInstance, GpuInstance, Placement, Profile, Snapshot};
 use std::fmt;
 
-/// An open session. Keep it short: a long one sees stale handles and can itself hold an instance.
-pub trait Driver {
-    /// All GPUs, with what they offer and what lies on them.
+/// Reads what GPUs offer and what lies on them; changes nothing. Keep a session short: a long one sees
+/// stale handles and can itself hold an instance.
+pub trait Inventory {
+    /// Returns all GPUs, with what they offer and what lies on them.
     fn snapshot(&self) -> Result<Snapshot>;
 
-    /// The profiles of a GPU, also of one whose MIG mode is off: those that it would offer.
+    /// Returns the profiles of a GPU, also of one whose MIG mode is off: those that it would offer.
     fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>>;
 
-    /// How many more of a profile the driver says it would make now.
+    /// Returns how many more instances of a profile the driver says it would make now.
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32>;
 
-    /// Returns the instances of one profile on a GPU; none if its MIG mode is off. An instance that
-    /// is missing is gone, so an answer that leaves doubt is an error.
+    /// Returns the instances of one profile on a GPU; none where its MIG mode is off. An instance that
+    /// is not listed is gone, so an answer that leaves doubt is an error.
     fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>>;
 
     /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &str, profile: u32) -> Result<Label>;
 
-    /// Gives the GPU instance id. `INSUFFICIENT_RESOURCES` means that nothing was made.
-    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
-
-    /// Makes the compute instance that fills the GPU instance; gives its id.
-    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32>;
-
-    /// The UUID of the MIG device that the two make up.
+    /// Returns the UUID of the MIG device that the two instances make up.
     fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String>;
 
-    /// Whether the compute instance is the one that fills its GPU instance, as ours do.
+    /// Tells whether the compute instance fills its GPU instance, as ours do.
     fn is_filled_by(&self, gpu: &str, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool>;
 
-    /// The processes that compute on the MIG device of the two, as far as the driver tells.
+    /// Returns the processes that compute on a MIG device, as far as the driver tells.
     fn processes(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<Vec<u32>>;
+}
 
-    /// Gone already is fine.
+/// Creates and destroys the instances of MIG.
+pub trait Mig: Inventory {
+    /// Creates a GPU instance and returns its id. `INSUFFICIENT_RESOURCES` means that nothing was made.
+    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
+
+    /// Creates the compute instance that fills the GPU instance, and returns its id.
+    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32>;
+
+    /// Destroys a compute instance. One that is gone already is no error.
     fn destroy_compute_instance(
         &self,
         gpu: &str,
@@ -50,7 +54,7 @@ pub trait Driver {
         compute_instance: u32,
     ) -> Result<()>;
 
-    /// Gone already is fine.
+    /// Destroys a GPU instance. One that is gone already is no error.
     fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()>;
 }
 

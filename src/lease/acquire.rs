@@ -8,7 +8,7 @@ use super::rules::{Ruled, whose};
 use super::{Leases, Patience, Returned, alive, now, occupied};
 use crate::error::{self, Context, Error, Result};
 use crate::files;
-use crate::gpu::Driver;
+use crate::gpu::Mig;
 use crate::placement::{Constraints, Rejection, Slot};
 use crate::process;
 use crate::request::{self, Request};
@@ -87,7 +87,7 @@ impl Leases<'_> {
     /// All of them or none; none where another choice may do.
     fn realise(
         &self,
-        driver: &impl Driver,
+        driver: &impl Mig,
         parts: Vec<Part>,
         tried: &mut Tried,
     ) -> Result<Option<Vec<Lease>>> {
@@ -109,7 +109,7 @@ impl Leases<'_> {
 
     fn realise_one(
         &self,
-        driver: &impl Driver,
+        driver: &impl Mig,
         part: Part,
         tried: &mut Tried,
     ) -> Result<Option<Lease>> {
@@ -184,7 +184,7 @@ impl Leases<'_> {
         tried: &Tried,
         place: &mut Place,
         parts: &mut Vec<Part>,
-    ) -> Result<(impl Driver + use<>, Found)> {
+    ) -> Result<(impl Mig + use<>, Found)> {
         // Opened first: the driver takes its time to start, and others can choose meanwhile.
         let driver = self.driver()?;
         let plan = self.store.lock_plan(&who.why())?;

@@ -7,7 +7,7 @@ use super::acquire::Applicant;
 use super::reuse::{of_what_is_there, only, slot_of};
 use crate::config::Config;
 use crate::error::Result;
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
 use crate::placement::{self, Constraints, Decision, Slot};
 use crate::store::{Lease, Slice};
@@ -83,7 +83,7 @@ fn is_nobodys(slice: &Slice, taken: &[Slot]) -> bool {
 
 /// Asked while a place is chosen, so only what the driver answers at once; who has an instance merely
 /// open is looked for once it is ours to hand out.
-pub(super) fn is_usable(driver: &impl Driver, slice: &Slice) -> Result<bool> {
+pub(super) fn is_usable(driver: &impl Inventory, slice: &Slice) -> Result<bool> {
     let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
         return Ok(false);
     };

@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Leases, Patience};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::Snapshot;
 use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::request::Alternative;
@@ -73,7 +73,7 @@ impl Leases<'_> {
     /// Under the plan's lock. What is put on record is added to `parts`, also where it comes to nothing.
     pub(super) fn find_room(
         &self,
-        driver: &impl Driver,
+        driver: &impl Inventory,
         view: &View,
         (ruled, wanted): (&Ruled, &Constraints<'_>),
         (who, tried): (&Applicant<'_>, &Tried),
@@ -147,7 +147,7 @@ pub(super) struct Search<'a, D> {
     pub idle: &'a [Lease],
 }
 
-impl<D: Driver> Search<'_, D> {
+impl<D: Inventory> Search<'_, D> {
     /// For each slice of one alternative; and the idle slices that lie where new ones are to be made.
     pub fn choose(&self, asked: &Alternative) -> Result<(Vec<Choice<'_>>, Vec<Lease>), No> {
         let (snapshot, count) = (self.snapshot, asked.count);

@@ -5,7 +5,7 @@
 
 use super::{Leases, Outcome, Patience};
 use crate::error::{self, Error, Result};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::GpuInstance;
 use crate::store::{Claim, Damaged, Key, Lease, Slice, Tie};
 use std::path::Path;
@@ -220,7 +220,7 @@ impl Leases<'_> {
     }
 }
 
-fn at_its_place(driver: &impl Driver, claim: &Claim) -> Result<Option<GpuInstance>> {
+fn at_its_place(driver: &impl Inventory, claim: &Claim) -> Result<Option<GpuInstance>> {
     let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
     Ok({ there.into_iter() }.find(|i| i.placement == claim.placement))
 }

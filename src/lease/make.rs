@@ -3,7 +3,7 @@
 use super::reuse::slot_of;
 use super::{Leases, Patience};
 use crate::error::{Error, Result};
-use crate::gpu::{Driver, INSUFFICIENT_RESOURCES};
+use crate::gpu::{INSUFFICIENT_RESOURCES, Mig};
 use crate::placement::Slot;
 use crate::store::Lease;
 
@@ -11,7 +11,7 @@ impl Leases<'_> {
     /// Makes what the lease says. A failure takes it back.
     pub(super) fn make(
         &self,
-        driver: &impl Driver,
+        driver: &impl Mig,
         lease: Lease,
     ) -> std::result::Result<Lease, Failed> {
         match self.try_make(driver, &lease) {
@@ -38,7 +38,7 @@ impl Leases<'_> {
         }
     }
 
-    fn try_make(&self, driver: &impl Driver, lease: &Lease) -> std::result::Result<Lease, Trouble> {
+    fn try_make(&self, driver: &impl Mig, lease: &Lease) -> std::result::Result<Lease, Trouble> {
         let slice = &lease.slice;
         let other = |e: crate::gpu::DriverError| Trouble::Other(e.into());
         let _lock = self.store.lock_gpu(

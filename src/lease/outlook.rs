@@ -9,7 +9,7 @@ use super::rules::{Limits, Ruled, all_refused, whose};
 use super::world::World;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::Snapshot;
 use crate::placement::{
     self, Constraints, GpuReport, Movable, Reason, Rejection, Reservation, Selection, Site, Slot,
@@ -59,7 +59,7 @@ pub enum Source {
     Adopted,
 }
 
-impl<'a, D: Driver> Outlook<'a, D> {
+impl<'a, D: Inventory> Outlook<'a, D> {
     /// `waiting`: those who came before.
     pub fn new(
         (config, driver): (&'a Config, &'a D),

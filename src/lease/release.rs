@@ -2,7 +2,7 @@
 
 use super::{Leases, alive, now, try_lock_bundle};
 use crate::error::{self, Error, Result, printable};
-use crate::gpu::{Driver, DriverError, nodes};
+use crate::gpu::{DriverError, Inventory, Mig, nodes};
 use crate::model::GpuInstance;
 use crate::process::{self, Holders};
 use crate::spec::bundle::Bundle;
@@ -306,7 +306,11 @@ impl Leases<'_> {
     /// The instance of a lease, if it is still what we made. GPU instance ids and MIG UUIDs come
     /// again, so profile and placement must be right as well; and where nothing of ours can hold a
     /// compute instance, one that does is somebody else's.
-    pub(super) fn find(&self, driver: &impl Driver, lease: &Lease) -> Result<Option<GpuInstance>> {
+    pub(super) fn find(
+        &self,
+        driver: &impl Inventory,
+        lease: &Lease,
+    ) -> Result<Option<GpuInstance>> {
         let slice = &lease.slice;
         let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
         let there = listed.into_iter().find(|i| i.placement == slice.placement);

@@ -3,7 +3,7 @@
 
 use super::{Leases, Patience};
 use crate::error::{Error, Result};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::Snapshot;
 use crate::placement::{Constraints, Slot};
 use crate::store::{Lease, Slice};
@@ -56,7 +56,7 @@ impl Leases<'_> {
     /// for another.
     pub(super) fn look_over(
         &self,
-        driver: &impl Driver,
+        driver: &impl Inventory,
         lease: &Lease,
         patience: Patience,
     ) -> std::result::Result<Lease, Slot> {
@@ -85,7 +85,7 @@ impl Leases<'_> {
 
     fn what_is_wrong(
         &self,
-        driver: &impl Driver,
+        driver: &impl Inventory,
         lease: &Lease,
     ) -> Result<std::result::Result<Lease, String>> {
         let slice = &lease.slice;

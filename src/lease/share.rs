@@ -7,7 +7,7 @@ use super::acquire::Applicant;
 use super::reuse::{is_there, of_what_is_there, only, slot_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::{GpuInstance, Snapshot};
 use crate::placement::{self, Constraints};
 use crate::request;
@@ -26,7 +26,7 @@ impl Leases<'_> {
     /// What others of the pod have, put on record as ours too.
     pub(super) fn share(
         &self,
-        driver: &impl Driver,
+        driver: &impl Inventory,
         (snapshot, leases): (&Snapshot, &[Lease]),
         wanted: &Constraints<'_>,
         who: &Applicant<'_>,
@@ -69,7 +69,7 @@ impl Leases<'_> {
     }
 
     /// The pod's slice; where that cannot be found out, no other is made for it.
-    fn find_of(&self, driver: &impl Driver, peer: &Lease) -> Result<Option<GpuInstance>> {
+    fn find_of(&self, driver: &impl Inventory, peer: &Lease) -> Result<Option<GpuInstance>> {
         let found = self.find(driver, peer);
         found.map_err(|e| does_not_answer(peer).caused_by(e))
     }

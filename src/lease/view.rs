@@ -3,7 +3,7 @@
 
 use super::Leases;
 use crate::error::{Result, printable};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::Snapshot;
 use crate::placement::Slot;
 use crate::store::{Claim, Damaged, Lease, Tie};
@@ -19,7 +19,7 @@ pub(super) struct View {
 
 impl Leases<'_> {
     /// `is_first`: nobody came before, so that what is ours does not matter.
-    pub(super) fn view(&self, driver: &impl Driver, is_first: bool) -> Result<View> {
+    pub(super) fn view(&self, driver: &impl Inventory, is_first: bool) -> Result<View> {
         // Also what is given back while the driver is asked was ours.
         let (before, unread) = match is_first {
             true => Default::default(),

@@ -8,7 +8,7 @@ use super::queue::Place;
 use super::rules::whose;
 use super::world::World;
 use crate::error::Result;
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::placement::{MAX_STEPS, Rejection};
 
 impl Leases<'_> {
@@ -17,7 +17,7 @@ impl Leases<'_> {
     /// after all, the answer is as it was.
     pub(super) fn explained(
         &self,
-        driver: &impl Driver,
+        driver: &impl Inventory,
         who: &Applicant<'_>,
         place: &Place,
         no: Rejection,
@@ -27,7 +27,7 @@ impl Leases<'_> {
 
     fn search(
         &self,
-        driver: &impl Driver,
+        driver: &impl Inventory,
         who: &Applicant<'_>,
         place: &Place,
     ) -> Result<Option<Rejection>> {

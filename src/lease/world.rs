@@ -6,7 +6,7 @@ use super::reuse::slot_of;
 use super::view::reserved;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
-use crate::gpu::Driver;
+use crate::gpu::Inventory;
 use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{Claim, Damaged, Lease, State, Tie, Waiting};
@@ -28,7 +28,7 @@ pub struct World {
 
 impl World {
     /// Where the ledger is missing or cannot be read, what the driver has.
-    pub fn look(config: &Config, driver: &impl Driver) -> Result<World> {
+    pub fn look(config: &Config, driver: &impl Inventory) -> Result<World> {
         let mut world = World::without_ledger(driver)?;
         let ledger = Leases::existing(config);
         if let Err(e) = ledger.and_then(|l| l.map_or(Ok(()), |l| world.add_ledger(&l))) {
@@ -37,13 +37,13 @@ impl World {
         Ok(world)
     }
 
-    pub(super) fn of(leases: &Leases<'_>, driver: &impl Driver) -> Result<World> {
+    pub(super) fn of(leases: &Leases<'_>, driver: &impl Inventory) -> Result<World> {
         let mut world = World::without_ledger(driver)?;
         world.add_ledger(leases)?;
         Ok(world)
     }
 
-    fn without_ledger(driver: &impl Driver) -> Result<World> {
+    fn without_ledger(driver: &impl Inventory) -> Result<World> {
         Ok(World {
             snapshot: driver.snapshot()?,
             ..World::default()
@@ -70,7 +70,7 @@ impl World {
 
     /// The machine as it would be with MIG on everywhere: each GPU whose MIG mode is off offers its
     /// profiles. None where that changes nothing; a GPU that does not tell its profiles stays off.
-    pub fn with_mig_on(&self, driver: &impl Driver) -> Option<World> {
+    pub fn with_mig_on(&self, driver: &impl Inventory) -> Option<World> {
         let mut snapshot = self.snapshot.clone();
         let off = |gpu: &&mut Gpu| gpu.mig == MigMode::Disabled;
         let mut changed = false;

@@ -1,0 +1,149 @@
+//! What NVML tells of the GPUs and of what lies on them.
+
+use super::codes::failed;
+use super::session::{MAX_INSTANCES, Session, call, check, counts, raw, text};
+use crate::gpu::{DriverError, Inventory, Label, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
+use crate::model::{ComputeInstance, GpuInstance, MigMode, Profile, Snapshot};
+use nvml_wrapper::error::NvmlError;
+use std::ffi::{c_char, c_uint};
+
+impl Inventory for Session {
+    fn snapshot(&self) -> Result<Snapshot> {
+        let count = self
+            .nvml
+            .device_count()
+            .map_err(|e| failed("count GPUs".into(), e))?;
+        let driver_version = self
+            .nvml
+            .sys_driver_version()
+            .map_err(|e| failed("read the driver's version".into(), e))?;
+        let mut snapshot = Snapshot {
+            driver_version,
+            ..Snapshot::default()
+        };
+        for index in 0..count {
+            // A GPU that is lost must not keep the others from being used.
+            let read = self
+                .read_gpu(index)
+                .map_err(|e| failed(format!("read GPU {index}"), e))
+                .and_then(|mut gpu| {
+                    if gpu.mig == MigMode::Enabled {
+                        let device = self.device(&gpu.uuid)?;
+                        gpu.profiles = self.profiles(&device, &gpu.uuid)?;
+                        gpu.instances = self.list(&device, &gpu.uuid, &counts(&gpu.profiles))?;
+                    }
+                    Ok(gpu)
+                });
+            match read {
+                Ok(gpu) => snapshot.gpus.push(gpu),
+                Err(e) => snapshot.unreadable.push((index, e.to_string())),
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>> {
+        let device = self.device(gpu)?;
+        self.profiles(&device, gpu)
+    }
+
+    fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32> {
+        let device = self.device(gpu)?;
+        let mut count = 0;
+        let what = || {
+            format!(
+                "read the capacity for profile {profile} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        call!(
+            self,
+            what,
+            nvmlDeviceGetGpuInstanceRemainingCapacity(raw(&device), profile, &mut count)
+        )?;
+        Ok(count)
+    }
+
+    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>> {
+        let device = self.device(gpu)?;
+        let what = || {
+            format!(
+                "list GPU instances of profile {profile} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        for _ in 0..3 {
+            // The driver writes as many as the profile allows, whatever count comes in.
+            let mut handles = vec![std::ptr::null_mut(); MAX_INSTANCES as usize];
+            let mut count = MAX_INSTANCES;
+            let listed = call!(
+                self,
+                what,
+                nvmlDeviceGetGpuInstances(raw(&device), profile, handles.as_mut_ptr(), &mut count)
+            );
+            if let Err(e) = listed {
+                // That is how it says that MIG is off, and then that it is has to be true.
+                let off = e.code() == Some(NOT_SUPPORTED)
+                    && device.mig_mode().is_ok_and(|mode| mode.current == 0);
+                return if off { Ok(Vec::new()) } else { Err(e) };
+            }
+            handles.truncate(count as usize);
+            let found: Vec<_> = handles
+                .into_iter()
+                .map(|handle| self.describe(gpu, handle))
+                .collect::<Result<_>>()?;
+            // An instance may go while we look; then we look again.
+            if let Some(found) = found.into_iter().collect() {
+                return Ok(found);
+            }
+        }
+        Err(DriverError {
+            what: what(),
+            reason: Reason::Library(format!("they keep going away (NVML {NOT_FOUND})")),
+        })
+    }
+
+    fn label(&self, gpu: &str, profile: u32) -> Result<Label> {
+        let device = self.device(gpu)?;
+        let failed = |e| failed(format!("read the numbers of GPU {gpu}"), e);
+        Ok(Label {
+            index: device.index().map_err(failed)?,
+            minor: device.minor_number().map_err(failed)?,
+            profile: self.profile_name(&device, gpu, profile)?,
+        })
+    }
+
+    fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String> {
+        let what = || format!("find MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}");
+        let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
+        let mut uuid = [0 as c_char; 96];
+        call!(
+            self,
+            what,
+            nvmlDeviceGetUUID(raw(&device), uuid.as_mut_ptr(), uuid.len() as c_uint)
+        )?;
+        Ok(text(&uuid))
+    }
+
+    fn is_filled_by(&self, gpu: &str, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
+        let device = self.device(gpu)?;
+        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let full = self.filling_profile(gpu, gpu_instance, handle)?;
+        Ok(full == Some(ci.profile_id))
+    }
+
+    fn processes(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<Vec<u32>> {
+        let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
+        match device.running_compute_processes() {
+            Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
+            // It does not tell; whoever has the capabilities open is still seen.
+            Err(NvmlError::NotSupported) => Ok(Vec::new()),
+            Err(e) => Err(failed(
+                format!(
+                    "list the processes on MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}"
+                ),
+                e,
+            )),
+        }
+    }
+}

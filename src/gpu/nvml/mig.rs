@@ -1,0 +1,107 @@
+//! Instances, created and destroyed.
+
+use super::session::{Session, call, check, gone, raw};
+use crate::gpu::{DriverError, Mig, NOT_SUPPORTED, Reason, Result};
+use crate::model::{Placement, Profile};
+use nvml_wrapper_sys::bindings as sys;
+
+impl Mig for Session {
+    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32> {
+        let device = self.device(gpu)?;
+        let what = || {
+            format!(
+                "create GPU instance {} at {at} on GPU {}",
+                profile.name,
+                self.called(gpu)
+            )
+        };
+        let place = sys::nvmlGpuInstancePlacement_t {
+            start: at.start,
+            size: at.size,
+        };
+        let mut handle = std::ptr::null_mut();
+        call!(
+            self,
+            what,
+            nvmlDeviceCreateGpuInstanceWithPlacement(raw(&device), profile.id, &place, &mut handle)
+        )?;
+        // SAFETY: a struct of integers and pointers, for which zeros are a value.
+        let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
+        if let Err(e) = call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info)) {
+            // It is there, and nobody knows its id: gone at once, while we have its handle. If that
+            // fails too, it is found by its place.
+            let _ = call!(self, what, nvmlGpuInstanceDestroy(handle));
+            return Err(e.about_what_was_made());
+        }
+        Ok(info.id)
+    }
+
+    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32> {
+        let what = || {
+            format!(
+                "create the compute instance of GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        let device = self.device(gpu)?;
+        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let full = self
+            .filling_profile(gpu, gpu_instance, handle)?
+            .ok_or_else(|| DriverError {
+                what: what(),
+                reason: Reason::Code(NOT_SUPPORTED),
+            })?;
+        let mut ci = std::ptr::null_mut();
+        call!(
+            self,
+            what,
+            nvmlGpuInstanceCreateComputeInstance(handle, full, &mut ci)
+        )?;
+        // SAFETY: a struct of integers and pointers, for which zeros are a value.
+        let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
+        call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info))?;
+        Ok(info.id)
+    }
+
+    fn destroy_compute_instance(
+        &self,
+        gpu: &str,
+        gpu_instance: u32,
+        compute_instance: u32,
+    ) -> Result<()> {
+        let what = || {
+            format!(
+                "destroy compute instance {compute_instance} of GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        let device = self.device(gpu)?;
+        let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
+            return Ok(());
+        };
+        let mut ci = std::ptr::null_mut();
+        let found = call!(
+            self,
+            what,
+            nvmlGpuInstanceGetComputeInstanceById(gi, compute_instance, &mut ci)
+        );
+        if gone(found)?.is_none() {
+            return Ok(());
+        }
+        gone(call!(self, what, nvmlComputeInstanceDestroy(ci))).map(drop)
+    }
+
+    fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()> {
+        let device = self.device(gpu)?;
+        let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
+            return Ok(());
+        };
+        let what = || {
+            format!(
+                "destroy GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        gone(call!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
+    }
+}
