@@ -67,8 +67,18 @@ pub struct ComputeInstance {
     pub profile_id: u32,
 }
 
+/// A GPU instance and the place it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInstance {
+    pub id: u32,
+    pub profile_id: u32,
+    pub placement: Placement,
+}
+
+/// A GPU instance with its contents. A type of its own, so that nobody takes an instance whose compute
+/// instances were not listed for an empty one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedInstance {
     pub id: u32,
     pub profile_id: u32,
     pub placement: Placement,

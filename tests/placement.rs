@@ -43,7 +43,6 @@ fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {
                 id: 0,
                 profile_id: profile.id,
                 placement: at,
-                compute_instances: Vec::new(),
             });
         }
     }

@@ -93,7 +93,6 @@ impl World {
                 id: made.id,
                 profile_id: profile,
                 placement,
-                compute_instances: Vec::new(),
             });
         Some(Instance { gpu, id: made.id })
     }

@@ -6,13 +6,14 @@ pub mod nodes;
 pub mod nvml;
 pub mod on_host;
 
-use crate::model::{ComputeInstance, GpuInstance, Placement, Profile, Snapshot};
+use crate::model::{ComputeInstance, ListedInstance, Placement, Profile, Snapshot};
 use std::fmt;
 
 /// Reads what GPUs offer and what lies on them; changes nothing. Keep a session short: a long one sees
 /// stale handles and can itself hold an instance.
 pub trait Inventory {
-    /// Returns all GPUs, with what they offer and what lies on them.
+    /// Returns all GPUs, with what they offer and what lies on them: the places of GPU instances, whose
+    /// compute instances `instances_of` lists.
     fn snapshot(&self) -> Result<Snapshot>;
 
     /// Returns the profiles of a GPU, also of one whose MIG mode is off: those that it would offer.
@@ -23,7 +24,7 @@ pub trait Inventory {
 
     /// Returns the instances of one profile on a GPU; none where its MIG mode is off. An instance that
     /// is not listed is gone, so an answer that leaves doubt is an error.
-    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>>;
+    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<ListedInstance>>;
 
     /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &str, profile: u32) -> Result<Label>;

@@ -20,7 +20,7 @@ pub(super) fn adoptable(
     wanted: &Constraints<'_>,
     may: impl Fn(&Slice) -> bool,
     best: Option<&Decision<'_>>,
-    is_usable: impl Fn(&Slice) -> bool,
+    usable: impl Fn(Slice) -> Option<Slice>,
 ) -> Option<Slice> {
     if !config.adopt {
         return None;
@@ -34,9 +34,9 @@ pub(super) fn adoptable(
         .filter(|s| is_nobodys(s, taken) && may(s) && !is_awaited(s))
         .collect();
     while let Some(found) = preferred(snapshot, &there, best, &made) {
-        let slice = there.swap_remove(found);
-        if is_usable(&slice) {
-            return Some(slice);
+        let usable = usable(there.swap_remove(found));
+        if usable.is_some() {
+            return usable;
         }
     }
     None
@@ -81,35 +81,37 @@ fn is_nobodys(slice: &Slice, taken: &[Slot]) -> bool {
     { here }.all(|r| !r.placement.overlaps(slice.placement))
 }
 
+/// Returns the slice with its compute instance; none where that does not fill it, or is in use.
+///
 /// Asked while a place is chosen, so only what the driver answers at once; who has an instance merely
 /// open is looked for once it is ours to hand out.
-pub(super) fn is_usable(driver: &impl Inventory, slice: &Slice) -> Result<bool> {
-    let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
-        return Ok(false);
+pub(super) fn usable(driver: &impl Inventory, slice: Slice) -> Result<Option<Slice>> {
+    let Some(gi) = slice.gpu_instance else {
+        return Ok(None);
     };
     let gpu = &slice.gpu_uuid;
     let listed = driver.instances_of(gpu, slice.profile_id)?;
     let instance = listed.into_iter().find(|i| i.id == gi);
     let cis: Vec<ComputeInstance> = instance.map_or(Vec::new(), |i| i.compute_instances);
     let [only] = cis.as_slice() else {
-        return Ok(false);
+        return Ok(None);
     };
-    Ok(only.id == ci
-        && driver.is_filled_by(gpu, gi, only)?
-        && driver.processes(gpu, gi, ci)?.is_empty())
+    let is_usable =
+        driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
+    Ok(is_usable.then(|| Slice {
+        compute_instance: Some(only.id),
+        ..slice
+    }))
 }
 
-/// GPU instances with one compute instance.
+/// Returns every GPU instance, with what the snapshot tells of it.
 fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
     let all = snapshot.gpus.iter();
     all.flat_map(|gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
 }
 
-/// None where it has no compute instance, or several.
+/// None where the GPU does not offer its profile.
 fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
-    let [ci] = instance.compute_instances.as_slice() else {
-        return None;
-    };
     Some(Slice {
         request: String::new(),
         profile: gpu.profile(instance.profile_id)?.name.clone(),
@@ -119,7 +121,7 @@ fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
         gpu_minor: gpu.minor,
         placement: instance.placement,
         gpu_instance: Some(instance.id),
-        compute_instance: Some(ci.id),
+        compute_instance: None,
         mig_uuid: None,
         emptied: false,
     })

@@ -2,7 +2,7 @@
 //! already or a place where one can be made. All of them or none.
 
 use super::acquire::{Applicant, Tried};
-use super::adopt::{adoptable, is_usable};
+use super::adopt::{adoptable, usable};
 use super::reuse::slot_of;
 use super::rules::{Limits, Ruled, all_refused, memory_of};
 use super::share::Peer;
@@ -256,17 +256,18 @@ impl<D: Inventory> Search<'_, D> {
                 && self.limits.allow(count, memory).is_ok()
         };
         let there = (snapshot, ours);
-        let is_usable = |slice: &Slice| {
-            let is_usable = is_usable(self.driver, slice).unwrap_or_else(|e| {
+        let usable = |slice: Slice| {
+            let slot = slot_of(&slice);
+            let usable = usable(self.driver, slice).unwrap_or_else(|e| {
                 tracing::warn!("not adopted: {}", e.line());
-                false
+                None
             });
-            if !is_usable {
-                tried.unusable.borrow_mut().push(slot_of(slice));
+            if usable.is_none() {
+                tried.unusable.borrow_mut().push(slot);
             }
-            is_usable
+            usable
         };
-        adoptable(self.config, there, wanted, may, best, is_usable)
+        adoptable(self.config, there, wanted, may, best, usable)
     }
 
     fn evicted(&self, decision: &Decision<'_>) -> impl Iterator<Item = Lease> {

@@ -6,7 +6,7 @@
 use super::{Leases, Outcome, Patience};
 use crate::error::{self, Error, Result};
 use crate::gpu::Inventory;
-use crate::model::GpuInstance;
+use crate::model::ListedInstance;
 use crate::store::{Claim, Damaged, Key, Lease, Slice, Tie};
 use std::path::Path;
 
@@ -220,7 +220,7 @@ impl Leases<'_> {
     }
 }
 
-fn at_its_place(driver: &impl Inventory, claim: &Claim) -> Result<Option<GpuInstance>> {
+fn at_its_place(driver: &impl Inventory, claim: &Claim) -> Result<Option<ListedInstance>> {
     let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
     Ok({ there.into_iter() }.find(|i| i.placement == claim.placement))
 }

@@ -3,7 +3,7 @@
 use super::{Leases, alive, now, try_lock_bundle};
 use crate::error::{self, Error, Result, printable};
 use crate::gpu::{DriverError, Inventory, Mig, nodes};
-use crate::model::GpuInstance;
+use crate::model::ListedInstance;
 use crate::process::{self, Holders};
 use crate::spec::bundle::Bundle;
 use crate::store::{Attempt, Key, Lease, State};
@@ -310,7 +310,7 @@ impl Leases<'_> {
         &self,
         driver: &impl Inventory,
         lease: &Lease,
-    ) -> Result<Option<GpuInstance>> {
+    ) -> Result<Option<ListedInstance>> {
         let slice = &lease.slice;
         let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
         let there = listed.into_iter().find(|i| i.placement == slice.placement);
@@ -360,7 +360,7 @@ pub(super) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<Strin
 
 /// Ours, if it is there. Compute instances that somebody else made beside it stay, and the driver
 /// refuses to destroy what they lie in.
-fn compute_instance(lease: &Lease, instance: &GpuInstance) -> Option<u32> {
+fn compute_instance(lease: &Lease, instance: &ListedInstance) -> Option<u32> {
     match (
         lease.slice.compute_instance,
         instance.compute_instances.as_slice(),

@@ -8,7 +8,7 @@ use super::reuse::{is_there, of_what_is_there, only, slot_of};
 use super::{Leases, Patience, alive};
 use crate::error::{Error, Result, printable};
 use crate::gpu::Inventory;
-use crate::model::{GpuInstance, Snapshot};
+use crate::model::{ListedInstance, Snapshot};
 use crate::placement::{self, Constraints};
 use crate::request;
 use crate::store::{Claim, Holder, Lease, State};
@@ -69,7 +69,7 @@ impl Leases<'_> {
     }
 
     /// The pod's slice; where that cannot be found out, no other is made for it.
-    fn find_of(&self, driver: &impl Inventory, peer: &Lease) -> Result<Option<GpuInstance>> {
+    fn find_of(&self, driver: &impl Inventory, peer: &Lease) -> Result<Option<ListedInstance>> {
         let found = self.find(driver, peer);
         found.map_err(|e| does_not_answer(peer).caused_by(e))
     }

@@ -101,7 +101,6 @@ pub(super) fn take(
         id: 0,
         profile_id: id,
         placement,
-        compute_instances: Vec::new(),
     };
     gpu.instances.push(instance);
     Ok((index, name, placement))

@@ -339,7 +339,6 @@ fn add(now: &Snapshot, wanted: &Constraints<'_>) -> Option<Snapshot> {
             id: 0,
             profile_id: found.profile.id,
             placement: found.placement,
-            compute_instances: Vec::new(),
         });
     Some(then)
 }

@@ -3,7 +3,7 @@
 use super::codes::failed;
 use super::session::{MAX_INSTANCES, Session, call, check, counts, raw, text};
 use crate::gpu::{DriverError, Inventory, Label, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
-use crate::model::{ComputeInstance, GpuInstance, MigMode, Profile, Snapshot};
+use crate::model::{ComputeInstance, ListedInstance, MigMode, Profile, Snapshot};
 use nvml_wrapper::error::NvmlError;
 use std::ffi::{c_char, c_uint};
 
@@ -64,7 +64,7 @@ impl Inventory for Session {
         Ok(count)
     }
 
-    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<GpuInstance>> {
+    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<ListedInstance>> {
         let device = self.device(gpu)?;
         let what = || {
             format!(

@@ -3,7 +3,9 @@
 use super::codes::failed;
 use super::profiles::MAX_PROFILES;
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
-use crate::model::{ComputeInstance, Gpu, GpuInstance, MigMode, Placement, Profile};
+use crate::model::{
+    ComputeInstance, Gpu, GpuInstance, ListedInstance, MigMode, Placement, Profile,
+};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
@@ -118,21 +120,32 @@ impl Session {
                 nvmlDeviceGetGpuInstances(raw(device), profile, handles.as_mut_ptr(), &mut count)
             )?;
             for handle in handles.into_iter().take(count as usize) {
-                if let Some(instance) = self.describe(gpu, handle)? {
-                    found.push(instance);
-                }
+                found.extend(self.place(gpu, handle)?);
             }
         }
         found.sort_by_key(|i: &GpuInstance| i.placement);
         Ok(found)
     }
 
-    /// None when it went while we looked.
+    /// Returns an instance with its contents; none when it went meanwhile.
     pub(super) fn describe(
         &self,
         gpu: &str,
         handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Option<GpuInstance>> {
+    ) -> Result<Option<ListedInstance>> {
+        let Some(place) = self.place(gpu, handle)? else {
+            return Ok(None);
+        };
+        Ok(Some(ListedInstance {
+            id: place.id,
+            profile_id: place.profile_id,
+            placement: place.placement,
+            compute_instances: self.compute_instances(gpu, place.id, handle)?,
+        }))
+    }
+
+    /// Returns an instance by its place; none when it went meanwhile.
+    fn place(&self, gpu: &str, handle: sys::nvmlGpuInstance_t) -> Result<Option<GpuInstance>> {
         let what = || format!("read a GPU instance of GPU {gpu}");
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
@@ -146,7 +159,6 @@ impl Session {
                 start: info.placement.start,
                 size: info.placement.size,
             },
-            compute_instances: self.compute_instances(gpu, info.id, handle)?,
         }))
     }
 

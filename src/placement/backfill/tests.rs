@@ -65,7 +65,6 @@ fn a_gpu_that_those_who_wait_cannot_use_is_free_to_all() {
         id: 1,
         profile_id: 19,
         placement: Placement { start: 6, size: 1 },
-        compute_instances: Vec::new(),
     });
     assert!(permits(&m, &blockers, "1g.10gb").is_ok());
     let ours = [Slot {
@@ -127,7 +126,7 @@ proptest! {
         described.profiles[6].decoders = decoders;
         let stay = fill(&described, Occupancy::new(&described, &[], &[]), &others);
         described.instances = stay.taken().map(|l| GpuInstance {
-            id: 0, profile_id: l.profile_id, placement: l.at, compute_instances: Vec::new(),
+            id: 0, profile_id: l.profile_id, placement: l.at,
         }).collect();
         let gpu = &described;
         let occupancy = Occupancy::new(gpu, &[], &[]);

@@ -46,7 +46,6 @@ impl Simulation<'_> {
                     id: u32::MAX,
                     profile_id: place.profile_id,
                     placement: place.placement,
-                    compute_instances: Vec::new(),
                 };
                 let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == place.gpu)?;
                 gpu.instances.push(instance);
