@@ -1,6 +1,10 @@
 //! The words that every part shares: what a GPU has, and what lies on it. Plain data, no behaviour
 //! that could fail. The terms are NVIDIA's (MIG User Guide).
 
+mod profile_name;
+
+pub use profile_name::{NotAProfileName, ProfileName};
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -27,7 +31,7 @@ impl fmt::Display for Placement {
 /// A GPU instance profile, as one GPU offers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// `1g.10gb`, `1g.10gb+me`
+    /// `1g.10gb`, `1g.10gb+me`; as the driver calls it, so it may be no `ProfileName`.
     pub name: String,
     /// The profile id (19, 14, 9 …): what every NVML call but one takes.
     pub id: u32,
@@ -48,11 +52,10 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// As its name says: `1g.10gb+me` gives 10, though it has a little less.
+    /// Memory as its name says: `1g.10gb+me` gives 10, though it has a little less. 0 where the driver
+    /// calls it otherwise.
     pub fn gigabytes(&self) -> u32 {
-        let digits = self.name.split_once("g.").map_or("", |(_, gb)| gb);
-        let end = digits.find(|c: char| !c.is_ascii_digit());
-        digits[..end.unwrap_or(digits.len())].parse().unwrap_or(0)
+        { self.name.parse() }.map_or(0, |name: ProfileName| name.gigabytes)
     }
 
     /// Memory slices that one instance takes.

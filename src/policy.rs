@@ -165,7 +165,7 @@ impl Policy {
     pub fn allowed(&self, alternatives: &[Alternative]) -> Result<Vec<Alternative>> {
         let most = self.slices_per_container.unwrap_or(1);
         let is_allowed = |asked: &&Alternative| match &asked.slice {
-            Slice::Profile(name) => self.allows(name),
+            Slice::Profile(name) => self.allows(&name.to_string()),
             Slice::Memory(_) => true,
         };
         let mut allowed: Vec<Alternative> =

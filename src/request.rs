@@ -122,9 +122,10 @@ fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
     let slices = alternatives.iter().map(|a| &a.slice);
     match { slices }.find_map(|s| s.has_fewer_than(least)) {
         None => Ok(least),
-        Some((name, has)) => Err(Error::new(format!(
-            "annotation {COMPUTE}: at least {least} compute slices are asked for, and {name} in {} has {has}",
-            printable(&shorten(key))
+        Some(name) => Err(Error::new(format!(
+            "annotation {COMPUTE}: at least {least} compute slices are asked for, and {name} in {} has {}",
+            printable(&shorten(key)),
+            name.gpu_slices
         ))
         .hint(format!("ask for a larger profile, or take {COMPUTE} away"))),
     }

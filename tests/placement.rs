@@ -80,7 +80,10 @@ fn asked(snapshot: &Snapshot, gpu: &Index, profile: &Index, memory: Option<u64>)
     let gpu = &snapshot.gpus[gpu.index(snapshot.gpus.len())];
     match memory {
         Some(gib) => Slice::Memory(gib << 30),
-        None => Slice::Profile(gpu.profiles[profile.index(gpu.profiles.len())].name.clone()),
+        None => {
+            let profile = &gpu.profiles[profile.index(gpu.profiles.len())];
+            Slice::Profile(profile.name.parse().unwrap())
+        }
     }
 }
 
@@ -151,7 +154,7 @@ fn of_two_models_the_smaller_is_taken_first() {
         let found = choose(&snapshot, &[], &Constraints::one(&asked)).unwrap();
         (found.gpu.index, found.profile.name.clone())
     };
-    let named = |name: &str| Slice::Profile(name.to_owned());
+    let named = |name: &str| Slice::Profile(name.parse().unwrap());
     // Less of the larger one would do for it.
     assert_eq!(goes_to(named("1g.10gb")), (1, "1g.10gb".to_owned()));
     assert_eq!(goes_to(Slice::Memory(5 << 30)), (2, "1g.6gb".to_owned()));

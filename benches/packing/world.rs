@@ -47,7 +47,7 @@ impl Kind {
 fn smallest(model: &'static Model, slice: &Slice) -> Option<&'static GiProfile> {
     let mut profiles = model.profiles.iter();
     match slice {
-        Slice::Profile(name) => profiles.find(|p| p.name == *name),
+        Slice::Profile(name) => profiles.find(|p| *p.name == *name),
         Slice::Memory(bytes) => profiles
             .filter(|p| p.memory_mb << 20 >= *bytes)
             .min_by_key(|p| (p.memory_mb, p.compute_slices, p.name.contains(['+', '-']))),

@@ -305,7 +305,7 @@ mod tests {
                 ..Snapshot::default()
             },
             ruled: Ruled {
-                slices: vec![request::Slice::Profile("1g.10gb".into())],
+                slices: vec![request::Slice::Profile("1g.10gb".parse().unwrap())],
                 ..Ruled::default()
             },
             ours: Vec::new(),

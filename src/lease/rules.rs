@@ -3,7 +3,7 @@
 use super::Leases;
 use super::choose::No;
 use crate::error::{Error, Result};
-use crate::model::{Gpu, Snapshot};
+use crate::model::{Gpu, ProfileName, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::policy::{Held, Policy, Who};
 use crate::request::{self, Alternative, Request};
@@ -155,9 +155,8 @@ pub(super) fn whose(holder: &Holder) -> Who {
 /// As the driver says; on a GPU that it does not show, what the profile's name says.
 pub(super) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
     memory_on(gpus, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
-        let gb = slice.profile.split_once("g.").map_or("", |(_, gb)| gb);
-        let digits = gb.split(|c: char| !c.is_ascii_digit()).next();
-        digits.and_then(|d| d.parse().ok()).unwrap_or(0) << 10
+        let name: Option<ProfileName> = slice.profile.parse().ok();
+        name.map_or(0, |name| u64::from(name.gigabytes) << 10)
     })
 }
 

@@ -67,7 +67,7 @@ impl<'a> Constraints<'a> {
             p.compute_slices >= self.min_compute && !self.denied_profiles.contains(&p.name)
         });
         match request {
-            Slice::Profile(name) => allowed.find(|p| p.name == *name),
+            Slice::Profile(name) => allowed.find(|p| *p.name == *name),
             Slice::Memory(bytes) => allowed
                 .filter(|p| u128::from(p.memory_mib) << 20 >= u128::from(*bytes))
                 .min_by_key(|p| (p.memory_mib, p.compute_slices, p.name.contains(['+', '-']))),

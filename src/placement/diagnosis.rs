@@ -122,7 +122,7 @@ pub fn no_profile(gpus: &[&Gpu], request: &Slice, constraints: &Constraints<'_>)
     };
     match request {
         Slice::Profile(name) => {
-            if let Some(few) = known.iter().find(|p| p.name == *name) {
+            if let Some(few) = known.iter().find(|p| *p.name == *name) {
                 return Rejection::Unsatisfiable {
                     why: format!(
                         "{name} has {}, and at least {min_compute} are asked for",
@@ -132,17 +132,16 @@ pub fn no_profile(gpus: &[&Gpu], request: &Slice, constraints: &Constraints<'_>)
                 };
             }
             let distance = |p: &Profile| {
-                let (g, gb) = numbers(name);
                 (
-                    p.compute_slices.abs_diff(g),
-                    numbers(&p.name).1.abs_diff(gb),
-                    p.name.len().abs_diff(name.len()),
+                    p.compute_slices.abs_diff(name.gpu_slices),
+                    p.gigabytes().abs_diff(name.gigabytes),
+                    p.name.len().abs_diff(name.to_string().len()),
                 )
             };
             known.sort_by_key(|p| distance(p));
             let names: Vec<&str> = known.iter().map(|p| p.name.as_str()).collect();
             Rejection::Unsatisfiable {
-                why: format!("no GPU has profile {}", printable(name)),
+                why: format!("no GPU has profile {name}"),
                 hint: format!("nearest first, there are {}", names.join(", ")),
             }
         }
@@ -169,15 +168,6 @@ pub fn no_profile(gpus: &[&Gpu], request: &Slice, constraints: &Constraints<'_>)
             }
         }
     }
-}
-
-/// `1g.10gb+me` gives (1, 10).
-fn numbers(profile: &str) -> (u32, u32) {
-    let mut numbers = profile
-        .split(|c: char| !c.is_ascii_digit())
-        .filter(|part| !part.is_empty())
-        .map(|part| part.parse().unwrap_or(u32::MAX));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Why a request finds no room, as far as can be said without a search.
@@ -315,7 +305,7 @@ const WAIT_FOR_ROOM: &str =
 
 fn name_of(fitting: &[(&Gpu, &Profile)], request: &Slice) -> String {
     match request {
-        Slice::Profile(name) => name.clone(),
+        Slice::Profile(name) => name.to_string(),
         Slice::Memory(_) => format!("{request} ({})", fitting[0].1.name),
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn machine(count: u32) -> Snapshot {
 }
 
 pub(super) fn named(name: &str) -> Slice {
-    Slice::Profile(name.into())
+    Slice::Profile(name.parse().unwrap())
 }
 
 /// Puts what was decided on the machine, as the driver would.

@@ -1,31 +1,31 @@
 //! The value of a request: a profile, an amount of memory, several of one, or a list of such.
 
 use crate::error::{Error, Result, printable};
+use crate::model::ProfileName;
 use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slice {
     /// `1g.10gb`
-    Profile(String),
+    Profile(ProfileName),
     /// The smallest profile that has so many bytes.
     Memory(u64),
 }
 
 impl Slice {
-    /// A profile by name that has fewer compute slices than that, and how many it has.
-    pub fn has_fewer_than(&self, least: u32) -> Option<(&str, u32)> {
-        let Slice::Profile(name) = self else {
-            return None;
-        };
-        let has = name.split_once("g.")?.0.parse().ok()?;
-        (has < least).then_some((name, has))
+    /// A profile by name that has fewer compute slices than that.
+    pub fn has_fewer_than(&self, least: u32) -> Option<&ProfileName> {
+        match self {
+            Slice::Profile(name) if name.gpu_slices < least => Some(name),
+            _ => None,
+        }
     }
 }
 
 impl fmt::Display for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Slice::Profile(name) => f.write_str(name),
+            Slice::Profile(name) => name.fmt(f),
             Slice::Memory(bytes) => {
                 let units = [
                     (1u64 << 40, "Ti"),
@@ -126,8 +126,8 @@ fn one(value: &str) -> Result<Slice> {
     if text.is_empty() {
         return Err(wrong("asks for nothing"));
     }
-    if is_profile_name(text) {
-        return Ok(Slice::Profile(text.to_owned()));
+    if let Ok(name) = text.parse() {
+        return Ok(Slice::Profile(name));
     }
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -156,32 +156,13 @@ fn one(value: &str) -> Result<Slice> {
     }
 }
 
-/// `<n>g.<n>gb` with attributes such as `+me`, `-me`, `+gfx`, `+me.all`.
-fn is_profile_name(text: &str) -> bool {
-    fn number(text: &str) -> Option<&str> {
-        let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
-        (rest.len() < text.len()).then_some(rest)
-    }
-    let Some(rest) = number(text)
-        .and_then(|t| t.strip_prefix("g."))
-        .and_then(number)
-    else {
-        return false;
-    };
-    let Some(attributes) = rest.strip_prefix("gb") else {
-        return false;
-    };
-    attributes.is_empty()
-        || (attributes.len() > 1
-            && attributes.starts_with(['+', '-'])
-            && attributes
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b"+-.".contains(&b)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn profile(name: &str) -> Slice {
+        Slice::Profile(name.parse().unwrap())
+    }
 
     fn counted(value: &str) -> Vec<(Slice, u32)> {
         let all = alternatives(value).unwrap().unwrap();
@@ -211,7 +192,7 @@ mod tests {
             "1g.24gb+me.all",
             "4g.96gb+gfx",
         ] {
-            assert_eq!(asked(name), [Slice::Profile(name.into())]);
+            assert_eq!(asked(name), [profile(name)]);
         }
         assert_eq!(asked("20Gi"), [Slice::Memory(20 << 30)]);
         assert_eq!(asked(" 5000Mi "), [Slice::Memory(5000 << 20)]);
@@ -222,9 +203,9 @@ mod tests {
     #[test]
     fn a_list_is_in_order() {
         let list = [
-            Slice::Profile("3g.40gb".into()),
+            profile("3g.40gb"),
             Slice::Memory(20 << 30),
-            Slice::Profile("1g.10gb".into()),
+            profile("1g.10gb"),
         ];
         assert_eq!(asked("3g.40gb, 20Gi,1g.10gb"), list);
         assert_eq!(
@@ -238,7 +219,7 @@ mod tests {
 
     #[test]
     fn several_of_one() {
-        let small = || Slice::Profile("1g.10gb".into());
+        let small = || profile("1g.10gb");
         assert_eq!(counted("1g.10gb*2"), [(small(), 2)]);
         assert_eq!(
             counted(" 1g.10gb * 2 ,20Gi*3,1g.10gb"),

@@ -263,7 +263,7 @@ fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Constraints<'_>) -> Option<&'
         })
         .collect();
     match slice {
-        Slice::Profile(name) => profiles.into_iter().find(|p| p.name == *name),
+        Slice::Profile(name) => profiles.into_iter().find(|p| *p.name == *name),
         Slice::Memory(bytes) => {
             profiles.retain(|p| p.memory_mib << 20 >= *bytes);
             profiles.sort_by_key(|p| (p.memory_mib, p.compute_slices, p.name.contains(['+', '-'])));
@@ -303,7 +303,7 @@ fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Constraints<'_>
     {
         let gpu = snapshot.gpus.iter().find(|g| g.uuid == place.gpu);
         let profile = gpu.unwrap().profile(place.profile_id).unwrap();
-        again.push((Slice::Profile(profile.name.clone()), excluded));
+        again.push((Slice::Profile(profile.name.parse().unwrap()), excluded));
     }
     add(&now, wanted).is_some_and(|now| in_any_order(&now, &again))
 }

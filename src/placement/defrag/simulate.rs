@@ -57,7 +57,7 @@ impl Simulation<'_> {
         let mut moves = Vec::new();
         for m in moved {
             let again = Alternative {
-                slice: Slice::Profile(m.profile.clone()),
+                slice: Slice::Profile(m.profile.parse().ok()?),
                 count: 1,
             };
             let as_it_may = Constraints {
