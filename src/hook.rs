@@ -84,7 +84,7 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
         Err(e) => {
             let (line, told) = (e.line(), told());
             let each = |id: &String| {
-                let why = Error::new(format!("no ledger in {dir}: {line}"));
+                let why = Error::new(format!("there is no ledger in {dir}: {line}"));
                 Err(told.stays(id, &state.id, why))
             };
             let restored = lost::restore_without_ledger(&state.bundle, &ids[0]);
@@ -178,7 +178,7 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
             Some("--config") => parsed.config = Some(value()?.into()),
             _ => {
                 return Err(Error::new(format!(
-                    "unknown argument {}",
+                    "argument {} is unknown",
                     arg.to_string_lossy()
                 )));
             }
@@ -262,7 +262,7 @@ mod tests {
             args(&["a1"])
                 .unwrap_err()
                 .line()
-                .contains("unknown argument a1")
+                .contains("argument a1 is unknown")
         );
     }
 

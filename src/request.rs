@@ -151,14 +151,16 @@ fn named(key: &str, e: Error) -> Error {
 
 fn check(key: &str, value: &str) -> Result<()> {
     if key.starts_with(DOMAIN) && !KEYS.contains(&key) {
-        return Err(
-            Error::new(format!("unknown annotation {}", printable(&shorten(key)))).hint(format!(
-                "this version knows {}",
-                [&KEYS[..], &["slice.runmig.dev/<container>"]]
-                    .concat()
-                    .join(", ")
-            )),
-        );
+        return Err(Error::new(format!(
+            "annotation {} is unknown",
+            printable(&shorten(key))
+        ))
+        .hint(format!(
+            "this version knows {}",
+            [&KEYS[..], &["slice.runmig.dev/<container>"]]
+                .concat()
+                .join(", ")
+        )));
     }
     if value.len() > MAX_VALUE {
         return Err(Error::new(format!(
@@ -212,7 +214,7 @@ fn applicable<'a>(
     let slice = get(ours, SLICE)?;
     if slice.is_none() && per_container.is_none() {
         let key = ours.first().map_or(WAIT, |(key, _)| *key);
-        return Err(Error::new(format!("annotation {key} without {SLICE}"))
+        return Err(Error::new(format!("annotation {key} needs {SLICE}"))
             .hint(format!("add {SLICE}, or take {key} away")));
     }
     Ok(slice.map(|value| (SLICE.to_owned(), value)))
@@ -263,10 +265,10 @@ mod tests {
     fn who_seems_to_ask_is_never_passed_over() {
         assert!(
             refused(&[("runmig.dev/slcie", "1g.10gb")])
-                .contains("unknown annotation runmig.dev/slcie")
+                .contains("annotation runmig.dev/slcie is unknown")
         );
         assert!(refused(&[("slice.runmig.dev/web", "1g.10gb")]).contains("gave this one no name"));
-        assert!(refused(&[(WAIT, "30s")]).contains("without runmig.dev/slice"));
+        assert!(refused(&[(WAIT, "30s")]).contains("needs runmig.dev/slice"));
         assert!(refused(&[(SLICE, "1g.10gb"), (WAIT, "soon")]).contains("\"soon\" is no duration"));
         // Added to the clock it would overflow.
         let endless = [(SLICE, "1g.10gb"), (WAIT, "500000000000years")];
@@ -309,7 +311,7 @@ mod tests {
                 "{bad}"
             );
         }
-        assert!(refused(&[(COMPUTE, "2")]).contains("runmig.dev/compute without runmig.dev/slice"));
+        assert!(refused(&[(COMPUTE, "2")]).contains("runmig.dev/compute needs runmig.dev/slice"));
     }
 
     #[test]
@@ -376,7 +378,7 @@ mod tests {
              asks for several; hint: ask for one larger slice, or take the scope away"
         );
         let alone = parse_pairs(&[pod, sandbox]).unwrap_err().line();
-        assert!(alone.contains("annotation runmig.dev/scope without runmig.dev/slice"));
+        assert!(alone.contains("annotation runmig.dev/scope needs runmig.dev/slice"));
     }
 
     #[test]

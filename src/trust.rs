@@ -20,7 +20,7 @@ pub fn program(path: &Path) -> Result<PathBuf> {
     let canonical = std::fs::canonicalize(path).map_err(plain)?;
     let meta = std::fs::metadata(&canonical).map_err(plain)?;
     if !meta.is_file() || meta.mode() & 0o111 == 0 {
-        return Err(Error::new("not an executable file"));
+        return Err(Error::new("it is not an executable file"));
     }
     check_path(&canonical)?;
     Ok(canonical)
@@ -51,7 +51,7 @@ fn follow(path: &Path) -> Result<PathBuf> {
         }
         links += 1;
         if links > MOST_LINKS {
-            return Err(Error::new("too many links"));
+            return Err(Error::new("it has too many links"));
         }
         check_owner(&meta).map_err(|e| Error::new(next.display().to_string()).caused_by(e))?;
         rest.extend(parts(&std::fs::read_link(&next).map_err(plain)?));
@@ -94,7 +94,7 @@ pub fn folder(path: &Path) -> Result<()> {
     check_path(&std::fs::canonicalize(path).map_err(plain)?)?;
     let meta = std::fs::metadata(path).map_err(plain)?;
     if !meta.is_dir() {
-        return Err(Error::new("not a folder"));
+        return Err(Error::new("it is not a folder"));
     }
     check_metadata(&meta)
 }

@@ -132,7 +132,7 @@ fn the_configuration() {
         ),
         (
             "runtime = \"/etc/passwd\"",
-            "low-level runtime /etc/passwd: not an executable file; hint: set runtime in {config}",
+            "low-level runtime /etc/passwd: it is not an executable file; hint: set runtime in {config}",
         ),
     ] {
         fs::write(setup.config(), format!("{text}\n")).unwrap();

@@ -96,11 +96,11 @@ fn annotations_that_contradict_each_other() {
     let table: [(Annotations, &str); 8] = [
         (
             &[("runmig.dev/slcie", "1g.10gb")],
-            "unknown annotation runmig.dev/slcie; hint: this version knows runmig.dev/slice, runmig.dev/compute, runmig.dev/wait, runmig.dev/scope, slice.runmig.dev/<container>",
+            "annotation runmig.dev/slcie is unknown; hint: this version knows runmig.dev/slice, runmig.dev/compute, runmig.dev/wait, runmig.dev/scope, slice.runmig.dev/<container>",
         ),
         (
             &[("runmig.dev/wait", "30s")],
-            "annotation runmig.dev/wait without runmig.dev/slice; hint: add runmig.dev/slice, or take runmig.dev/wait away",
+            "annotation runmig.dev/wait needs runmig.dev/slice; hint: add runmig.dev/slice, or take runmig.dev/wait away",
         ),
         (
             &[
@@ -266,7 +266,11 @@ fn config_json() {
     }
     let bundle = setup.asking("1g.10gb", "true");
     std::fs::remove_file(bundle.file()).unwrap();
-    refused(&setup, &bundle, "no config.json in bundle {bundle}");
+    refused(
+        &setup,
+        &bundle,
+        "cannot find config.json in bundle {bundle}",
+    );
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn a_state_that_is_none() {
         (
             &["--rubbish"],
             state(&id, bundle.as_str()),
-            "runmig-hook: unknown argument --rubbish\n".into(),
+            "runmig-hook: argument --rubbish is unknown\n".into(),
         ),
     ];
     for (arguments, state, line) in table {

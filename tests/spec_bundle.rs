@@ -285,7 +285,7 @@ fn what_is_no_config_json_is_refused() {
         "read /b/config.json: longer than 16777216 bytes"
     );
     fs::remove_file(&config).unwrap();
-    assert_eq!(place.error(), "no config.json in bundle /b");
+    assert_eq!(place.error(), "cannot find config.json in bundle /b");
     assert_eq!(
         place
             .bundle()
@@ -293,7 +293,7 @@ fn what_is_no_config_json_is_refused() {
             .unwrap_err()
             .line()
             .replace(place.dir.path().to_str().unwrap(), "/b"),
-        "no config.json in bundle /b"
+        "cannot find config.json in bundle /b"
     );
     nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(place.error(), "read /b/config.json: not a regular file");

@@ -289,7 +289,7 @@ fn passes_over_broken_files_of_others() {
     // a caller that requires them learns what could not be read
     let line = none.required().unwrap_err().line();
     assert!(
-        line.starts_with("no CDI specification of nvidia.com/gpu in /etc/cdi or"),
+        line.starts_with("cannot find a CDI specification of nvidia.com/gpu in /etc/cdi or"),
         "{line}"
     );
     assert!(names.iter().all(|name| line.contains(name)), "{line}");

@@ -1,8 +1,9 @@
-//! Checks the beginnings of sentences in documents and comments (CONTRIBUTING.md, rule 2).
+//! Checks the words of documents, comments and errors against CONTRIBUTING.md, rules 2 and 6.
 //!
 //! A sentence that begins with a relative clause ("Who waits …", "Of several …") names its actor
-//! late, and its reader has to parse it twice. The rule looks only at words, so it misses much, but
-//! it needs no exceptions for sentences that follow the style.
+//! late, and its reader has to parse it twice. An error without a verb ("cut off") does not tell its
+//! reader the failure. Both rules look only at words, so they miss much, but they need few exceptions
+//! for texts that follow the style.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,72 @@ const FOREIGN: &[&str] = &[
     "fuzz/artifacts",
 ];
 
+/// Finite verbs. A message with one of them is a statement: "the lease has no instance".
+const VERBS: &[&str] = &[
+    "are",
+    "asks",
+    "belongs",
+    "can",
+    "cannot",
+    "contradict",
+    "contradicts",
+    "could",
+    "did",
+    "differ",
+    "differs",
+    "does",
+    "ended",
+    "exists",
+    "failed",
+    "fails",
+    "gives",
+    "had",
+    "has",
+    "have",
+    "holds",
+    "imports",
+    "is",
+    "keep",
+    "keeps",
+    "limits",
+    "lives",
+    "makes",
+    "may",
+    "means",
+    "must",
+    "names",
+    "needs",
+    "reads",
+    "runs",
+    "says",
+    "stays",
+    "use",
+    "was",
+    "were",
+    "would",
+];
+
+/// Verbs of an attempt, as the first word. The message names the step that failed: "read FILE".
+const ATTEMPTS: &[&str] = &[
+    "change", "create", "find", "keep", "look", "make", "open", "read", "remove", "run", "wait",
+    "write",
+];
+
+/// Messages without a verb: file, beginning, reason.
+const VERBLESS: &[(&str, &str, &str)] = &[
+    (
+        "src/request.rs",
+        "annotation {",
+        "names the object, and its cause is a statement",
+    ),
+    (
+        "src/spec/cdi.rs",
+        "CDI specification {",
+        "names the object, and its cause is a statement",
+    ),
+    ("src/trust.rs", "no such file", "repeats the kernel's words"),
+];
+
 #[test]
 fn sentences_begin_with_their_subject() {
     let wrong: Vec<String> = files()
@@ -52,6 +119,38 @@ fn sentences_begin_with_their_subject() {
     assert!(
         wrong.is_empty(),
         "{} sentences begin with a relative clause (CONTRIBUTING.md, rule 2):\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn errors_have_a_verb() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for file in files() {
+        let name = file.to_str().unwrap();
+        if !name.ends_with(".rs")
+            || !["src/", "crates/", "hooks/"]
+                .iter()
+                .any(|d| name.starts_with(d))
+        {
+            continue;
+        }
+        for (line, message) in messages(&read(&file)) {
+            count += 1;
+            let allowed = |(place, start, _): &(&str, &str, &str)| {
+                *place == name && message.starts_with(start)
+            };
+            if !has_verb(&message) && !VERBLESS.iter().any(allowed) {
+                wrong.push(format!("{name}:{line}: {message:?}"));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} messages are found");
+    assert!(
+        wrong.is_empty(),
+        "{} errors have no verb (CONTRIBUTING.md, rule 6):\n{}",
         wrong.len(),
         wrong.join("\n")
     );
@@ -81,9 +180,42 @@ fn finds_planted_relative_clauses() {
     assert_eq!(found, ["Of those the last.", "What"]);
 }
 
+#[test]
+fn finds_planted_errors_without_verb() {
+    let code = r##"
+        Error::new("cut off");
+        Error::new(format!("{} is a \
+            link", x));
+        Error::new(what);
+        f().context(|| format!("{path} (1)"))?;
+        f().context(|| format!("read {path}"))?;
+        Error::new(format!("{is}: too many"));
+        Error::new(r#"no "{key}""#).hint("read it");
+    "##;
+    let found: Vec<String> = messages(code)
+        .into_iter()
+        .filter(|(_, message)| !has_verb(message))
+        .map(|(_, message)| message)
+        .collect();
+    assert_eq!(found, ["cut off", "{is}: too many", "no \"{key}\""]);
+}
+
 fn begins_badly(sentence: &str) -> bool {
     let first = sentence.split(|c: char| !c.is_alphabetic()).next().unwrap();
     BANNED.contains(&first.to_lowercase().as_str()) && !sentence.ends_with('?')
+}
+
+/// Judges the text outside of placeholders. A message of placeholders alone has its words elsewhere.
+fn has_verb(message: &str) -> bool {
+    let text: String = message
+        .split('{')
+        .map(|part| part.split_once('}').map_or(part, |(_, rest)| rest))
+        .collect();
+    let mut words = text
+        .split(|c: char| !c.is_alphabetic())
+        .filter(|w| !w.is_empty())
+        .peekable();
+    words.peek().is_none_or(|first| ATTEMPTS.contains(first)) || words.any(|w| VERBS.contains(&w))
 }
 
 /// Returns the sentences of documents and comments, each with the line of its paragraph.
@@ -174,6 +306,52 @@ fn item(content: &str) -> Option<&str> {
 /// Without the marks of bold text.
 fn plain(text: &str) -> String {
     text.trim().replace("**", "")
+}
+
+/// Returns the first string in each call that makes an error, with its line.
+fn messages(code: &str) -> Vec<(usize, String)> {
+    let code = code.split("\n#[cfg(test)]").next().unwrap();
+    let mut found = Vec::new();
+    for mark in ["Error::new(", ".context("] {
+        for (at, _) in code.match_indices(mark) {
+            let start = at + mark.len();
+            if let Some(message) = string(&code[start..]) {
+                found.push((code[..at].lines().count(), message));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the first string before the end of the call, unescaped as far as words need it.
+fn string(arguments: &str) -> Option<String> {
+    let mut depth = 0;
+    for (at, c) in arguments.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 0 => return None,
+            ')' => depth -= 1,
+            '"' => {
+                let raw = arguments[..at].ends_with("r#");
+                let rest = &arguments[at + 1..];
+                let end = if raw { rest.find("\"#")? } else { end(rest)? };
+                let lines = rest[..end].split("\\\n").map(str::trim_start);
+                return Some(lines.collect());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The first quote that no backslash precedes.
+fn end(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.char_indices().find_map(|(at, c)| {
+        let is_end = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end.then_some(at)
+    })
 }
 
 /// The documents, sources and scripts of the repository, relative to it.

@@ -122,7 +122,9 @@ impl Nodes {
                 .filter_map(|line| line.split_once(' '))
                 .find(|(key, _)| *key == name)
                 .and_then(|(_, value)| value.trim().parse::<u32>().ok())
-                .ok_or_else(|| Error::new(format!("no line {name} in {}", table_path.display())))?;
+                .ok_or_else(|| {
+                    Error::new(format!("{} has no line {name}", table_path.display()))
+                })?;
             if listed != minor {
                 return Err(Error::new(format!(
                     "{} says capability minor {minor}, {} says {listed} for {name}",
@@ -228,11 +230,11 @@ pub(crate) fn field(text: &str, name: &str, path: &Path) -> Result<u32> {
         .lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| key.trim() == name)
-        .ok_or_else(|| Error::new(format!("no line {name} in {}", path.display())))?;
+        .ok_or_else(|| Error::new(format!("{} has no line {name}", path.display())))?;
     line.1
         .trim()
         .parse()
-        .context(|| format!("{name} in {}", path.display()))
+        .context(|| format!("read {name} in {}", path.display()))
 }
 
 fn read_text(path: &Path, limit: u64) -> Result<String> {
@@ -318,7 +320,7 @@ mod tests {
         write(&root, "proc/driver/nvidia-caps/mig-minors", "config 1\n");
         assert_eq!(
             refused(&root),
-            "no line gpu0/gi1/access in /proc/driver/nvidia-caps/mig-minors"
+            "/proc/driver/nvidia-caps/mig-minors has no line gpu0/gi1/access"
         );
         fs::remove_file(root.path().join("proc/driver/nvidia-caps/mig-minors")).unwrap();
         assert_eq!(
@@ -338,12 +340,12 @@ mod tests {
         write(&root, access, "DeviceFileMode: 292\n");
         assert_eq!(
             refused(&root),
-            format!("no line DeviceFileMinor in /{access}")
+            format!("/{access} has no line DeviceFileMinor")
         );
         write(&root, access, "DeviceFileMinor: x\nDeviceFileMode: 292\n");
         assert_eq!(
             refused(&root),
-            format!("DeviceFileMinor in /{access}: invalid digit found in string")
+            format!("read DeviceFileMinor in /{access}: invalid digit found in string")
         );
     }
 

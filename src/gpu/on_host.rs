@@ -29,9 +29,11 @@ fn check_one(node: &DeviceNode) -> Result<()> {
         node.mode, node.major, node.minor
     );
     let meta = fs::metadata(&node.path).map_err(|e| {
-        Error::new(format!("device node {path} ({wanted}) on the host"))
-            .hint(&hint)
-            .caused_by(e)
+        Error::new(format!(
+            "cannot find device node {path} ({wanted}) on the host"
+        ))
+        .hint(&hint)
+        .caused_by(e)
     })?;
     let mode = meta.mode() & 0o777;
     let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));

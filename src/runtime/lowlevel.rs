@@ -36,7 +36,7 @@ impl LowLevel {
                 .find(|path| path.exists() && !is_ourselves(path))
                 .ok_or_else(|| {
                     Error::new(format!(
-                        "no low-level runtime: neither runc nor crun in {}",
+                        "cannot find a low-level runtime: neither runc nor crun is in {}",
                         PLACES.join(", ")
                     ))
                     .hint("install runc, or set runtime in the configuration")

@@ -106,7 +106,7 @@ impl<'a> Place<'a> {
         match is_kept {
             false => Ok(None),
             true => Err(Error::new(format!(
-                "no record of container {} in {}",
+                "cannot find container {} in {}",
                 self.id,
                 self.containers.display()
             ))),
@@ -143,7 +143,7 @@ impl Found {
             manifests += 1;
             if manifests > MAX_FILES {
                 return Err(Error::new(format!(
-                    "more than {MAX_FILES} manifests in {}",
+                    "{} has more than {MAX_FILES} manifests",
                     dir.display()
                 )));
             }
@@ -153,7 +153,10 @@ impl Found {
             annotations.extend(manifest.0);
         }
         match manifests {
-            0 => Err(Error::new(format!("no manifest in {}", dir.display()))),
+            0 => Err(Error::new(format!(
+                "cannot find a manifest in {}",
+                dir.display()
+            ))),
             _ => Ok(annotations),
         }
     }
@@ -322,7 +325,7 @@ mod tests {
         assert!(
             Storage::new(&[("other", "")])
                 .unknown()
-                .contains("no manifest in")
+                .contains("cannot find a manifest in")
         );
         for text in [
             "",
@@ -336,11 +339,7 @@ mod tests {
         }
         let storage = Storage::new(&[manifest]);
         storage.write("vfs-containers/containers.json", "[]");
-        assert!(
-            storage
-                .unknown()
-                .contains("no record of container 0123abcd")
-        );
+        assert!(storage.unknown().contains("cannot find container 0123abcd"));
         storage.write("vfs-containers/containers.json", "[");
         assert!(storage.unknown().contains("containers.json"));
         let climbs = format!(r#"[{{"id":"{ID}","image":"../x"}}]"#);

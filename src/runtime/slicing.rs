@@ -272,7 +272,9 @@ impl Slicing<'_> {
 
 /// The first lease of a container names its bundle's edit.
 fn owner(leases: &[Lease]) -> Result<&str> {
-    let first = leases.first().ok_or_else(|| Error::new("no lease"))?;
+    let first = leases
+        .first()
+        .ok_or_else(|| Error::new("the container has no lease"))?;
     Ok(&first.id)
 }
 

@@ -71,7 +71,7 @@ fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
 
 /// Looks at another file than a bundle's config.json: crun's `--config` names one.
 pub fn peek_config(file: &Path) -> Result<Peek> {
-    let missing = || Error::new(format!("no {}", file.display()));
+    let missing = || Error::new(format!("cannot find {}", file.display()));
     let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = Bundle::open(dir.unwrap_or(Path::new(".")))?;
     let name = file
@@ -228,7 +228,10 @@ impl Bundle {
     }
 
     fn missing(&self) -> Error {
-        Error::new(format!("no {CONFIG} in bundle {}", self.path.display()))
+        Error::new(format!(
+            "cannot find {CONFIG} in bundle {}",
+            self.path.display()
+        ))
     }
 
     /// The file that is to be edited. Through a link we would replace the link and leave what it

@@ -44,7 +44,7 @@ impl Found {
     pub fn required(self) -> Result<DriverFiles> {
         let missing = || {
             let none = Error::new(format!(
-                "no CDI specification of {KIND} in {}",
+                "cannot find a CDI specification of {KIND} in {}",
                 DIRS.join(" or ")
             ));
             let none = none.hint("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");

@@ -283,7 +283,7 @@ fn a_refusal_names_the_argument_and_the_way_out() {
     let line = |family, args: &str| parse(family, &words(args)).unwrap_err().line();
     assert_eq!(
         line(Family::Runc, "--foo create c"),
-        "unknown option --foo before the command; \
+        "cannot find the command: unknown option --foo; \
          hint: write it as --option=value, or call the low-level runtime directly"
     );
     assert_eq!(

@@ -56,7 +56,7 @@ fn what_is_no_request() {
             ),
             (
                 "runmig.dev/wait=5s",
-                "annotation runmig.dev/wait without runmig.dev/slice; hint: add runmig.dev/slice, or \
+                "annotation runmig.dev/wait needs runmig.dev/slice; hint: add runmig.dev/slice, or \
                  take runmig.dev/wait away",
             ),
         ] {

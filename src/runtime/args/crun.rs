@@ -161,7 +161,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Call> {
             }
             Read::Wrong(n, _) => {
                 at += n;
-                return lost(&args[at], "cannot read", &args[at + 1..]);
+                return lost(&args[at], "unreadable option", &args[at + 1..]);
             }
         }
     }

@@ -201,7 +201,7 @@ fn lost(at: &OsStr, why: &str, rest: &[OsString]) -> Result<Call> {
         return Ok(Call::other());
     }
     Err(
-        Error::new(format!("{why} {} before the command", at.display()))
+        Error::new(format!("cannot find the command: {why} {}", at.display()))
             .hint("write it as --option=value, or call the low-level runtime directly"),
     )
 }

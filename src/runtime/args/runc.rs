@@ -115,7 +115,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Call> {
             Read::Unknown { has_value: false } => {
                 return lost(&args[at], "unknown option", &args[at + 1..]);
             }
-            Read::Wrong(_) => return lost(&args[at], "cannot read", &args[at + 1..]),
+            Read::Wrong(_) => return lost(&args[at], "unreadable option", &args[at + 1..]),
         }
     }
     let Some(word) = word(at) else {
