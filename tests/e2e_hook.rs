@@ -95,7 +95,7 @@ fn a_state_that_is_none() {
     let huge = vec![0; (97 << 20) + 1];
     let table: &[(&[&str], Vec<u8>, String)] = &[
         (&[], vec![], format!("{read}: it is empty\n")),
-        (&[], huge, format!("{read}: more than 101711872 bytes\n")),
+        (&[], huge, format!("{read}: longer than 101711872 bytes\n")),
         (
             &[],
             b"not json".to_vec(),
