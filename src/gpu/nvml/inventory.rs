@@ -1,4 +1,4 @@
-//! What NVML tells of the GPUs and of what lies on them.
+//! The GPUs and their instances, as NVML tells them.
 
 use super::codes::failed;
 use super::session::{MAX_INSTANCES, Session, call, check, counts, raw, text};
