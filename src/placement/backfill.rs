@@ -1,8 +1,9 @@
-//! Who may pass those who wait for room: only who takes nothing that they could ever use.
+//! Backfill: a later request may pass waiting ones only if it takes nothing that they could ever
+//! use.
 //!
-//! When the containers that run now will end is not known, so what is free today and in the way of a
-//! place that somebody waits for would delay them, however small it is. What stays are instances
-//! that are not ours: nobody waits for an administrator.
+//! The end of running containers is unknown. So a slice that is free today, in the way of a place
+//! that a request waits for, would delay that request, however small it is. Foreign instances stay:
+//! no request waits for an administrator.
 
 use super::constraints::{Constraints, is_on};
 use super::occupancy::{Occupancy, Parts, parts};
@@ -47,7 +48,7 @@ fn candidates<'a>(
         .collect()
 }
 
-/// Where those who came before could go on one GPU, once all that is ours has gone.
+/// The places of earlier requests on one GPU, once all our slices have gone.
 pub struct Backfill<'a> {
     gpu: &'a Gpu,
     places: Vec<(&'a Profile, Placement)>,
@@ -94,7 +95,7 @@ impl<'a> Backfill<'a> {
     }
 }
 
-/// Of each part, the most that slices can take up which do not overlap a place.
+/// Returns, for each part, the most that slices can take up which do not overlap a place.
 fn most_beside(gpu: &Gpu, place: Placement) -> Parts {
     let end = Occupancy::empty(gpu).total_slices() as usize;
     let mut from = vec![Parts::default(); end + 1];

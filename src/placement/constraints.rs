@@ -5,7 +5,7 @@ use super::plan::Reservation;
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
-/// What a container wants, and what stands in its way besides other slices.
+/// The wishes of a container, and the obstacles besides other slices.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Constraints<'a> {
     /// The first that can be had.
@@ -16,17 +16,17 @@ pub struct Constraints<'a> {
     pub excluded: &'a [(String, String)],
     /// Profiles that a rule keeps from this container, by name.
     pub denied_profiles: &'a [String],
-    /// What those wait for who came before.
+    /// The reservations of earlier requests.
     pub blockers: &'a [Reservation],
-    /// What is ours on the GPUs, and goes one day: with `blockers`.
+    /// Our slots on the GPUs, which go one day: with `blockers`.
     pub ours: &'a [Slot],
     /// GPUs where the container has a slice already, by UUID: taken where no other has room.
     pub own_gpus: &'a [String],
     /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
     pub idle: &'a [Slot],
-    /// Of those, what goes for another slice of the container.
+    /// Those of them that go for another slice of the container.
     pub evicted: &'a [Slot],
-    /// Of what is reserved, that which could not be given back.
+    /// The reserved slots that could not be given back.
     pub quarantined: &'a [Slot],
 }
 
@@ -60,8 +60,9 @@ impl<'a> Constraints<'a> {
         self.exclusion(gpu).is_some()
     }
 
-    /// What a request means on one GPU: the profile of that name, or the smallest that has the
-    /// memory, then the fewest compute slices, then the plain one (`1g.24gb` before `1g.24gb-me`).
+    /// Returns a request's profile on one GPU: the profile of that name, or the smallest that has
+    /// the memory, then the fewest compute slices, then the plain one (`1g.24gb` before
+    /// `1g.24gb-me`).
     pub(super) fn profile_on<'g>(&self, gpu: &'g Gpu, request: &Slice) -> Option<&'g Profile> {
         let mut allowed = gpu.profiles.iter().filter(|p| {
             p.compute_slices >= self.min_compute && !self.denied_profiles.contains(&p.name)
@@ -87,7 +88,7 @@ pub fn usable<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<
         .collect()
 }
 
-/// What a request means on each GPU that has it.
+/// Returns a request's profile on each GPU that has one.
 pub fn fitting<'a>(
     usable: &[&'a Gpu],
     slice: &Slice,

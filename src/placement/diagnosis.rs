@@ -8,7 +8,7 @@ use crate::error::printable;
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::{Alternative, Slice};
 
-/// What keeps whole GPUs from the request, whatever is free on them.
+/// Returns the obstacles that keep whole GPUs from the request, whatever is free on them.
 fn kept_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<String> {
     let rules = snapshot.gpus.iter().filter(|g| g.mig == MigMode::Enabled);
     let rules = rules.filter_map(|gpu| {
@@ -71,7 +71,7 @@ pub fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Rejection {
     }
 }
 
-/// Of a list that was asked for. It is worth waiting where one of them is.
+/// Merges the rejections of a list's alternatives. A wait is worthwhile if it is for one of them.
 pub fn none_of(mut noes: Vec<Rejection>) -> Rejection {
     // That MIG is off is in the way of each.
     noes.dedup();
@@ -256,7 +256,7 @@ pub fn in_words(
     }
 }
 
-/// Of one of several that are asked for, `found` of which would have their room.
+/// Words the rejection of one of several slices, `found` of which would have their room.
 pub fn of_several(no: Rejection, request: &Alternative, found: usize) -> Rejection {
     let say = |why: String| match (request.count, found) {
         (1, _) => why,

@@ -9,11 +9,11 @@ use super::score;
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
-/// What one GPU has to say to one request.
+/// The answer of one GPU to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuReport<'a> {
     pub gpu: &'a Gpu,
-    /// What the request means there.
+    /// The request's profile there.
     pub profile: Option<&'a Profile>,
     pub free_slices: u32,
     pub total_slices: u32,
@@ -22,7 +22,7 @@ pub struct GpuReport<'a> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Where it could go, the best first.
+    /// The possible places, the best first.
     Fits(Vec<SlotCost>),
     /// Fewer memory slices are free than it takes.
     Full,
@@ -47,7 +47,7 @@ pub struct SlotCost {
     pub placement: Placement,
     /// In memory slices of no more use to one profile (docs/packing.md).
     pub cost: f64,
-    /// What had a place on that GPU and would have none afterwards.
+    /// The profiles that had a place on that GPU and would have none afterwards.
     pub closes: Vec<String>,
     /// An idle slice is handed out as it is.
     pub reuses: bool,

@@ -1,5 +1,5 @@
-//! Where a slice goes: a pure function of what the driver says and what is asked. No geometry is
-//! built in, no file read.
+//! The choice of a slice's place: a pure function of the driver's answers and the request. No
+//! geometry is built in, no file read.
 //!
 //! The files import downwards only, in the order that tests/architecture.rs holds.
 

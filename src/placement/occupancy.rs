@@ -1,5 +1,5 @@
-//! What is free on one GPU, in bits: a bit for each memory slice. Memory slices, compute slices and
-//! engines are limits of their own; the driver may still refuse, and then the decision is made again
+//! The free room on one GPU, in bits: a bit for each memory slice. Memory slices, compute slices
+//! and engines are limits of their own; the driver may still refuse, and then runmig chooses again
 //! without that place.
 
 use crate::model::{Gpu, Placement, Profile};
@@ -116,7 +116,7 @@ impl<'a> Occupancy<'a> {
         limit
     }
 
-    /// What is not ours, and stays for all we know.
+    /// Returns the foreign part, which stays for all we know.
     pub fn foreign(gpu: &'a Gpu, ours: &[Slot]) -> Self {
         let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
         let mut occupancy = Occupancy::new(gpu, &[], &[]);
@@ -130,7 +130,7 @@ impl<'a> Occupancy<'a> {
         more
     }
 
-    /// Where the profile could go now, what is idle out of the way.
+    /// Returns the places where the profile could go now, with idle slices out of the way.
     pub fn places<'p>(&self, profile: &'p Profile) -> impl Iterator<Item = Placement> + use<'p> {
         let free = self.free();
         let any = self.lacks(profile, self.taken()).is_none();
@@ -180,7 +180,7 @@ impl<'a> Occupancy<'a> {
         self.occupants.iter().any(is)
     }
 
-    /// Of which one more of the profile beside these would be too much.
+    /// Returns the parts of which one more of the profile beside these would be too much.
     pub fn lacks<'l>(
         &self,
         profile: &Profile,
@@ -268,7 +268,7 @@ impl<'a> Occupancy<'a> {
     }
 }
 
-/// What one more would be too much of.
+/// A part of the GPU that can run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// The GPU holds so many of that profile and no more.

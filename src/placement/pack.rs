@@ -14,7 +14,7 @@ pub struct Packer {
     /// The kind of each GPU, so that alike ones are together and the most common last.
     bins: Vec<usize>,
     kinds: Vec<Kind>,
-    /// What has been found out: GPUs from a number on, and what they are to hold.
+    /// The results so far: GPUs from a number on, and the slices for them.
     known: HashMap<(usize, Counts), bool>,
     /// Steps that one question may take.
     steps: u32,
@@ -22,7 +22,7 @@ pub struct Packer {
 
 struct Kind {
     free: u32,
-    /// What it can hold so that nothing can be added.
+    /// The contents that it can hold so that nothing can be added.
     fills: Vec<Counts>,
 }
 
@@ -103,7 +103,7 @@ impl Packer {
         *left = left.checked_sub(1)?;
         let counts = &key.1;
         let kind = self.bins[bin];
-        // Where the rest are alike, the largest may as well lie on this one.
+        // If the rest are alike, the largest may as well lie on this one.
         let largest = self.bins[bin..].iter().all(|k| *k == kind).then(|| {
             let left = (0..counts.len()).filter(|p| counts[*p] > 0);
             left.max_by_key(|p| self.sizes[*p])

@@ -54,7 +54,7 @@ impl Movable {
     }
 }
 
-/// Where all that is asked for would lie, after the moves.
+/// The slots of the whole request, after the moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefragPlan {
     pub sites: Vec<Site>,
@@ -80,7 +80,7 @@ pub struct Move {
     pub to: Placement,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchResult {
     /// Nothing has to move if `moves` is empty.
@@ -94,7 +94,7 @@ pub enum SearchResult {
 /// Steps of a search: some tens of milliseconds.
 pub const MAX_STEPS: u32 = 200_000;
 
-/// What somebody who came before waits for.
+/// The reservation of an earlier request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub gpu: String,

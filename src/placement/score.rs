@@ -1,4 +1,4 @@
-//! What a choice costs those who come later: how much more of the free memory is of no use.
+//! The cost of a choice for later requests: the increase of the free memory that is of no use.
 //!
 //! The fragmentation gradient (docs/packing.md): F of a GPU is, over all its profiles, the free
 //! memory slices that no still-free place of the profile covers, a profile weighing more the more of
@@ -7,8 +7,8 @@
 //! is where the next one to leave leaves more. And what is free on its GPU costs too, so that whole
 //! GPUs stay free.
 //!
-//! Between models, a slice is not the same: there what is taken counts too, and all of it by how much
-//! memory that is, and how large a GPU it is on. What is left of a small one serves fewer.
+//! Between models, a slice is not the same: there the memory that it takes counts too, all of it by
+//! its amount and by the size of the GPU. The rest of a small GPU serves fewer.
 
 use super::constraints::Constraints;
 use super::occupancy::{Occupancy, SliceSet, slice_set};
@@ -22,7 +22,7 @@ const NEXT: i64 = 3;
 /// The mean weight of a profile, and what of it goes by how many there are.
 const EVEN: i64 = 100;
 const BY_DEMAND: i64 = 40;
-/// Of a free memory slice.
+/// The price of a free memory slice.
 const FREE: i64 = SLICE * 60 / 100;
 
 /// How many of each profile are in use on the machine: the best guess at what will be asked for.
@@ -49,7 +49,8 @@ impl<'a> Demand<'a> {
         Demand(there)
     }
 
-    /// Of each profile of a GPU. As if there were one more of each: none weighs nothing.
+    /// Returns the weight of each profile of a GPU, as if there were one more of each: an unused
+    /// one weighs nothing.
     fn weights(&self, gpu: &Gpu) -> Vec<i64> {
         let number = |name: &str| {
             let known = self.0.iter().find(|(there, _)| *there == name);
@@ -70,7 +71,7 @@ pub struct Costs<'r, 'a> {
     weights: Vec<i64>,
     free: SliceSet,
     before: i64,
-    /// Of a slice that is lost to one of the profiles.
+    /// The worth of a slice that is lost to one of the profiles.
     worth: i64,
 }
 
@@ -89,8 +90,9 @@ impl<'r, 'a> Costs<'r, 'a> {
         }
     }
 
-    /// Of a place that costs this much on its GPU: to be compared with places on any. Each idle slice
-    /// that has to go for it is worth as much as a memory slice that one profile loses.
+    /// Returns the cost on the machine of a place that costs this much on its GPU: to be compared
+    /// with places on any. Each idle slice that has to go for it is worth as much as a memory slice
+    /// that one profile loses.
     pub fn machine_cost(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
         let profiles = self.occupancy.gpu.profiles.len() as i64;
         let taken = i64::from(at.size) * profiles * SLICE * 3 / 2;
@@ -120,8 +122,8 @@ impl<'r, 'a> Costs<'r, 'a> {
     }
 }
 
-/// Of a memory slice that one profile loses. The same on models that are called the same size, though
-/// one has a little more memory.
+/// Returns the worth of a memory slice that one profile loses. It is the same on models that are
+/// called the same size, though one has a little more memory.
 fn worth(occupancy: &Occupancy<'_>) -> i64 {
     let profiles = &occupancy.gpu.profiles;
     let size = u64::from(profiles.iter().map(|p| p.gigabytes()).max().unwrap_or(0));

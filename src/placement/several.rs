@@ -9,11 +9,11 @@ use super::rejection::Rejection;
 use crate::model::{Placement, Snapshot};
 use crate::request::Alternative;
 
-/// What one after the other has taken of the room that there is.
+/// The room that one slot after the other has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     pub reserved: Vec<Slot>,
-    /// Of the idle slices, those that are left, and those that have to be destroyed.
+    /// The idle slices that are left, and those that have to be destroyed.
     pub idle: Vec<Slot>,
     pub evicted: Vec<Slot>,
     /// The GPUs.
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(starts, [0, 2, 4]);
     }
 
-    /// What goes for the first makes room for the next too.
+    /// A slice that goes for the first makes room for the next too.
     #[test]
     fn an_idle_slice_that_goes_is_room_for_all_of_them() {
         let mut m = machine(1);

@@ -113,8 +113,8 @@ fn fill<'a>(
 }
 
 proptest! {
-    /// Whatever lies on the GPU at some later time: where the one who waits could go without the one
-    /// who passed, they can go with it.
+    /// At any later state of the GPU: if the waiting request could go without the one that passed,
+    /// it can go with it.
     #[test]
     fn who_passes_delays_nobody(
         // Fewer than all that fit in memory could use.

@@ -16,9 +16,9 @@ use crate::request::Alternative;
 pub struct Reason {
     pub kind: Kind,
     pub no: Rejection,
-    /// Where something would have to lie elsewhere: what.
+    /// The slices that would have to lie elsewhere, if that helps.
     pub plan: Option<DefragPlan>,
-    /// Of several slices, what there was room for.
+    /// The slots found for the first of several slices.
     pub taken: Selection,
 }
 
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Reason {
-    /// Where no search adds anything.
+    /// Returns a reason to which no search adds anything.
     pub fn plain(no: Rejection, taken: Selection) -> Reason {
         Reason {
             kind: match no {

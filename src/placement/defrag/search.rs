@@ -20,7 +20,7 @@ pub fn fewest_moves(
     constraints: &Constraints<'_>,
     steps: u32,
 ) -> SearchResult {
-    // Where the request may not go, what makes way for it may.
+    // Slices that make way for the request may go to GPUs where it may not.
     let gpus = snapshot.gpus.iter().filter(|gpu| is_on(gpu));
     let mut occupancies: Vec<Occupancy<'_>> = gpus
         .map(|gpu| constraints.occupancy(gpu, reserved))
@@ -38,7 +38,7 @@ pub fn fewest_moves(
         let profile = constraints.profile_on(occupancy.gpu, &request.slice);
         mine.push(profile.filter(|_| !constraints.excludes(occupancy.gpu)));
     }
-    // What most who are refused meet: no order of slices makes memory.
+    // Most rejected requests meet this: no order of slices makes memory.
     let free: u32 = occupancies.iter().map(Occupancy::free_slices).sum();
     let needed = mine.iter().flatten().map(|p| p.memory_slices()).min();
     if needed.is_none_or(|needed| free < needed.saturating_mul(request.count)) {
@@ -100,7 +100,7 @@ fn could_fit(
     let mut meanings: Vec<&str> = mine.iter().flatten().map(|p| p.name.as_str()).collect();
     meanings.sort_unstable();
     meanings.dedup();
-    // Of several meanings one may be had on one GPU, and another on the next.
+    // With several meanings, one may have room on one GPU, and another on the next.
     let mut sure = meanings.len() == 1 || count == 1;
     for name in meanings {
         let request = std::iter::repeat_n(name, count as usize);
@@ -113,7 +113,7 @@ fn could_fit(
     sure.then_some(false)
 }
 
-/// What waits for a place.
+/// A slice that waits for a place.
 #[derive(Clone, Debug)]
 enum Need {
     Request,
@@ -121,7 +121,7 @@ enum Need {
 }
 
 struct Search<'s, 'a> {
-    /// What the request means on each GPU.
+    /// The request's profile on each GPU.
     mine: &'s [Option<&'a Profile>],
     movable: &'s [Movable],
     world: &'s Simulation<'s>,
@@ -153,7 +153,7 @@ impl<'a> Search<'_, 'a> {
             return Some(());
         }
         for g in 0..occupancies.len() {
-            // Of GPUs that are alike one is enough.
+            // One of several GPUs that are alike is enough.
             if (0..g).any(|other| self.are_alike(occupancies, other, g)) {
                 continue;
             }

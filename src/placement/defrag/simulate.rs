@@ -1,4 +1,4 @@
-//! What comes of a plan when it is followed: `choose` puts the request and then each that was moved.
+//! The result of a plan when it is followed: `choose` places the request and then each moved slice.
 
 use crate::model::{GpuInstance, Placement, Snapshot};
 use crate::placement::constraints::Constraints;
@@ -16,7 +16,7 @@ pub struct Moved {
     pub from: Placement,
 }
 
-/// What the moves are made in.
+/// The machine in which the moves are made.
 pub struct Simulation<'a> {
     pub snapshot: &'a Snapshot,
     pub reserved: &'a [Slot],
@@ -79,8 +79,8 @@ impl Simulation<'_> {
     }
 }
 
-/// The order given, then every other where they are few: rules make it matter which of two comes first.
-/// Of many, what comes of exchanging two.
+/// Returns the order given, then every other if they are few: rules make it matter which of two
+/// comes first. With many, it returns the orders after an exchange of two.
 pub fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
     let n = given.len();
     let mut all = vec![given];
