@@ -120,10 +120,11 @@ fn check_owner(meta: &Metadata) -> Result<()> {
 }
 
 /// In a user namespace that does not map it, the host's root shows as the overflow id, like all who
-/// are not mapped. Nothing is done with the host's rights there, so that is no door.
+/// are not mapped. Nothing is done with the host's rights there, so that is no door. Where `/proc` does
+/// not tell, that id is a user like any other.
 fn is_unmapped_root(uid: u32) -> bool {
     let overflow = || files::read_text(Path::new("/proc/sys/kernel/overflowuid"), 64).ok();
-    !is_host_root() && overflow().is_some_and(|id| id.trim() == uid.to_string())
+    maps_all_users() == Some(false) && overflow().is_some_and(|id| id.trim() == uid.to_string())
 }
 
 fn check_mode(meta: &Metadata) -> Result<()> {
@@ -140,16 +141,17 @@ fn check_mode(meta: &Metadata) -> Result<()> {
 /// Whether we are root on the host, not the root of a user namespace: there the effective id says 0
 /// as well.
 pub fn is_host_root() -> bool {
+    nix::unistd::geteuid().is_root() && maps_all_users() == Some(true)
+}
+
+/// Whether this process is in the first user namespace, or in one that maps every user to itself. None
+/// where `/proc` does not tell.
+fn maps_all_users() -> Option<bool> {
     /// The kernel allows no more than a page of them.
     const MAX_MAP: u64 = 64 * 1024;
-    if !nix::unistd::geteuid().is_root() {
-        return false;
-    }
-    let Ok(map) = files::read_text(Path::new("/proc/self/uid_map"), MAX_MAP) else {
-        return false;
-    };
-    let mut words = map.split_ascii_whitespace();
-    words.next() == Some("0") && words.next() == Some("0") && words.next() == Some("4294967295")
+    let map = files::read_text(Path::new("/proc/self/uid_map"), MAX_MAP).ok()?;
+    let words: Vec<&str> = map.split_ascii_whitespace().take(3).collect();
+    Some(words == ["0", "0", "4294967295"])
 }
 
 fn plain(e: std::io::Error) -> Error {

@@ -58,7 +58,6 @@ const UNSAFE: &[(&str, &str)] = &[
         "a main of its own, which Rust's would precede with a change of SIGPIPE",
     ),
     ("src/bin/runmig-slice.rs", "the same"),
-    ("src/gpu/nvml/inventory.rs", "NVML's C ABI"),
     ("src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("src/gpu/nvml/session.rs", "NVML's C ABI"),
@@ -238,6 +237,38 @@ fn files_are_read_in_one_place() {
     assert_eq!(
         found, listed,
         "files that open and read, and those that have a reason for it; use crate::files"
+    );
+}
+
+/// The rule of whose files count as root's stands once.
+#[test]
+fn trust_alone_judges_owners() {
+    // Another file may ask who this process is, for these reasons.
+    let reasons = [
+        (
+            "src/cli/configure/mod.rs",
+            "tells users early that engines are root's",
+        ),
+        (
+            "src/runtime/key.rs",
+            "finds the low-level runtime's default --root",
+        ),
+    ];
+    let judges = |file: &PathBuf| {
+        let code = code(file);
+        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        words(code).any(|word| ["0o022", "0o002", "geteuid", "getuid"].contains(&word))
+    };
+    let mut found: BTreeSet<String> = sources(&["src", "hooks"])
+        .into_iter()
+        .filter(judges)
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect();
+    assert!(found.remove("src/trust.rs"));
+    let listed: BTreeSet<String> = reasons.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(
+        found, listed,
+        "files that judge owners or modes; use crate::trust"
     );
 }
 

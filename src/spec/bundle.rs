@@ -22,10 +22,11 @@ use super::{env, hooks};
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links, Opened};
 use crate::model::NvidiaNumbers;
+use crate::trust;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, geteuid, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, unlinkat};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -249,7 +250,7 @@ impl Bundle {
             return Ok(None);
         };
         // It becomes config.json again, whose hooks run as root: ours alone.
-        let ours = meta.uid() == geteuid().as_raw() && meta.mode() & 0o022 == 0;
+        let ours = trust::check_metadata(&meta).is_ok();
         Ok(ours.then(|| Sidecar::parse(bytes)).flatten())
     }
 
