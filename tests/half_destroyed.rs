@@ -49,6 +49,35 @@ fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
+/// An instance that seems to go while it is listed is looked for again: a place is free only if the
+/// driver says so.
+#[test]
+fn vanishing_instances_free_no_place() {
+    let world = World::small();
+    world.create(ID);
+    let call = "nvmlGpuInstanceGetInfo";
+    let gone = nvml_sim::fault::Outcome::Return(6);
+    let look = || {
+        let mut gpus = said(&mut world.migctl(&["gpus", "-o", "json"])).json();
+        gpus["items"][0].take()
+    };
+    let seen = look();
+    assert_eq!(
+        seen["instances"].as_array().map(Vec::len),
+        Some(1),
+        "{seen}"
+    );
+    world.fault(call, 1, Some(1), gone);
+    assert_eq!(look(), seen);
+    world.no_faults();
+    world.fault(call, 1, None, gone);
+    let refused = said(&mut world.create_command("other")).refused();
+    assert!(refused.contains("they keep going away"), "{refused}");
+    world.no_faults();
+    world.nothing_lost_nothing_given_twice().unwrap();
+    world.delete(ID);
+}
+
 #[test]
 fn in_use_for_a_while() {
     let world = World::small();

@@ -1,8 +1,8 @@
 //! The GPUs and their instances, as NVML tells them.
 
 use super::codes::failed;
-use super::session::{MAX_INSTANCES, Session, call, check, counts, raw, text};
-use crate::gpu::{DriverError, Inventory, Label, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
+use super::session::{Session, call, check, raw, text};
+use crate::gpu::{DriverError, Inventory, Label, NOT_SUPPORTED, Reason, Result};
 use crate::model::{ComputeInstance, ListedInstance, MigMode, Profile, Snapshot};
 use nvml_wrapper::error::NvmlError;
 use std::ffi::{c_char, c_uint};
@@ -30,7 +30,7 @@ impl Inventory for Session {
                     if gpu.mig == MigMode::Enabled {
                         let device = self.device(&gpu.uuid)?;
                         gpu.profiles = self.profiles(&device, &gpu.uuid)?;
-                        gpu.instances = self.list(&device, &gpu.uuid, &counts(&gpu.profiles))?;
+                        gpu.instances = self.places(&device, &gpu.uuid, &gpu.profiles)?;
                     }
                     Ok(gpu)
                 });
@@ -66,41 +66,15 @@ impl Inventory for Session {
 
     fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<ListedInstance>> {
         let device = self.device(gpu)?;
-        let what = || {
-            format!(
-                "list GPU instances of profile {profile} on GPU {}",
-                self.called(gpu)
-            )
+        let listed = self.list(&device, gpu, profile, |handle| self.describe(gpu, handle));
+        // NOT_SUPPORTED says that MIG is off, and then it has to be.
+        let is_off = |e: &DriverError| {
+            e.code() == Some(NOT_SUPPORTED) && device.mig_mode().is_ok_and(|mode| mode.current == 0)
         };
-        for _ in 0..3 {
-            // The driver writes as many as the profile allows, whatever count comes in.
-            let mut handles = vec![std::ptr::null_mut(); MAX_INSTANCES as usize];
-            let mut count = MAX_INSTANCES;
-            let listed = call!(
-                self,
-                what,
-                nvmlDeviceGetGpuInstances(raw(&device), profile, handles.as_mut_ptr(), &mut count)
-            );
-            if let Err(e) = listed {
-                // That is how it says that MIG is off, and then that it is has to be true.
-                let off = e.code() == Some(NOT_SUPPORTED)
-                    && device.mig_mode().is_ok_and(|mode| mode.current == 0);
-                return if off { Ok(Vec::new()) } else { Err(e) };
-            }
-            handles.truncate(count as usize);
-            let found: Vec<_> = handles
-                .into_iter()
-                .map(|handle| self.describe(gpu, handle))
-                .collect::<Result<_>>()?;
-            // An instance may go while we look; then we look again.
-            if let Some(found) = found.into_iter().collect() {
-                return Ok(found);
-            }
+        match listed {
+            Err(e) if is_off(&e) => Ok(Vec::new()),
+            listed => listed,
         }
-        Err(DriverError {
-            what: what(),
-            reason: Reason::Library(format!("they keep going away (NVML {NOT_FOUND})")),
-        })
     }
 
     fn label(&self, gpu: &str, profile: u32) -> Result<Label> {

@@ -15,6 +15,9 @@ use std::path::Path;
 /// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
 pub(super) const MAX_INSTANCES: u32 = 256;
 
+/// How often instances of one profile may go while they are listed.
+const MAX_LISTINGS: usize = 8;
+
 pub struct Session {
     pub(super) nvml: Nvml,
 }
@@ -101,30 +104,55 @@ impl Session {
             })
     }
 
-    /// The instances of the given profiles. NVML lists by profile, and writes at most the profile's
-    /// instance count whatever count comes in.
-    pub(super) fn list(
+    /// Returns the places of all instances of these profiles.
+    pub(super) fn places(
         &self,
         device: &Device<'_>,
         gpu: &str,
-        profiles: &[(u32, u32)],
+        profiles: &[Profile],
     ) -> Result<Vec<GpuInstance>> {
         let mut found = Vec::new();
-        for &(profile, max) in profiles {
-            let what = || format!("list GPU instances of profile {profile} on GPU {gpu}");
-            let mut handles = vec![std::ptr::null_mut(); bounded(what, max)?];
-            let mut count = max;
+        for profile in profiles {
+            found.extend(self.list(device, gpu, profile.id, |h| self.place(gpu, h))?);
+        }
+        found.sort_by_key(|i: &GpuInstance| i.placement);
+        Ok(found)
+    }
+
+    /// Lists the instances of one profile, each as `read` sees it. Callers take an instance that is not
+    /// listed for gone, so this lists again when one goes meanwhile, and any doubt is an error.
+    pub(super) fn list<T>(
+        &self,
+        device: &Device<'_>,
+        gpu: &str,
+        profile: u32,
+        read: impl Fn(sys::nvmlGpuInstance_t) -> Result<Option<T>>,
+    ) -> Result<Vec<T>> {
+        let what = || {
+            format!(
+                "list GPU instances of profile {profile} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        for _ in 0..MAX_LISTINGS {
+            // The driver writes as many as the profile allows, whatever count comes in.
+            let mut handles = vec![std::ptr::null_mut(); MAX_INSTANCES as usize];
+            let mut count = MAX_INSTANCES;
             call!(
                 self,
                 what,
                 nvmlDeviceGetGpuInstances(raw(device), profile, handles.as_mut_ptr(), &mut count)
             )?;
-            for handle in handles.into_iter().take(count as usize) {
-                found.extend(self.place(gpu, handle)?);
+            handles.truncate(bounded(what, count)?);
+            let found: Vec<Option<T>> = handles.into_iter().map(&read).collect::<Result<_>>()?;
+            if let Some(found) = found.into_iter().collect() {
+                return Ok(found);
             }
         }
-        found.sort_by_key(|i: &GpuInstance| i.placement);
-        Ok(found)
+        Err(DriverError {
+            what: what(),
+            reason: Reason::Library(format!("they keep going away (NVML {NOT_FOUND})")),
+        })
     }
 
     /// Returns an instance with its contents; none when it went meanwhile.
@@ -276,10 +304,6 @@ impl Session {
             instances: Vec::new(),
         })
     }
-}
-
-pub(super) fn counts(profiles: &[Profile]) -> Vec<(u32, u32)> {
-    profiles.iter().map(|p| (p.id, p.max_instances)).collect()
 }
 
 pub(super) fn raw(device: &Device<'_>) -> sys::nvmlDevice_t {
