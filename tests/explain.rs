@@ -232,7 +232,7 @@ fn a_gpu_that_will_not_do_says_why() {
     };
     let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
     assert!(
-        said.starts_with("never: MIG is off on every GPU that has it (GPU 0)"),
+        said.starts_with("unsatisfiable: MIG is off on every GPU that has it (GPU 0)"),
         "{said}"
     );
     assert!(
@@ -253,7 +253,7 @@ fn a_gpu_that_will_not_do_says_why() {
         .migctl(&["explain", "1g.99gb", "--json"])
         .exits(1)
         .json();
-    assert_eq!(said["alternatives"][0]["verdict"], "never");
+    assert_eq!(said["alternatives"][0]["verdict"], "unsatisfiable");
     assert_eq!(said["alternatives"][0]["gpus"][0]["state"], "noProfile");
     setup.migctl(&["explain", "nonsense"]).exits(1);
     setup.migctl(&["defrag"]).exits(2);

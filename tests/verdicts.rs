@@ -130,10 +130,10 @@ fn mig_off() {
         (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
     });
     let words = "MIG is off on every GPU that has it (GPU 0); hint: nvidia-smi -i 0 -mig 1";
-    let told = refused(&world, "1g.6gb", NOBODY, "never", words);
+    let told = refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "migOff");
     // In the way of both, and told once.
-    let told = refused(&world, "4g.24gb,1g.6gb", NOBODY, "never", words);
+    let told = refused(&world, "4g.24gb,1g.6gb", NOBODY, "unsatisfiable", words);
     assert_eq!(told["alternatives"].as_array().unwrap().len(), 2);
     let error = told["error"].as_str().unwrap();
     assert_eq!(error.matches("MIG is off").count(), 1, "{error}");
@@ -156,7 +156,13 @@ fn quarantined() {
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 1);
     // It goes one day, so who waits for all of the GPU waits for its place too.
     let large = waiting(&world, "large", "4g.24gb");
-    refused(&world, "1g.6gb", NOBODY, "kept", "but what others wait for");
+    refused(
+        &world,
+        "1g.6gb",
+        NOBODY,
+        "queued",
+        "but what others wait for",
+    );
     large.kill();
 }
 
@@ -183,7 +189,7 @@ fn reserved_or_excluded() {
     world.configure(text);
     let words = "every GPU with MIG is kept from it (GPU 0: excluded by policy.exclude_gpus; GPU 1: \
                  reserved for namespace team-b by [[policy.reserve]] 1)";
-    let told = refused(&world, "1g.6gb", TEAM, "never", words);
+    let told = refused(&world, "1g.6gb", TEAM, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][1]["state"], "excluded");
     // Nothing that moves would help.
     let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], TEAM, 1);
@@ -243,9 +249,9 @@ fn kept_for_who_waits() {
     world.create("small");
     let large = waiting(&world, "large", "4g.24gb");
     let words = "no room for 1g.6gb but what others wait for; 1 waits before it (container large for 4g.24gb)";
-    let told = refused(&world, "1g.6gb", NOBODY, "kept", words);
+    let told = refused(&world, "1g.6gb", NOBODY, "queued", words);
     let one = &told["alternatives"][0];
-    assert_eq!(one["gpus"][0]["state"], "kept");
+    assert_eq!(one["gpus"][0]["state"], "queued");
     assert_eq!(told["ahead"][0]["container"], "large");
     assert_eq!(told["ahead"][0]["request"], "4g.24gb");
     let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], NOBODY, 1);
@@ -264,7 +270,7 @@ fn kept_for_who_waits() {
 fn what_no_machine_has_or_no_rule_allows() {
     let world = World::small();
     let words = "no GPU has profile 1g.10gb; hint: nearest first, there are 1g.6gb";
-    let told = refused(&world, "1g.10gb", NOBODY, "never", words);
+    let told = refused(&world, "1g.10gb", NOBODY, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "noProfile");
     world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
     let line = said(&mut asking(&world, "barred", "1g.6gb", &[])).refused();
@@ -466,7 +472,7 @@ fn several() {
     }
 
     let words = "4g.24gb*3: 2 GPUs hold 2 of 4g.24gb at most; hint: ask for fewer";
-    refused(&world, "4g.24gb*3", NOBODY, "never", words);
+    refused(&world, "4g.24gb*3", NOBODY, "unsatisfiable", words);
     world.configure(&format!(
         "{allowed}[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n"
     ));

@@ -1,19 +1,18 @@
 //! `migctl defrag --plan`: the fewest containers to restart for a request to fit. It changes nothing.
 
 use super::asked::By;
-use super::explain::SliceItem;
-use super::list::Waits;
+use super::json::{
+    DefragAlternative, DefragmentationPlan, Placement, Restart, SliceSite, WaitingItem,
+};
 use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::gpu::Inventory;
 use crate::lease::{Answer, Outlook};
-use crate::model::Placement;
 use crate::placement::{DefragPlan, Kind, MAX_STEPS, Site};
 use crate::request::{self, Alternative};
 use crate::store::Lease;
-use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
@@ -28,63 +27,8 @@ pub struct Asked {
     json: bool,
 }
 
-/// A container that has to be restarted, and where its slice would lie.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Restart {
-    lease: String,
-    container: String,
-    container_name: Option<String>,
-    pod: Option<String>,
-    namespace: Option<String>,
-    profile: String,
-    #[serde(rename = "fromGPUIndex")]
-    from_gpu: u32,
-    from_placement: Placement,
-    #[serde(rename = "toGPUIndex")]
-    to_gpu: u32,
-    to_placement: Placement,
-    /// As people know it.
-    #[serde(skip)]
-    name: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PlanItem<'a> {
-    /// Of a list the one that is planned for; all where none can be.
-    request: String,
-    /// `fits` (nothing has to move), `moves`, `impossible`, `limited`, `kept` for those who wait, or
-    /// `unknown`: it takes too long to find out.
-    verdict: &'static str,
-    why: String,
-    profile: Option<String>,
-    #[serde(rename = "gpuUUID")]
-    gpu_uuid: Option<String>,
-    gpu_index: Option<u32>,
-    mig_placement: Option<Placement>,
-    /// All that are asked for, of which the above is the first.
-    slices: Vec<SliceItem>,
-    /// To be stopped all of them, and started in this order after the request's container.
-    restarts: Vec<Restart>,
-    /// Those who wait already, in their order.
-    ahead: Vec<Waits<'a>>,
-    /// One for each that was asked for.
-    alternatives: &'a [Way],
-}
-
-/// What it takes to make room for one alternative.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Way {
-    request: String,
-    verdict: &'static str,
-    why: String,
-    /// How many containers have to be restarted; null where that would not help.
-    restarts: Option<usize>,
-    #[serde(skip)]
-    plan: Option<DefragPlan>,
-}
+/// The answer to an alternative, and the plan where there is one.
+type Way = (DefragAlternative, Option<DefragPlan>);
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.plan)?;
@@ -93,33 +37,33 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
     let (_, holders) = world.movable();
     let alternatives = outlook.alternatives().iter();
-    let ways: Vec<Way> = { alternatives }
-        .map(|one| way(&outlook, one, &holders))
-        .collect();
-    let can = ways.iter().filter(|way| way.plan.is_some());
+    let ways = alternatives.map(|one| way(&outlook, one, &holders));
+    let (ways, plans): (Vec<_>, Vec<_>) = ways.unzip();
+    let planned = ways.iter().zip(&plans);
+    let can = planned.filter_map(|(way, plan)| Some((way, plan.as_ref()?)));
     // Of several the first.
-    let best = can.min_by_key(|way| way.restarts);
+    let best = can.min_by_key(|(way, _)| way.restarts);
     let (request, verdict, why) = match best {
-        Some(way) => (way.request.clone(), way.verdict, way.why.clone()),
+        Some((way, _)) => (way.request.clone(), way.verdict, way.why.clone()),
         None => none(&outlook, &ways),
     };
-    let plan = best.and_then(|way| way.plan.as_ref());
+    let plan = best.map(|(_, plan)| plan);
     let first = plan.and_then(|plan| plan.sites.first());
-    let item = PlanItem {
+    let item = DefragmentationPlan {
         request,
         verdict,
         why,
         profile: first.map(|site| site.profile.clone()),
         gpu_uuid: first.map(|site| site.gpu_uuid.clone()),
         gpu_index: first.map(|site| site.gpu_index),
-        mig_placement: first.map(|site| site.placement),
-        slices: plan.map_or_else(Vec::new, |p| p.sites.iter().map(SliceItem::from).collect()),
+        mig_placement: first.map(|site| site.placement.into()),
+        slices: plan.map_or_else(Vec::new, |p| p.sites.iter().map(SliceSite::from).collect()),
         restarts: plan.map_or_else(Vec::new, |p| restarts(p, &holders)),
-        ahead: world.waiting.iter().map(Waits::from).collect(),
+        ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives: &ways,
     };
     if asked.json || matches!(format, Format::Json) {
-        output::object("DefragmentationPlan", &item);
+        output::json(&item);
     } else {
         tell(&item, plan);
     }
@@ -147,17 +91,20 @@ fn way(outlook: &Outlook<'_, impl Inventory>, asked: &Alternative, holders: &[Ve
             (verdict, outlook.refusal(reason.no).to_string(), reason.plan)
         }
     };
-    Way {
+    let way = DefragAlternative {
         request: asked.to_string(),
         verdict,
         why,
         restarts: plan.as_ref().map(|plan| restarts(plan, holders).len()),
-        plan,
-    }
+    };
+    (way, plan)
 }
 
 /// Where no alternative can be had: what the best of them would be told.
-fn none(outlook: &Outlook<'_, impl Inventory>, ways: &[Way]) -> (String, &'static str, String) {
+fn none(
+    outlook: &Outlook<'_, impl Inventory>,
+    ways: &[DefragAlternative],
+) -> (String, &'static str, String) {
     let mut whys: Vec<&str> = ways.iter().map(|way| way.why.as_str()).collect();
     whys.dedup();
     let worst = ways.iter().all(|way| way.verdict == "impossible");
@@ -169,7 +116,7 @@ fn none(outlook: &Outlook<'_, impl Inventory>, ways: &[Way]) -> (String, &'stati
     )
 }
 
-fn tell(item: &PlanItem<'_>, plan: Option<&DefragPlan>) {
+fn tell(item: &DefragmentationPlan<'_>, plan: Option<&DefragPlan>) {
     show(&item.restarts);
     let Some(plan) = plan else {
         output::line(&format!("{}: {}", item.verdict, printable(&item.why)));
@@ -208,9 +155,9 @@ pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Lease>]) -> Vec<Restart> {
             namespace: lease.holder.namespace.clone(),
             profile: m.profile.clone(),
             from_gpu: m.from_gpu,
-            from_placement: m.from,
+            from_placement: m.from.into(),
             to_gpu: m.to_gpu,
-            to_placement: m.to,
+            to_placement: m.to.into(),
             name: whose(lease),
         })
     });

@@ -1,20 +1,18 @@
 //! `migctl explain`: whether a request would find room, where it would go and why there; or why not.
 
 use super::asked::By;
-use super::defrag::{self, Restart};
-use super::list::Waits;
-use super::mig_on::{self, WithMigOn};
+use super::defrag;
+use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WaitingItem};
+use super::mig_on;
 use super::output::{self, Format};
 use super::world;
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::gpu::Inventory;
 use crate::lease::{Answer, Fit, Outlook, Source};
-use crate::model::Placement;
 use crate::placement::{GpuReport, Kind, MAX_STEPS, Site, SlotCost, Verdict};
 use crate::request;
 use crate::store::Lease;
-use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct Asked {
@@ -27,82 +25,15 @@ pub struct Asked {
     json: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Explanation<'a> {
-    request: String,
-    fits: bool,
-    /// What a create would say; null where it fits.
-    error: Option<String>,
-    /// Those who wait already, in their order.
-    ahead: Vec<Waits<'a>>,
-    /// One for each alternative that was asked for, up to the first that fits.
-    alternatives: Vec<Alternative>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Alternative {
-    request: String,
-    /// `fits`, `full`, `fragmented`, `kept` for those who wait, `limited`, or `never`: no wait helps.
-    verdict: &'static str,
-    why: String,
-    hint: Option<String>,
-    /// Where it fits: one for each that is asked for.
-    slices: Vec<SliceItem>,
-    gpus: Vec<GpuItem>,
-    /// Where it is fragmented: what would have to be restarted.
-    restarts: Vec<Restart>,
-    /// The answer with MIG on where it is off; null where it fits now, or would be the same answer.
-    #[serde(rename = "withMIGOn")]
-    with_mig_on: Option<WithMigOn>,
-}
-
-/// Where a slice would lie.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SliceItem {
-    profile: String,
-    #[serde(rename = "gpuUUID")]
-    gpu_uuid: String,
-    gpu_index: u32,
-    mig_placement: Placement,
-}
-
-impl From<&Site> for SliceItem {
+impl From<&Site> for SliceSite {
     fn from(site: &Site) -> Self {
-        SliceItem {
+        SliceSite {
             profile: site.profile.clone(),
             gpu_uuid: site.gpu_uuid.clone(),
             gpu_index: site.gpu_index,
-            mig_placement: site.placement,
+            mig_placement: site.placement.into(),
         }
     }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GpuItem {
-    index: u32,
-    uuid: String,
-    profile: Option<String>,
-    state: &'static str,
-    why: String,
-    free_slices: u32,
-    total_slices: u32,
-    quarantined_slices: u32,
-    /// The best first.
-    places: Vec<PlaceItem>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PlaceItem {
-    mig_placement: Placement,
-    cost: f64,
-    closes: Vec<String>,
-    reuses_idle: bool,
-    evicts_idle: usize,
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
@@ -134,11 +65,11 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         request: request::written(outlook.alternatives()),
         fits,
         error: outlook.error(answers).map(|e| e.line()),
-        ahead: world.waiting.iter().map(Waits::from).collect(),
+        ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives,
     };
     if asked.json || matches!(format, Format::Json) {
-        output::object("Explanation", &explanation);
+        output::json(&explanation);
     } else {
         for (i, alternative) in explanation.alternatives.iter().enumerate() {
             if i > 0 {
@@ -187,8 +118,8 @@ fn look(
 
 fn word(kind: Kind) -> &'static str {
     match kind {
-        Kind::Never => "never",
-        Kind::Kept => "kept",
+        Kind::Never => "unsatisfiable",
+        Kind::Kept => "queued",
         Kind::Full => "full",
         Kind::Fragmented => "fragmented",
     }
@@ -213,7 +144,7 @@ pub fn fits(fit: &Fit) -> String {
     sites.join(" and ") + &evicts
 }
 
-fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Inventory>) -> GpuItem {
+fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Inventory>) -> GpuAnswer {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",
@@ -222,7 +153,7 @@ fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Inventory>) -> GpuItem {
     let (state, why) = match &on.verdict {
         Verdict::Fits(places) => ("fits", after(&places[0])),
         Verdict::Full => ("full", free),
-        Verdict::Kept => ("kept", format!("{free}, and others wait for that")),
+        Verdict::Kept => ("queued", format!("{free}, and others wait for that")),
         Verdict::NoPlace => ("noPlace", format!("{free}, but no place of {profile} is")),
         Verdict::UsedUp(what) => ("usedUp", format!("{free}, but it has no more {what}")),
         Verdict::NoProfile => ("noProfile", "it has no such profile".to_owned()),
@@ -231,7 +162,7 @@ fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Inventory>) -> GpuItem {
         Verdict::NoMig => ("noMig", "it has no MIG".to_owned()),
         Verdict::Excluded(rule) => ("excluded", rule.clone()),
     };
-    GpuItem {
+    GpuAnswer {
         index: on.gpu.index,
         uuid: on.gpu.uuid.clone(),
         profile: on.profile.map(|p| p.name.clone()),
@@ -257,7 +188,7 @@ fn after(place: &SlotCost) -> String {
 
 fn place_item(place: &SlotCost) -> PlaceItem {
     PlaceItem {
-        mig_placement: place.placement,
+        mig_placement: place.placement.into(),
         cost: (place.cost * 100.0).round() / 100.0,
         closes: place.closes.clone(),
         reuses_idle: place.reuses,

@@ -1,24 +1,11 @@
 //! `migctl gc`: gives back every slice whose container is gone, and says why.
 
+use super::json::{CollectionItem, Items};
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::Result;
 use crate::lease::{Collection, Finding, Leases, Outcome};
 use crate::store::Damaged;
-use serde::Serialize;
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Item<'a> {
-    id: &'a str,
-    container: &'a str,
-    profile: &'a str,
-    #[serde(rename = "gpuUUID")]
-    gpu_uuid: &'a str,
-    /// `kept`, `released` or `failed`; in a dry run what it would be.
-    outcome: &'static str,
-    why: String,
-}
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let found = match Leases::existing(config)? {
@@ -31,9 +18,9 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
         None => Collection::default(),
     };
     let damaged = found.damaged.iter().map(|(d, o)| damaged(d, o));
-    let items: Vec<Item<'_>> = found.leases.iter().map(item).chain(damaged).collect();
+    let items: Vec<CollectionItem<'_>> = found.leases.iter().map(item).chain(damaged).collect();
     match format {
-        Format::Json => output::json("CollectionList", &items),
+        Format::Json => output::json(&Items { items: &items }),
         // A timer calls this, and its journal is not to fill with empty tables.
         Format::Table if items.is_empty() => {}
         Format::Table => {
@@ -53,10 +40,10 @@ fn words(outcome: &Outcome) -> (&'static str, String) {
 }
 
 /// Of what the record's name still says.
-fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> Item<'a> {
+fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
     let (outcome, why) = words(outcome);
     let claim = damaged.claim.as_ref();
-    Item {
+    CollectionItem {
         id: claim.map_or("", |c| &c.lease),
         container: "?",
         profile: "?",
@@ -66,9 +53,9 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> Item<'a> {
     }
 }
 
-fn item(finding: &Finding) -> Item<'_> {
+fn item(finding: &Finding) -> CollectionItem<'_> {
     let (outcome, why) = words(&finding.outcome);
-    Item {
+    CollectionItem {
         id: &finding.lease.id,
         container: &finding.lease.holder.key.id,
         profile: &finding.lease.slice.profile,
@@ -78,7 +65,7 @@ fn item(finding: &Finding) -> Item<'_> {
     }
 }
 
-fn row(item: &Item<'_>, dry_run: bool) -> Vec<String> {
+fn row(item: &CollectionItem<'_>, dry_run: bool) -> Vec<String> {
     let outcome = match item.outcome {
         "released" if dry_run => "would be released",
         other => other,

@@ -1,5 +1,6 @@
 //! `migctl gpus`: in the shape of `nvidia-smi mig -lgip`, and above it what lies where, and whose it is.
 
+use super::json::{GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
 use super::mig_on;
 use super::output::{self, Format};
 use super::world::{self, whose};
@@ -7,73 +8,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Inventory;
 use crate::lease::World;
-use crate::model::{Gpu, MigMode, Placement, Profile};
+use crate::model::{Gpu, MigMode, Profile};
 use crate::placement::{self, Occupant};
-use serde::Serialize;
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Item<'a> {
-    index: u32,
-    minor: u32,
-    #[serde(rename = "uuid")]
-    uuid: &'a str,
-    name: &'a str,
-    #[serde(rename = "pciBusID")]
-    pci_bus_id: &'a str,
-    mig_mode: &'static str,
-    mig_mode_pending: Option<&'static str>,
-    profiles: Vec<ProfileItem<'a>>,
-    /// Profiles that the GPU would offer with MIG on; none of them can be had now.
-    #[serde(rename = "profilesWithMIGOn")]
-    profiles_with_mig_on: Vec<ProfileItem<'a>>,
-    instances: Vec<InstanceItem>,
-    free_slices: u32,
-    /// Null where it takes too long to find out, and where MIG is off.
-    fragmentation_percent: Option<u32>,
-    /// The driver's failure to say how many instances are free; null where it said so.
-    error: Option<String>,
-    /// From slice 0 on.
-    slices: Vec<SliceItem>,
-}
-
-/// One memory slice.
-#[derive(Serialize, Clone)]
-#[serde(rename_all = "camelCase")]
-struct SliceItem {
-    state: &'static str,
-    profile: Option<String>,
-    /// Who has it; several where a pod's containers have it together.
-    leases: Vec<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ProfileItem<'a> {
-    name: &'a str,
-    #[serde(rename = "profileID")]
-    id: u32,
-    /// Null where the driver does not say.
-    instances_free: Option<u32>,
-    instances_total: u32,
-    memory_bytes: u64,
-    p2p: bool,
-    multiprocessors: u32,
-    decoders: u32,
-    encoders: u32,
-    copy_engines: u32,
-    jpegs: u32,
-    ofas: u32,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct InstanceItem {
-    #[serde(rename = "gpuInstanceID")]
-    id: u32,
-    profile: String,
-    mig_placement: Placement,
-}
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (driver, world) = world::look(config)?;
@@ -82,8 +18,9 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     match format {
         Format::Json => {
             let items = gpus.iter().zip(&free);
-            let items: Vec<Item<'_>> = items.map(|(gpu, free)| item(&world, gpu, free)).collect();
-            output::json("GpuList", &items);
+            let items: Vec<GpuItem<'_>> =
+                items.map(|(gpu, free)| item(&world, gpu, free)).collect();
+            output::json(&Items { items: &items });
         }
         Format::Table => {
             for (i, (gpu, free)) in gpus.iter().zip(&free).enumerate() {
@@ -183,18 +120,18 @@ fn bar(world: &World, gpu: &Gpu) {
     }
 }
 
-fn slices(world: &World, gpu: &Gpu) -> Vec<SliceItem> {
+fn slices(world: &World, gpu: &Gpu) -> Vec<MemorySlice> {
     let room = world.room(gpu);
     let of = |n: usize| {
         let one = &room.occupants[n];
         let holders = world.holders(gpu, one.at);
-        SliceItem {
+        MemorySlice {
             state: lying(world, gpu, one).0,
             profile: Some(room.name(one.profile_id)),
             leases: holders.iter().map(|l| l.id.clone()).collect(),
         }
     };
-    let free = SliceItem {
+    let free = MemorySlice {
         state: "free",
         profile: None,
         leases: Vec::new(),
@@ -270,13 +207,13 @@ fn row(p: &Profile, free: Option<u32>) -> Vec<String> {
     row
 }
 
-fn item<'a>(world: &World, gpu: &'a Gpu, free: &'a Free) -> Item<'a> {
+fn item<'a>(world: &World, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
     let room = world.room(gpu);
     let profile = |id| {
         gpu.profile(id)
             .map_or_else(|| id.to_string(), |p| p.name.clone())
     };
-    Item {
+    GpuItem {
         index: gpu.index,
         minor: gpu.minor,
         uuid: &gpu.uuid,
@@ -301,7 +238,7 @@ fn item<'a>(world: &World, gpu: &'a Gpu, free: &'a Free) -> Item<'a> {
             .map(|i| InstanceItem {
                 id: i.id,
                 profile: profile(i.profile_id),
-                mig_placement: i.placement,
+                mig_placement: i.placement.into(),
             })
             .collect(),
         free_slices: room.free_slices(),

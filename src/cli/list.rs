@@ -1,60 +1,16 @@
 //! `migctl list`: which container has which slice, and who waits for one.
 
+use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::lease::{Leases, UNSEEN_HINT, unseen};
-use crate::model::Placement;
 use crate::store::{Lease, Waiting};
-use serde::Serialize;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// A lease as programs see it; fields are only ever added.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Item<'a> {
-    id: &'a str,
-    state: &'static str,
-    container: &'a str,
-    container_name: Option<&'a str>,
-    pod: Option<&'a str>,
-    namespace: Option<&'a str>,
-    #[serde(rename = "podUID")]
-    pod_uid: Option<&'a str>,
-    bundle: &'a Path,
-    runtime: &'a Path,
-    runtime_root: &'a Path,
-    request: &'a str,
-    profile: &'a str,
-    #[serde(rename = "gpuUUID")]
-    gpu_uuid: &'a str,
-    gpu_index: u32,
-    #[serde(rename = "migUUID")]
-    mig_uuid: Option<&'a str>,
-    #[serde(rename = "gpuInstanceID")]
-    gpu_instance: Option<u32>,
-    #[serde(rename = "computeInstanceID")]
-    compute_instance: Option<u32>,
-    mig_placement: Placement,
-    created: &'a str,
-    init_pid: Option<i32>,
-    /// Why it could not be given back, last time.
-    error: Option<&'a str>,
-    attempts: u32,
-    held_by: &'a [String],
-    next_attempt: Option<&'a str>,
-    /// Since when it is nobody's, and kept for the next that asks for its profile.
-    idle_since: Option<&'a str>,
-    /// An administrator made the instance; it stays when the lease goes.
-    adopted: bool,
-    /// The pod whose containers have the slice together.
-    shared_in: Option<&'a str>,
-}
-
-impl<'a> From<&'a Lease> for Item<'a> {
+impl<'a> From<&'a Lease> for LeaseItem<'a> {
     fn from(l: &'a Lease) -> Self {
-        Item {
+        LeaseItem {
             id: &l.id,
             state: l.shown_state(),
             container: &l.holder.key.id,
@@ -72,7 +28,7 @@ impl<'a> From<&'a Lease> for Item<'a> {
             mig_uuid: l.slice.mig_uuid.as_deref(),
             gpu_instance: l.slice.gpu_instance,
             compute_instance: l.slice.compute_instance,
-            mig_placement: l.slice.placement,
+            mig_placement: l.slice.placement.into(),
             created: &l.created,
             init_pid: l.init.map(|p| p.pid),
             error: l.attempt.as_ref().map(|a| a.error.as_str()),
@@ -86,24 +42,10 @@ impl<'a> From<&'a Lease> for Item<'a> {
     }
 }
 
-/// A create that waits for room; fields are only ever added.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Waits<'a> {
-    /// Its place in the order of arrival.
-    number: u64,
-    /// None for one that a newer runmig wrote.
-    container: Option<&'a str>,
-    request: Option<&'a str>,
-    since: Option<&'a str>,
-    /// Of the create; to end it is to end the wait.
-    pid: Option<u32>,
-}
-
-impl<'a> From<&'a Waiting> for Waits<'a> {
+impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     fn from(w: &'a Waiting) -> Self {
         let waiter = w.waiter.as_ref();
-        Waits {
+        WaitingItem {
             number: w.number,
             container: waiter.map(|w| w.container.as_str()),
             request: waiter.map(|w| w.request.as_str()),
@@ -113,19 +55,12 @@ impl<'a> From<&'a Waiting> for Waits<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct List<'a> {
-    items: Vec<Item<'a>>,
-    waiting: Vec<Waits<'a>>,
-}
-
-/// Leases, and who waits, for programs.
+/// Prints leases, and the creates that wait, for programs.
 pub fn json(leases: &[Lease], waiting: &[Waiting]) {
-    let list = List {
-        items: leases.iter().map(Item::from).collect(),
-        waiting: waiting.iter().map(Waits::from).collect(),
-    };
-    output::object("LeaseList", &list);
+    output::json(&LeaseList {
+        items: leases.iter().map(LeaseItem::from).collect(),
+        waiting: waiting.iter().map(WaitingItem::from).collect(),
+    });
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {

@@ -1,6 +1,7 @@
 //! A request as it would fare after an administrator switches MIG on, where it is off.
 
-use super::explain::{self, SliceItem};
+use super::explain;
+use super::json::WithMigOn;
 use crate::config::Config;
 use crate::gpu::Inventory;
 use crate::lease::{Answer, Outlook, World};
@@ -8,18 +9,6 @@ use crate::model::{Gpu, MigMode};
 use crate::placement::MAX_STEPS;
 use crate::policy::Who;
 use crate::request::Request;
-use serde::Serialize;
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WithMigOn {
-    pub fits: bool,
-    pub why: String,
-    /// The place of each slice; empty where the request does not fit.
-    slices: Vec<SliceItem>,
-    /// Switches MIG on where those slices would lie; null where it does not fit.
-    pub command: Option<String>,
-}
 
 /// The command that switches MIG on, or that puts the mode in force where it is pending.
 pub fn command(gpus: &[&Gpu]) -> String {

@@ -6,6 +6,7 @@ mod defrag;
 mod explain;
 mod gc;
 mod gpus;
+mod json;
 mod list;
 mod mig_on;
 mod output;

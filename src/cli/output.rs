@@ -1,11 +1,9 @@
 //! Tables for people, one object in Kubernetes' form for programs.
 
+use super::json::{self, Kind};
 use crate::error::{is_hidden, printable};
 use clap::ValueEnum;
-use serde::Serialize;
 use std::io::{ErrorKind, Write};
-
-pub const API_VERSION: &str = "runmig.dev/v1";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -13,43 +11,9 @@ pub enum Format {
     Json,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct List<'a, T> {
-    api_version: &'static str,
-    kind: &'static str,
-    items: &'a [T],
-}
-
-/// `kind` is `LeaseList`, `GpuList` …
-pub fn json<T: Serialize>(kind: &'static str, items: &[T]) {
-    let list = List {
-        api_version: API_VERSION,
-        kind,
-        items,
-    };
-    let text = serde_json::to_string_pretty(&list).expect("only strings are keys");
-    line(&inert(&text));
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Object<'a, T> {
-    api_version: &'static str,
-    kind: &'static str,
-    #[serde(flatten)]
-    fields: &'a T,
-}
-
-/// One thing that is no list: `Explanation` …
-pub fn object<T: Serialize>(kind: &'static str, fields: &T) {
-    let object = Object {
-        api_version: API_VERSION,
-        kind,
-        fields,
-    };
-    let text = serde_json::to_string_pretty(&object).expect("only strings are keys");
-    line(&inert(&text));
+/// Prints one object for programs.
+pub fn json<T: Kind>(fields: &T) {
+    line(&inert(&json::text(fields)));
 }
 
 /// JSON escapes the first 32 control characters only; a terminal obeys more (U+009B begins what ESC

@@ -17,11 +17,11 @@ mod table;
 mod task;
 mod toml_text;
 
+use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use crate::error::{Context, Error, Result};
 use clap::{Args, ValueEnum};
 use file::Change;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use task::{MADE, Task};
 
@@ -75,16 +75,6 @@ struct Plan {
     /// What makes the engine see it.
     restart: Option<&'static str>,
     notes: Vec<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Item<'a> {
-    engine: &'a str,
-    path: &'a Path,
-    /// `created`, `changed`, `removed` or `unchanged`; in a dry run what it would be.
-    change: &'static str,
-    restart: Option<&'a str>,
 }
 
 pub fn run(options: &Options, format: Format) -> Result<i32> {
@@ -141,17 +131,17 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     let changed = plan.changes.iter().any(Change::changes);
     let restart = plan.restart.filter(|_| changed);
     if format == Format::Json {
-        let items: Vec<Item<'_>> = plan
+        let items: Vec<ChangeItem<'_>> = plan
             .changes
             .iter()
-            .map(|change| Item {
+            .map(|change| ChangeItem {
                 engine: &plan.engine,
                 path: &change.path,
                 change: change.word(),
                 restart,
             })
             .collect();
-        output::json("ChangeList", &items);
+        output::json(&Items { items: &items });
         return;
     }
     if !changed {

@@ -1,0 +1,119 @@
+//! `migctl explain`: an `Explanation`.
+
+use super::{Placement, Restart, WaitingItem};
+use serde::Serialize;
+
+/// A create's answer to a request, if it came now.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Explanation<'a> {
+    /// The alternatives that `[policy]` allows, as `runmig.dev/slice` has them.
+    pub request: String,
+    /// Whether one of them fits.
+    pub fits: bool,
+    /// The line of the create's error; null where it fits.
+    pub error: Option<String>,
+    /// The creates that wait already, in the order in which they are served.
+    pub ahead: Vec<WaitingItem<'a>>,
+    /// The alternatives, up to the first that fits.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// The answer to one alternative.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Alternative {
+    /// The alternative: `3g.40gb`, `20Gi`, `1g.10gb*2`.
+    pub request: String,
+    /// `fits`, `full`, `fragmented`, `queued` (earlier requests wait for the room), `limited`, or `unsatisfiable`:
+    /// no wait helps.
+    pub verdict: &'static str,
+    /// The reason of the verdict, in words.
+    pub why: String,
+    /// A step that helps; null where it fits or none is known.
+    pub hint: Option<String>,
+    /// The place of each slice; empty where it does not fit.
+    pub slices: Vec<SliceSite>,
+    /// The GPUs in the order in which a create would take them.
+    pub gpus: Vec<GpuAnswer>,
+    /// The containers to restart where the verdict is `fragmented`; else empty.
+    pub restarts: Vec<Restart>,
+    /// The answer with MIG on where it is off; null where the request fits now, or the answer is the same.
+    #[serde(rename = "withMIGOn")]
+    pub with_mig_on: Option<WithMigOn>,
+}
+
+/// The place of a slice that a create would make.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SliceSite {
+    /// The MIG profile.
+    pub profile: String,
+    /// The GPU's UUID.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: String,
+    /// The GPU's index in NVML, counted from 0.
+    pub gpu_index: u32,
+    /// The memory slices that it would take.
+    pub mig_placement: Placement,
+}
+
+/// The answer of one GPU.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GpuAnswer {
+    /// The index in NVML, counted from 0.
+    pub index: u32,
+    /// The UUID.
+    pub uuid: String,
+    /// The profile that the request means on this GPU; null where it has none.
+    pub profile: Option<String>,
+    /// `fits`, `full`, `queued`, `noPlace`, `usedUp`, `noProfile`, `migOff`, `migPending`, `noMig` or `excluded`.
+    pub state: &'static str,
+    /// The reason of the state, in words.
+    pub why: String,
+    /// The number of free memory slices.
+    pub free_slices: u32,
+    /// The number of memory slices.
+    pub total_slices: u32,
+    /// The number of memory slices whose instances could not be released.
+    pub quarantined_slices: u32,
+    /// The places for the profile, the best first; empty unless the state is `fits`.
+    pub places: Vec<PlaceItem>,
+}
+
+/// A place for the profile on a GPU.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlaceItem {
+    /// The memory slices.
+    pub mig_placement: Placement,
+    /// The cost in memory slices, rounded to hundredths; a create takes the least. It can be negative.
+    pub cost: f64,
+    /// The profiles that have a place on the GPU now and would have none.
+    pub closes: Vec<String>,
+    /// Whether an idle slice would be handed out.
+    pub reuses_idle: bool,
+    /// The number of idle slices that would be destroyed.
+    pub evicts_idle: usize,
+}
+
+/// The answer with MIG on everywhere.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WithMigOn {
+    /// Whether the request would fit.
+    pub fits: bool,
+    /// The reason, in words.
+    pub why: String,
+    /// The place of each slice; empty where it would not fit.
+    pub slices: Vec<SliceSite>,
+    /// The command that switches MIG on where those slices would lie; null where it would not fit.
+    pub command: Option<String>,
+}

@@ -1,0 +1,100 @@
+//! `migctl gpus`: a `GpuList`.
+
+use super::Placement;
+use serde::Serialize;
+
+/// A GPU with its MIG mode, its profiles and what lies on it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GpuItem<'a> {
+    /// The index in NVML, counted from 0.
+    pub index: u32,
+    /// The minor number of `/dev/nvidiaN`.
+    pub minor: u32,
+    /// The UUID: `GPU-…`.
+    pub uuid: &'a str,
+    /// The product name.
+    pub name: &'a str,
+    /// The PCI address as NVML writes it: `00000000:07:00.0`.
+    #[serde(rename = "pciBusID")]
+    pub pci_bus_id: &'a str,
+    /// `unsupported`, `disabled` or `enabled`.
+    pub mig_mode: &'static str,
+    /// The MIG mode after the next reset of the GPU; null where it is the same.
+    pub mig_mode_pending: Option<&'static str>,
+    /// The profiles that the GPU offers now; empty with MIG off.
+    pub profiles: Vec<ProfileItem<'a>>,
+    /// The profiles that the GPU would offer with MIG on; empty where MIG is on.
+    #[serde(rename = "profilesWithMIGOn")]
+    pub profiles_with_mig_on: Vec<ProfileItem<'a>>,
+    /// All GPU instances of the driver, whoever made them.
+    pub instances: Vec<InstanceItem>,
+    /// The number of free memory slices.
+    pub free_slices: u32,
+    /// The loss by fragmentation in percent, 0 to 100; null with MIG off, or where it takes too long to find out.
+    pub fragmentation_percent: Option<u32>,
+    /// The driver's first failure about this GPU; null where it answered all.
+    pub error: Option<String>,
+    /// The memory slices, from slice 0 on.
+    pub slices: Vec<MemorySlice>,
+}
+
+/// One memory slice of a GPU.
+#[derive(Serialize, Clone)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MemorySlice {
+    /// `free`, `leased`, `idle`, `quarantined` or `foreign`.
+    pub state: &'static str,
+    /// The profile of the instance on it; null where the slice is free.
+    pub profile: Option<String>,
+    /// The ids of the leases on it; several where a pod's containers share the instance.
+    pub leases: Vec<String>,
+}
+
+/// A MIG profile of a GPU.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ProfileItem<'a> {
+    /// The name: `1g.10gb`.
+    pub name: &'a str,
+    /// The GPU instance profile's id in NVML.
+    #[serde(rename = "profileID")]
+    pub id: u32,
+    /// The number of instances that the driver would still make; null where it does not say.
+    pub instances_free: Option<u32>,
+    /// The largest number of instances on an empty GPU.
+    pub instances_total: u32,
+    /// The memory in bytes.
+    pub memory_bytes: u64,
+    /// Whether the profile supports peer-to-peer access.
+    pub p2p: bool,
+    /// The number of multiprocessors (SM).
+    pub multiprocessors: u32,
+    /// The number of video decoders (NVDEC).
+    pub decoders: u32,
+    /// The number of video encoders (NVENC).
+    pub encoders: u32,
+    /// The number of copy engines (CE).
+    pub copy_engines: u32,
+    /// The number of JPEG decoders.
+    pub jpegs: u32,
+    /// The number of optical flow accelerators (OFA).
+    pub ofas: u32,
+}
+
+/// A GPU instance of the driver.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct InstanceItem {
+    /// The id on its GPU.
+    #[serde(rename = "gpuInstanceID")]
+    pub id: u32,
+    /// The profile's name, or its id where the driver offers no such profile.
+    pub profile: String,
+    /// The memory slices that it takes.
+    pub mig_placement: Placement,
+}

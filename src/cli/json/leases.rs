@@ -1,0 +1,98 @@
+//! `migctl list` and `migctl release`: a `LeaseList`.
+
+use super::Placement;
+use serde::Serialize;
+use std::path::Path;
+
+/// The leases, and the creates that wait for room.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LeaseList<'a> {
+    /// All leases; for `release` those that it gave back, as they were.
+    pub items: Vec<LeaseItem<'a>>,
+    /// The creates that wait, in the order in which they are served.
+    pub waiting: Vec<WaitingItem<'a>>,
+}
+
+/// A lease: one slice of one container.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LeaseItem<'a> {
+    /// The lease's id, 32 hexadecimal digits.
+    pub id: &'a str,
+    /// `creating`, `ready`, `releasing`, `quarantined` or `idle`.
+    pub state: &'static str,
+    /// The container's id as the engine gave it; empty for an idle slice.
+    pub container: &'a str,
+    /// The container's name in its pod; null where the engine does not say it.
+    pub container_name: Option<&'a str>,
+    /// The Kubernetes pod's name; null outside Kubernetes.
+    pub pod: Option<&'a str>,
+    /// The Kubernetes namespace; null outside Kubernetes.
+    pub namespace: Option<&'a str>,
+    /// The Kubernetes pod's UID; null outside Kubernetes.
+    #[serde(rename = "podUID")]
+    pub pod_uid: Option<&'a str>,
+    /// The absolute path of the OCI bundle; empty for an idle slice.
+    pub bundle: &'a Path,
+    /// The path of the low-level runtime.
+    pub runtime: &'a Path,
+    /// The low-level runtime's `--root`.
+    pub runtime_root: &'a Path,
+    /// The request that the slice was made for: a profile or an amount of memory.
+    pub request: &'a str,
+    /// The MIG profile: `1g.10gb`.
+    pub profile: &'a str,
+    /// The GPU's UUID: `GPU-…`.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: &'a str,
+    /// The GPU's index in NVML, counted from 0.
+    pub gpu_index: u32,
+    /// The MIG device's UUID: `MIG-…`; null until the driver has made it.
+    #[serde(rename = "migUUID")]
+    pub mig_uuid: Option<&'a str>,
+    /// The GPU instance's id on its GPU; null until the driver has made it.
+    #[serde(rename = "gpuInstanceID")]
+    pub gpu_instance: Option<u32>,
+    /// The compute instance's id in the GPU instance; null until the driver has made it.
+    #[serde(rename = "computeInstanceID")]
+    pub compute_instance: Option<u32>,
+    /// The memory slices that the GPU instance takes.
+    pub mig_placement: Placement,
+    /// The time of the create: RFC 3339, UTC.
+    pub created: &'a str,
+    /// The pid of the container's init in the pid namespace of the create; null until the container runs.
+    pub init_pid: Option<i32>,
+    /// The driver's reason why the last release failed; null where none failed.
+    pub error: Option<&'a str>,
+    /// The number of failed releases.
+    pub attempts: u32,
+    /// The processes that had the slice open at the last failed release, as `PID NAME`.
+    pub held_by: &'a [String],
+    /// The time of the next release by itself: RFC 3339, UTC; null where none is planned.
+    pub next_attempt: Option<&'a str>,
+    /// The time since which an idle slice has no container: RFC 3339, UTC; null for others.
+    pub idle_since: Option<&'a str>,
+    /// Whether an administrator made the instance. It stays when the lease goes.
+    pub adopted: bool,
+    /// The pod whose containers share the slice; null where it is not shared.
+    pub shared_in: Option<&'a str>,
+}
+
+/// A create that waits for room.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WaitingItem<'a> {
+    /// The place in the order of arrival: smaller came earlier.
+    pub number: u64,
+    /// The container's id; null where a newer runmig wrote the record.
+    pub container: Option<&'a str>,
+    /// The request; null where a newer runmig wrote the record.
+    pub request: Option<&'a str>,
+    /// The time of arrival: RFC 3339, UTC; null where a newer runmig wrote the record.
+    pub since: Option<&'a str>,
+    /// The create's pid: ending it ends the wait; null where an older or a newer runmig wrote the record.
+    pub pid: Option<u32>,
+}

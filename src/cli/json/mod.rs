@@ -1,0 +1,111 @@
+//! All types of the JSON that `migctl -o json` prints. The verbs fill them; nothing else prints JSON.
+//!
+//! Fields are only ever added. `schema` holds these types against `schema.json`.
+
+mod collection;
+mod configure;
+mod defrag;
+mod explain;
+mod gpus;
+mod leases;
+#[cfg(test)]
+mod schema;
+
+pub use collection::CollectionItem;
+pub use configure::ChangeItem;
+pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
+pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
+pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
+pub use leases::{LeaseItem, LeaseList, WaitingItem};
+
+use crate::model;
+use serde::Serialize;
+use std::fmt;
+
+/// The value of `apiVersion`.
+const API_VERSION: &str = "runmig.dev/v1";
+
+/// The fields of one kind of object. `schema` lists every kind.
+pub trait Kind: Serialize {
+    /// The value of `kind`.
+    const KIND: &'static str;
+}
+
+impl Kind for Items<'_, GpuItem<'_>> {
+    const KIND: &'static str = "GpuList";
+}
+
+impl Kind for LeaseList<'_> {
+    const KIND: &'static str = "LeaseList";
+}
+
+impl Kind for Explanation<'_> {
+    const KIND: &'static str = "Explanation";
+}
+
+impl Kind for DefragmentationPlan<'_> {
+    const KIND: &'static str = "DefragmentationPlan";
+}
+
+impl Kind for Items<'_, CollectionItem<'_>> {
+    const KIND: &'static str = "CollectionList";
+}
+
+impl Kind for Items<'_, ChangeItem<'_>> {
+    const KIND: &'static str = "ChangeList";
+}
+
+/// One object in Kubernetes' form: `apiVersion`, `kind`, and the fields of the kind.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Object<'a, T> {
+    /// `runmig.dev/v1`.
+    api_version: &'static str,
+    /// Names the fields that follow.
+    kind: &'static str,
+    #[serde(flatten)]
+    fields: &'a T,
+}
+
+/// The fields of a list that has nothing but items.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Items<'a, T> {
+    /// All items, in the order of the table.
+    pub items: &'a [T],
+}
+
+/// Returns the text of an object.
+pub fn text<T: Kind>(fields: &T) -> String {
+    let object = Object {
+        api_version: API_VERSION,
+        kind: T::KIND,
+        fields,
+    };
+    serde_json::to_string_pretty(&object).expect("only strings are keys")
+}
+
+/// The memory slices that a MIG instance takes on its GPU.
+#[derive(Serialize, Clone, Copy)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Placement {
+    /// The first memory slice, counted from 0.
+    pub start: u32,
+    /// The number of memory slices.
+    pub size: u32,
+}
+
+impl From<model::Placement> for Placement {
+    fn from(placement: model::Placement) -> Self {
+        let model::Placement { start, size } = placement;
+        Placement { start, size }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Placement { start, size } = *self;
+        model::Placement { start, size }.fmt(f)
+    }
+}
