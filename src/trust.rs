@@ -119,9 +119,9 @@ fn check_owner(meta: &Metadata) -> Result<()> {
     Err(Error::new(format!("belongs to user {}, not to root", meta.uid())).hint("chown it to root"))
 }
 
-/// In a user namespace that does not map it, the host's root shows as the overflow id, like all who
-/// are not mapped. Nothing is done with the host's rights there, so that is no door. Where `/proc` does
-/// not tell, that id is a user like any other.
+/// Returns whether the id is the host's root in a user namespace that does not map it. There it shows
+/// as the overflow id, like every unmapped user. runmig has no rights of the host there, so that is no
+/// door. If `/proc` does not tell, that id is a user like any other.
 fn is_unmapped_root(uid: u32) -> bool {
     let overflow = || files::read_text(Path::new("/proc/sys/kernel/overflowuid"), 64).ok();
     maps_all_users() == Some(false) && overflow().is_some_and(|id| id.trim() == uid.to_string())
