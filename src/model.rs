@@ -29,7 +29,8 @@ impl fmt::Display for Placement {
 }
 
 /// A GPU instance profile, as one GPU offers it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Profile {
     /// `1g.10gb`, `1g.10gb+me`; as the driver calls it, so it may be no `ProfileName`.
     pub name: String,

@@ -58,6 +58,10 @@ const UNSAFE: &[(&str, &str)] = &[
         "a main of its own, which Rust's would precede with a change of SIGPIPE",
     ),
     ("src/bin/runmig-slice.rs", "the same"),
+    (
+        "src/gpu/nvml/gpus.rs",
+        "a handle as nvml-wrapper's device again",
+    ),
     ("src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("src/gpu/nvml/session.rs", "NVML's C ABI"),

@@ -1,7 +1,8 @@
 //! The driver, in the dozen calls that a slice needs: `Inventory` looks, `Mig` changes. NVML stands
-//! behind them (`nvml/`, with all its unsafe code); `nodes` reads the device numbers from `/proc`,
+//! behind them (`nvml/`, with all its unsafe code); `geometry` keeps what does not change; `nodes` reads the device numbers from `/proc`,
 //! `on_host` looks at the nodes of the host.
 
+pub mod geometry;
 pub mod nodes;
 pub mod nvml;
 pub mod on_host;
@@ -9,9 +10,12 @@ pub mod on_host;
 use crate::model::{ComputeInstance, ListedInstance, Placement, Profile, Snapshot};
 use std::fmt;
 
-/// Reads what GPUs offer and what lies on them; changes nothing. Keep a session short: a long one sees
-/// stale handles and can itself hold an instance.
+/// Reads what GPUs offer and what lies on them; changes nothing.
 pub trait Inventory {
+    /// Reads what stays the same while a driver runs: which GPUs there are, and what those in MIG mode
+    /// offer. A snapshot then asks for the rest alone. Called before a lock that others wait for.
+    fn prepare(&self) -> Result<()>;
+
     /// Returns all GPUs, with what they offer and what lies on them: the places of GPU instances, whose
     /// compute instances `instances_of` lists.
     fn snapshot(&self) -> Result<Snapshot>;

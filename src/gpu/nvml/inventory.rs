@@ -8,33 +8,26 @@ use nvml_wrapper::error::NvmlError;
 use std::ffi::{c_char, c_uint};
 
 impl Inventory for Session {
+    fn prepare(&self) -> Result<()> {
+        for index in 0..self.count()? {
+            // The snapshot says why a GPU cannot be read.
+            let _ = self.gpu(index).and_then(|gpu| match self.mig_mode(&gpu)? {
+                (MigMode::Enabled, _) => self.geometry(&gpu).map(drop),
+                _ => Ok(()),
+            });
+        }
+        Ok(())
+    }
+
     fn snapshot(&self) -> Result<Snapshot> {
-        let count = self
-            .nvml
-            .device_count()
-            .map_err(|e| failed("count GPUs".into(), e))?;
-        let driver_version = self
-            .nvml
-            .sys_driver_version()
-            .map_err(|e| failed("read the driver's version".into(), e))?;
+        let count = self.count()?;
         let mut snapshot = Snapshot {
-            driver_version,
+            driver_version: self.driver_version()?,
             ..Snapshot::default()
         };
         for index in 0..count {
             // A GPU that is lost must not keep the others from being used.
-            let read = self
-                .read_gpu(index)
-                .map_err(|e| failed(format!("read GPU {index}"), e))
-                .and_then(|mut gpu| {
-                    if gpu.mig == MigMode::Enabled {
-                        let device = self.device(&gpu.uuid)?;
-                        gpu.profiles = self.profiles(&device, &gpu.uuid)?;
-                        gpu.instances = self.places(&device, &gpu.uuid, &gpu.profiles)?;
-                    }
-                    Ok(gpu)
-                });
-            match read {
+            match self.gpu(index).and_then(|gpu| self.contents(&gpu)) {
                 Ok(gpu) => snapshot.gpus.push(gpu),
                 Err(e) => snapshot.unreadable.push((index, e.to_string())),
             }
@@ -44,7 +37,7 @@ impl Inventory for Session {
 
     fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>> {
         let device = self.device(gpu)?;
-        self.profiles(&device, gpu)
+        Ok(self.read_geometry(&device, gpu)?.profiles())
     }
 
     fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32> {

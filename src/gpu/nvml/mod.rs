@@ -2,6 +2,7 @@
 //! instances have no safe wrappers there, so those calls are made here on its symbols.
 
 mod codes;
+mod gpus;
 mod inventory;
 mod mig;
 mod profiles;

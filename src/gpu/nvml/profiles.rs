@@ -1,6 +1,7 @@
 //! The GPU instance profiles of a GPU.
 
 use super::session::{Session, bounded, call, check, raw, text};
+use crate::gpu::geometry::{Geometry, Offer};
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_SUPPORTED, Reason, Result};
 use crate::model::{Placement, Profile};
 use nvml_wrapper::Device;
@@ -15,61 +16,73 @@ const GI_PROFILE_V2: u32 = 0x0200_0098;
 type GiProfile = sys::nvmlGpuInstanceProfileInfo_v2_t;
 
 impl Session {
-    pub(super) fn profiles(&self, device: &Device<'_>, gpu: &str) -> Result<Vec<Profile>> {
-        let mut profiles = Vec::new();
+    pub(super) fn read_geometry(&self, device: &Device<'_>, gpu: &str) -> Result<Geometry> {
+        let mut offers = Vec::new();
         for info in self.profile_infos(device, gpu) {
-            let info = info?;
-            profiles.push(Profile {
-                name: profile_name(&info),
-                id: info.id,
-                compute_slices: info.sliceCount,
-                memory_mib: info.memorySizeMB,
-                multiprocessors: info.multiprocessorCount,
-                copy_engines: info.copyEngineCount,
-                decoders: info.decoderCount,
-                encoders: info.encoderCount,
-                jpegs: info.jpegCount,
-                ofas: info.ofaCount,
-                p2p: info.isP2pSupported != 0,
-                max_instances: info.instanceCount,
-                placements: self.placements(device, gpu, info.id)?,
+            let (number, info) = info?;
+            offers.push(Offer {
+                number,
+                profile: Profile {
+                    placements: self.placements(device, gpu, info.id)?,
+                    ..profile(&info)
+                },
             });
         }
-        Ok(profiles)
+        Ok(Geometry(offers))
+    }
+
+    /// Tells whether the GPU has the same profile as when it was read, by one call.
+    pub(super) fn still_has(&self, device: &Device<'_>, gpu: &str, offer: &Offer) -> bool {
+        let now = self.profile_info(device, gpu, offer.number);
+        now.is_ok_and(|info| {
+            let now = Profile {
+                placements: offer.profile.placements.clone(),
+                ..profile(&info)
+            };
+            now == offer.profile
+        })
     }
 
     /// Returns the name of a profile, or its id if the GPU does not have it.
     pub(super) fn profile_name(&self, device: &Device<'_>, gpu: &str, id: u32) -> Result<String> {
-        let is_it = |info: &Result<GiProfile>| info.as_ref().map_or(true, |info| info.id == id);
+        let is_it = |info: &Result<(u32, GiProfile)>| {
+            let info = info.as_ref();
+            info.map_or(true, |(_, info)| info.id == id)
+        };
         match self.profile_infos(device, gpu).find(is_it) {
-            Some(info) => Ok(profile_name(&info?)),
+            Some(info) => Ok(profile_name(&info?.1)),
             None => Ok(id.to_string()),
         }
     }
 
-    /// The GPU instance profiles of a GPU, one call to the driver each.
+    /// The GPU instance profiles of a GPU with their numbers, one call to the driver each.
     fn profile_infos(
         &self,
         device: &Device<'_>,
         gpu: &str,
-    ) -> impl Iterator<Item = Result<GiProfile>> {
-        let read = move |number: u32| {
-            let what = || format!("read GPU instance profile {number} of GPU {gpu}");
-            // SAFETY: a struct of integers and characters, for which zeros are a value.
-            let mut info: GiProfile = unsafe { std::mem::zeroed() };
-            info.version = GI_PROFILE_V2;
-            let answer = call!(
-                self,
-                what,
-                nvmlDeviceGetGpuInstanceProfileInfoV(raw(device), number, &mut info)
-            );
-            answer.map(|()| info)
+    ) -> impl Iterator<Item = Result<(u32, GiProfile)>> {
+        let read = move |number| {
+            let info = self.profile_info(device, gpu, number)?;
+            Ok((number, info))
         };
-        let code = |info: &Result<GiProfile>| info.as_ref().err().and_then(DriverError::code);
+        let code = |info: &Result<_>| info.as_ref().err().and_then(DriverError::code);
         (0..MAX_PROFILES)
             .map(read)
             .take_while(move |info| code(info) != Some(INVALID_ARGUMENT))
             .filter(move |info| code(info) != Some(NOT_SUPPORTED))
+    }
+
+    fn profile_info(&self, device: &Device<'_>, gpu: &str, number: u32) -> Result<GiProfile> {
+        let what = || format!("read GPU instance profile {number} of GPU {gpu}");
+        // SAFETY: a struct of integers and characters, for which zeros are a value.
+        let mut info: GiProfile = unsafe { std::mem::zeroed() };
+        info.version = GI_PROFILE_V2;
+        call!(
+            self,
+            what,
+            nvmlDeviceGetGpuInstanceProfileInfoV(raw(device), number, &mut info)
+        )?;
+        Ok(info)
     }
 
     fn placements(&self, device: &Device<'_>, gpu: &str, profile: u32) -> Result<Vec<Placement>> {
@@ -105,6 +118,25 @@ impl Session {
                 size: p.size,
             })
             .collect())
+    }
+}
+
+/// Returns a profile as the driver describes it, without its placements.
+fn profile(info: &GiProfile) -> Profile {
+    Profile {
+        name: profile_name(info),
+        id: info.id,
+        compute_slices: info.sliceCount,
+        memory_mib: info.memorySizeMB,
+        multiprocessors: info.multiprocessorCount,
+        copy_engines: info.copyEngineCount,
+        decoders: info.decoderCount,
+        encoders: info.encoderCount,
+        jpegs: info.jpegCount,
+        ofas: info.ofaCount,
+        p2p: info.isP2pSupported != 0,
+        max_instances: info.instanceCount,
+        placements: Vec::new(),
     }
 }
 

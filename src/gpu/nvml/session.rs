@@ -1,16 +1,16 @@
 //! A session with the library, and what is read and checked through it.
 
 use super::codes::failed;
+use super::gpus::Known;
 use super::profiles::MAX_PROFILES;
+use crate::gpu::geometry::Cache;
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
-use crate::model::{
-    ComputeInstance, Gpu, GpuInstance, ListedInstance, MigMode, Placement, Profile,
-};
-use nvml_wrapper::error::NvmlError;
+use crate::model::{ComputeInstance, GpuInstance, ListedInstance, Placement, Profile};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_uint};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
 pub(super) const MAX_INSTANCES: u32 = 256;
@@ -18,28 +18,62 @@ pub(super) const MAX_INSTANCES: u32 = 256;
 /// How often instances of one profile may go while they are listed.
 const MAX_LISTINGS: usize = 8;
 
+/// A session with the driver, which the first call opens: whoever may need it can have one, and it costs
+/// nothing until then. Keep it short: a long one sees stale handles and can itself hold an instance.
 pub struct Session {
-    pub(super) nvml: Nvml,
+    library: PathBuf,
+    opened: OnceCell<Nvml>,
+    pub(super) cache: Option<Cache>,
+    pub(super) known: RefCell<Known>,
 }
 
-/// `library` is a soname or an absolute path.
+impl Session {
+    /// `library` is a soname or an absolute path.
+    pub fn new(library: &Path, cache: Option<Cache>) -> Session {
+        Session {
+            library: library.to_owned(),
+            opened: OnceCell::new(),
+            cache,
+            known: RefCell::default(),
+        }
+    }
+
+    /// Ends the session with the driver and forgets what it said; the next call opens another. For those
+    /// who are about to wait.
+    pub fn close(&mut self) {
+        self.known.take();
+        self.opened.take();
+    }
+
+    pub(super) fn nvml(&self) -> Result<&Nvml> {
+        if let Some(nvml) = self.opened.get() {
+            return Ok(nvml);
+        }
+        let library = &self.library;
+        let what = || format!("open the NVIDIA driver library {}", library.display());
+        let nvml = Nvml::builder()
+            .lib_path(library.as_os_str())
+            .init()
+            .map_err(|e| failed(what(), e))?;
+        Ok(self.opened.get_or_init(|| nvml))
+    }
+}
+
+/// Opens a session at once, which does not use what earlier ones read.
 pub fn open(library: &Path) -> Result<Session> {
-    let what = || format!("open the NVIDIA driver library {}", library.display());
-    let nvml = Nvml::builder()
-        .lib_path(library.as_os_str())
-        .init()
-        .map_err(|e| failed(what(), e))?;
-    Ok(Session { nvml })
+    let session = Session::new(library, None);
+    session.nvml()?;
+    Ok(session)
 }
 
 /// Calls a symbol that an older library may lack. Its arguments are evaluated in the unsafe block.
 macro_rules! call {
     ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
-        let symbol = $self.nvml.lib().$name.as_ref().map_err(|_| DriverError {
+        let symbol = $self.nvml()?.lib().$name.as_ref().map_err(|_| DriverError {
             what: $what(),
             reason: Reason::Library(concat!("the driver lacks ", stringify!($name)).to_owned()),
         })?;
-        // SAFETY: the symbol comes from the library that `self.nvml` keeps open, its signature is
+        // SAFETY: the symbol comes from the library that the session keeps open, its signature is
         // NVML's; handles were given out by this session; pointers are to live locals of the sizes
         // that NVML's header names.
         check(&$what, unsafe { symbol($($arg),*) })
@@ -52,12 +86,12 @@ impl Session {
     /// A GPU as operators know it: `2 (GPU-5c89…)`. For what fails seldom: it asks the driver, which
     /// may fail as well.
     pub(super) fn called(&self, uuid: &str) -> String {
-        let index = self.nvml.device_by_uuid(uuid).and_then(|d| d.index());
-        index.map_or_else(|_| uuid.to_owned(), |index| format!("{index} ({uuid})"))
+        let index = self.device(uuid).ok().and_then(|d| d.index().ok());
+        index.map_or_else(|| uuid.to_owned(), |index| format!("{index} ({uuid})"))
     }
 
     pub(super) fn device(&self, uuid: &str) -> Result<Device<'_>> {
-        self.nvml
+        self.nvml()?
             .device_by_uuid(uuid)
             .map_err(|e| failed(format!("find GPU {uuid}"), e))
     }
@@ -66,7 +100,7 @@ impl Session {
     /// a walk over all MIG devices was seen to take seconds.
     pub(super) fn mig_device(&self, gpu: &str, gi: u32, ci: u32) -> Result<Device<'_>> {
         let name = format!("MIG-{gpu}/{gi}/{ci}");
-        self.nvml
+        self.nvml()?
             .device_by_uuid(name.as_str())
             .map_err(|e| failed(format!("find MIG device {name}"), e))
     }
@@ -273,36 +307,6 @@ impl Session {
         let alone = profiles.iter().filter(|p| p.instanceCount == 1);
         let full = alone.max_by_key(|p| (p.sliceCount, p.multiprocessorCount));
         Ok(full.map(|p| p.id))
-    }
-
-    pub(super) fn read_gpu(&self, index: u32) -> std::result::Result<Gpu, NvmlError> {
-        let device = self.nvml.device_by_index(index)?;
-        let (mig, mig_pending) = match device.mig_mode() {
-            Ok(mode) => {
-                let word = |mode| {
-                    if mode == 1 {
-                        MigMode::Enabled
-                    } else {
-                        MigMode::Disabled
-                    }
-                };
-                let (now, next) = (word(mode.current), word(mode.pending));
-                (now, (next != now).then_some(next))
-            }
-            Err(NvmlError::NotSupported) => (MigMode::Unsupported, None),
-            Err(e) => return Err(e),
-        };
-        Ok(Gpu {
-            index,
-            minor: device.minor_number()?,
-            uuid: device.uuid()?,
-            name: device.name()?,
-            pci_bus_id: device.pci_info()?.bus_id,
-            mig,
-            mig_pending,
-            profiles: Vec::new(),
-            instances: Vec::new(),
-        })
     }
 }
 

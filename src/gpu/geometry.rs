@@ -1,0 +1,200 @@
+//! The geometry of GPUs: their profiles and where instances of those can lie. It stays the same as long
+//! as a driver runs, so a create reads it from a file of the state directory instead of asking for it.
+//!
+//! Nothing rests on the file alone. A GPU's entry counts only for the boot and the driver version it was
+//! read under, and only while the driver gives the same answer for the GPU's largest profile: a change of
+//! ECC mode or firmware, which a reset puts in force, changes that one too. MIG modes, instances and
+//! capacities are never in it. A wrong entry could make a create choose a place that does not exist or
+//! miss one that does. It cannot give a place twice: the driver refuses what overlaps an instance, and
+//! the ledger's leases are compared by place, not by profile.
+//!
+//! The file is a cache: one that is missing, damaged, foreign or too large is no error.
+
+use crate::error::{Context, Error, Result};
+use crate::model::Profile;
+use crate::trust;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "geometry";
+/// Being written. A name of its own for each writer would be left over by each that is killed.
+const UNFINISHED: &str = ".new-geometry";
+const VERSION: &str = "runmig.dev/v1";
+const KIND: &str = "Geometry";
+/// A GPU takes some 4 KiB.
+const MAX_SIZE: u64 = 1024 * 1024;
+
+/// The profiles of a GPU in MIG mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry(pub Vec<Offer>);
+
+/// A profile, and the number by which the driver is asked for it (not its id).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    pub number: u32,
+    pub profile: Profile,
+}
+
+impl Geometry {
+    pub fn profiles(&self) -> Vec<Profile> {
+        self.0.iter().map(|offer| offer.profile.clone()).collect()
+    }
+
+    /// Tells whether it is all that a GPU in MIG mode tells: every profile has a place.
+    pub fn is_whole(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|o| !o.profile.placements.is_empty())
+    }
+
+    /// Returns the profile that shows best whether the GPU is still the same.
+    pub fn largest(&self) -> Option<&Offer> {
+        let size = |o: &&Offer| (o.profile.memory_mib, o.profile.multiprocessors);
+        self.0.iter().max_by_key(size)
+    }
+}
+
+/// Geometry by the UUID of its GPU.
+pub type Geometries = BTreeMap<String, Geometry>;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    api_version: String,
+    kind: String,
+    sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    boot_id: String,
+    driver_version: String,
+    gpus: Geometries,
+}
+
+/// The file of one state directory, in one boot.
+#[derive(Debug)]
+pub struct Cache {
+    dir: PathBuf,
+    boot_id: String,
+}
+
+impl Cache {
+    pub fn new(state_dir: &Path, boot_id: &str) -> Cache {
+        Cache {
+            dir: state_dir.to_owned(),
+            boot_id: boot_id.to_owned(),
+        }
+    }
+
+    /// Returns what the file tells of GPUs under this driver version; nothing where it cannot be used.
+    pub fn read(&self, driver_version: &str) -> Geometries {
+        let file = self.dir.join(FILE);
+        if !file.exists() {
+            return Geometries::new();
+        }
+        let read = trust::read_to_string(&file, MAX_SIZE).and_then(|text| decode(&text));
+        let body = match read {
+            Ok(body) => body,
+            Err(e) => {
+                tracing::debug!("cannot use {}: {}", file.display(), e.line());
+                return Geometries::new();
+            }
+        };
+        if (body.boot_id.as_str(), body.driver_version.as_str()) == (&self.boot_id, driver_version)
+        {
+            body.gpus
+        } else {
+            Geometries::new()
+        }
+    }
+
+    /// Replaces the file. Another writer at the same moment is left to it.
+    pub fn write(&self, driver_version: &str, gpus: Geometries) -> Result<()> {
+        let text = encode(&Body {
+            boot_id: self.boot_id.clone(),
+            driver_version: driver_version.to_owned(),
+            gpus,
+        });
+        let what = || format!("cannot write {}", self.dir.join(FILE).display());
+        if text.len() as u64 > MAX_SIZE {
+            let why = Error::new(format!("it would be larger than {} KiB", MAX_SIZE / 1024));
+            return Err(why).context(what);
+        }
+        trust::folder(&self.dir).context(what)?;
+        self.replace(text.as_bytes()).context(what)
+    }
+
+    /// Not synced: after a crash a cache may be damaged or missing. The lock on the unfinished file tells
+    /// a writer at work from one that was killed.
+    fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let unfinished = self.dir.join(UNFINISHED);
+        let out = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(&unfinished)?;
+        let Ok(mut out) = Flock::lock(out, FlockArg::LockExclusiveNonblock) else {
+            return Ok(());
+        };
+        if !is_still(&out, &unfinished) {
+            return Ok(());
+        }
+        let written = out
+            .set_len(0)
+            .and_then(|()| out.write_all(bytes))
+            .and_then(|()| fs::rename(&unfinished, self.dir.join(FILE)));
+        if written.is_err() {
+            // What could not be finished must not fill a full disk further.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+}
+
+fn is_still(file: &File, path: &Path) -> bool {
+    let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else {
+        return false;
+    };
+    ours.is_file() && (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+}
+
+fn encode(body: &Body) -> String {
+    let body = serde_json::to_string(body).expect("it has only strings as keys");
+    let header = Header {
+        api_version: VERSION.to_owned(),
+        kind: KIND.to_owned(),
+        sha256: hash(&body),
+    };
+    let header = serde_json::to_string(&header).expect("it has only strings as keys");
+    format!("{header}\n{body}\n")
+}
+
+fn decode(text: &str) -> Result<Body> {
+    let (head, rest) = text.split_once('\n').ok_or_else(|| Error::new("cut off"))?;
+    let header: Header = serde_json::from_str(head).context(|| "the first line is no header")?;
+    if (header.api_version.as_str(), header.kind.as_str()) != (VERSION, KIND) {
+        return Err(Error::new("another version wrote it"));
+    }
+    let body = rest.strip_suffix('\n').unwrap_or(rest);
+    if header.sha256 != hash(body) {
+        return Err(Error::new("its hash is wrong"));
+    }
+    serde_json::from_str(body).context(|| "not a geometry")
+}
+
+fn hash(body: &str) -> String {
+    let hash = Sha256::digest(body.as_bytes());
+    hash.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,190 @@
+//! The GPUs of a session: which there are, what they offer, and what lies on them.
+
+use super::codes::failed;
+use super::session::{Session, raw};
+use crate::gpu::geometry::{Geometries, Geometry};
+use crate::gpu::{DriverError, Result};
+use crate::model::{Gpu, MigMode};
+use nvml_wrapper::Device;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper_sys::bindings as sys;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Answers that hold for a whole session, each asked for once.
+#[derive(Default)]
+pub(super) struct Known {
+    count: Option<u32>,
+    driver_version: Option<String>,
+    gpus: BTreeMap<u32, Rc<Identity>>,
+    geometry: BTreeMap<String, Rc<Geometry>>,
+    /// The cache as the session found it; none as long as nobody looked.
+    cached: Option<Geometries>,
+    /// GPUs whose geometry the cache did not have.
+    read: Vec<Rc<Identity>>,
+}
+
+/// A GPU, and its handle in this session.
+pub(super) struct Identity {
+    handle: sys::nvmlDevice_t,
+    index: u32,
+    minor: u32,
+    uuid: String,
+    name: String,
+    pci_bus_id: String,
+}
+
+impl Session {
+    pub(super) fn count(&self) -> Result<u32> {
+        if let Some(count) = self.known.borrow().count {
+            return Ok(count);
+        }
+        let count = { self.nvml()?.device_count() }.map_err(|e| failed("count GPUs".into(), e))?;
+        self.known.borrow_mut().count = Some(count);
+        Ok(count)
+    }
+
+    pub(super) fn driver_version(&self) -> Result<String> {
+        if let Some(version) = &self.known.borrow().driver_version {
+            return Ok(version.clone());
+        }
+        let version = { self.nvml()?.sys_driver_version() }
+            .map_err(|e| failed("read the driver's version".into(), e))?;
+        self.known.borrow_mut().driver_version = Some(version.clone());
+        Ok(version)
+    }
+
+    pub(super) fn gpu(&self, index: u32) -> Result<Rc<Identity>> {
+        if let Some(gpu) = self.known.borrow().gpus.get(&index) {
+            return Ok(gpu.clone());
+        }
+        let nvml = self.nvml()?;
+        let read = || -> std::result::Result<Identity, NvmlError> {
+            let device = nvml.device_by_index(index)?;
+            Ok(Identity {
+                handle: raw(&device),
+                index,
+                minor: device.minor_number()?,
+                uuid: device.uuid()?,
+                name: device.name()?,
+                pci_bus_id: device.pci_info()?.bus_id,
+            })
+        };
+        let gpu = Rc::new(read().map_err(|e| unreadable(index, e))?);
+        self.known.borrow_mut().gpus.insert(index, gpu.clone());
+        Ok(gpu)
+    }
+
+    fn device_of(&self, gpu: &Identity) -> Result<Device<'_>> {
+        // SAFETY: this session gave the handle out; closing it forgets every `Identity`.
+        Ok(unsafe { Device::new(gpu.handle, self.nvml()?) })
+    }
+
+    /// Returns the mode, and the one after the next reset where that differs.
+    pub(super) fn mig_mode(&self, gpu: &Identity) -> Result<(MigMode, Option<MigMode>)> {
+        let word = |mode| match mode {
+            1 => MigMode::Enabled,
+            _ => MigMode::Disabled,
+        };
+        match self.device_of(gpu)?.mig_mode() {
+            Ok(mode) => {
+                let (now, next) = (word(mode.current), word(mode.pending));
+                Ok((now, (next != now).then_some(next)))
+            }
+            Err(NvmlError::NotSupported) => Ok((MigMode::Unsupported, None)),
+            Err(e) => Err(unreadable(gpu.index, e)),
+        }
+    }
+
+    /// Returns a GPU with all that lies on it now.
+    pub(super) fn contents(&self, gpu: &Rc<Identity>) -> Result<Gpu> {
+        let (mig, mig_pending) = self.mig_mode(gpu)?;
+        let (mut profiles, mut instances) = Default::default();
+        if mig == MigMode::Enabled {
+            profiles = self.geometry(gpu)?.profiles();
+            instances = self.places(&self.device_of(gpu)?, &gpu.uuid, &profiles)?;
+        }
+        Ok(Gpu {
+            index: gpu.index,
+            minor: gpu.minor,
+            uuid: gpu.uuid.clone(),
+            name: gpu.name.clone(),
+            pci_bus_id: gpu.pci_bus_id.clone(),
+            mig,
+            mig_pending,
+            profiles,
+            instances,
+        })
+    }
+
+    /// Returns the geometry of a GPU in MIG mode, from the cache where that has it.
+    pub(super) fn geometry(&self, gpu: &Rc<Identity>) -> Result<Rc<Geometry>> {
+        if let Some(known) = self.known.borrow().geometry.get(&gpu.uuid) {
+            return Ok(known.clone());
+        }
+        let device = self.device_of(gpu)?;
+        let geometry = match self.cached(gpu, &device)? {
+            Some(cached) => cached,
+            None => {
+                let read = self.read_geometry(&device, &gpu.uuid)?;
+                self.known.borrow_mut().read.push(gpu.clone());
+                read
+            }
+        };
+        let (uuid, geometry) = (gpu.uuid.clone(), Rc::new(geometry));
+        let mut known = self.known.borrow_mut();
+        known.geometry.insert(uuid, geometry.clone());
+        Ok(geometry)
+    }
+
+    /// Returns the cache's word on a GPU, where one answer of the driver agrees with it.
+    fn cached(&self, gpu: &Identity, device: &Device<'_>) -> Result<Option<Geometry>> {
+        let Some(cache) = &self.cache else {
+            return Ok(None);
+        };
+        let version = self.driver_version()?;
+        let mut known = self.known.borrow_mut();
+        let cached = known.cached.get_or_insert_with(|| cache.read(&version));
+        let geometry = cached.get(&gpu.uuid).cloned();
+        drop(known);
+        let is_valid = |geometry: &Geometry| {
+            let mut largest = geometry.largest().into_iter();
+            largest.any(|offer| self.still_has(device, &gpu.uuid, offer))
+        };
+        Ok(geometry.filter(is_valid))
+    }
+
+    /// Keeps the geometry that this session read for the next one. Called without any lock, once all
+    /// that matters is written: a failure is only logged.
+    pub fn keep_geometry(&self) {
+        if let Err(e) = self.write_geometry() {
+            tracing::debug!("{}", e.line());
+        }
+    }
+
+    /// Writes the geometry that the cache did not have, where the driver says the same a second time: an
+    /// answer that was wrong once must not stay.
+    fn write_geometry(&self) -> crate::error::Result<()> {
+        let read = std::mem::take(&mut self.known.borrow_mut().read);
+        let Some(cache) = self.cache.as_ref().filter(|_| !read.is_empty()) else {
+            return Ok(());
+        };
+        let mut gpus = self.known.borrow().cached.clone().unwrap_or_default();
+        // Entries of other GPUs would never go.
+        let here = |uuid: &str| self.known.borrow().gpus.values().any(|g| g.uuid == uuid);
+        gpus.retain(|uuid, _| here(uuid));
+        for gpu in read {
+            let again = self.read_geometry(&self.device_of(&gpu)?, &gpu.uuid)?;
+            let first = self.known.borrow().geometry.get(&gpu.uuid).cloned();
+            match again.is_whole() && first.is_some_and(|first| *first == again) {
+                true => gpus.insert(gpu.uuid.clone(), again),
+                false => gpus.remove(&gpu.uuid),
+            };
+        }
+        cache.write(&self.driver_version()?, gpus)
+    }
+}
+
+fn unreadable(index: u32, e: NvmlError) -> DriverError {
+    failed(format!("read GPU {index}"), e)
+}
