@@ -1,6 +1,6 @@
-//! What a record's name says. A name is written once and lies in the directory, not in the file: a
-//! record of which every byte is lost still tells whose lease it is, which place it has, and on which
-//! boot, so its slice is neither given twice nor lost for good.
+//! The name of a record. It is written once and lies in the directory, not in the file. So a record
+//! of which every byte is lost still tells its lease, its place and its boot, and its slice is
+//! neither given twice nor lost for good.
 //!
 //! ```text
 //! <key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>

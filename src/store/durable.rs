@@ -16,7 +16,7 @@ pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = dir.join(format!("{TEMPORARY}{name}"));
     let written = write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, file));
     if written.is_err() {
-        // What could not be finished must not fill a full disk further.
+        // An unfinished write must not fill a full disk further.
         let _ = std::fs::remove_file(&unfinished);
     }
     written?;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A record that could not be read. What its name still says holds: that place is not given out, and
-/// only somebody who knows that its container is gone gives it back.
+/// A record that could not be read. Its name still holds: that place is not given out, and only a
+/// caller who knows that its container is gone gives it back.
 #[derive(Debug)]
 pub struct Damaged {
     pub file: PathBuf,
@@ -78,8 +78,8 @@ impl Store {
         Ok(None)
     }
 
-    /// The other records at the place of this one, on the same boot. Only these are read. Whoever acts
-    /// on the answer has the ledger's lock.
+    /// Returns the other records at the place of this one, on the same boot. It reads only these. A
+    /// caller that acts on the answer has the ledger's lock.
     pub fn neighbours(&self, of: &Claim) -> Result<Neighbours> {
         let mut neighbours = Neighbours::default();
         for file in self.files()? {

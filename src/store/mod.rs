@@ -94,7 +94,8 @@ impl Store {
         Ok(Some(store))
     }
 
-    /// Whoever could write a lease could have any instance destroyed, or keep one for ever.
+    /// Checks the directory's owner and mode. A writer of leases could have any instance destroyed,
+    /// or keep one for ever.
     fn check(&self) -> Result<()> {
         trust::folder(&self.dir)
             .context(|| format!("open state directory {}", self.dir.display()))?;

@@ -1,4 +1,4 @@
-//! Who waits for room, in order of arrival.
+//! The creates that wait for room, in order of arrival.
 //!
 //! ```text
 //! queue/<number>      a process that waits: who it is, and what it could use; it holds the file's
@@ -32,7 +32,7 @@ pub struct Waiter {
     /// Its process; an earlier runmig did not write it down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// What could ever satisfy it: profile ids by GPU.
+    /// The places that could ever satisfy it: profile ids by GPU.
     pub could_use: Vec<(String, Vec<u32>)>,
 }
 
@@ -44,7 +44,7 @@ pub struct Waiting {
     pub waiter: Option<Waiter>,
 }
 
-/// What a file in the queue means.
+/// The meaning of a file in the queue.
 enum State {
     /// Nobody's any more.
     Dead,
@@ -161,7 +161,7 @@ impl Store {
 }
 
 impl Ticket {
-    /// What it waits for now.
+    /// Writes the present wish of the waiter.
     pub fn write(&mut self, waiter: &Waiter) -> Result<()> {
         let text = serde_json::to_vec(waiter).context(|| "write a place in the queue")?;
         self.replace(&text)

@@ -17,8 +17,8 @@ const KIND: &str = "Lease";
 /// A lease is about 2 KiB; paths and pod names could make it a few times that.
 const MAX_SIZE: u64 = 256 * 1024;
 
-/// What a lease may be when its slice is about to be made: the rest is room for what is learned
-/// later, since a record that could not be read back would lose its slice.
+/// The largest size of a lease whose slice is about to be made: the rest is room for later facts,
+/// since a record that could not be read back would lose its slice.
 const MAX_SIZE_AT_FIRST: u64 = MAX_SIZE / 4;
 
 /// Before it is written.
@@ -146,7 +146,7 @@ pub struct Holder {
     pub pod_uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
-    /// Whose login the engine was called from, where that is known.
+    /// The login that called the engine, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
 }
@@ -213,7 +213,7 @@ impl Holder {
     }
 }
 
-/// What: a GPU instance with the one compute instance that fills it.
+/// The slice: a GPU instance with the one compute instance that fills it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Slice {
@@ -252,7 +252,7 @@ pub struct Slice {
 pub struct Attempt {
     pub count: u32,
     pub error: String,
-    /// Who had the instance open: `12345 python3`.
+    /// The processes that had the instance open: `12345 python3`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
     /// RFC 3339; not before then is it tried again, unless somebody asks by hand.
@@ -289,8 +289,10 @@ pub fn frame(body: &[u8]) -> Vec<u8> {
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Lease> {
-    let text = std::str::from_utf8(bytes).context(|| "not text")?;
-    let (head, rest) = text.split_once('\n').ok_or_else(|| Error::new("cut off"))?;
+    let text = std::str::from_utf8(bytes).context(|| "it is not text")?;
+    let (head, rest) = text
+        .split_once('\n')
+        .ok_or_else(|| Error::new("it is cut off"))?;
     let header: Header = serde_json::from_str(head).context(|| "the first line is no header")?;
     if header.api_version != VERSION || header.kind != KIND {
         return Err(Error::new(format!(
@@ -302,11 +304,11 @@ pub fn decode(bytes: &[u8]) -> Result<Lease> {
     }
     let body = rest
         .strip_suffix('\n')
-        .ok_or_else(|| Error::new("cut off"))?;
+        .ok_or_else(|| Error::new("it is cut off"))?;
     if header.sha256.as_deref() != Some(&hex(&Sha256::digest(body.as_bytes()))) {
         return Err(Error::new("its hash is wrong"));
     }
-    serde_json::from_str(body).context(|| "not a lease")
+    serde_json::from_str(body).context(|| "it is not a lease")
 }
 
 /// None when it has gone.

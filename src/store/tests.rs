@@ -335,7 +335,7 @@ fn one_lease_for_another_of_the_same_slice() {
     }
 }
 
-/// Whoever looks without a lock never finds neither.
+/// A reader without a lock never finds neither.
 #[test]
 fn one_of_the_two_is_seen_whenever_one_looks() {
     let (_dir, store) = store();
