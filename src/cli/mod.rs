@@ -55,7 +55,7 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Make runmig known to a container engine, or forgotten
+    /// Register runmig with a container engine, or remove the registration
     Configure(configure::Options),
 }
 

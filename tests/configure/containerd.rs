@@ -161,7 +161,7 @@ fn config_default(program: &Path) -> String {
 }
 
 #[test]
-fn containerd_1_goes_on_as_it_was_but_for_the_handler() {
+fn containerd_1_gains_only_the_handler() {
     let Some(containerd) = Containerd::one() else {
         return;
     };
@@ -173,7 +173,7 @@ fn containerd_1_goes_on_as_it_was_but_for_the_handler() {
 }
 
 #[test]
-fn containerd_2_goes_on_as_it_was_but_for_the_handler() {
+fn containerd_2_gains_only_the_handler() {
     let Some(containerd) = Containerd::two() else {
         return;
     };
@@ -185,7 +185,7 @@ fn containerd_2_goes_on_as_it_was_but_for_the_handler() {
 }
 
 #[test]
-fn the_handler_inherits_what_the_node_told_the_default_one() {
+fn handler_inherits_the_defaults_settings() {
     for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
         let handler = containerd.adds_only_the_handler(Some(SYSTEMD));
         assert_eq!(handler["options"]["SystemdCgroup"], true);
@@ -194,7 +194,7 @@ fn the_handler_inherits_what_the_node_told_the_default_one() {
 }
 
 #[test]
-fn it_becomes_the_default_and_the_old_one_comes_back() {
+fn removal_restores_the_old_default() {
     let explicit = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd] # theirs\n\
                     default_runtime_name = 'runc' # c\nsnapshotter = 'native'\n";
     let header =
@@ -244,7 +244,7 @@ fn it_becomes_the_default_and_the_old_one_comes_back() {
 }
 
 #[test]
-fn a_folder_that_is_imported_needs_no_import() {
+fn imported_folder_needs_no_import() {
     let Some(containerd) = Containerd::two() else {
         return;
     };
@@ -262,7 +262,7 @@ fn a_folder_that_is_imported_needs_no_import() {
 }
 
 #[test]
-fn two_handlers_come_and_go_alone() {
+fn two_handlers_change_independently() {
     for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
         containerd.place.write(CONFIG, DEBIANS);
         let configure = |more: &[&str]| {
@@ -309,7 +309,7 @@ fn two_handlers_come_and_go_alone() {
 }
 
 #[test]
-fn an_upgrade_of_containerd_moves_the_handler() {
+fn upgrade_of_containerd_moves_the_handler() {
     let (Some(one), Some(two)) = (Containerd::one(), Containerd::two()) else {
         return;
     };
@@ -327,7 +327,7 @@ fn an_upgrade_of_containerd_moves_the_handler() {
 }
 
 #[test]
-fn what_would_go_wrong_is_refused() {
+fn refuses_unusable_configurations() {
     let Some(one) = Containerd::one() else { return };
     let imported = one.place.path("/etc/containerd/conf.d/kata.toml");
     one.place.write(
@@ -341,27 +341,24 @@ fn what_would_go_wrong_is_refused() {
     assert!(imported.exists());
     one.refused(
         &[],
-        "imports /etc/containerd/conf.d/kata.toml, whose CRI plugin containerd 1 takes in place",
+        "it imports /etc/containerd/conf.d/kata.toml, and containerd 1 takes the CRI plugin from there alone",
     );
 
     one.place.write(CONFIG, "disabled_plugins = [\"cri\"]\n");
     one.refused(
         &[],
-        "so this containerd has no handlers; hint: docker, nerdctl and ctr need none",
+        "is in disabled_plugins of /etc/containerd/config.toml; hint: use migctl configure docker for docker",
     );
     one.place.write(CONFIG, "version = 2\n\n[plugins\n");
     one.refused(&[], "read /etc/containerd/config.toml: line 3: ");
     one.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
     one.place.write(CONFIG, "version = 7\n");
-    one.refused(
-        &[],
-        "version = 7 is none that containerd 1 is known to read",
-    );
+    one.refused(&[], "containerd 1 does not read version = 7");
     let handler = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runmig]\nruntime_type = \"x\"\n";
     one.place.write(CONFIG, &format!("version = 2\n{handler}"));
     one.refused(
         &[],
-        "has a handler runmig with no BinaryName, which migctl configure did not add",
+        "cannot add the handler runmig: /etc/containerd/config.toml or one of its imports has one with no BinaryName that migctl configure did not make",
     );
     // A file that runmig cannot add to.
     one.place.write(CONFIG, "version = 2\nplugins = {}\n");
@@ -371,7 +368,7 @@ fn what_would_go_wrong_is_refused() {
     two.place.write(CONFIG, "oom_score = -999\n");
     two.refused(
         &[],
-        "takes it for version 1 and ignores its plugins; hint: bring it up to date",
+        "reads it as version 1 and ignores its plugins; hint: update the file",
     );
     two.place.write(CONFIG, "version = 3\n");
     two.place.write(
@@ -380,7 +377,7 @@ fn what_would_go_wrong_is_refused() {
     );
     two.refused(
         &[],
-        "/etc/containerd/conf.d/runmig.toml is there, says something else",
+        "cannot write /etc/containerd/conf.d/runmig.toml: it has other content",
     );
     let program = two.program.to_str().unwrap();
     two.place.refused(
@@ -389,11 +386,11 @@ fn what_would_go_wrong_is_refused() {
     );
     two.place.refused(
         &["containerd", "--executable", program, "--name", "Runmig"],
-        "cannot be a handler",
+        "Kubernetes does not allow it as a handler",
     );
     let gone = ["--runtime-path", "/nowhere/runmig"];
     two.refused(
         &gone,
-        "call /nowhere/runmig as root: no such file or directory; hint: scripts/install",
+        "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig",
     );
 }

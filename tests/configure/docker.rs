@@ -20,7 +20,7 @@ fn docker() -> Option<(Place, String)> {
 // docs/engines.md: migctl configure docker
 // docs/engines.md: migctl configure docker --remove
 #[test]
-fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
+fn daemon_json_gains_only_the_runtime() {
     let Some((place, program)) = docker() else {
         return;
     };
@@ -64,7 +64,7 @@ fn daemon_json_gets_a_runtime_and_keeps_the_rest() {
 }
 
 #[test]
-fn it_becomes_the_default_and_all_goes_again() {
+fn removal_restores_daemon_json() {
     let Some((place, program)) = docker() else {
         return;
     };
@@ -104,21 +104,21 @@ fn it_becomes_the_default_and_all_goes_again() {
 }
 
 #[test]
-fn what_is_somebody_elses_is_refused() {
+fn refuses_to_replace_other_settings() {
     let Some((place, program)) = docker() else {
         return;
     };
     let arguments = ["docker", "--executable", &program];
     let default = [&arguments[..], &["--set-as-default"]].concat();
     place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
-    place.refused(&default, "its default-runtime is nvidia already");
+    place.refused(&default, "its default-runtime is nvidia");
     place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
     place.refused(
         &arguments,
         "change /etc/docker/daemon.json: expected `,` or `}` at line 3",
     );
     place.write(CONFIG, "[]");
-    place.refused(&arguments, "is no object");
+    place.refused(&arguments, "is not a JSON object");
     place.write(
         CONFIG,
         "{\"runtimes\": {\"runmig\": {\"path\": \"/usr/bin/kata\"}}}",
@@ -135,7 +135,10 @@ fn what_is_somebody_elses_is_refused() {
         "its runtime runmig is {\"path\":\"/opt/runmig\"",
     );
     let crun = [&arguments[..], &["--name", "crun"]].concat();
-    place.refused(&crun, "--name crun is a low-level runtime to engines");
+    place.refused(
+        &crun,
+        "cannot register --name crun: engines know it as a low-level runtime",
+    );
     let drop_in = [&arguments[..], &["--drop-in", "/etc/docker/x.json"]].concat();
     place.refused(&drop_in, "docker reads one file and no drop-ins");
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 // docs/engines.md: migctl configure crio
 // docs/engines.md: migctl configure crio --remove
 #[test]
-fn crio_has_the_handler_with_the_nodes_monitor() {
+fn crio_handler_has_the_nodes_monitor() {
     let Some(program) = built("cri-o", "crio") else {
         return skip("CRI-O is not there; run scripts/engines cri-o");
     };
@@ -49,7 +49,7 @@ fn crio_has_the_handler_with_the_nodes_monitor() {
 /// CRI-O reads every file in the folder, so a handler in any of them is in the way, and what the
 /// last of them says of the default one is what holds.
 #[test]
-fn crio_is_read_as_it_reads_itself() {
+fn crio_files_are_all_read() {
     let Some(program) = built("cri-o", "crio") else {
         return skip("CRI-O is not there; run scripts/engines cri-o");
     };
@@ -71,7 +71,10 @@ fn crio_is_read_as_it_reads_itself() {
             said["crio"]["runtime"]["runtimes"]["runmig"]["runtime_path"].as_str(),
             Some("/usr/bin/mine")
         );
-        place.refused(&arguments, &format!("{name} has a handler runmig"));
+        place.refused(
+            &arguments,
+            &format!("cannot add the handler runmig: {name} has one"),
+        );
         place.write(&name, "no = [\n");
         place.refused(&arguments, &format!("read {name}: line "));
     }
@@ -89,7 +92,7 @@ fn crio_says(place: &Place, program: &Path) -> toml::Table {
 }
 
 #[test]
-fn crio_has_it_as_the_default() {
+fn crio_default_is_set() {
     let Some(program) = built("cri-o", "crio") else {
         return skip("CRI-O is not there; run scripts/engines cri-o");
     };
@@ -171,7 +174,7 @@ fn podman_knows_the_runtime_by_name() {
 }
 
 #[test]
-fn podmans_own_list_of_runtimes_is_kept() {
+fn podman_keeps_its_runtime_list() {
     let Some(program) = on_path("podman") else {
         return skip("podman is not there; run scripts/setup");
     };

@@ -26,7 +26,7 @@ fn place() -> Option<(Place, String)> {
 }
 
 #[test]
-fn mode_and_owner_stay_and_a_link_stays_a_link() {
+fn keeps_mode_owner_and_links() {
     let Some((place, program)) = place() else {
         return;
     };
@@ -52,7 +52,7 @@ fn mode_and_owner_stay_and_a_link_stays_a_link() {
 }
 
 #[test]
-fn what_others_can_write_or_what_leads_out_is_refused() {
+fn refuses_writable_files_and_links_outside() {
     let Some((place, program)) = place() else {
         return;
     };
@@ -67,19 +67,19 @@ fn what_others_can_write_or_what_leads_out_is_refused() {
     symlink("/etc/hostname", &config).unwrap();
     place.refused(
         &arguments,
-        "it leads to /etc/hostname, which is not below --root",
+        "it leads to /etc/hostname, which is outside --root",
     );
     fs::remove_file(&config).unwrap();
     symlink("/nowhere", &config).unwrap();
     let line = place.configure(&arguments).refused();
     assert!(
-        line.contains("read /etc/containerd/config.toml: follow it"),
+        line.contains("cannot read /etc/containerd/config.toml: cannot follow its links"),
         "{line}"
     );
 }
 
 #[test]
-fn a_folder_that_leads_out_or_is_anybodys_gets_no_file() {
+fn refuses_writable_folders_and_folders_outside() {
     let Some((place, program)) = place() else {
         return;
     };
@@ -88,7 +88,7 @@ fn a_folder_that_leads_out_or_is_anybodys_gets_no_file() {
     let arguments = ["containerd", "--executable", &program];
     symlink(outside.path(), &drop_ins).unwrap();
     let line = place.configure(&arguments).refused();
-    assert!(line.contains("which is not below --root"), "{line}");
+    assert!(line.contains("which is outside --root"), "{line}");
     fs::remove_file(&drop_ins).unwrap();
     fs::create_dir(&drop_ins).unwrap();
     fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
@@ -105,13 +105,13 @@ fn a_folder_that_leads_out_or_is_anybodys_gets_no_file() {
     let named = ["--name", "runmig-x", "--runtime-path", "/opt/runmig-x"];
     place.refused(
         &[&arguments[..], &named].concat(),
-        "find the folder of /opt/runmig-x: it leads to",
+        "cannot use the folder of /opt/runmig-x: it leads to",
     );
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn what_is_called_as_root_is_roots() {
+fn refuses_programs_that_others_write() {
     let Some((place, program)) = place() else {
         return;
     };
@@ -121,16 +121,16 @@ fn what_is_called_as_root_is_roots() {
     fs::set_permissions(&link, fs::Permissions::from_mode(0o777)).unwrap();
     place.refused(
         &[&arguments[..], &["--name", "runmig-x"]].concat(),
-        "engines are to call /usr/local/bin/runmig-x as root: others than root can write to it",
+        "cannot let an engine call /usr/local/bin/runmig-x as root: others than root can write to it",
     );
     place.refused(
         &[&arguments[..], &["--runtime-path", "/a\"b/runmig"]].concat(),
-        "cannot be written into an engine's configuration",
+        "into an engine's configuration: it has quotes",
     );
 }
 
 #[test]
-fn who_is_not_root_is_told() {
+fn tells_users_to_become_root() {
     let Some((place, program)) = place() else {
         return;
     };
@@ -145,7 +145,7 @@ fn who_is_not_root_is_told() {
     };
     let line = as_nobody(&[]).refused();
     assert!(
-        line.contains("only root can write; hint: run it with sudo, or with --dry-run"),
+        line.contains("only root can write below /etc; hint: run it with sudo, or with --dry-run"),
         "{line}"
     );
     let dry = as_nobody(&["--dry-run"]).ok().stdout;
@@ -153,7 +153,7 @@ fn who_is_not_root_is_told() {
 }
 
 #[test]
-fn nobody_sees_half_a_file() {
+fn readers_see_whole_files() {
     let Some((place, program)) = place() else {
         return;
     };
@@ -188,7 +188,7 @@ fn nobody_sees_half_a_file() {
 /// Killed at each of the calls that write, it leaves files that are as before or as they are to be,
 /// nothing that an engine would read by mistake, and a next run that goes through.
 #[test]
-fn killed_at_any_write_it_leaves_whole_files() {
+fn kill_leaves_whole_files() {
     let (Some(program), Some(strace)) = (built("containerd", "containerd"), on_path("strace"))
     else {
         return skip("containerd 2 or strace is not there; run scripts/setup");

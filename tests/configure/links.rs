@@ -57,7 +57,7 @@ fn is_there(place: &Place) -> bool {
 }
 
 #[test]
-fn it_stays_while_another_engine_calls_it() {
+fn link_stays_for_another_engine() {
     let engines = engines();
     for (n, (first, first_program, _)) in engines.iter().enumerate() {
         let (second, second_program, file) = &engines[(n + 1) % engines.len()];
@@ -86,7 +86,7 @@ fn it_stays_while_another_engine_calls_it() {
 
 /// In a file that containerd imports, by whatever way.
 #[test]
-fn it_stays_while_an_imported_file_calls_it() {
+fn link_stays_for_imported_files() {
     let Some(program) = on_path("podman") else {
         return skip("podman is not there; run scripts/setup");
     };
@@ -112,16 +112,20 @@ fn it_stays_while_an_imported_file_calls_it() {
     assert!(removes().contains("removed the link"));
     place.write(first, "imports = [\"/srv/*/?.toml\"]\n");
     let said = removes();
-    let why = format!("{first} imports /srv/*/?.toml, which only containerd knows how to read");
+    let why = format!(
+        "cannot follow the imports of {first}: migctl does not know the pattern /srv/*/?.toml"
+    );
     assert!(
-        said.contains(&format!("whether others call it cannot be told: {why}")),
+        said.contains(&format!(
+            "migctl cannot tell whether another engine calls it: {why}"
+        )),
         "{said}"
     );
     assert!(is_there(&place));
 }
 
 #[test]
-fn it_stays_where_it_cannot_be_told() {
+fn link_stays_when_unreadable() {
     let Some(program) = on_path("podman") else {
         return skip("podman is not there; run scripts/setup");
     };
@@ -132,7 +136,8 @@ fn it_stays_where_it_cannot_be_told() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     configure(&place, "podman", &program, &[]);
     let said = configure(&place, "podman", &program, &["--remove"]);
-    let why = format!("whether others call it cannot be told: read {DAEMON_JSON}: ");
+    let why =
+        format!("migctl cannot tell whether another engine calls it: cannot read {DAEMON_JSON}: ");
     assert!(
         said.contains(&format!("kept the link {LINK}: {why}")),
         "{said}"

@@ -1,10 +1,9 @@
-//! containerd: its CRI plugin, which Kubernetes and crictl talk to. (`ctr` and nerdctl name a runtime
-//! by its path and need none of this.)
+//! containerd: a handler in its CRI plugin, which Kubernetes and crictl use. (`ctr` and nerdctl name a runtime by its
+//! path and need no handler.)
 //!
-//! Version 2 joins the tables of imported files, so a drop-in does. Version 1 takes the whole
-//! table of a plugin from the last file that has one: a drop-in would undo every other setting of
-//! the CRI plugin, so there the handler goes into the main file. And where that lists no runtimes,
-//! a list with ours alone would be one without runc.
+//! Version 2 merges the tables of imported files, so runmig writes a drop-in. Version 1 takes the whole table of a
+//! plugin from the last file that has one. A drop-in would undo every other setting of the CRI plugin, so the handler
+//! goes into the main file. If that lists no runtimes, runmig adds runc too: a list hides containerd's own handler.
 
 use super::engine::Found;
 use super::{MADE, Plan, Task, block, imports, inherit, table, toml_text};
@@ -17,24 +16,24 @@ const SHIPPED_V3: &str = include_str!("../../../containerd-config/runmig.toml");
 pub const CONFIG: &str = "/etc/containerd/config.toml";
 pub const DROP_INS: &str = "/etc/containerd/conf.d";
 
-/// The plugin with the runtimes in, by the version of the file.
+/// The name of the CRI plugin, by the version of the file.
 const CRI: [&str; 3] = [
     "cri",
     "io.containerd.grpc.v1.cri",
     "io.containerd.cri.v1.runtime",
 ];
 
-/// Before the labels of blocks with handlers.
+/// Begins the labels of blocks with handlers.
 const HANDLER: &str = "handler ";
 const DEFAULT: &str = "default_runtime_name";
-/// The block that keeps the handler which containerd has by itself.
+/// The label of the block that keeps the handler runc.
 const RUNC: &str = "runc, which a list of others would hide";
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "containerd", "containerd")?;
     let Some((major, _)) = engine.version else {
         return Err(Error::new(
-            "containerd does not say its version, which decides the format",
+            "cannot configure containerd: it does not print its version",
         ));
     };
     let path = task.engine_config.unwrap_or(CONFIG.as_ref());
@@ -43,15 +42,15 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         None => PathBuf::from(format!("{DROP_INS}/{}.toml", task.name)),
     };
     let before = task.read(path)?;
-    let main =
-        Main::read(before.as_deref(), major).context(|| format!("read {}", path.display()))?;
+    let main = Main::read(before.as_deref(), major)
+        .context(|| format!("cannot read {}", path.display()))?;
     let theirs = task
         .read(&drop_in)?
         .is_some_and(|text| !text.starts_with(MADE));
     let import = (!theirs && (task.remove || major == 1)).then(|| drop_in.display().to_string());
     let plain = main
         .without(task, import.as_deref())
-        .context(|| format!("change {}", path.display()))?;
+        .context(|| format!("cannot change {}", path.display()))?;
     let (drop_in, after) = if task.remove {
         (task.own_file(&drop_in, String::new())?, plain)
     } else {
@@ -61,7 +60,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         if major == 1 {
             main.check_imports(task, path)?;
             let after = main.with_handler(task, &plain, &handler)?;
-            // One that was made for containerd 2.
+            // A drop-in that runmig made for containerd 2.
             let gone =
                 |before: Option<&str>| before.filter(|t| !t.starts_with(MADE)).map(str::to_owned);
             (task.change(&drop_in, |before| Ok(gone(before)))?, after)
@@ -76,13 +75,13 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
             };
             let text = format!("{MADE}version = {}\n\n{handler}{default}", main.version);
             let imports = with_import(&plain, path, &drop_in);
-            let after = imports.context(|| format!("change {}", path.display()))?;
+            let after = imports.context(|| format!("cannot change {}", path.display()))?;
             (task.own_file(&drop_in, text)?, after)
         }
     };
     let after = (after != main.empty()).then_some(after);
     let mut changes = vec![drop_in, task.change(path, |_| Ok(after))?];
-    // What is imported has to be there before the import, and go after it.
+    // A drop-in has to exist as long as its import.
     if task.remove || major == 1 {
         changes.reverse();
     }
@@ -108,20 +107,21 @@ impl Main {
             Some(text) => text.to_owned(),
             None => empty(newest),
         };
-        let table = table::parse(&text).map_err(|e| e.hint("nothing was changed"))?;
+        let table =
+            table::parse(&text).map_err(|e| e.hint("correct the file; migctl changed nothing"))?;
         let version = match table.get("version") {
             None => 1,
             Some(version) => version.as_integer().unwrap_or_default(),
         };
         if version == 1 && major > 1 {
             return Err(Error::new(
-                "it has no version, so containerd 2 takes it for version 1 and ignores its plugins",
+                "it has no version, so containerd 2 reads it as version 1 and ignores its plugins",
             )
-            .hint("bring it up to date: containerd config migrate prints how"));
+            .hint("update the file: containerd config migrate prints the new text"));
         }
         if !(1..=newest as i64).contains(&version) {
             return Err(Error::new(format!(
-                "version = {version} is none that containerd {major} is known to read"
+                "containerd {major} does not read version = {version}"
             )));
         }
         Ok(Main {
@@ -130,12 +130,12 @@ impl Main {
         })
     }
 
-    /// What we make where there is none.
+    /// Returns the file that runmig makes where it is missing.
     fn empty(&self) -> String {
         empty(self.version)
     }
 
-    /// What it says without us, and without this import.
+    /// Returns the text without the handler and without this import.
     fn without(&self, task: &Task<'_>, import: Option<&str>) -> Result<String> {
         let mut text = block::without(&self.text, &label(task));
         if block::labels(&text, HANDLER).next().is_none() {
@@ -171,28 +171,27 @@ impl Main {
             text = toml_text::with_key(&text, &default, &header, task.name)?;
         }
         table::parse(&text).map_err(|e| {
-            e.hint(
-                "its plugins are written in a way that cannot be added to; add the handler by hand",
-            )
+            e.hint("migctl cannot add to plugins that are written so; add the handler by hand")
         })?;
         Ok(text)
     }
 
-    /// A file that is imported and has a table of the CRI plugin takes the place of this one's.
+    /// Refuses an imported file with a table of the CRI plugin: containerd 1 would read no other.
     fn check_imports(&self, task: &Task<'_>, path: &Path) -> Result<()> {
         for pattern in toml_text::strings(&self.text, "imports")? {
             for file in imports::matching(task, &imports::beside(path, &pattern)) {
                 let text = task.read(&file)?.unwrap_or_default();
-                let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
+                let table =
+                    table::parse(&text).context(|| format!("cannot read {}", file.display()))?;
                 if table::at(&table, &["plugins", CRI[self.version - 1]]).is_some() {
                     return Err(Error::new(format!(
-                        "{} imports {}, whose CRI plugin containerd 1 takes in place of all that \
-                         {0} says of it",
+                        "cannot add the handler to {}: it imports {}, and containerd 1 takes the CRI plugin \
+                         from there alone",
                         path.display(),
                         file.display()
                     ))
                     .hint(format!(
-                        "--engine-config {} puts the handler there",
+                        "add the handler to that file with --engine-config {}",
                         file.display()
                     )));
                 }
@@ -218,11 +217,11 @@ fn with_import(text: &str, path: &Path, drop_in: &Path) -> Result<String> {
     {
         return Ok(text.to_owned());
     }
-    // This one file: a pattern could let others in that nobody wanted.
+    // A pattern could import other files too.
     toml_text::with_string(text, "imports", &drop_in.display().to_string())
 }
 
-/// What containerd makes of all its files.
+/// Returns the configuration that containerd makes of all its files.
 fn effective(task: &Task<'_>, engine: &Found, file: Option<&Path>) -> Result<Table> {
     match file {
         Some(file) => {
@@ -251,10 +250,10 @@ fn check(
     let is_cri = |plugin: &Value| plugin.as_str().is_some_and(|p| CRI.contains(&p));
     if disabled.is_some_and(|plugins| plugins.iter().any(is_cri)) {
         return Err(Error::new(format!(
-            "the CRI plugin is in disabled_plugins of {}, so this containerd has no handlers",
+            "cannot add a handler: the CRI plugin is in disabled_plugins of {}",
             path.display()
         ))
-        .hint("docker, nerdctl and ctr need none: migctl configure docker, or --runtime PATH"));
+        .hint("use migctl configure docker for docker; nerdctl and ctr take --runtime PATH"));
     }
     let Some(theirs) = cri(effective, &["runtimes", task.name]) else {
         return Ok(());
@@ -270,14 +269,14 @@ fn check(
     )
     .map_or("no BinaryName".to_owned(), |p| format!("BinaryName = {p}"));
     Err(Error::new(format!(
-        "{}, or a file that it imports, has a handler {} with {program}, which migctl configure did not add",
+        "cannot add the handler {1}: {0} or one of its imports has one with {program} that migctl configure did not make",
         path.display(),
         task.name
     ))
-    .hint("take it out, or choose another name with --name"))
+    .hint("remove that handler, or choose another name with --name"))
 }
 
-/// The tables of the shipped file, for this handler and this machine.
+/// Returns the tables of the shipped file for this handler and machine.
 fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
     let shipped = if version == 3 { SHIPPED_V3 } else { SHIPPED_V2 };
     let tables = shipped.find("\n[").map_or(shipped, |at| &shipped[at + 1..]);
@@ -290,7 +289,7 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
     };
     let default = cri(effective, &[DEFAULT])
         .and_then(Value::as_str)
-        // Ours says what that one said.
+        // runmig's handler copied runc's settings.
         .map(|name| if name == task.name { "runc" } else { name })
         .and_then(|name| cri(effective, &["runtimes", name]))
         .and_then(Value::as_table)

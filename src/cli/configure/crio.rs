@@ -10,7 +10,7 @@ const SHIPPED: &str = include_str!("../../../crio-config/20-runmig.conf");
 pub const CONFIG: &str = "/etc/crio/crio.conf";
 pub const DROP_INS: &str = "/etc/crio/crio.conf.d";
 
-/// What is the node's and not the runtime's.
+/// The settings that belong to the node, not to the runtime.
 const INHERITED: [&str; 7] = [
     "monitor_path",
     "monitor_cgroup",
@@ -39,33 +39,34 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     })
 }
 
-/// What the other files say: the last one that says something counts.
+/// The tables of the other files. For each setting the last file counts.
 struct Others(Vec<Table>);
 
 impl Others {
     fn read(task: &Task<'_>, ours: &Path) -> Result<Others> {
         let mut tables = Vec::new();
         let main = task.engine_config.unwrap_or(CONFIG.as_ref());
-        // CRI-O reads them all, whatever they are called and however deep they lie.
+        // CRI-O reads every file in the folder and below it.
         let files = [main.to_owned()]
             .into_iter()
             .chain(task.below(DROP_INS.as_ref())?);
         for (file, text) in task.files(files, ours)? {
-            let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
+            let table =
+                table::parse(&text).context(|| format!("cannot read {}", file.display()))?;
             if runtimes(&table, task.name).is_some() {
                 return Err(Error::new(format!(
-                    "{} has a handler {}, which migctl configure did not add",
+                    "cannot add the handler {1}: {0} has one that migctl configure did not make",
                     file.display(),
                     task.name
                 ))
-                .hint("take it out, or choose another name with --name"));
+                .hint("remove that handler, or choose another name with --name"));
             }
             tables.push(table);
         }
         Ok(Others(tables))
     }
 
-    /// The default handler, as it is written.
+    /// Returns the default handler as the files have it.
     fn default(&self) -> Table {
         let name =
             self.0.iter().rev().find_map(|table| {
@@ -80,7 +81,7 @@ impl Others {
         };
         match name {
             Some(name) => of(name),
-            // CRI-O's own default: crun, formerly runc.
+            // CRI-O's default is crun, formerly runc.
             None => Some(of("crun"))
                 .filter(|t| !t.is_empty())
                 .unwrap_or_else(|| of("runc")),

@@ -1,4 +1,4 @@
-//! docker: a runtime in daemon.json, which is one file and has no comments.
+//! docker: a runtime in daemon.json. docker reads this one file, which has no comments.
 
 use super::engine::Found;
 use super::{Plan, Task, json_text};
@@ -14,16 +14,18 @@ const ANNOTATIONS: u32 = 24;
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "docker", "dockerd")?;
     if task.drop_in.is_some() {
-        return Err(Error::new("docker reads one file and no drop-ins")
-            .hint("--engine-config names another daemon.json"));
+        return Err(
+            Error::new("cannot use --drop-in: docker reads one file and no drop-ins")
+                .hint("name another daemon.json with --engine-config"),
+        );
     }
     let path = task.engine_config.unwrap_or(CONFIG.as_ref());
     let change = task.change(path, |before| {
-        after(task, before).context(|| format!("change {}", path.display()))
+        after(task, before).context(|| format!("cannot change {}", path.display()))
     })?;
     let too_old = engine.version.is_some() && !engine.at_least(ANNOTATIONS);
     let note = format!(
-        "{}: its containers can have no annotations and so ask for nothing; docker {ANNOTATIONS} \
+        "{}: its containers cannot have annotations, so they cannot request a slice; docker {ANNOTATIONS} \
          and later have `run --annotation`",
         engine.name
     );
@@ -40,14 +42,16 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
 }
 
 fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
-    let root = says(before).map_err(|e| e.hint("nothing was changed"))?;
+    let root = says(before).map_err(|e| e.hint("correct the file; migctl changed nothing"))?;
     let runtimes = root.get("runtimes");
     if !root.is_object() || runtimes.is_some_and(|r| !r.is_object()) {
-        return Err(Error::new("it, or its \"runtimes\", is no object"));
+        return Err(Error::new(
+            "the file or its \"runtimes\" is not a JSON object",
+        ));
     }
     let there = runtimes.and_then(|r| r.get(task.name));
     let same = there.and_then(path_of) == Some(task.runtime.as_path());
-    // To put ours in its place would take what else it says.
+    // Replacing it would lose its other members.
     let says_more = there
         .and_then(Value::as_object)
         .is_some_and(|t| t.len() > 1);
@@ -62,8 +66,8 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
     let default = root.get(DEFAULT).and_then(Value::as_str);
     if let Some(other) = default.filter(|name| task.default && ![task.name, "runc"].contains(name))
     {
-        return Err(Error::new(format!("its {DEFAULT} is {other} already"))
-            .hint("take that out, or leave --set-as-default away"));
+        return Err(Error::new(format!("its {DEFAULT} is {other}"))
+            .hint("remove that member, or omit --set-as-default"));
     }
     let mut after = before.map(str::to_owned);
     let new_default = task.default != (default == Some(task.name));
@@ -83,19 +87,19 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
         after = after.map(with).transpose()?;
     }
     if after.as_deref() != before {
-        let after = says(after.as_deref()).context(|| "read the result")?;
+        let after = says(after.as_deref()).context(|| "cannot read the result")?;
         check(&root, &after, task)?;
     }
     Ok(after)
 }
 
-/// docker takes a file without anything for one without settings.
+/// Parses daemon.json. docker reads a blank file as one without settings.
 fn says(text: Option<&str>) -> Result<Value> {
     let text = text.filter(|t| !t.trim().is_empty()).unwrap_or("{}");
     serde_json::from_str(text).map_err(|e| Error::new(e.to_string()))
 }
 
-/// With our runtime; `text` has none, may be blank or not be there.
+/// Adds the runtime. The text has none; it may be blank or missing.
 fn with(task: &Task<'_>, text: Option<&str>) -> Result<String> {
     match text {
         None => Ok(alone(task, &task.runtime)),
@@ -110,7 +114,7 @@ fn with(task: &Task<'_>, text: Option<&str>) -> Result<String> {
     }
 }
 
-/// What there was before `with`, which put this path there.
+/// Undoes `with`, which wrote this path.
 fn without(task: &Task<'_>, text: &str, path: Option<&Path>) -> Result<Option<String>> {
     let made = path.map(|path| alone(task, path)).unwrap_or_default();
     if text == made {
@@ -122,7 +126,7 @@ fn without(task: &Task<'_>, text: &str, path: Option<&Path>) -> Result<Option<St
     json_text::without_member(text, &["runtimes"], task.name).map(Some)
 }
 
-/// A file that has our runtime and nothing else.
+/// Returns a file with the runtime and nothing else.
 fn alone(task: &Task<'_>, path: &Path) -> String {
     json_text::alone(&["runtimes", task.name], "path", &quoted(path))
 }
@@ -142,7 +146,7 @@ fn is_runmig(runtime: &Value) -> bool {
     name.is_some_and(|n| n == "runmig" || n.starts_with("runmig-"))
 }
 
-/// The new text says what it is to say, and nothing else: it was made without understanding it.
+/// Checks that the new text has the wanted runtime and default, and that all other values are the same.
 fn check(before: &Value, after: &Value, task: &Task<'_>) -> Result<()> {
     let rest = |root: &Value| {
         let mut root = root.clone();
@@ -167,5 +171,5 @@ fn check(before: &Value, after: &Value, task: &Task<'_>) -> Result<()> {
     if as_wanted && rest(before) == rest(after) {
         return Ok(());
     }
-    Err(Error::new("it cannot be changed without changing more").hint("add the runtime by hand"))
+    Err(Error::new("the runtime cannot be changed alone").hint("add the runtime by hand"))
 }

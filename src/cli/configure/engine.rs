@@ -1,4 +1,4 @@
-//! Which engine is installed, and what it says of itself.
+//! The installed engine: its program, its version and its effective configuration.
 
 use super::Task;
 use crate::error::{Context, Error, Result};
@@ -9,11 +9,11 @@ pub struct Found {
     /// `containerd 1.6.20`
     pub name: String,
     program: PathBuf,
-    /// None where it does not say, as programs of developers.
+    /// `None` where the program does not print one, such as a development build.
     pub version: Option<(u32, u32)>,
 }
 
-/// Where packages and people put engines, for a PATH that lacks some of it.
+/// The usual folders of engines, for a PATH that lacks some of them.
 const USUAL: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
 impl Found {
@@ -21,8 +21,8 @@ impl Found {
         let program = match task.executable {
             Some(given) => given.to_owned(),
             None => search(program).ok_or_else(|| {
-                Error::new(format!("{engine} is not installed: no {program} on PATH"))
-                    .hint("--executable PATH names one that is elsewhere")
+                Error::new(format!("cannot find {engine}: no {program} on PATH"))
+                    .hint("install it, or name the program with --executable")
             })?,
         };
         let mut found = Found {
@@ -42,12 +42,12 @@ impl Found {
         self.version.is_some_and(|(found, _)| found >= major)
     }
 
-    /// The engine's own configuration as it is in effect.
+    /// Returns the engine's configuration as it is in effect.
     pub fn effective(&self, arguments: &[&str]) -> Result<toml::Table> {
         let text = self.says(arguments)?;
         toml::from_str(&text).context(|| {
             format!(
-                "understand what {} {} says",
+                "cannot parse the output of {} {}",
                 self.program.display(),
                 arguments.join(" ")
             )
@@ -59,7 +59,7 @@ impl Found {
         let output = Command::new(&self.program)
             .args(arguments)
             .output()
-            .context(|| format!("run {}", called()))?;
+            .context(|| format!("cannot run {}", called()))?;
         if !output.status.success() {
             let last = String::from_utf8_lossy(&output.stderr);
             let last = last.trim_end().lines().last().unwrap_or_default();
@@ -81,7 +81,7 @@ fn search(program: &str) -> Option<PathBuf> {
         .find(|path| Path::is_file(path))
 }
 
-/// `v2.1.5`, `1.6.20~ds1`, `28.2.2,`: as it is shown, and its first two numbers.
+/// Returns the version in `v2.1.5`, `1.6.20~ds1` or `28.2.2,` as text, and its first two numbers.
 fn version(word: &str) -> Option<(&str, (u32, u32))> {
     let word = word.strip_prefix('v').unwrap_or(word);
     let numbers = |c: char| c.is_ascii_digit() || c == '.';

@@ -1,4 +1,4 @@
-//! Files of engines: read with care, replaced whole.
+//! Reads files of engines with checks of their owners, and replaces them atomically.
 
 use crate::error::{Context, Error, Result};
 use crate::files;
@@ -11,36 +11,37 @@ use std::path::{Path, PathBuf};
 /// What we read of an engine's configuration at most.
 const LIMIT: u64 = 4 << 20;
 
+/// A planned change of a file. `None` stands for a missing file.
 pub struct Change {
-    /// As the engine calls it.
+    /// The path as the engine names it, without `--root`.
     pub path: PathBuf,
     pub on_disk: PathBuf,
     pub before: Option<String>,
     pub after: Option<String>,
 }
 
-/// None where there is no such file. A link is followed, but not out of the root.
+/// Reads a file; `None` where it is missing. It follows links, but not out of the root.
 pub fn read(file: &Path, root: &Path) -> Result<Option<String>> {
     let real = match fs::canonicalize(file) {
         Ok(real) => real,
         Err(e) if e.kind() == ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
-            // It may be made later, and then by root.
+            // Root may make the file later.
             let real = crate::paths::resolve(file);
             below(&real, root)?;
             return trust::room_for(&real).map(|()| None);
         }
-        Err(e) => return Err(Error::new("follow it").caused_by(e)),
+        Err(e) => return Err(Error::new("cannot follow its links").caused_by(e)),
     };
     below(&real, root)?;
     trust::read_to_string(&real, LIMIT).map(Some)
 }
 
-/// That a path whose links have been followed has not left the root.
+/// Checks that a path without links lies below the root.
 pub fn below(real: &Path, root: &Path) -> Result<()> {
     match real.starts_with(root) {
         true => Ok(()),
         false => Err(Error::new(format!(
-            "it leads to {}, which is not below --root",
+            "it leads to {}, which is outside --root",
             real.display()
         ))),
     }
@@ -77,7 +78,7 @@ impl Change {
         if !self.changes() {
             return Ok(());
         }
-        let what = || format!("write {}", self.path.display());
+        let what = || format!("cannot write {}", self.path.display());
         let done = match &self.after {
             Some(text) => self.replace(text),
             None => self.remove(),
@@ -88,11 +89,11 @@ impl Change {
     fn replace(&self, text: &str) -> Result<()> {
         let parent = self.on_disk.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
-        made.context(|| "make its folder")?;
+        made.context(|| "cannot make its folder")?;
         let target = crate::paths::resolve(&self.on_disk);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // Not in a folder of drop-ins: CRI-O reads whatever lies there.
+        // Not in a drop-in folder: CRI-O reads every file in it.
         let aside = match dir.extension().is_some_and(|e| e == "d") {
             true => dir.parent().unwrap_or(dir),
             false => dir,
@@ -101,7 +102,9 @@ impl Change {
         let written = self
             .write(&unfinished, &target, text)
             .and_then(|()| self.as_it_was())
-            .and_then(|()| fs::rename(&unfinished, &target).context(|| "put it in place"));
+            .and_then(|()| {
+                fs::rename(&unfinished, &target).context(|| "cannot rename the new file")
+            });
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
         }
@@ -117,36 +120,39 @@ impl Change {
             .create_new(true)
             .mode(0o600)
             .open(unfinished)
-            .context(|| format!("make {}", unfinished.display()))?;
-        out.write_all(text.as_bytes()).context(|| "write it")?;
+            .context(|| format!("cannot make {}", unfinished.display()))?;
+        out.write_all(text.as_bytes())
+            .context(|| "cannot write the new file")?;
         if let Some(old) = &old {
-            let new = out.metadata().context(|| "look at it")?;
+            let new = out.metadata().context(|| "cannot stat the new file")?;
             if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-                fchown(&out, Some(old.uid()), Some(old.gid())).context(|| "keep its owner")?;
+                fchown(&out, Some(old.uid()), Some(old.gid()))
+                    .context(|| "cannot keep its owner")?;
             }
         }
         let mode = old.map_or(0o644, |old| old.mode() & 0o7777);
         out.set_permissions(fs::Permissions::from_mode(mode))
-            .context(|| "keep its mode")?;
-        out.sync_all().context(|| "sync it")
+            .context(|| "cannot keep its mode")?;
+        out.sync_all().context(|| "cannot sync the new file")
     }
 
     fn remove(&self) -> Result<()> {
         self.as_it_was()?;
-        fs::remove_file(&self.on_disk).context(|| "remove it")?;
+        fs::remove_file(&self.on_disk).context(|| "cannot remove the file")?;
         sync(self.on_disk.parent().unwrap_or(Path::new("/")))
     }
 
-    /// Nobody wrote it since we read it.
+    /// Checks that nobody changed the file since it was read.
     fn as_it_was(&self) -> Result<()> {
         let now = match files::read(&self.on_disk, LIMIT) {
             Ok(bytes) => Some(bytes),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::new("read it again").caused_by(e)),
+            Err(e) => return Err(Error::new("cannot read it again").caused_by(e)),
         };
         match now.as_deref() == self.before.as_deref().map(str::as_bytes) {
             true => Ok(()),
-            false => Err(Error::new("somebody else has just changed it").hint("run it again")),
+            false => Err(Error::new("another process changed the file meanwhile")
+                .hint("run migctl configure again")),
         }
     }
 }
@@ -154,5 +160,5 @@ impl Change {
 fn sync(dir: &Path) -> Result<()> {
     File::open(dir)
         .and_then(|dir| dir.sync_all())
-        .context(|| format!("sync {}", dir.display()))
+        .context(|| format!("cannot sync {}", dir.display()))
 }

@@ -1,10 +1,10 @@
-//! The files that containerd's main file imports, and those in turn.
+//! The files that containerd's main file imports, directly or through others.
 
 use super::{Task, toml_text};
 use crate::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 
-/// A file, and all that it leads to.
+/// Returns the file and all that it imports.
 pub fn all(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
     let mut found = vec![file.to_owned()];
     let mut next = 0;
@@ -12,11 +12,11 @@ pub fn all(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
         next += 1;
         let text = task.read(&file)?.unwrap_or_default();
         let patterns = toml_text::strings(&text, "imports");
-        for pattern in patterns.context(|| format!("read {}", file.display()))? {
+        for pattern in patterns.context(|| format!("cannot read {}", file.display()))? {
             let pattern = beside(&file, &pattern);
             if !is_understood(&pattern) {
                 return Err(Error::new(format!(
-                    "{} imports {}, which only containerd knows how to read",
+                    "cannot follow the imports of {}: migctl does not know the pattern {}",
                     file.display(),
                     pattern.display()
                 )));
@@ -31,12 +31,12 @@ pub fn all(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A path in `imports`, which may be relative to the file it stands in.
+/// Returns the path of an import, which may be relative to the file.
 pub fn beside(file: &Path, pattern: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("/")).join(pattern)
 }
 
-/// The files that a pattern stands for.
+/// Returns the files that match a pattern.
 pub fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
     let dir = pattern.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(task.on_disk(dir))
@@ -47,8 +47,8 @@ pub fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
     paths.filter(|path| matches(pattern, path)).collect()
 }
 
-/// Go's Match, as far as imports use it: `*` in a file's name. What is not understood matches nothing,
-/// and a file that is imported twice is read once.
+/// Returns whether a path matches a pattern of Go's Match with at most one `*` in the file's name. Other patterns
+/// match nothing: containerd reads a file that is imported twice once.
 pub fn matches(pattern: &Path, path: &Path) -> bool {
     let (Some(pattern_name), Some(name)) = (pattern.file_name(), path.file_name()) else {
         return false;

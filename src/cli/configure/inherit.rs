@@ -1,10 +1,10 @@
-//! A handler beside others is to differ from the default one in the program alone: what the
-//! administrator told that one (systemd's cgroups, the monitor) holds for ours.
+//! Copies settings from the default handler (systemd's cgroups, the monitor), so that runmig's handler differs from it
+//! in the program alone.
 
 use super::table;
 use toml::{Table, Value};
 
-/// `key = value` lines of what is set in `from`; what is empty is no setting.
+/// Returns `key = value` lines of the wanted keys in `from`. An empty value is no setting.
 pub fn lines(from: Option<&Table>, wanted: impl Fn(&str) -> bool) -> String {
     let mut lines = String::new();
     for (key, value) in from.into_iter().flatten() {

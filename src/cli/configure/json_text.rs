@@ -2,7 +2,7 @@
 //!
 //! jsonc-parser finds the members; this file puts text beside them. Its editor (feature `cst`) is no use here: it
 //! breaks an object in one line into several lines and closes up an empty one, and its removal does not undo that.
-//! `daemon_json_gets_a_runtime_and_keeps_the_rest` and `it_becomes_the_default_and_all_goes_again` have such files.
+//! `daemon_json_gains_only_the_runtime` and `removal_restores_daemon_json` have such files.
 
 use crate::error::{Context, Error, Result};
 use jsonc_parser::ast::{Object, ObjectProp, Value};

@@ -1,4 +1,4 @@
-//! The link that `runmig-NAME` is called by, beside runmig.
+//! The link `runmig-NAME` beside runmig, through which an engine calls runmig with another configuration.
 
 use super::file::{self, Change};
 use super::{Task, named};
@@ -6,7 +6,7 @@ use crate::error::{Context, Result};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// `runmig-NAME` is called by that name: it reads NAME.toml.
+/// Returns NAME for a program `runmig-NAME`, which reads NAME.toml.
 pub fn variant(name: &str) -> Option<&str> {
     name.strip_prefix("runmig-")
         .filter(|n| !matches!(*n, "hook" | "slice"))
@@ -17,8 +17,8 @@ impl Task<'_> {
         variant(self.name).is_some_and(|_| self.runtime.file_name().is_some_and(|f| f == self.name))
     }
 
-    /// The link that `runmig-NAME` is called by, if it is to be made, or was, and is to go with the
-    /// changes.
+    /// Plans the link `runmig-NAME`: to be made, or to be removed after the changes. `None` where there is nothing
+    /// to do.
     pub(super) fn link(&self, changes: &[Change]) -> Result<Option<Link>> {
         if !self.is_link() {
             return Ok(None);
@@ -36,7 +36,7 @@ impl Task<'_> {
         let path = self.runtime.clone();
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
         file::below(&crate::paths::resolve(folder), self.root)
-            .context(|| format!("find the folder of {}", path.display()))?;
+            .context(|| format!("cannot use the folder of {}", path.display()))?;
         let kept = match self.remove {
             true => named::reason(self, self.name, changes),
             false => None,
@@ -52,14 +52,14 @@ impl Task<'_> {
 pub struct Link {
     path: PathBuf,
     on_disk: PathBuf,
-    /// Why it is not to go.
+    /// The reason why the link stays.
     kept: Option<String>,
 }
 
 impl Link {
     pub fn make(&self) -> Result<()> {
         symlink("runmig", &self.on_disk)
-            .context(|| format!("make the link {}", self.path.display()))
+            .context(|| format!("cannot make the link {}", self.path.display()))
     }
 
     pub fn remove(&self) -> Result<()> {
@@ -67,7 +67,7 @@ impl Link {
             return Ok(());
         }
         std::fs::remove_file(&self.on_disk)
-            .context(|| format!("remove the link {}", self.path.display()))
+            .context(|| format!("cannot remove the link {}", self.path.display()))
     }
 
     pub fn note(&self, remove: bool, dry_run: bool) -> String {

@@ -1,5 +1,6 @@
-//! `migctl configure`: makes runmig known to an engine, or forgotten. What it changes is worked out
-//! in full before the first file is written; what is there and not ours stays as it is, to the byte.
+//! `migctl configure`: registers runmig with a container engine, or removes the registration.
+//!
+//! It plans all changes before it writes the first file, and keeps every byte that it did not write.
 
 mod block;
 mod containerd;
@@ -37,42 +38,42 @@ pub enum Engine {
 #[derive(Args)]
 pub struct Options {
     engine: Engine,
-    /// Only show what would change
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Have the engine use it where no runtime is named
+    /// Make it the runtime of containers that name none
     #[arg(long, conflicts_with = "remove")]
     set_as_default: bool,
-    /// Undo it
+    /// Remove the registration
     #[arg(long)]
     remove: bool,
-    /// What the handler is called; runmig-NAME reads /etc/runmig/NAME.toml
+    /// Name of the handler; runmig-NAME reads /etc/runmig/NAME.toml
     #[arg(long, default_value = "runmig")]
     name: String,
-    /// The runmig to call [default: the one beside migctl]
+    /// Path of the runmig that the engine calls [default: the one beside migctl]
     #[arg(long, value_name = "PATH")]
     runtime_path: Option<PathBuf>,
-    /// The engine's configuration file [default: the engine's]
+    /// Configuration file of the engine [default: the engine's own]
     #[arg(long, value_name = "FILE")]
     engine_config: Option<PathBuf>,
-    /// The file to put beside it [default: in the engine's folder for such files]
+    /// Drop-in file to write [default: in the engine's drop-in folder]
     #[arg(long, value_name = "FILE")]
     drop_in: Option<PathBuf>,
-    /// The engine's program, which is asked for its version [default: from PATH]
+    /// Program of the engine, for its version [default: from PATH]
     #[arg(long, value_name = "PATH")]
     executable: Option<PathBuf>,
-    /// A folder to take for /, as when an image is built
+    /// Directory to treat as /, to build an image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }
 
-/// What an engine's part comes to.
+/// The changes that register runmig with one engine.
 struct Plan {
-    /// What was found: `containerd 1.6.20`.
+    /// The engine and its version: `containerd 1.6.20`.
     engine: String,
-    /// In the order in which they may be made.
+    /// The files, in the order in which they may be written.
     changes: Vec<Change>,
-    /// What makes the engine see it.
+    /// The command that makes the engine read its files again.
     restart: Option<&'static str>,
     notes: Vec<String>,
 }
@@ -81,14 +82,13 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     check_name(&options.name)?;
     if !options.dry_run && options.root.is_none() && !nix::unistd::geteuid().is_root() {
         return Err(
-            Error::new("engines are configured below /etc, where only root can write")
-                .hint("run it with sudo, or with --dry-run to see what it would do"),
+            Error::new("cannot configure an engine: only root can write below /etc")
+                .hint("run it with sudo, or with --dry-run"),
         );
     }
     let root = match &options.root {
-        Some(root) => {
-            std::fs::canonicalize(root).context(|| format!("open --root {}", root.display()))?
-        }
+        Some(root) => std::fs::canonicalize(root)
+            .context(|| format!("cannot open --root {}", root.display()))?,
         None => PathBuf::from("/"),
     };
     let task = Task {
@@ -110,7 +110,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     let link = task.link(&plan.changes)?;
     if !options.dry_run {
-        // It is there as long as an engine calls it.
+        // The link exists as long as an engine calls it.
         if let Some(link) = link.as_ref().filter(|_| !task.remove) {
             link.make()?;
         }
@@ -147,11 +147,11 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     if !changed {
         output::line(&match options.remove {
             false => format!(
-                "{}: {} is configured, nothing to change",
+                "{}: {} is registered, nothing to change",
                 plan.engine, options.name
             ),
             true => format!(
-                "{}: no {} of ours is configured, nothing to change",
+                "{}: {} is not registered, nothing to change",
                 plan.engine, options.name
             ),
         });
@@ -168,24 +168,23 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     if changed && !options.dry_run {
         output::line(&match restart {
             Some(command) if options.remove => {
-                format!("{}: to have it forgotten, run: {command}", plan.engine)
+                format!("{}: to complete the removal, run: {command}", plan.engine)
             }
             Some(command) => format!("{}: to use it, run: {command}", plan.engine),
-            None if options.remove => format!("{}: forgotten at once", plan.engine),
-            None => format!("{}: in use from the next container on", plan.engine),
+            None if options.remove => format!("{}: removed at once", plan.engine),
+            None => format!("{}: used from the next container on", plan.engine),
         });
     }
 }
 
-/// What a RuntimeClass can name as its handler.
+/// Checks that a RuntimeClass can name the handler.
 fn check_name(name: &str) -> Result<()> {
-    // Engines have these without a file of theirs that says so.
+    // Engines have these handlers built in.
     if matches!(name, "runc" | "crun") {
-        return Err(
-            Error::new(format!("--name {name} is a low-level runtime to engines")).hint(
-                "choose another name; --set-as-default has it used where no runtime is named",
-            ),
-        );
+        return Err(Error::new(format!(
+            "cannot register --name {name}: engines know it as a low-level runtime"
+        ))
+        .hint("choose another name; --set-as-default makes runmig the default"));
     }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !name.is_empty()
@@ -196,17 +195,17 @@ fn check_name(name: &str) -> Result<()> {
     {
         return Ok(());
     }
-    Err(
-        Error::new(format!("--name {name:?} cannot be a handler of Kubernetes"))
-            .hint("small letters, digits and - inside, 63 at most"),
-    )
+    Err(Error::new(format!(
+        "cannot register --name {name:?}: Kubernetes does not allow it as a handler"
+    ))
+    .hint("use at most 63 lower-case letters, digits and inner hyphens"))
 }
 
 fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
     if let Some(path) = &options.runtime_path {
         return Ok(path.clone());
     }
-    let migctl = std::env::current_exe().context(|| "find migctl's own folder")?;
+    let migctl = std::env::current_exe().context(|| "cannot find migctl's folder")?;
     let migctl = match migctl.strip_prefix(root) {
         Ok(inside) => Path::new("/").join(inside),
         Err(_) => migctl,

@@ -1,12 +1,12 @@
-//! Whether an engine's files name a program: while one does, it has to be there.
+//! Finds the engines' files that name a program. While one does, the program has to stay.
 
 use super::file::Change;
 use super::{Task, containerd, crio, docker, imports, podman};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Why the program of that name has to stay, once the changes are made: the file that names it, or
-/// what keeps us from telling.
+/// Returns the reason why the program has to stay after the changes: the file that names it, or the error that
+/// hides whether one does.
 pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String> {
     let files = match files(task) {
         Ok(files) => files,
@@ -32,10 +32,13 @@ pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String>
 }
 
 fn cannot_tell(e: &Error) -> String {
-    format!("whether others call it cannot be told: {}", e.line())
+    format!(
+        "migctl cannot tell whether another engine calls it: {}",
+        e.line()
+    )
 }
 
-/// Where engines read what they are to call: by default, and what this run was told.
+/// Returns the files in which engines look for runtimes: the default ones, and those of this run.
 fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
     let mut files = imports::all(task, containerd::CONFIG.as_ref())?;
     let mains = [crio::CONFIG, docker::CONFIG].into_iter();
@@ -48,7 +51,7 @@ fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// As a word of its own: a longer name is another's.
+/// Returns whether the text has the name as a word of its own.
 fn names(text: &str, name: &str) -> bool {
     let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     text.match_indices(name).any(|(at, _)| {

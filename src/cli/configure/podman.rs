@@ -1,4 +1,4 @@
-//! podman: a drop-in; there is no service.
+//! podman: a drop-in. podman has no service to restart.
 
 use super::engine::Found;
 use super::{MADE, Plan, Task, table};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 const SHIPPED: &str = include_str!("../../../podman-config/50-runmig.conf");
-/// For all, and the machine's own.
+/// The vendor's file, and the machine's.
 pub const CONFIGS: [&str; 2] = [
     "/usr/share/containers/containers.conf",
     "/etc/containers/containers.conf",
@@ -27,7 +27,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    // Since 5.0 a list can be added to; before, it has to be repeated.
+    // Since 5.0 a file can append to a list; an older podman needs the whole list.
     let list = match engine.at_least(5) {
         true => format!("[\"{program}\", {{append = true}}]"),
         false => {
@@ -57,19 +57,19 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     })
 }
 
-/// The list that is in effect without ours: of the last file that has one, else podman's own.
+/// Returns the list in effect without runmig's drop-in: from the last file that has one, else podman's own.
 fn listed(task: &Task<'_>, ours: &Path) -> Result<Vec<Value>> {
     let mut list = of(SHIPPED)?;
     list.retain(|name| name.as_str() != Some("runmig"));
     let [all, own] = CONFIGS.map(Path::new);
     let mains = [all, task.engine_config.unwrap_or(own)].map(Path::to_owned);
-    // podman reads no others there.
+    // podman reads no other files there.
     let mut dropped = task.below(DROP_INS.as_ref())?;
     dropped.retain(|path| {
         path.parent() == Some(DROP_INS.as_ref()) && path.as_os_str().as_bytes().ends_with(b".conf")
     });
     for (file, text) in task.files(mains.into_iter().chain(dropped), ours)? {
-        let found = of(&text).context(|| format!("read {}", file.display()))?;
+        let found = of(&text).context(|| format!("cannot read {}", file.display()))?;
         if !found.is_empty() {
             list = found;
         }

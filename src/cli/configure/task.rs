@@ -1,4 +1,4 @@
-//! What a run is about, and what the engines' parts do with files for it.
+//! One run of `migctl configure`: its options, and how it reads files for the engines.
 
 use super::file::{self, Change};
 use super::table;
@@ -7,17 +7,17 @@ use crate::trust;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// First in every file of ours.
+/// The first line of every file that runmig makes.
 pub const MADE: &str =
     "# Made by migctl configure, which writes it anew, or takes it away with --remove.\n";
 
-/// What a run is about, for the engines' parts.
+/// The options of one run.
 pub struct Task<'a> {
     pub name: &'a str,
-    /// The runmig that the engine is to call.
+    /// The runmig that the engine calls.
     pub runtime: PathBuf,
     pub remove: bool,
-    /// It is to be the one that is used where none is named.
+    /// Whether it becomes the runtime of containers that name none.
     pub default: bool,
     pub engine_config: Option<&'a Path>,
     pub drop_in: Option<&'a Path>,
@@ -34,24 +34,24 @@ impl Task<'_> {
         ];
         if let Some(path) = given.into_iter().flatten().find(|p| !p.is_absolute()) {
             return Err(Error::new(format!(
-                "{} is not an absolute path",
+                "cannot use path {}: it is not absolute",
                 path.display()
             )));
         }
-        // Between quotes in files of others.
+        // The path stands between quotes in an engine's file.
         let quoted = |c: char| c.is_control() || matches!(c, '"' | '\\');
         let text = self.runtime.to_str();
         if text.is_none_or(|t| t.contains(quoted)) {
             return Err(Error::new(format!(
-                "{:?} cannot be written into an engine's configuration",
+                "cannot write {:?} into an engine's configuration: it has quotes, backslashes or bytes that are not UTF-8",
                 self.runtime
             ))
-            .hint("--runtime-path names a runmig without quotes and backslashes in its path"));
+            .hint("name a runmig with another path by --runtime-path"));
         }
         if self.remove {
             return Ok(());
         }
-        // A link that is not there yet will lead to it.
+        // A link that is still missing will lead to runmig.
         let to_be_made =
             self.is_link() && std::fs::symlink_metadata(self.on_disk(&self.runtime)).is_err();
         let runmig = match to_be_made {
@@ -60,8 +60,8 @@ impl Task<'_> {
         };
         let checked = trust::program(&self.on_disk(&runmig));
         checked.map(drop).map_err(|e| {
-            Error::new(format!("engines are to call {} as root", runmig.display()))
-                .hint("scripts/install puts runmig beside migctl; --runtime-path names another")
+            Error::new(format!("cannot let an engine call {} as root", runmig.display()))
+                .hint("install runmig beside migctl with scripts/install, or name another by --runtime-path")
                 .caused_by(e)
         })
     }
@@ -70,7 +70,7 @@ impl Task<'_> {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// What `path` has and is to have.
+    /// Plans the change of one file: `after` makes the new text from the old.
     pub fn change(
         &self,
         path: &Path,
@@ -87,10 +87,11 @@ impl Task<'_> {
     }
 
     pub fn read(&self, path: &Path) -> Result<Option<String>> {
-        file::read(&self.on_disk(path), self.root).context(|| format!("read {}", path.display()))
+        file::read(&self.on_disk(path), self.root)
+            .context(|| format!("cannot read {}", path.display()))
     }
 
-    /// What the files hold, without ours and what is not there.
+    /// Reads the files that exist, except runmig's own.
     pub fn files(
         &self,
         paths: impl IntoIterator<Item = PathBuf>,
@@ -105,9 +106,9 @@ impl Task<'_> {
         Ok(files)
     }
 
-    /// Every file below a folder, in the order of their names.
+    /// Returns every file below a folder, in the order of their names.
     pub fn below(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let look = || format!("look into {}", dir.display());
+        let look = || format!("cannot list folder {}", dir.display());
         let entries = match std::fs::read_dir(self.on_disk(dir)) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.context(look)?,
@@ -125,8 +126,8 @@ impl Task<'_> {
         Ok(found)
     }
 
-    /// A file that is ours alone. One that somebody else wrote stays: it says the same, or is in the
-    /// way.
+    /// Plans the change of a file that runmig makes. An administrator's file with the same values stays; any other
+    /// is an error.
     pub fn own_file(&self, path: &Path, text: String) -> Result<Change> {
         self.change(path, |before| match before {
             Some(theirs) if !theirs.starts_with(MADE) => {
@@ -134,10 +135,10 @@ impl Task<'_> {
                     return Ok(Some(theirs.to_owned()));
                 }
                 Err(Error::new(format!(
-                    "{} is there, says something else, and was not made by migctl configure",
+                    "cannot write {}: it has other content, and migctl configure did not make it",
                     path.display()
                 ))
-                .hint("take it away, or name another file with --drop-in"))
+                .hint("remove the file, or name another with --drop-in"))
             }
             _ => Ok((!self.remove).then_some(text)),
         })

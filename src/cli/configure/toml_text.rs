@@ -11,7 +11,7 @@ const INSTEAD: &str = " in place of ";
 /// Parses the file, edits it, and writes it with all other bytes as they were.
 ///
 /// toml_edit writes every line with a line feed. So this keeps a last line without an end
-/// (`containerd_1_goes_on_as_it_was_but_for_the_handler`) and CRLF, and refuses a file that toml_edit would lay out
+/// (`containerd_1_gains_only_the_handler`) and CRLF, and refuses a file that toml_edit would lay out
 /// anew, such as one whose dotted keys of one table stand apart.
 fn edit(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<()>) -> Result<String> {
     let crlf = text.contains("\r\n");
