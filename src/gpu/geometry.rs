@@ -153,7 +153,7 @@ impl Cache {
             .and_then(|()| out.write_all(bytes))
             .and_then(|()| fs::rename(&unfinished, self.dir.join(FILE)));
         if written.is_err() {
-            // What could not be finished must not fill a full disk further.
+            // An unfinished file must not fill a full disk further.
             let _ = fs::remove_file(&unfinished);
         }
         written
@@ -179,16 +179,19 @@ fn encode(body: &Body) -> String {
 }
 
 fn decode(text: &str) -> Result<Body> {
-    let (head, rest) = text.split_once('\n').ok_or_else(|| Error::new("cut off"))?;
-    let header: Header = serde_json::from_str(head).context(|| "the first line is no header")?;
+    let (head, rest) = text
+        .split_once('\n')
+        .ok_or_else(|| Error::new("it is cut off"))?;
+    let header: Header =
+        serde_json::from_str(head).context(|| "cannot read its first line as a header")?;
     if (header.api_version.as_str(), header.kind.as_str()) != (VERSION, KIND) {
-        return Err(Error::new("another version wrote it"));
+        return Err(Error::new("it is of another version"));
     }
     let body = rest.strip_suffix('\n').unwrap_or(rest);
     if header.sha256 != hash(body) {
         return Err(Error::new("its hash is wrong"));
     }
-    serde_json::from_str(body).context(|| "not a geometry")
+    serde_json::from_str(body).context(|| "cannot read it as a geometry")
 }
 
 fn hash(body: &str) -> String {
