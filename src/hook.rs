@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::{self, Context, Error, Result};
 use crate::files;
 use crate::lease::lost::{self, Told};
-use crate::lease::{self, Leases, Patience, Returned};
+use crate::lease::{self, LeaseManager, Patience, Returned};
 use crate::log;
 use crate::process::signals;
 use crate::store::{Lease, State};
@@ -60,7 +60,7 @@ fn run(args: &[OsString]) -> Result<()> {
         None => Config::for_program(None)?,
     };
     if arguments.leases.is_empty() {
-        let Some(leases) = Leases::existing(&config)? else {
+        let Some(leases) = LeaseManager::existing(&config)? else {
             return Ok(());
         };
         log::start(&config);
@@ -72,7 +72,7 @@ fn run(args: &[OsString]) -> Result<()> {
 
 /// The leases that the hook was told: each had a ledger once.
 fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
-    let ledger = lost::ledger(config);
+    let ledger = LeaseManager::existing_or_new(config);
     if ledger.is_ok() {
         log::start(config);
     }
@@ -110,7 +110,7 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
 
 /// One that is named by its id: it may have gone, be damaged, or be lost with its ledger.
 fn give_back_told(
-    leases: &Leases<'_>,
+    leases: &LeaseManager<'_>,
     id: &str,
     state: &OciState,
     lost: Option<&Told>,
@@ -132,7 +132,12 @@ fn give_back_told(
     }
 }
 
-fn give_back_lost(leases: &Leases<'_>, told: &Told, id: &str, state: &OciState) -> Result<()> {
+fn give_back_lost(
+    leases: &LeaseManager<'_>,
+    told: &Told,
+    id: &str,
+    state: &OciState,
+) -> Result<()> {
     let recovered = leases.recover(told, id, &state.id);
     if let Ok(Some(lease)) = recovered {
         warn(format!(
@@ -150,7 +155,7 @@ fn warn(line: String) {
     let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
 }
 
-fn give_back(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Result<()> {
+fn give_back(leases: &LeaseManager<'_>, lease: &Lease, is_told: bool) -> Result<()> {
     let life = |lease: &Lease| life(lease, is_told);
     match leases.release_unless(&lease.id, Patience::default(), life)? {
         Returned::Yes => Ok(()),
@@ -201,7 +206,7 @@ fn read_state(input: impl Read) -> Result<OciState> {
 }
 
 /// The leases of the container that the state is of.
-fn of(leases: &Leases<'_>, state: &OciState) -> Result<Vec<Lease>> {
+fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Lease>> {
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
     let (mut of_it, _) = leases.store().list()?;
     of_it.retain(|l| is_of(l, &state.id, &bundle));

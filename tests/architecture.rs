@@ -292,7 +292,7 @@ fn files_are_short() {
 #[test]
 fn the_reader_sees_what_the_compiler_sees() {
     let text = r##"
-        use crate::{lease::{Leases, Patience}, spec}; // crate::cli
+        use crate::{lease::{LeaseManager, Patience}, spec}; // crate::cli
         /* use crate::runtime; */
         fn f<'a>(x: &'a str) { let _ = ("crate::hook", r#"crate::log"#, '"', crate::gpu::nvml::open); }
         use runmig::store;

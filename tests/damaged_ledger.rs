@@ -14,7 +14,7 @@ use faults_support::World;
 use faults_support::check::names;
 use faults_support::strace::settled;
 use runmig::config::Config;
-use runmig::lease::{Leases, Outcome};
+use runmig::lease::{LeaseManager, Outcome};
 use runmig::spec::bundle::Bundle;
 use serde_json::json;
 use std::fs;
@@ -44,7 +44,7 @@ fn running(world: &World) -> (String, PathBuf) {
 }
 
 /// A collector leaves the instance of an unreadable record alone, and says so.
-fn is_kept(world: &World, leases: &Leases<'_>, what: &str) {
+fn is_kept(world: &World, leases: &LeaseManager<'_>, what: &str) {
     let found = leases.gc(false).unwrap();
     let outcomes: Vec<&Outcome> = found.damaged.iter().map(|(_, o)| o).collect();
     assert!(
@@ -59,7 +59,7 @@ fn truncated_at_every_byte() {
     let world = World::small();
     let (_, file) = running(&world);
     let config = config(&world);
-    let leases = Leases::open(&config).unwrap();
+    let leases = LeaseManager::open(&config).unwrap();
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
@@ -139,7 +139,7 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     let config_json = || fs::read(bundle.join("config.json")).unwrap();
     let edited = config_json();
     let config = config(&world);
-    let leases = Leases::open(&config).unwrap();
+    let leases = LeaseManager::open(&config).unwrap();
     let opened = Bundle::open(&bundle).unwrap();
     let at_work = leases.lock_bundle(&opened).unwrap();
     assert!(settled(&world.hook(ID, &lease)).status.success());
@@ -200,7 +200,7 @@ fn the_operator_gives_it_back() {
 fn each_damage(give_back: impl Fn(&World, &str, &str)) {
     let world = World::small();
     let config = config(&world);
-    let leases = Leases::open(&config).unwrap();
+    let leases = LeaseManager::open(&config).unwrap();
     let (_, file) = running(&world);
     let ways = damages(&fs::read(&file).unwrap()).len();
     world.delete(ID);

@@ -1,7 +1,7 @@
 //! What is asked, and by whom: the options of those verbs that speak of a request.
 
 use crate::error::{Error, Result};
-use crate::lease::World;
+use crate::lease::Inventory;
 use crate::policy::Who;
 use crate::request::{self, COMPUTE, Request, SLICE};
 
@@ -32,7 +32,7 @@ impl By {
         })
     }
 
-    pub fn who(&self, world: &World) -> Who {
+    pub fn who(&self, world: &Inventory) -> Who {
         let is_its = |h: &crate::store::Holder| h.pod == self.pod && h.namespace == self.namespace;
         let its = world.leases.iter().filter(|l| is_its(&l.holder));
         // A limit counts for each pod, and one that was made again under its name is another.

@@ -8,8 +8,8 @@ use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::gpu::Inventory;
-use crate::lease::{Answer, Outlook};
+use crate::gpu::Queries;
+use crate::lease::{Answer, WhatIf};
 use crate::placement::{DefragPlan, Kind, MAX_STEPS, Site};
 use crate::request::{self, Alternative};
 use crate::store::Lease;
@@ -34,7 +34,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.plan)?;
     let (driver, world) = world::look(config)?;
     let who = asked.by.who(&world);
-    let outlook = Outlook::new((config, &driver), &world, &request, who, &world.waiting)?;
+    let outlook = WhatIf::new((config, &driver), &world, &request, who)?;
     let (_, holders) = world.movable();
     let alternatives = outlook.alternatives().iter();
     let ways = alternatives.map(|one| way(&outlook, one, &holders));
@@ -71,7 +71,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     Ok(i32::from(plan.is_none() || !all_read))
 }
 
-fn way(outlook: &Outlook<'_, impl Inventory>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
+fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
     let (verdict, why, plan) = match outlook.answer(asked, MAX_STEPS) {
         Answer::Fits(fit) => {
             let plan = DefragPlan {
@@ -102,7 +102,7 @@ fn way(outlook: &Outlook<'_, impl Inventory>, asked: &Alternative, holders: &[Ve
 
 /// Where no alternative can be had: what the best of them would be told.
 fn none(
-    outlook: &Outlook<'_, impl Inventory>,
+    outlook: &WhatIf<'_, impl Queries>,
     ways: &[DefragAlternative],
 ) -> (String, &'static str, String) {
     let mut whys: Vec<&str> = ways.iter().map(|way| way.why.as_str()).collect();

@@ -8,8 +8,8 @@ use super::output::{self, Format};
 use super::world;
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::gpu::Inventory;
-use crate::lease::{Answer, Fit, Outlook, Source};
+use crate::gpu::Queries;
+use crate::lease::{Answer, Fit, Source, WhatIf};
 use crate::placement::{GpuReport, Kind, MAX_STEPS, Site, SlotCost, Verdict};
 use crate::request;
 use crate::store::Lease;
@@ -41,7 +41,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (driver, world) = world::look(config)?;
     let who = asked.by.who(&world);
     let there = (config, &driver);
-    let outlook = Outlook::new(there, &world, &request, who.clone(), &world.waiting)?;
+    let outlook = WhatIf::new(there, &world, &request, who.clone())?;
     let (_, whose) = world.movable();
     let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
     for one in outlook.alternatives() {
@@ -83,7 +83,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 }
 
 fn look(
-    outlook: &Outlook<'_, impl Inventory>,
+    outlook: &WhatIf<'_, impl Queries>,
     whose: &[Vec<&Lease>],
     asked: &request::Alternative,
     answer: &Answer,
@@ -144,7 +144,7 @@ pub fn fits(fit: &Fit) -> String {
     sites.join(" and ") + &evicts
 }
 
-fn item(on: &GpuReport<'_>, outlook: &Outlook<'_, impl Inventory>) -> GpuAnswer {
+fn item(on: &GpuReport<'_>, outlook: &WhatIf<'_, impl Queries>) -> GpuAnswer {
     let profile = on.profile.map_or("the profile", |p| p.name.as_str());
     let free = format!(
         "{} of {} memory slices are free",

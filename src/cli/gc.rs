@@ -4,11 +4,11 @@ use super::json::{CollectionItem, Items};
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::Result;
-use crate::lease::{Collection, Finding, Leases, Outcome};
+use crate::lease::{Collection, Finding, LeaseManager, Outcome};
 use crate::store::Damaged;
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
-    let found = match Leases::existing(config)? {
+    let found = match LeaseManager::existing(config)? {
         Some(leases) => {
             if !dry_run {
                 crate::log::start(config);

@@ -6,8 +6,8 @@ use super::output::{self, Format};
 use super::world::{self, whose};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::Inventory;
-use crate::lease::World;
+use crate::gpu::Queries;
+use crate::lease::Inventory;
 use crate::model::{Gpu, MigMode, Profile};
 use crate::placement::{self, Occupant};
 
@@ -50,7 +50,7 @@ struct Free {
 }
 
 impl Free {
-    fn ask(driver: &impl Inventory, gpu: &Gpu) -> Free {
+    fn ask(driver: &impl Queries, gpu: &Gpu) -> Free {
         let mut free = Free {
             instances: Vec::new(),
             offered: Vec::new(),
@@ -74,7 +74,7 @@ impl Free {
 }
 
 /// What lies on a GPU, and whose it is.
-fn lying(world: &World, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
+fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
     let holders = world.holders(gpu, lying.at);
     let names: Vec<String> = holders.iter().map(|l| whose(l)).collect();
     let names = names.join(", ");
@@ -90,7 +90,7 @@ fn lying(world: &World, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
 }
 
 /// A letter for each slice on it, below the number of each memory slice that it has.
-fn bar(world: &World, gpu: &Gpu) {
+fn bar(world: &Inventory, gpu: &Gpu) {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut room = world.room(gpu);
     room.occupants.sort_by_key(|l| l.at);
@@ -120,7 +120,7 @@ fn bar(world: &World, gpu: &Gpu) {
     }
 }
 
-fn slices(world: &World, gpu: &Gpu) -> Vec<MemorySlice> {
+fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
     let room = world.room(gpu);
     let of = |n: usize| {
         let one = &room.occupants[n];
@@ -143,7 +143,7 @@ fn slices(world: &World, gpu: &Gpu) -> Vec<MemorySlice> {
         .collect()
 }
 
-fn show(world: &World, gpu: &Gpu, free: &Free) {
+fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
     let pending = match gpu.mig_pending {
         Some(mode) => format!(", {} after a reset", word(mode)),
         None => String::new(),
@@ -207,7 +207,7 @@ fn row(p: &Profile, free: Option<u32>) -> Vec<String> {
     row
 }
 
-fn item<'a>(world: &World, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
+fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
     let room = world.room(gpu);
     let profile = |id| {
         gpu.profile(id)

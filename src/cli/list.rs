@@ -4,7 +4,7 @@ use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{Result, printable};
-use crate::lease::{Leases, UNSEEN_HINT, unseen};
+use crate::lease::{LeaseManager, UNSEEN_HINT, unseen};
 use crate::store::{Lease, Waiting};
 use std::time::{Duration, SystemTime};
 
@@ -64,7 +64,7 @@ pub fn json(leases: &[Lease], waiting: &[Waiting]) {
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (leases, damaged, waiting) = match Leases::existing(config)? {
+    let (leases, damaged, waiting) = match LeaseManager::existing(config)? {
         Some(leases) => {
             let (known, damaged) = leases.store().list()?;
             (known, damaged, leases.store().waiting()?)

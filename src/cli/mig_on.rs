@@ -3,8 +3,8 @@
 use super::explain;
 use super::json::WithMigOn;
 use crate::config::Config;
-use crate::gpu::Inventory;
-use crate::lease::{Answer, Outlook, World};
+use crate::gpu::Queries;
+use crate::lease::{Answer, Inventory, WhatIf};
 use crate::model::{Gpu, MigMode};
 use crate::placement::MAX_STEPS;
 use crate::policy::Who;
@@ -24,15 +24,15 @@ pub fn command(gpus: &[&Gpu]) -> String {
 /// Answers each alternative of a request as if MIG were on everywhere, with the alternative's name.
 /// Empty where MIG is off nowhere.
 pub fn foresee(
-    (config, driver): (&Config, &impl Inventory),
-    world: &World,
+    (config, driver): (&Config, &impl Queries),
+    world: &Inventory,
     (request, who): (&Request, Who),
 ) -> Vec<(String, WithMigOn)> {
     let Some(switched) = world.with_mig_on(driver) else {
         return Vec::new();
     };
     let there = (config, driver);
-    let Ok(outlook) = Outlook::new(there, &switched, request, who, &switched.waiting) else {
+    let Ok(outlook) = WhatIf::new(there, &switched, request, who) else {
         return Vec::new();
     };
     let alternatives = outlook.alternatives().iter();
@@ -42,7 +42,7 @@ pub fn foresee(
     told.collect()
 }
 
-fn with_mig_on(outlook: &Outlook<'_, impl Inventory>, now: &World, answer: Answer) -> WithMigOn {
+fn with_mig_on(outlook: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answer) -> WithMigOn {
     let why = match answer {
         Answer::Fits(fit) => {
             let uuids: Vec<&str> = fit.sites.iter().map(|(s, _)| s.gpu_uuid.as_str()).collect();

@@ -4,7 +4,7 @@ use super::list;
 use super::output::{self, Format};
 use crate::config::Config;
 use crate::error::{self, Error, Result};
-use crate::lease::{Leases, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
+use crate::lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
 use crate::store::{Damaged, Lease};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
@@ -15,7 +15,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         ))
         .hint("migctl list shows them")
     };
-    let leases = Leases::existing(config)?.ok_or_else(unknown)?;
+    let leases = LeaseManager::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let (all, _) = leases.store().list()?;
     let found: Vec<_> = all
@@ -91,7 +91,7 @@ fn is_called(container: &str, id: &str) -> bool {
 }
 
 /// Where the container has nothing as yet: how to have it wait no more.
-fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
+fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);
     let Some(waiter) = waiters.find(|w| is_called(&w.container, id)) else {
@@ -112,11 +112,11 @@ fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
     Ok(Some(error.hint(hint)))
 }
 
-fn json(leases: &Leases<'_>, given_back: &[Lease]) {
+fn json(leases: &LeaseManager<'_>, given_back: &[Lease]) {
     list::json(given_back, &leases.store().waiting().unwrap_or_default());
 }
 
-fn give_back(leases: &Leases<'_>, lease: &Lease) -> Result<()> {
+fn give_back(leases: &LeaseManager<'_>, lease: &Lease) -> Result<()> {
     match leases.release_unless(&lease.id, Patience::default(), sign_of_life)? {
         Returned::Yes => Ok(()),
         Returned::No(why) if unseen(lease).is_some() => Err(Error::new(format!(

@@ -5,17 +5,17 @@ use super::output;
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::gpu::nvml;
-use crate::lease::World;
+use crate::lease::Inventory;
 use crate::store::Lease;
 
-pub fn look(config: &Config) -> Result<(nvml::Session, World)> {
+pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
     let driver = nvml::open(&config.driver.library)?;
-    let world = World::look(config, &driver)?;
+    let world = Inventory::look(config, &driver)?;
     Ok((driver, world))
 }
 
 /// Tells what could not be read; whether that was all.
-pub fn tell_unread(world: &World) -> bool {
+pub fn tell_unread(world: &Inventory) -> bool {
     for (_, why) in &world.snapshot.unreadable {
         output::complain(&printable(why));
     }

@@ -1,4 +1,4 @@
-//! The driver, in the dozen calls that a slice needs: `Inventory` looks, `Mig` changes. NVML stands
+//! The driver, in the dozen calls that a slice needs: `Queries` looks, `Mig` changes. NVML stands
 //! behind them (`nvml/`, with all its unsafe code); `geometry` keeps what does not change; `nodes` reads the device numbers from `/proc`,
 //! `on_host` looks at the nodes of the host.
 
@@ -11,7 +11,7 @@ use crate::model::{ComputeInstance, ListedInstance, Placement, Profile, Snapshot
 use std::fmt;
 
 /// Reads what GPUs offer and what lies on them; changes nothing.
-pub trait Inventory {
+pub trait Queries {
     /// Reads what stays the same while a driver runs: which GPUs there are, and what those in MIG mode
     /// offer. A snapshot then asks for the rest alone. Called before a lock that others wait for.
     fn prepare(&self) -> Result<()>;
@@ -44,7 +44,7 @@ pub trait Inventory {
 }
 
 /// Creates and destroys the instances of MIG.
-pub trait Mig: Inventory {
+pub trait Mig: Queries {
     /// Creates a GPU instance and returns its id. `INSUFFICIENT_RESOURCES` means that nothing was made.
     fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
 

@@ -1,130 +1,170 @@
 //! Leases: the one place that joins placement, driver, ledger and bundle.
 //!
-//! `acquire` puts an intent on record, then makes what it says; `release` destroys and only then
-//! strikes it off; `gc` finds the leases whose container is gone (`alive`). Whoever is killed in
-//! between leaves a record from which the next one goes on.
+//! The floors, from the top; an import points down:
+//!
+//! ```text
+//! mod           LeaseManager: the operations that other modules call
+//! allocate      a create: admit, plan, reserve, provision
+//! queue         waits for room, and says why it woke
+//! reclaim       release, destroy, collect
+//! inventory     driver, ledger and queue at one moment
+//! idle, admitted, draft, context
+//! ```
+//!
+//! A create journals each instance before it creates it, and a release strikes a lease off only after the
+//! driver confirms that the instance is gone. A kill in between leaves a record from which the next
+//! process goes on.
 
-mod acquire;
-mod adopt;
-mod ahead;
-mod alive;
-mod choose;
-mod damaged;
-mod earlier;
-mod gc;
+mod admitted;
+mod allocate;
+mod context;
+mod draft;
 mod idle;
-pub mod lost;
-mod make;
-mod occupied;
-mod outlook;
+mod inventory;
 mod queue;
-mod ready;
-mod release;
-mod reuse;
-mod rules;
-mod share;
-mod view;
-mod watch;
-mod why;
-mod world;
+mod reclaim;
 
-pub use alive::{Liveness, UNSEEN_HINT, container_lives, is_made_by_others, sign_of_life, unseen};
-pub use gc::{Collection, Finding, Outcome};
-pub use outlook::{Answer, Fit, Outlook, Source};
-pub use release::{Patience, Returned};
-pub use world::World;
+pub use allocate::{Answer, Fit, Source, WhatIf};
+pub use inventory::Inventory;
+pub use reclaim::bundles::lock_if_any as lock_bundle_if_any;
+pub use reclaim::liveness::{
+    Liveness, UNSEEN_HINT, container_lives, is_made_by_others, sign_of_life, unseen,
+};
+pub use reclaim::lost;
+pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};
 
 use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::gpu::nvml;
-use crate::process;
-use crate::spec::bundle::Bundle;
-use crate::store::{BundleId, BundleLock, Key, Lease, Store};
-use std::path::{Path, PathBuf};
+use crate::error::Result;
+use crate::model::Process;
+use crate::request::Request;
+use crate::spec::Cgroup;
+use crate::spec::bundle::{Author, Bundle};
+use crate::store::{BundleLock, Damaged, Holder, Key, Lease, Store};
+use context::LeaseContext;
+use std::path::Path;
 
-pub struct Leases<'a> {
-    config: &'a Config,
-    store: Store,
-    boot_id: String,
-    /// The bundle whose lock this process has.
-    locked_bundle: Option<PathBuf>,
-}
+/// The operations on the leases of one state directory.
+pub struct LeaseManager<'a>(LeaseContext<'a>);
 
-impl<'a> Leases<'a> {
-    /// Makes the state directory where it is missing.
+impl<'a> LeaseManager<'a> {
+    /// Creates the state directory where it is missing.
     pub fn open(config: &'a Config) -> Result<Self> {
-        let store = Store::open(&config.state_dir, config.lock_timeout)?;
-        Leases::with(config, store)
+        LeaseContext::open(config).map(LeaseManager)
     }
 
-    /// For those who only look or give back: none where there is no ledger.
+    /// Returns none where there is no ledger, for callers that only look or give back.
     pub fn existing(config: &'a Config) -> Result<Option<Self>> {
-        Store::existing(&config.state_dir, config.lock_timeout)?
-            .map(|store| Leases::with(config, store))
-            .transpose()
+        Ok(LeaseContext::existing(config)?.map(LeaseManager))
     }
 
-    fn with(config: &'a Config, store: Store) -> Result<Self> {
-        let boot_id = process::boot_id(&config.driver.root)?;
-        Ok(Leases {
-            config,
-            store,
-            boot_id,
-            locked_bundle: None,
+    /// Returns the ledger for a hook that knows its lease, and whether it was there: one that is gone is
+    /// created anew.
+    pub fn existing_or_new(config: &'a Config) -> Result<(Self, bool)> {
+        Ok(match LeaseManager::existing(config)? {
+            Some(leases) => (leases, true),
+            None => (LeaseManager::open(config)?, false),
         })
     }
 
-    /// For a create, which has locked its bundle: what lies in that is put right in its name too.
+    /// For a create, which has locked this bundle: releases restore its `config.json` too.
     pub fn holding(mut self, bundle: &Path) -> Self {
-        self.locked_bundle = Some(bundle.to_owned());
+        self.0.locked_bundle = Some(bundle.to_owned());
         self
     }
 
-    /// Held by a create until its low-level runtime has read config.json: two containers of one bundle
-    /// would else start with the same slice.
     pub fn lock_bundle(&self, bundle: &Bundle) -> Result<BundleLock> {
-        lock_bundle(&self.store, bundle)
+        reclaim::bundles::lock(&self.0.store, bundle)
     }
 
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.0.store
     }
 
-    /// The leases of a container: one, but for the moments in which a successor comes while the
-    /// predecessor's slice could not be destroyed yet.
+    /// Returns the leases of a container.
     pub fn of(&self, key: &Key) -> Result<Vec<Lease>> {
-        let (mut leases, _) = self.store.list()?;
-        leases.retain(|l| l.holder.key == *key);
-        Ok(leases)
+        self.0.leases_of(key)
     }
 
-    fn driver(&self) -> Result<nvml::Session> {
-        Ok(nvml::open(&self.config.driver.library)?)
+    /// Allocates slices for a container; see `allocate::acquire`.
+    pub fn acquire(&self, holder: Holder, request: &Request, cgroup: Cgroup) -> Result<Vec<Lease>> {
+        allocate::acquire(&self.0, holder, request, cgroup)
     }
-}
 
-/// For a create that asks for nothing any more, and may have no ledger: then nobody else is at work.
-pub fn lock_bundle_if_any(config: &Config, bundle: &Bundle) -> Result<Option<BundleLock>> {
-    let store = Store::existing(&config.state_dir, config.lock_timeout)?;
-    store.map(|store| lock_bundle(&store, bundle)).transpose()
-}
+    /// Records the low-level runtime of a lease's container.
+    pub fn started(&self, id: &str, runtime: Process) -> Result<Option<Lease>> {
+        reclaim::started(&self.0, id, runtime)
+    }
 
-fn lock_bundle(store: &Store, bundle: &Bundle) -> Result<BundleLock> {
-    try_lock_bundle(store, bundle)?.ok_or_else(|| {
-        Error::new(format!(
-            "bundle {} is in use by another create",
-            bundle.path().display()
-        ))
-        .hint("let it end, or use another bundle")
-    })
-}
+    /// Marks a lease *ready* if its container runs; see `reclaim::ready_if_started`.
+    pub fn ready_if_started(&self, id: &str) -> Result<bool> {
+        reclaim::ready_if_started(&self.0, id)
+    }
 
-fn try_lock_bundle(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
-    let (dev, ino) = bundle.id()?;
-    store.try_lock_bundle(BundleId { dev, ino })
-}
+    /// Marks a lease *ready*: its container exists.
+    pub fn ready(&self, id: &str) -> Result<Option<Lease>> {
+        reclaim::ready(&self.0, id)
+    }
 
-/// Now, as records hold it.
-fn now() -> String {
-    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
+    /// Releases a lease unless `against` names a reason; see `reclaim::release_unless`.
+    pub fn release_unless(
+        &self,
+        id: &str,
+        patience: Patience,
+        against: impl Fn(&Lease) -> Option<String>,
+    ) -> Result<Returned> {
+        reclaim::release_unless(&self.0, id, patience, against)
+    }
+
+    /// Releases the leases of a container after its delete, if it is gone.
+    pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
+        reclaim::release_if_dead(&self.0, key, deleted)
+    }
+
+    /// Releases a lease whose low-level runtime has ended, unless its container lives on.
+    pub fn release_if_over(&self, id: &str, patience: Patience) -> Result<Returned> {
+        reclaim::release_if_over(&self.0, id, patience)
+    }
+
+    /// Returns the records that cannot be read.
+    pub fn damaged(&self) -> Result<Vec<Damaged>> {
+        reclaim::damaged(&self.0)
+    }
+
+    /// Releases the slice of a damaged record, for a caller that knows that its container is gone.
+    pub fn release_damaged(&self, damaged: &Damaged, patience: Patience) -> Result<()> {
+        reclaim::release_damaged(&self.0, damaged, patience)
+    }
+
+    /// Releases the damaged record of a lease that a hook names.
+    pub fn release_damaged_of(&self, lease: &str, bundle: &Path) -> Result<()> {
+        reclaim::release_damaged_of(&self.0, lease, bundle)
+    }
+
+    /// Collects every lease that is due, with patience; `dry_run` only tells.
+    pub fn gc(&self, dry_run: bool) -> Result<Collection> {
+        if !dry_run && let Err(e) = queue::sweep(&self.0.store) {
+            tracing::warn!("{}", e.line());
+        }
+        reclaim::gc(&self.0, dry_run)
+    }
+
+    /// Returns the account of leases that a create leaves beside the original of its bundle.
+    pub fn author(&self, leases: &[Lease]) -> Result<Author> {
+        lost::author(&self.0, leases)
+    }
+
+    /// Returns whether a lease that is not on record was released by a process that had this ledger.
+    pub fn has_struck_off(&self, told: &lost::Told) -> bool {
+        lost::has_struck_off(&self.0, told)
+    }
+
+    /// Puts a lost lease on record again, if its instance is there and provably its own.
+    pub fn recover(&self, told: &lost::Told, id: &str, container: &str) -> Result<Option<Lease>> {
+        lost::recover(&self.0, told, id, container)
+    }
+
+    /// Puts the original back into the bundle of a lease that is not on record.
+    pub fn restore_of_lost(&self, bundle: &Path, id: &str) -> Result<()> {
+        reclaim::bundles::restore(&self.0, bundle, id)
+    }
 }

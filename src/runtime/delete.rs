@@ -4,7 +4,7 @@ use super::spawn::{self, Ended, Inherited, Meanwhile};
 use super::{Front, key, report};
 use crate::config::Config;
 use crate::error::Result;
-use crate::lease::{self, Leases};
+use crate::lease::{self, LeaseManager};
 use crate::store::{Key, Lease, State, Store};
 use std::ffi::OsStr;
 
@@ -46,7 +46,7 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
 /// Returns the leases that the container has afterwards: one that lives on (a plain delete of a running
 /// one) keeps its slice.
 fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
-    let Some(leases) = Leases::existing(config)? else {
+    let Some(leases) = LeaseManager::existing(config)? else {
         return Ok(Vec::new());
     };
     leases.release_if_dead(key, ended.succeeded())?;

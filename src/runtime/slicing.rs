@@ -8,7 +8,7 @@ use crate::config::DriverFiles as Choice;
 use crate::error::{self, Context, Error, Result};
 use crate::gpu::nodes::Nodes;
 use crate::gpu::on_host;
-use crate::lease::{self, Leases, Patience, Returned};
+use crate::lease::{self, LeaseManager, Patience, Returned};
 use crate::process;
 use crate::request::{self, Request};
 use crate::spec::bundle::Bundle;
@@ -35,7 +35,7 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         )
         .hint("run the engine as root"));
     }
-    let leases = Leases::open(front.config)?.holding(&asking.bundle_path);
+    let leases = LeaseManager::open(front.config)?.holding(&asking.bundle_path);
     let _lock = leases.lock_bundle(&asking.bundle)?;
     crate::log::start(front.config);
     let root = &front.config.driver.root;
@@ -68,7 +68,7 @@ struct Slicing<'a> {
     front: &'a Front<'a>,
     asking: &'a Asking<'a>,
     inherited: Inherited,
-    leases: Leases<'a>,
+    leases: LeaseManager<'a>,
     nodes: Nodes,
 }
 

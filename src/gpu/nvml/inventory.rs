@@ -2,12 +2,12 @@
 
 use super::codes::failed;
 use super::session::{Session, call, check, raw, text};
-use crate::gpu::{DriverError, Inventory, Label, NOT_SUPPORTED, Reason, Result};
+use crate::gpu::{DriverError, Label, NOT_SUPPORTED, Queries, Reason, Result};
 use crate::model::{ComputeInstance, ListedInstance, MigMode, Profile, Snapshot};
 use nvml_wrapper::error::NvmlError;
 use std::ffi::{c_char, c_uint};
 
-impl Inventory for Session {
+impl Queries for Session {
     fn prepare(&self) -> Result<()> {
         for index in 0..self.count()? {
             // The snapshot says why a GPU cannot be read.

@@ -1,14 +1,13 @@
 //! A cgroup has one set of device rules. A container that is made in another one's cgroup replaces
 //! them: the other loses its slice, and can open the new one's. So no slice is given to such a container.
 
-use super::alive;
-use super::release::lasting;
 use crate::error::{Error, Result};
+use crate::lease::reclaim::{lasting, liveness};
 use crate::process::{self, Host};
 use crate::store::{Holder, Lease};
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
-pub(super) fn by_process(holder: &Holder, path: &str) -> Result<()> {
+pub fn by_process(holder: &Holder, path: &str) -> Result<()> {
     let wanted = [path.to_owned()];
     let occupant = || match process::in_cgroup(&Host, &wanted) {
         Ok(pid) => pid.map(|pid| format!("process {pid} ({}) runs in it", process::name(pid))),
@@ -22,14 +21,14 @@ pub(super) fn by_process(holder: &Holder, path: &str) -> Result<()> {
 
 /// An error where another container has the cgroup, or is being made in it. Creates that choose one after
 /// the other see each other so, before either has a process.
-pub(super) fn by_lease(holder: &Holder, path: &str, leases: &[Lease]) -> Result<()> {
-    let own = alive::namespaces()?.cgroup;
+pub fn by_lease(holder: &Holder, path: &str, leases: &[Lease]) -> Result<()> {
+    let own = liveness::namespaces()?.cgroup;
     for lease in leases {
         let is_same_namespace = lease.namespaces.as_ref().is_some_and(|n| n.cgroup == own);
         let is_others = lease.holder.key != holder.key && is_same_namespace;
         if is_others
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
-            && let Some(life) = lasting(|| alive::sign_of_life(lease))
+            && let Some(life) = lasting(|| liveness::sign_of_life(lease))
         {
             let why = format!("container {} has it ({life})", lease.holder.key.id);
             return Err(refusal(holder, path, &why));

@@ -1,63 +1,89 @@
-//! Waiting for room, in order of arrival.
+//! The queue: requests wait for room in order of arrival.
 //!
-//! Who finds no room takes a number under the plan's lock (`store/queue.rs`), and from then on nobody
-//! who comes later takes what it could ever use (`placement/backfill.rs`). It is woken by a lease that goes
-//! and by whoever before it leaves the queue: placed, given up or killed. Only who could go on asks the
-//! driver; the rest read the queue.
+//! A request that finds no room takes a ticket under the plan's lock (`store/queue.rs`). From then on no
+//! later request takes a place that this one could ever use (`placement`). It is woken by a lease that
+//! goes, and by a request ahead that leaves the queue: placed, given up or killed. Only a request that
+//! could go on asks the driver; the others read the queue.
 
-use super::acquire::Applicant;
-use super::ahead::{awaited, behind, could_use};
-use super::rules::Ruled;
-use super::watch::{Watch, Woken};
-use super::{Leases, now};
+mod blockers;
+mod watch;
+
+pub use blockers::{awaited, behind};
+
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::lease::admitted::Admitted;
+use crate::lease::context::now;
 use crate::model::Snapshot;
 use crate::placement::{self, Constraints, Rejection, Slot};
 use crate::request::{self, Request};
-use crate::store::{Lock, Ticket, Waiter, Waiting};
+use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use watch::{Watch, Woken};
 
-/// A container that dies wakes nobody where no engine deletes it, so whoever could go on collects so
-/// often.
+/// Nothing wakes a request when a container dies that no engine deletes, so a request that could go on has
+/// leases collected this often.
 const COLLECT_AGAIN: Duration = Duration::from_secs(5);
-/// Nor does an administrator who destroys an instance, or switches MIG on.
+/// Nor when an administrator destroys an instance, or switches MIG on.
 const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
-/// The kernel tells of a killed waiter's file a moment before it lets go of the lock.
+/// The kernel tells of a killed waiter's file a moment before it releases the lock.
 const SOON: Duration = Duration::from_millis(50);
-/// What is tried in vain is a lease that comes and goes, which wakes others, whose tries wake us: each
-/// time a longer pause, up to `COLLECT_AGAIN`.
+/// A try in vain is a lease that comes and goes. It wakes other requests, whose tries wake this one: each
+/// time the pause is longer, up to `COLLECT_AGAIN`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// A create's place among those who wait.
-pub(super) struct Place {
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// There may be room.
+    Look,
+    /// It is time to collect leases; one that goes wakes the request.
+    Collect,
+    TimeOut,
+}
+
+/// A create's turn in the queue.
+pub struct Turn {
     bundle: PathBuf,
     begun: Instant,
     wait: Duration,
-    /// The engine whose deadline made it shorter than was asked for.
+    /// The engine whose deadline shortened the wait.
     cut_by: Option<&'static str>,
+    /// Instances of an administrator are handed out, wherever they lie.
+    adopts: bool,
     watch: Option<Watch>,
     ticket: Option<Ticket>,
-    /// What its ticket says.
+    /// The contents of its ticket.
     written: Waiter,
-    seen: Option<Seen>,
+    look: Option<LastLook>,
     /// How often in a row it tried something in vain.
     in_vain: u32,
 }
 
-/// The world as it was when we last asked the driver.
-struct Seen {
+/// The machine as it was when the driver was last asked.
+pub struct LastLook {
     at: Instant,
     snapshot: Snapshot,
-    ruled: Ruled,
+    admitted: Admitted,
     ours: Vec<Slot>,
 }
 
-impl Place {
-    pub fn new(config: &Config, asked: &Request, bundle: &Path) -> Place {
-        let wanted = asked.wait.unwrap_or(config.wait);
-        let deadline = asked.deadline.filter(|d| wanted > d.longest_wait);
+impl LastLook {
+    pub fn new(snapshot: Snapshot, admitted: Admitted, ours: Vec<Slot>) -> LastLook {
+        LastLook {
+            at: Instant::now(),
+            snapshot,
+            admitted,
+            ours,
+        }
+    }
+}
+
+impl Turn {
+    pub fn new(config: &Config, request: &Request, bundle: &Path) -> Turn {
+        let wanted = request.wait.unwrap_or(config.wait);
+        let deadline = request.deadline.filter(|d| wanted > d.longest_wait);
         let wait = deadline.map_or(wanted, |d| d.longest_wait);
         if let Some(d) = deadline {
             tracing::info!(
@@ -66,15 +92,16 @@ impl Place {
                 d.engine
             );
         }
-        Place {
+        Turn {
             bundle: bundle.to_owned(),
             begun: Instant::now(),
             wait,
             cut_by: deadline.map(|d| d.engine),
+            adopts: config.adopt,
             watch: None,
             ticket: None,
             written: Waiter::default(),
-            seen: None,
+            look: None,
             in_vain: 0,
         }
     }
@@ -83,70 +110,65 @@ impl Place {
         self.begun.elapsed() >= self.wait
     }
 
-    /// From here on nothing that happens is missed.
-    pub fn look(&mut self, leases: &Leases<'_>) {
+    /// Begins to watch, unless there is no time to wait: from here on no event is missed.
+    pub fn watch(&mut self, store: &Store) {
         if !self.is_over() {
-            let watch = || Watch::on(&leases.store, &self.bundle);
+            let watch = || Watch::on(store, &self.bundle);
             self.watch.get_or_insert_with(watch).forget();
         }
     }
 
-    /// Those who came before.
-    pub fn ahead(&self, leases: &Leases<'_>) -> Result<Vec<Waiting>> {
-        leases.store.waiting_before(self.number())?.collect()
+    /// Returns the requests that came before.
+    pub fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
+        store.waiting_before(self.number())?.collect()
     }
 
-    /// Behind all while it has none.
+    /// Returns its number: behind all while it has no ticket.
     fn number(&self) -> u64 {
         self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
     }
 
-    /// There is no room now: behind those who wait, unless it was never to wait.
+    /// Joins the queue, or renews the ticket, unless there is no time to wait. `could_use`: profile ids by
+    /// GPU.
     pub fn join(
         &mut self,
-        leases: &Leases<'_>,
-        plan: &Lock,
-        who: &Applicant<'_>,
-        (snapshot, ruled, ours): (Snapshot, Ruled, Vec<Slot>),
+        (store, plan): (&Store, &Lock),
+        (container, request, could_use): (&str, String, Vec<(String, Vec<u32>)>),
+        look: LastLook,
     ) -> Result<()> {
         if self.is_over() {
             return Ok(());
         }
         let waiter = Waiter {
-            container: who.holder.key.id.clone(),
-            request: request::written(&who.asked.alternatives),
+            container: container.to_owned(),
+            request,
             since: match self.written.since.is_empty() {
                 true => now(),
                 false => self.written.since.clone(),
             },
             pid: Some(std::process::id()),
-            could_use: could_use(leases, &snapshot, &ruled, who),
+            could_use,
         };
         match &mut self.ticket {
             Some(_) if self.written == waiter => {}
             Some(ticket) => ticket.write(&waiter)?,
             None => {
-                leases.store.sweep_queue(plan);
-                self.ticket = Some(leases.store.enqueue(plan, &waiter)?);
+                store.sweep_queue(plan);
+                self.ticket = Some(store.enqueue(plan, &waiter)?);
                 tracing::info!(
                     container = waiter.container,
                     "waits for {}, as number {}",
                     waiter.request,
-                    self.ticket.as_ref().map_or(0, |t| t.number)
+                    self.number()
                 );
             }
         }
         self.written = waiter;
-        self.seen = Some(Seen {
-            at: Instant::now(),
-            snapshot,
-            ruled,
-            ours,
-        });
+        self.look = Some(look);
         Ok(())
     }
 
-    /// It has found its place: nobody has to wait behind it. The number stays its own until it is done.
+    /// Lets later requests pass: this one has its place. The number stays its own until it is done.
     pub fn step_aside(&mut self) {
         self.written.could_use.clear();
         if let Some(Err(e)) = self.ticket.as_mut().map(Ticket::step_aside) {
@@ -154,15 +176,18 @@ impl Place {
         }
     }
 
-    /// Until it is worth another look. False when the time is over. `woke_others`: what the last look
-    /// found was tried, and came to nothing. An error when nobody has a use for its container any more.
-    pub fn wait(&mut self, leases: &Leases<'_>, woke_others: bool) -> Result<bool> {
-        self.in_vain = if woke_others { self.in_vain + 1 } else { 0 };
-        if woke_others {
+    /// Pauses after a look whose choice came to nothing.
+    pub fn pause(&mut self, was_in_vain: bool) {
+        self.in_vain = if was_in_vain { self.in_vain + 1 } else { 0 };
+        if was_in_vain {
             let pause = FIRST_PAUSE * (1 << self.in_vain.min(10));
             let left = self.wait.saturating_sub(self.begun.elapsed());
             std::thread::sleep(pause.min(COLLECT_AGAIN).min(left));
         }
+    }
+
+    /// Waits until there is something to do; an error when nobody has a use for its container any more.
+    pub fn wait(&mut self, store: &Store) -> Result<Wake> {
         let mut gap = COLLECT_AGAIN;
         let mut next = Instant::now() + gap;
         let mut held_up_by = None;
@@ -171,13 +196,13 @@ impl Place {
             let time = left.min(next.saturating_duration_since(Instant::now()));
             let number = self.number();
             let Some(watch) = &mut self.watch else {
-                return Ok(false);
+                return Ok(Wake::TimeOut);
             };
-            let woken = watch.wait(&leases.store, number, time)?;
+            let woken = watch.wait(store, number, time)?;
             let was_held_up = held_up_by.is_some();
-            // To who is held up by others a lease that goes makes no difference.
+            // A lease that goes makes no difference to a request that others hold up.
             if woken != Woken::ByLease || !was_held_up {
-                held_up_by = self.held_up_by(leases)?;
+                held_up_by = self.held_up_by(store)?;
                 gap = match (woken, held_up_by) {
                     (Woken::ByQueue, _) => SOON,
                     (Woken::No, Some(_)) => (gap * 4).min(ASK_THE_DRIVER_AGAIN),
@@ -188,29 +213,27 @@ impl Place {
             match held_up_by {
                 Some(others) if !self.is_stale(others) => {}
                 None if woken == Woken::No && !was_held_up && !self.is_stale(1) => {
-                    // What goes by this wakes us.
-                    leases.collect(false)?;
+                    return Ok(Wake::Collect);
                 }
-                Some(_) | None => return Ok(true),
+                Some(_) | None => return Ok(Wake::Look),
             }
         }
-        Ok(false)
+        Ok(Wake::TimeOut)
     }
 
-    /// By how many that came before, at most; none where the driver could say something that would
-    /// help, as far as is known.
-    fn held_up_by(&self, leases: &Leases<'_>) -> Result<Option<u64>> {
-        let Some(seen) = self.seen.as_ref().filter(|_| !leases.config.adopt) else {
-            // What an administrator made is handed out wherever it lies.
+    /// Returns how many requests ahead hold this one up, at most; none where the driver could say
+    /// something that would help, as far as is known.
+    fn held_up_by(&self, store: &Store) -> Result<Option<u64>> {
+        let Some(look) = self.look.as_ref().filter(|_| !self.adopts) else {
             return Ok(None);
         };
         let number = self.number();
         let (mut first, mut ahead) = (None, Vec::new());
         // In their order, and no further than needed: most often it is the first of all.
-        for other in leases.store.waiting_before(number)? {
+        for other in store.waiting_before(number)? {
             let other = other?;
             let first = *first.get_or_insert(other.number);
-            let mut more = awaited(&[other], &seen.snapshot);
+            let mut more = awaited(&[other], &look.snapshot);
             more.retain(|a| !ahead.contains(a));
             if more.is_empty() {
                 continue;
@@ -218,29 +241,29 @@ impl Place {
             ahead.append(&mut more);
             let wanted = Constraints {
                 blockers: &ahead,
-                ours: &seen.ours,
-                ..seen.ruled.wanted()
+                ours: &look.ours,
+                ..look.admitted.wanted()
             };
-            if placement::is_blocked(&seen.snapshot, &wanted) {
+            if placement::is_blocked(&look.snapshot, &wanted) {
                 return Ok(Some(number - first));
             }
         }
         Ok(None)
     }
 
-    /// Whether it has not asked the driver for so long that the machine may be another. The more are
-    /// before it the longer that is, so that however many wait the driver is asked now and then.
+    /// Returns whether the last look is so old that the machine may be another. The more requests are
+    /// ahead the longer that is, so that however many wait the driver is asked now and then.
     fn is_stale(&self, others: u64) -> bool {
         let times = u32::try_from(others).unwrap_or(u32::MAX);
-        let asked = self.seen.as_ref().map(|seen| seen.at.elapsed());
+        let asked = self.look.as_ref().map(|look| look.at.elapsed());
         asked.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN * times)
     }
 
-    /// Why there was no room, who was before it, and how long it waited.
-    pub fn give_up(&self, leases: &Leases<'_>, no: Rejection) -> Error {
+    /// Returns why there was no room, which requests were ahead, and how long it waited.
+    pub fn give_up(&self, store: &Store, no: Rejection) -> Error {
         let (Rejection::Unsatisfiable { mut why, mut hint }
         | Rejection::NoCapacity { mut why, mut hint }) = no;
-        let ahead = self.ahead(leases).unwrap_or_default();
+        let ahead = self.ahead(store).unwrap_or_default();
         why.push_str(&behind(&ahead));
         if !self.wait.is_zero() {
             why.push_str(&format!(
@@ -260,26 +283,23 @@ impl Place {
     }
 }
 
-impl Leases<'_> {
-    /// Takes away what killed waiters left, if there is anything in the queue.
-    pub(super) fn sweep_queue(&self) -> Result<()> {
-        if self.store.is_queue_empty() {
-            return Ok(());
-        }
-        let plan = self.store.lock_plan("gc")?;
-        self.store.sweep_queue(&plan);
-        Ok(())
+/// Removes the tickets that killed requests left, if there is anything in the queue.
+pub fn sweep(store: &Store) -> Result<()> {
+    if store.is_queue_empty() {
+        return Ok(());
     }
+    let plan = store.lock_plan("gc")?;
+    store.sweep_queue(&plan);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::{Gpu, MigMode, Placement, Profile};
-    use crate::store::Store;
 
-    /// Of a machine on which nothing lies, and on which who is first could use all there is.
-    fn seen(ago: Duration) -> Seen {
+    /// An empty machine, on which the first request could use every place.
+    fn look(ago: Duration) -> LastLook {
         let profile = Profile {
             name: "1g.10gb".into(),
             id: 19,
@@ -298,60 +318,54 @@ mod tests {
             profiles: vec![profile],
             instances: Vec::new(),
         };
-        Seen {
+        LastLook {
             at: Instant::now().checked_sub(ago).unwrap(),
             snapshot: Snapshot {
                 gpus: vec![gpu],
                 ..Snapshot::default()
             },
-            ruled: Ruled {
+            admitted: Admitted {
                 slices: vec![request::Slice::Profile("1g.10gb".parse().unwrap())],
-                ..Ruled::default()
+                ..Admitted::default()
             },
             ours: Vec::new(),
         }
     }
 
-    /// MIG may have been switched on elsewhere, where who is first may not go.
+    /// MIG may have been switched on elsewhere, where the first request may not go.
     #[test]
-    fn who_is_held_up_asks_the_driver_now_and_then() {
+    fn held_up_request_asks_driver_sometimes() {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config::default();
-        let leases = Leases {
-            config: &config,
-            store: Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap(),
-            boot_id: "b".into(),
-            locked_bundle: None,
-        };
-        let plan = leases.store.lock_plan("test").unwrap();
+        let store = Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap();
+        let plan = store.lock_plan("test").unwrap();
         let waiter = Waiter {
             could_use: vec![("GPU-0".into(), vec![19])],
             ..Waiter::default()
         };
-        let join = || leases.store.enqueue(&plan, &waiter).unwrap();
+        let join = || store.enqueue(&plan, &waiter).unwrap();
         let (_first, _second, third) = (join(), join(), join());
         std::fs::write(dir.path().join("config.json"), "{}").unwrap();
-        let mut place = Place {
+        let mut turn = Turn {
             bundle: dir.path().to_owned(),
             begun: Instant::now(),
             wait: Duration::ZERO,
             cut_by: None,
-            watch: Some(Watch::on(&leases.store, dir.path())),
+            adopts: false,
+            watch: Some(Watch::on(&store, dir.path())),
             ticket: Some(third),
             written: waiter.clone(),
-            seen: None,
+            look: None,
             in_vain: 0,
         };
         let mut waits = |ago: Duration, time: Duration| {
-            place.seen = Some(seen(ago));
-            place.begun = Instant::now();
-            place.wait = time;
-            // False: until the time was over.
-            !place.wait(&leases, false).unwrap()
+            turn.look = Some(look(ago));
+            turn.begun = Instant::now();
+            turn.wait = time;
+            turn.wait(&store).unwrap() == Wake::TimeOut
         };
         let short = Duration::from_millis(20);
         assert!(waits(Duration::ZERO, short));
-        // Two are before it, who ask as well.
+        // Two requests are ahead, and ask as well.
         assert!(waits(ASK_THE_DRIVER_AGAIN, short));
         assert!(!waits(ASK_THE_DRIVER_AGAIN * 2, COLLECT_AGAIN * 2));
     }

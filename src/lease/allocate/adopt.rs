@@ -1,59 +1,40 @@
-//! Instances that an administrator made beforehand, with nvidia-smi or mig-parted: handed out while
-//! nobody uses them, and never destroyed by us. What is on record is that a container has one; the end
-//! of that lease is the end of the record alone.
+//! Instances that an administrator created beforehand, with nvidia-smi or mig-parted. runmig hands them
+//! out while nobody uses them, and never destroys them: the end of such a lease is the end of its record
+//! alone.
 
-use super::Leases;
-use super::acquire::Applicant;
-use super::reuse::{of_what_is_there, only, slot_of};
-use crate::config::Config;
+use super::footprint::{only, unreserved};
 use crate::error::Result;
-use crate::gpu::Inventory;
+use crate::gpu::Queries;
+use crate::lease::draft::slot_of;
 use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
 use crate::placement::{self, Constraints, Decision, Slot};
-use crate::store::{Lease, Slice};
+use crate::store::Slice;
 
-/// One that is what is wanted and that it may have, and at least as much wanted as the best that
-/// could be made; none where the configuration says so.
-pub(super) fn adoptable(
-    config: &Config,
-    (snapshot, taken): (&Snapshot, &[Slot]),
+use super::plan::Step;
+
+/// Returns the instance that suits the request best, if it is at least as wanted as the best that could be
+/// created.
+pub fn candidate(
+    snapshot: &Snapshot,
+    taken: &[Slot],
     wanted: &Constraints<'_>,
     may: impl Fn(&Slice) -> bool,
     best: Option<&Decision<'_>>,
-    usable: impl Fn(Slice) -> Option<Slice>,
 ) -> Option<Slice> {
-    if !config.adopt {
-        return None;
-    }
     let is_awaited = |s: &Slice| {
         let mut ahead = wanted.blockers.iter();
         ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
     };
-    let made = of_what_is_there(wanted);
+    let made = unreserved(wanted);
     let mut there: Vec<Slice> = slices(snapshot)
-        .filter(|s| is_nobodys(s, taken) && may(s) && !is_awaited(s))
+        .filter(|s| is_unclaimed(s, taken) && may(s) && !is_awaited(s))
         .collect();
-    while let Some(found) = preferred(snapshot, &there, best, &made) {
-        let usable = usable(there.swap_remove(found));
-        if usable.is_some() {
-            return usable;
-        }
-    }
-    None
+    let found = preferred(snapshot, &there, best, &made)?;
+    Some(there.swap_remove(found))
 }
 
-impl Leases<'_> {
-    /// Puts on record whose it is now.
-    pub(super) fn adopt(&self, slice: Slice, who: &Applicant<'_>) -> Result<Lease> {
-        let mut lease = self.draft(who, slice)?;
-        lease.adopted = true;
-        self.put_on_record(&lease, "is adopted: it is not ours")?;
-        Ok(lease)
-    }
-}
-
-/// Of what is there the one that placement chooses, unless it prefers the profile of what could be
-/// made: a request may leave a choice of profiles.
+/// Returns the instance that placement chooses, unless it prefers the profile of the slice that could be
+/// created: a request may leave a choice of profiles.
 fn preferred(
     snapshot: &Snapshot,
     there: &[Slice],
@@ -75,17 +56,32 @@ fn preferred(
     there.iter().position(|place| *place == chosen)
 }
 
-/// Also a place that is only planned is ours, and so is what lies there by the time we look.
-fn is_nobodys(slice: &Slice, taken: &[Slot]) -> bool {
+/// Returns whether no lease claims the place. A planned place is claimed too, and so is an instance that
+/// lies there by the time of the look.
+fn is_unclaimed(slice: &Slice, taken: &[Slot]) -> bool {
     let here = taken.iter().filter(|r| r.gpu == slice.gpu_uuid);
     { here }.all(|r| !r.placement.overlaps(slice.placement))
 }
 
-/// Returns the slice with its compute instance; none where that does not fill it, or is in use.
-///
-/// Asked while a place is chosen, so only what the driver answers at once; who has an instance merely
-/// open is looked for once it is ours to hand out.
-pub(super) fn usable(driver: &impl Inventory, slice: Slice) -> Result<Option<Slice>> {
+/// Completes the steps that adopt an instance with its compute instance; an error with the place of the
+/// first that cannot be handed out.
+pub fn complete(driver: &impl Queries, steps: &mut [Step]) -> Result<(), Slot> {
+    for step in steps {
+        if let Step::Adopt(slice) = step {
+            let ci = only_compute_instance(driver, slice).unwrap_or_else(|e| {
+                tracing::warn!("not adopted: {}", e.line());
+                None
+            });
+            slice.compute_instance = Some(ci.ok_or_else(|| slot_of(slice))?);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the compute instance that fills an instance; none where it has another, or is in use. The driver
+/// answers this at once, under the plan's lock; processes that merely have the instance open are looked for
+/// once a lease holds it.
+fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<u32>> {
     let Some(gi) = slice.gpu_instance else {
         return Ok(None);
     };
@@ -98,10 +94,7 @@ pub(super) fn usable(driver: &impl Inventory, slice: Slice) -> Result<Option<Sli
     };
     let is_usable =
         driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
-    Ok(is_usable.then(|| Slice {
-        compute_instance: Some(only.id),
-        ..slice
-    }))
+    Ok(is_usable.then_some(only.id))
 }
 
 /// Returns every GPU instance, with what the snapshot tells of it.
@@ -110,7 +103,7 @@ fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
     all.flat_map(|gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
 }
 
-/// None where the GPU does not offer its profile.
+/// Returns none where the GPU does not offer its profile.
 fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
     Some(Slice {
         request: String::new(),

@@ -1,38 +1,38 @@
-//! What a create would be told that came now: by the rules, limits and places that creates go by, and
-//! in their words.
+//! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
-use super::acquire::Tried;
-use super::ahead::{awaited, behind};
-use super::choose::{Choice, No, Search};
-use super::reuse::slot_of;
-use super::rules::{Limits, Ruled, all_refused, whose};
-use super::world::World;
+use super::admit::{Limits, admit, all_denied, subject_of};
+use super::denial::Denial;
+use super::plan::Step;
+use super::requester::Tried;
+use super::reserve::usable_plan;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::Inventory;
-use crate::model::Snapshot;
+use crate::gpu::Queries;
+use crate::lease::admitted::Admitted;
+use crate::lease::inventory::Inventory;
+use crate::lease::queue::{awaited, behind};
 use crate::placement::{
     self, Constraints, GpuReport, Movable, Reason, Rejection, Reservation, Selection, Site, Slot,
 };
 use crate::policy::Who;
 use crate::request::{Alternative, Request};
-use crate::store::{Lease, Slice, Waiting};
+use crate::store::Lease;
+use std::cell::RefCell;
 
-pub struct Outlook<'a, D> {
+pub struct WhatIf<'a, D> {
     config: &'a Config,
     driver: &'a D,
-    ruled: Ruled,
+    inventory: Inventory,
+    admitted: Admitted,
     limits: Limits<'a>,
-    snapshot: Snapshot,
     reserved: Vec<Slot>,
-    idle: Vec<Lease>,
-    idle_places: Vec<Slot>,
+    idle: Vec<Slot>,
     quarantined: Vec<Slot>,
     movable: Vec<Movable>,
     ours: Vec<Slot>,
-    waiting: &'a [Waiting],
     ahead: Vec<Reservation>,
-    tried: Tried,
+    /// The driver's answer about an instance holds for every alternative.
+    tried: RefCell<Tried>,
 }
 
 /// What comes of one alternative of a request.
@@ -59,44 +59,41 @@ pub enum Source {
     Adopted,
 }
 
-impl<'a, D: Inventory> Outlook<'a, D> {
-    /// `waiting`: those who came before.
+impl<'a, D: Queries> WhatIf<'a, D> {
+    /// The requests that wait in the inventory came before this one.
     pub fn new(
         (config, driver): (&'a Config, &'a D),
-        world: &'a World,
-        asked: &Request,
-        who: Who,
-        waiting: &'a [Waiting],
+        inventory: &Inventory,
+        request: &Request,
+        subject: Who,
     ) -> Result<Self> {
-        let snapshot = world.without_what_is_over();
+        let (mut movable, holders) = inventory.movable();
+        let inventory = inventory.without_idle_over();
+        let snapshot = &inventory.snapshot;
         let policy = &config.policy;
-        let idle = world.idle_leases();
-        let (mut movable, holders) = world.movable();
         for (one, holders) in movable.iter_mut().zip(holders) {
-            let rules = |l: &Lease| policy.excluded(&snapshot.gpus, &whose(&l.holder));
+            let rules = |l: &Lease| policy.excluded(&snapshot.gpus, &subject_of(&l.holder));
             one.excluded = holders.into_iter().flat_map(rules).collect();
         }
-        Ok(Outlook {
+        Ok(WhatIf {
             config,
             driver,
-            ruled: Ruled::new(policy, &snapshot, asked, &who)?,
-            limits: Limits::new(policy, who, &snapshot.gpus, &world.leases),
-            reserved: world.reserved(),
-            idle_places: idle.iter().map(|l| slot_of(&l.slice)).collect(),
-            idle,
-            quarantined: world.quarantined(),
+            admitted: admit(policy, snapshot, request, &subject)?,
+            limits: Limits::new(policy, subject, &inventory),
+            reserved: inventory.reserved(),
+            idle: inventory.idle(),
+            quarantined: inventory.quarantined(),
             movable,
-            ours: world.ours(),
-            waiting,
-            ahead: awaited(waiting, &snapshot),
-            snapshot,
-            tried: Tried::default(),
+            ours: inventory.ours(),
+            ahead: awaited(&inventory.waiting, snapshot),
+            tried: RefCell::default(),
+            inventory,
         })
     }
 
-    /// Those that the rules leave.
+    /// Returns the alternatives that the policy admits.
     pub fn alternatives(&self) -> &[Alternative] {
-        &self.ruled.alternatives
+        &self.admitted.alternatives
     }
 
     /// Of a GPU's memory slices, those that could not be given back.
@@ -109,28 +106,29 @@ impl<'a, D: Inventory> Outlook<'a, D> {
         Constraints {
             blockers: &self.ahead,
             ours: &self.ours,
-            idle: &self.idle_places,
+            idle: &self.idle,
             quarantined: &self.quarantined,
-            ..self.ruled.wanted()
+            ..self.admitted.wanted()
         }
     }
 
-    fn left_out(&self, asked: &Alternative) -> Vec<(String, String)> {
+    fn excluded(&self, asked: &Alternative) -> Vec<(String, String)> {
         let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),
             ..self.wanted()
         };
-        self.limits.left_out(&self.snapshot, asked, &wanted)
+        self.limits
+            .excluded(&self.inventory.snapshot, asked, &wanted)
     }
 
     /// What each GPU has to say to one of what is asked for, in the order in which they would be taken;
     /// where that is not to be had, after those that are.
     pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<GpuReport<'_>> {
-        let (snapshot, wanted) = (&self.snapshot, self.wanted());
+        let (snapshot, wanted) = (&self.inventory.snapshot, self.wanted());
         // Of what is too much everywhere it is told where it would lie.
         let excluded = match answer {
             Answer::Limited(_) => wanted.excluded.to_vec(),
-            _ => self.left_out(asked),
+            _ => self.excluded(asked),
         };
         let wanted = Constraints {
             excluded: &excluded,
@@ -145,35 +143,32 @@ impl<'a, D: Inventory> Outlook<'a, D> {
         }
     }
 
-    /// `patience`: how many steps to search for what would have to lie elsewhere.
+    /// Returns the outcome of one alternative. `patience`: how many steps to search for slices that would
+    /// have to lie elsewhere.
     pub fn answer(&self, asked: &Alternative, patience: u32) -> Answer {
         let wanted = self.wanted();
-        let taken = [&self.reserved[..], &self.idle_places].concat();
-        let search = Search {
-            config: self.config,
-            driver: self.driver,
-            snapshot: &self.snapshot,
-            taken: &taken,
-            wanted: &wanted,
-            limits: &self.limits,
-            tried: &self.tried,
-            idle: &self.idle,
-        };
-        match search.choose(asked) {
-            Ok((choices, evicted)) => Answer::Fits(Fit {
-                sites: choices.iter().map(site).collect(),
-                evicts: evicted.len(),
+        let parts = (&self.inventory, &wanted, &self.limits);
+        match usable_plan(
+            self.config,
+            self.driver,
+            parts,
+            &mut self.tried.borrow_mut(),
+            |planner| planner.plan_one(asked),
+        ) {
+            Ok(plan) => Answer::Fits(Fit {
+                sites: plan.steps.iter().map(site).collect(),
+                evicts: plan.evict.len(),
             }),
-            Err(No::Limit(over)) => Answer::Limited(over),
-            Err(No::Room(no)) => {
-                let there = (&self.snapshot, &*self.reserved);
+            Err(Denial::Limit(over)) => Answer::Limited(over),
+            Err(Denial::Room(no)) => {
+                let there = (&self.inventory.snapshot, &*self.reserved);
                 let wanted = Constraints {
-                    excluded: &self.left_out(asked),
+                    excluded: &self.excluded(asked),
                     ..wanted
                 };
                 let reason = placement::reason(there, &self.movable, asked, &wanted, patience);
                 Answer::No(reason.unwrap_or_else(|| {
-                    Reason::plain(no, Selection::before(&self.reserved, &self.idle_places))
+                    Reason::plain(no, Selection::before(&self.reserved, &self.idle))
                 }))
             }
         }
@@ -184,7 +179,7 @@ impl<'a, D: Inventory> Outlook<'a, D> {
         match no {
             Rejection::Unsatisfiable { .. } => no.into(),
             Rejection::NoCapacity { why, hint } => {
-                Error::new(why + &behind(self.waiting)).hint(hint)
+                Error::new(why + &behind(&self.inventory.waiting)).hint(hint)
             }
         }
     }
@@ -192,14 +187,14 @@ impl<'a, D: Inventory> Outlook<'a, D> {
     /// A create's error, where none of the answers is that it fits.
     pub fn error(&self, answers: Vec<Answer>) -> Option<Error> {
         Some(match no_room(answers)? {
-            No::Room(no) => self.refusal(no),
-            No::Limit(over) => over,
+            Denial::Room(no) => self.refusal(no),
+            Denial::Limit(over) => over,
         })
     }
 }
 
 /// What is in the way of all alternatives; none where one of them fits.
-pub(super) fn no_room(answers: Vec<Answer>) -> Option<No> {
+pub(super) fn no_room(answers: Vec<Answer>) -> Option<Denial> {
     let (mut noes, mut over) = (Vec::new(), None);
     for answer in answers {
         match answer {
@@ -208,19 +203,21 @@ pub(super) fn no_room(answers: Vec<Answer>) -> Option<No> {
             Answer::No(reason) => noes.push(reason.no),
         }
     }
-    Some(all_refused(noes, over))
+    Some(all_denied(noes, over))
 }
 
-fn site(choice: &Choice<'_>) -> (Site, Source) {
-    let of = |slice: &Slice| Site {
+fn site(step: &Step) -> (Site, Source) {
+    let slice = step.slice();
+    let site = Site {
         gpu_uuid: slice.gpu_uuid.clone(),
         gpu_index: slice.gpu_index,
         profile: slice.profile.clone(),
         placement: slice.placement,
     };
-    match choice {
-        Choice::Make(slice) => (of(slice), Source::Made),
-        Choice::Adopt(slice) => (of(slice), Source::Adopted),
-        Choice::TakeOver(lease) => (of(&lease.slice), Source::Idle),
-    }
+    let source = match step {
+        Step::Create(_) => Source::Made,
+        Step::Adopt(_) => Source::Adopted,
+        Step::Reuse(_) => Source::Idle,
+    };
+    (site, source)
 }

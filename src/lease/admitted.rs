@@ -1,0 +1,27 @@
+//! The part of a request that the policy admits.
+
+use crate::placement::Constraints;
+use crate::request::{self, Alternative};
+
+#[derive(Debug, Default)]
+pub struct Admitted {
+    pub alternatives: Vec<Alternative>,
+    /// The slice of each alternative.
+    pub slices: Vec<request::Slice>,
+    pub min_compute: u32,
+    /// GPUs that a rule keeps from the requester, by UUID, with the rule in words.
+    pub excluded: Vec<(String, String)>,
+    pub denied_profiles: Vec<String>,
+}
+
+impl Admitted {
+    pub fn wanted(&self) -> Constraints<'_> {
+        Constraints {
+            alternatives: &self.slices,
+            min_compute: self.min_compute,
+            excluded: &self.excluded,
+            denied_profiles: &self.denied_profiles,
+            ..Constraints::default()
+        }
+    }
+}
