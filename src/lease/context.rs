@@ -1,7 +1,7 @@
 //! Everything that an operation on leases works with: ledger, configuration, boot.
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::nvml;
 use crate::process;
 use crate::store::{Key, Lease, Store};
@@ -45,6 +45,17 @@ impl<'a> LeaseContext<'a> {
         let (mut leases, _) = self.store.list()?;
         leases.retain(|l| l.holder.key == *key);
         Ok(leases)
+    }
+
+    /// Changes a lease on record; an error where it is there no more.
+    pub fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
+        let ledger = self.store.lock("create")?;
+        ledger.update(&lease.id, change)?.ok_or_else(|| {
+            Error::new(format!(
+                "the lease of container {} was taken away",
+                lease.holder.key.id
+            ))
+        })
     }
 
     /// Opens a session with the driver.

@@ -3,14 +3,10 @@
 //! alone.
 
 use super::footprint::{only, unreserved};
-use crate::error::Result;
-use crate::gpu::Queries;
 use crate::lease::draft::slot_of;
-use crate::model::{ComputeInstance, Gpu, GpuInstance, Snapshot};
+use crate::model::{Gpu, GpuInstance, Snapshot};
 use crate::placement::{self, Constraints, Decision, Slot};
 use crate::store::Slice;
-
-use super::plan::Step;
 
 /// Returns the instance that suits the request best, if it is at least as wanted as the best that could be
 /// created.
@@ -61,40 +57,6 @@ fn preferred(
 fn is_unclaimed(slice: &Slice, taken: &[Slot]) -> bool {
     let here = taken.iter().filter(|r| r.gpu == slice.gpu_uuid);
     { here }.all(|r| !r.placement.overlaps(slice.placement))
-}
-
-/// Completes the steps that adopt an instance with its compute instance; an error with the place of the
-/// first that cannot be handed out.
-pub fn complete(driver: &impl Queries, steps: &mut [Step]) -> Result<(), Slot> {
-    for step in steps {
-        if let Step::Adopt(slice) = step {
-            let ci = only_compute_instance(driver, slice).unwrap_or_else(|e| {
-                tracing::warn!("not adopted: {}", e.line());
-                None
-            });
-            slice.compute_instance = Some(ci.ok_or_else(|| slot_of(slice))?);
-        }
-    }
-    Ok(())
-}
-
-/// Returns the compute instance that fills an instance; none where it has another, or is in use. The driver
-/// answers this at once, under the plan's lock; processes that merely have the instance open are looked for
-/// once a lease holds it.
-fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<u32>> {
-    let Some(gi) = slice.gpu_instance else {
-        return Ok(None);
-    };
-    let gpu = &slice.gpu_uuid;
-    let listed = driver.instances_of(gpu, slice.profile_id)?;
-    let instance = listed.into_iter().find(|i| i.id == gi);
-    let cis: Vec<ComputeInstance> = instance.map_or(Vec::new(), |i| i.compute_instances);
-    let [only] = cis.as_slice() else {
-        return Ok(None);
-    };
-    let is_usable =
-        driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
-    Ok(is_usable.then_some(only.id))
 }
 
 /// Returns every GPU instance, with what the snapshot tells of it.

@@ -13,6 +13,7 @@ mod provision;
 mod requester;
 mod reserve;
 mod share;
+mod usable_plan;
 mod validate;
 mod what_if;
 

@@ -3,7 +3,7 @@
 use super::requester::Tried;
 use super::reserve::{Allocation, Part, Undo};
 use super::validate::validate;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::lease::context::LeaseContext;
 use crate::lease::draft::slot_of;
@@ -89,11 +89,12 @@ fn create(
             Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
             _ => e.into(),
         })?;
-    record(context, lease, |l| l.slice.gpu_instance = Some(gi))
+    context
+        .record(lease, |l| l.slice.gpu_instance = Some(gi))
         .map_err(|e| destroy_unrecorded(driver, slice, (gi, None), e))?;
     let ci = driver.create_compute_instance(gpu, gi)?;
     let uuid = driver.mig_uuid(gpu, gi, ci)?;
-    let recorded = record(context, lease, |l| {
+    let recorded = context.record(lease, |l| {
         l.slice.compute_instance = Some(ci);
         l.slice.mig_uuid = Some(uuid.clone());
     });
@@ -120,21 +121,6 @@ fn destroy_unrecorded(
         Err(e) => Err(e),
     };
     Trouble::Other(error.and(undone.err()))
-}
-
-/// Changes a lease on record; an error where it is there no more.
-pub fn record(
-    context: &LeaseContext<'_>,
-    lease: &Lease,
-    change: impl FnOnce(&mut Lease),
-) -> Result<Lease> {
-    let ledger = context.store.lock("create")?;
-    ledger.update(&lease.id, change)?.ok_or_else(|| {
-        Error::new(format!(
-            "the lease of container {} was taken away",
-            lease.holder.key.id
-        ))
-    })
 }
 
 enum Trouble {

@@ -1,9 +1,14 @@
 //! The container that a create is for, and what that create has tried.
 
+use crate::error::Result;
+use crate::lease::context::{LeaseContext, now};
+use crate::lease::draft::random_id;
+use crate::lease::reclaim::liveness;
 use crate::placement::Slot;
-use crate::request::Request;
+use crate::process;
+use crate::request::{self, Request};
 use crate::spec::Cgroup;
-use crate::store::Holder;
+use crate::store::{Holder, Lease, Slice, State};
 
 /// A container that requests slices.
 pub struct Requester<'a> {
@@ -16,6 +21,33 @@ impl Requester<'_> {
     /// Returns why this create takes a lock, for processes that wait for it.
     pub fn purpose(&self) -> String {
         format!("create of {}", self.holder.key.id)
+    }
+
+    /// Returns a lease of the container's on a slice, not on record yet.
+    pub fn draft(&self, context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
+        Ok(Lease {
+            id: random_id()?,
+            state: State::Creating,
+            boot_id: context.boot_id.clone(),
+            created: now(),
+            holder: self.holder.clone(),
+            slice: Slice {
+                request: request::written(&self.request.alternatives),
+                ..slice
+            },
+            creator: process::current(),
+            runtime_process: None,
+            init: None,
+            namespaces: Some(liveness::namespaces()?),
+            cgroups: { self.cgroup.names.iter().chain(&self.cgroup.path) }
+                .cloned()
+                .collect(),
+            attempt: None,
+            idle_since: None,
+            adopted: false,
+            shared_in: self.request.shared_in.clone(),
+            unknown: serde_json::Map::new(),
+        })
     }
 }
 

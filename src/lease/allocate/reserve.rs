@@ -2,22 +2,21 @@
 
 use super::admit::{Limits, admit, subject_of};
 use super::denial::Denial;
-use super::plan::{Plan, Planner, Step};
+use super::plan::Step;
 use super::requester::{Requester, Tried};
 use super::share::{self, Peer};
-use super::{adopt, candidates, occupied};
-use crate::config::Config;
+use super::usable_plan::usable_plan;
+use super::{candidates, occupied};
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
-use crate::lease::context::{LeaseContext, now};
-use crate::lease::draft::{of_nobody, random_id};
+use crate::lease::context::LeaseContext;
+use crate::lease::draft::of_nobody;
 use crate::lease::inventory::Inventory;
 use crate::lease::queue::{self, LastLook, Turn};
-use crate::lease::reclaim::{self, Patience, liveness};
+use crate::lease::reclaim::{self, Patience};
 use crate::placement::{Constraints, Rejection};
-use crate::process;
 use crate::request;
-use crate::store::{Lease, Lock, Slice, State};
+use crate::store::{Lease, Lock};
 
 /// The outcome of one look for room. A lease in it is on record.
 pub enum Outcome {
@@ -186,29 +185,6 @@ fn choose(
     }
 }
 
-/// Plans until each instance of an administrator in the plan is usable.
-pub fn usable_plan(
-    config: &Config,
-    driver: &impl Queries,
-    (inventory, wanted, limits): (&Inventory, &Constraints<'_>, &Limits<'_>),
-    tried: &mut Tried,
-    plan: impl Fn(&Planner<'_>) -> Result<Plan, Denial>,
-) -> Result<Plan, Denial> {
-    loop {
-        let mut planned = plan(&Planner {
-            inventory,
-            wanted,
-            limits,
-            tried,
-            adopts: config.adopt,
-        })?;
-        match adopt::complete(driver, &mut planned.steps) {
-            Ok(()) => return Ok(planned),
-            Err(place) => tried.unusable.push(place),
-        }
-    }
-}
-
 fn put_on_record(
     context: &LeaseContext<'_>,
     steps: Vec<Step>,
@@ -238,7 +214,7 @@ fn record_step(
 ) -> Result<Option<Part>> {
     Ok(match step {
         Step::Adopt(slice) => {
-            let mut lease = draft(context, requester, slice)?;
+            let mut lease = requester.draft(context, slice)?;
             lease.adopted = true;
             persist(context, &lease, "is adopted: it is not ours")?;
             Some(Part::Existing(lease, Patience::NONE))
@@ -246,7 +222,7 @@ fn record_step(
         Step::Reuse(idle) => take_over(context, &idle, requester)?
             .map(|lease| Part::Existing(lease, Patience::with_idle(&idle))),
         Step::Create(slice) => {
-            let lease = draft(context, requester, slice)?;
+            let lease = requester.draft(context, slice)?;
             persist(context, &lease, "is to be made")?;
             Some(Part::Place(lease))
         }
@@ -276,7 +252,7 @@ fn take_over(
     idle: &Lease,
     requester: &Requester<'_>,
 ) -> Result<Option<Lease>> {
-    let lease = draft(context, requester, idle.slice.clone())?;
+    let lease = requester.draft(context, idle.slice.clone())?;
     let ledger = context.store.lock(&requester.purpose())?;
     ledger.sweep();
     let now = context.store.get(&idle.id)?;
@@ -298,31 +274,4 @@ fn take_over(
         lease.slice.gpu_index
     );
     Ok(Some(lease))
-}
-
-/// Returns a lease of the requester's on a slice, not on record yet.
-pub fn draft(context: &LeaseContext<'_>, requester: &Requester<'_>, slice: Slice) -> Result<Lease> {
-    Ok(Lease {
-        id: random_id()?,
-        state: State::Creating,
-        boot_id: context.boot_id.clone(),
-        created: now(),
-        holder: requester.holder.clone(),
-        slice: Slice {
-            request: request::written(&requester.request.alternatives),
-            ..slice
-        },
-        creator: process::current(),
-        runtime_process: None,
-        init: None,
-        namespaces: Some(liveness::namespaces()?),
-        cgroups: { requester.cgroup.names.iter().chain(&requester.cgroup.path) }
-            .cloned()
-            .collect(),
-        attempt: None,
-        idle_since: None,
-        adopted: false,
-        shared_in: requester.request.shared_in.clone(),
-        unknown: serde_json::Map::new(),
-    })
 }

@@ -5,7 +5,6 @@
 
 use super::footprint::{only, unreserved};
 use super::requester::Requester;
-use super::reserve::draft;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::lease::context::LeaseContext;
@@ -55,7 +54,7 @@ pub fn share(
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
-        let mut lease = draft(context, who, peer.slice.clone())?;
+        let mut lease = who.draft(context, peer.slice.clone())?;
         lease.adopted = peer.adopted;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.

@@ -1,6 +1,5 @@
 //! Validates an existing slice once a lease holds it: an idle one, or an administrator's.
 
-use super::provision::record;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::lease::context::LeaseContext;
@@ -52,6 +51,6 @@ fn defect(
         return Ok(Ok(lease.clone()));
     }
     let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci)?;
-    let lease = record(context, lease, |l| l.slice.mig_uuid = Some(uuid))?;
+    let lease = context.record(lease, |l| l.slice.mig_uuid = Some(uuid))?;
     Ok(Ok(lease))
 }

@@ -4,7 +4,7 @@ use super::admit::{Limits, admit, all_denied, subject_of};
 use super::denial::Denial;
 use super::plan::Step;
 use super::requester::Tried;
-use super::reserve::usable_plan;
+use super::usable_plan::usable_plan;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;

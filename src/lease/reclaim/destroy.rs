@@ -2,7 +2,6 @@
 //! gone.
 
 use super::patience::Patience;
-use super::release::mark;
 use crate::error::{Error, Result};
 use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
@@ -174,4 +173,19 @@ fn still_there(part: &str, slice: &Slice) -> Error {
     Error::new(format!(
         "{part} GPU instance at {at} on GPU {gpu} is still there after the driver destroyed it"
     ))
+}
+
+/// Records how far a release has come. A record that cannot be written (a full disk) keeps no slice back:
+/// its container is as gone without the mark, and the next release starts from the beginning.
+pub(super) fn mark(
+    context: &LeaseContext<'_>,
+    id: &str,
+    change: impl FnOnce(&mut Lease),
+) -> Result<Option<Lease>> {
+    let ledger = context.store.lock("release")?;
+    ledger.update(id, change).or_else(|e| {
+        let lease = context.store.get(id)?;
+        tracing::warn!(lease = id, "{}", e.line());
+        Ok(lease)
+    })
 }

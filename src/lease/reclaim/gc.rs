@@ -104,3 +104,14 @@ fn left(lease: &Lease, end: Instant) -> Patience {
 fn remaining(end: Instant) -> Patience {
     Patience(end.saturating_duration_since(Instant::now()))
 }
+
+/// Destroys an idle slice, unless it was handed out meanwhile. One that cannot be destroyed stays on
+/// record like any other.
+pub fn discard_idle(context: &LeaseContext<'_>, idle: &Lease) {
+    let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
+    if let Err(e) =
+        release::release_unless(context, &idle.id, Patience::with_idle(idle), handed_out)
+    {
+        tracing::warn!(lease = idle.id, "{}", e.line());
+    }
+}

@@ -1,8 +1,7 @@
 //! Slices that are released and kept for the next create that asks for their profile. Such a slice has a
 //! lease of its own, of no container: no late hook or delete of its last container finds it.
 
-use super::patience::Patience;
-use super::{destroy, release};
+use super::destroy;
 use crate::error::Result;
 use crate::lease::context::LeaseContext;
 use crate::lease::draft;
@@ -49,15 +48,4 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, lease: &Lease) -> Result<boo
         slice.gpu_index
     );
     Ok(true)
-}
-
-/// Destroys an idle slice, unless it was handed out meanwhile. One that cannot be destroyed stays on
-/// record like any other.
-pub fn discard_idle(context: &LeaseContext<'_>, idle: &Lease) {
-    let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
-    if let Err(e) =
-        release::release_unless(context, &idle.id, Patience::with_idle(idle), handed_out)
-    {
-        tracing::warn!(lease = idle.id, "{}", e.line());
-    }
 }
