@@ -28,9 +28,7 @@ impl Mig for Session {
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
         if let Err(e) = call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info)) {
-            // It is there, and nobody knows its id: gone at once, while we have its handle. If that
-            // fails too, it is found by its place.
-            let _ = call!(self, what, nvmlGpuInstanceDestroy(handle));
+            // It is there, and its id is not known: the release of its lease finds it by its place.
             return Err(e.about_what_was_made());
         }
         Ok(info.id)
