@@ -22,6 +22,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::said;
+use support::process::until;
 
 const ID: &str = "victim";
 
@@ -146,7 +147,14 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     assert_eq!(world.instances(), []);
     assert_eq!(config_json(), edited);
     drop(at_work);
-    world.create(ID);
+    // A program that another test starts has a copy of the lock until it is executed.
+    let in_use = "in use by another create";
+    until("the bundle is free", || {
+        let ended = said(&mut world.create_command(ID));
+        let is_created = ended.status.success();
+        assert!(is_created || ended.stderr.contains(in_use), "{}", ended.stderr);
+        is_created
+    });
     world.delete(ID);
     world.as_if_nothing_had_been().unwrap();
 }

@@ -152,9 +152,8 @@ fn choose(
         Some(Peer::Creates(peer)) => return Ok(Choice::Outcome(Outcome::PeerCreates(*peer))),
         None => {}
     }
-    let over = inventory
-        .idle_over()
-        .filter(|l| !tried.idle.contains(&l.id));
+    let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
+    let over = over.filter(|l| !tried.idle.contains(&l.id));
     let over: Vec<Lease> = over.cloned().collect();
     if !over.is_empty() {
         return Ok(Choice::Outcome(Outcome::Evict(over)));
