@@ -21,8 +21,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::said;
 use support::process::until;
+use support::said;
 
 const ID: &str = "victim";
 
@@ -152,7 +152,11 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     until("the bundle is free", || {
         let ended = said(&mut world.create_command(ID));
         let is_created = ended.status.success();
-        assert!(is_created || ended.stderr.contains(in_use), "{}", ended.stderr);
+        assert!(
+            is_created || ended.stderr.contains(in_use),
+            "{}",
+            ended.stderr
+        );
         is_created
     });
     world.delete(ID);
