@@ -71,6 +71,7 @@ const VERBS: &[&str] = &[
     "was",
     "were",
     "would",
+    "wrote",
 ];
 
 /// Verbs of an attempt, as the first word. The message names the step that failed: "read FILE".
