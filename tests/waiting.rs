@@ -128,7 +128,10 @@ fn who_waits_is_not_released() {
     let line = said(&mut world.migctl(&["release", &id[..11]]))
         .exits(1)
         .stderr;
-    assert!(line.contains("no container or lease f00d"), "{line}");
+    assert!(
+        line.contains("cannot find container or lease f00d"),
+        "{line}"
+    );
     waiter.signal(Signal::SIGTERM);
     drop(waiter.end());
     all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());

@@ -17,7 +17,7 @@ const BANNED: &[&str] = &[
 const ALLOWED: &[(&str, &str, &str)] = &[];
 
 /// Folders that their rewriting has not reached yet.
-const NOT_YET: &[&str] = &["src/lease", "src/cli", "ARCHITECTURE.md"];
+const NOT_YET: &[&str] = &["src/lease", "ARCHITECTURE.md"];
 
 /// Folders of text by others, or of bytes: seeds, downloads, builds.
 const FOREIGN: &[&str] = &[
@@ -35,6 +35,7 @@ const VERBS: &[&str] = &[
     "belongs",
     "can",
     "cannot",
+    "changed",
     "contradict",
     "contradicts",
     "could",
@@ -82,6 +83,11 @@ const ATTEMPTS: &[&str] = &[
 
 /// Messages without a verb: file, beginning, reason.
 const VERBLESS: &[(&str, &str, &str)] = &[
+    (
+        "src/cli/configure/table.rs",
+        "line {",
+        "names the place, and its cause is a statement",
+    ),
     (
         "src/request.rs",
         "annotation {",

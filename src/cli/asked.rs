@@ -1,4 +1,4 @@
-//! What is asked, and by whom: the options of those verbs that speak of a request.
+//! The request and its requester: the options of those verbs that speak of a request.
 
 use crate::error::{Error, Result};
 use crate::lease::Inventory;

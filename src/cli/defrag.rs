@@ -41,7 +41,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (ways, plans): (Vec<_>, Vec<_>) = ways.unzip();
     let planned = ways.iter().zip(&plans);
     let can = planned.filter_map(|(way, plan)| Some((way, plan.as_ref()?)));
-    // Of several the first.
+    // The first of several wins.
     let best = can.min_by_key(|(way, _)| way.restarts);
     let (request, verdict, why) = match best {
         Some((way, _)) => (way.request.clone(), way.verdict, way.why.clone()),
@@ -100,7 +100,7 @@ fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&
     (way, plan)
 }
 
-/// Where no alternative can be had: what the best of them would be told.
+/// Returns the words for the best of the alternatives, none of which can be had.
 fn none(
     outlook: &WhatIf<'_, impl Queries>,
     ways: &[DefragAlternative],

@@ -178,7 +178,7 @@ fn item(on: &GpuReport<'_>, outlook: &WhatIf<'_, impl Queries>) -> GpuAnswer {
     }
 }
 
-/// What the best place of a GPU would take from those who come later.
+/// Returns the words for the best place of a GPU: the room that it takes from later requests.
 fn after(place: &SlotCost) -> String {
     match place.closes.as_slice() {
         [] => "whatever else fits now still fits afterwards".to_owned(),

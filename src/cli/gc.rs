@@ -39,7 +39,7 @@ fn words(outcome: &Outcome) -> (&'static str, String) {
     }
 }
 
-/// Of what the record's name still says.
+/// Returns the item of a damaged record, from its name.
 fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
     let (outcome, why) = words(outcome);
     let claim = damaged.claim.as_ref();

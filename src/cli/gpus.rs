@@ -73,7 +73,7 @@ impl Free {
     }
 }
 
-/// What lies on a GPU, and whose it is.
+/// Returns the state and the owners of an occupant of a GPU.
 fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
     let holders = world.holders(gpu, lying.at);
     let names: Vec<String> = holders.iter().map(|l| whose(l)).collect();

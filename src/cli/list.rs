@@ -171,7 +171,7 @@ fn waits(w: &Waiting) -> Vec<String> {
     }
 }
 
-/// What the container of a lease is called; a dash where it has none.
+/// Returns the name of a lease's container; a dash without one.
 pub fn container(l: &Lease) -> String {
     short(&l.holder.key.id)
 }

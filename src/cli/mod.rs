@@ -20,14 +20,14 @@ use clap::{Parser, Subcommand};
 use output::Format;
 use std::path::PathBuf;
 
-/// See and put right which container has which MIG slice.
+/// Show which container has which MIG slice, and give back the slices of dead containers.
 #[derive(Parser)]
 #[command(name = "migctl", version, arg_required_else_help = true)]
 struct Arguments {
     /// The configuration to use [default: /etc/runmig/config.toml]
     #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG")]
     config: Option<PathBuf>,
-    /// How to print
+    /// The format of the output
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     output: Format,
     #[command(subcommand)]
@@ -36,13 +36,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The GPUs, their MIG mode, and the profiles with free and total instances
+    /// Show the GPUs, their MIG mode, and the profiles with free and total instances
     Gpus,
-    /// Which container has which slice, and who waits for one
+    /// Show which container has which slice, and the queue
     List,
-    /// Whether a request would find room, where it would go and why there; or why it does not
+    /// Say whether a request would find room, where and why, or why not
     Explain(explain::Asked),
-    /// Which containers would have to be restarted for a request to fit
+    /// Name the containers to restart for a request to fit
     Defrag(defrag::Asked),
     /// Give back the slice of a container that is gone
     Release {
@@ -51,7 +51,7 @@ enum Verb {
     },
     /// Give back every slice whose container is gone
     Gc {
-        /// Only say what would be done, and why
+        /// Only print what it would do, and why
         #[arg(long)]
         dry_run: bool,
     },

@@ -16,8 +16,9 @@ pub fn json<T: Kind>(fields: &T) {
     line(&inert(&json::text(fields)));
 }
 
-/// JSON escapes the first 32 control characters only; a terminal obeys more (U+009B begins what ESC
-/// and a bracket begin), and shows some text backwards. Of these none stands outside a string.
+/// Escapes the characters that a terminal obeys. JSON escapes the first 32 control characters only;
+/// a terminal obeys more (U+009B begins what ESC and a bracket begin), and shows some text
+/// backwards. Outside of strings there are none of these.
 fn inert(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

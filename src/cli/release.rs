@@ -10,7 +10,7 @@ use crate::store::{Damaged, Lease};
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || {
         Error::new(format!(
-            "no container or lease {}",
+            "cannot find container or lease {}",
             crate::error::printable(id)
         ))
         .hint("migctl list shows them")
@@ -30,7 +30,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
                 let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
                 return Err(waits(&leases, id)?.unwrap_or_else(among));
             };
-            // Who names a lease that cannot be read has seen why it was kept.
+            // A caller who names an unreadable lease has seen why it was kept.
             leases.release_damaged(damaged, Patience::default())?;
             match format {
                 Format::Json => json(&leases, &[]),
@@ -54,7 +54,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     for lease in found {
         match give_back(&leases, &lease) {
             Ok(()) => given_back.push(lease),
-            // Of several slices of one container: that it lives is said once.
+            // Several slices of one living container give the same error once.
             Err(e) if failed.iter().any(|said| said.line() == e.line()) => {}
             Err(e) => failed.push(e),
         }
@@ -85,12 +85,13 @@ fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
     Some(Error::new(line).hint("find its lease with migctl list, and release that"))
 }
 
-/// Of 12 characters or more the rest may be left out. An idle lease has a container called "".
+/// Tells whether `id` names the container. After 12 characters the rest may be left out. An idle
+/// lease has a container called "".
 fn is_called(container: &str, id: &str) -> bool {
     (container == id && !id.is_empty()) || (id.len() >= 12 && container.starts_with(id))
 }
 
-/// Where the container has nothing as yet: how to have it wait no more.
+/// Returns the error for a container that only waits: the way to end its wait.
 fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);

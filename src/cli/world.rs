@@ -1,4 +1,4 @@
-//! What those verbs have in common that show the machine.
+//! The common part of the verbs that show the machine.
 
 use super::list::container;
 use super::output;
@@ -25,7 +25,7 @@ pub fn tell_unread(world: &Inventory) -> bool {
     world.snapshot.unreadable.is_empty() && world.unread.is_empty()
 }
 
-/// Whose a lease is, as people know it: `default/web-0/main`, or the container's id.
+/// Returns the lease's owner, as people know it: `default/web-0/main`, or the container's id.
 pub fn whose(l: &Lease) -> String {
     let h = &l.holder;
     let name = match (&h.namespace, &h.pod, &h.container_name) {

@@ -38,7 +38,7 @@ worlds! {
     state_is_read_only: "the state directory is read-only", READ_ONLY, |node| Ok(files::read_only(node, "state"));
     state_is_full: "the state directory is full", NO_SPACE, |node| Ok(files::full(node));
     state_has_no_inodes: "the state directory has no inodes", NO_SPACE, |node| Ok(files::without_inodes(node));
-    state_is_unmounted: "the state directory is unmounted", &["no container or lease", "no ledger", "not in the ledger"], |node| Ok(mounts(node, "umount $NODE/state").with_own_ledger());
+    state_is_unmounted: "the state directory is unmounted", &["cannot find container or lease", "no ledger", "not in the ledger"], |node| Ok(mounts(node, "umount $NODE/state").with_own_ledger());
     state_is_anothers: "the state directory is another user's", &["belongs to user"], |node| Ok(mounts(node, "mount -t tmpfs -o uid=1000,mode=755 state $NODE/state").without_ledger());
     state_is_for_all: "everybody can write to the state directory", &["others than root"], |node| Ok(mounts(node, "mount -t tmpfs -o mode=777 state $NODE/state").without_ledger());
     state_is_a_file: "the state directory is a file", &["Not a directory", "no folder", "not a folder"], |node| Ok(files::replaced(node, "touch state").without_ledger());

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// What we read of an engine's configuration at most.
+/// The most that we read of an engine's configuration, in bytes.
 const LIMIT: u64 = 4 << 20;
 
 /// A planned change of a file. `None` stands for a missing file.
