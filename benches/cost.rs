@@ -9,6 +9,8 @@
 mod bundle;
 #[path = "cost/collecting.rs"]
 mod collecting;
+#[path = "cost/driver.rs"]
+mod driver;
 #[path = "cost/measure.rs"]
 mod measure;
 #[path = "cost/table.rs"]
@@ -40,7 +42,13 @@ fn main() {
         .expect("a temporary folder");
     pass_through(work.path(), number("BENCH_CALLS", 1000));
     collecting::run(work.path(), number("BENCH_COLLECTIONS", 5));
-    lifecycle(work.path(), number("BENCH_LIVES", 40));
+    let sim = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
+    assert!(
+        sim.exists(),
+        "build the simulated driver: cargo build --release -p nvml-sim"
+    );
+    driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
+    lifecycle(work.path(), &sim, number("BENCH_LIVES", 40));
 }
 
 fn pass_through(work: &Path, rounds: usize) {
@@ -132,14 +140,9 @@ fn runc_version(work: &Path, runmig: &Path) -> Call {
 }
 
 /// create, start and delete, one container after the other.
-fn lifecycle(work: &Path, rounds: usize) {
+fn lifecycle(work: &Path, sim: &Path, rounds: usize) {
     let machine = work.join("machine");
-    let sim = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
-    assert!(
-        sim.exists(),
-        "build the simulated driver: cargo build --release -p nvml-sim"
-    );
-    let mut new = Command::new(&sim);
+    let mut new = Command::new(sim);
     new.arg("new").arg(&machine).args(["--gpu", "A100-80GB"]);
     assert!(new.output().expect("nvml-sim").status.success());
     let config = work.join("life.toml");
@@ -199,7 +202,7 @@ fn lifecycle(work: &Path, rounds: usize) {
                 }
             }
         }
-        driver.push(instance(&sim, &machine));
+        driver.push(instance(sim, &machine));
     }
 
     println!("A container's life, medians of {rounds}, wall ms (CPU ms)");

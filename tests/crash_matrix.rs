@@ -57,7 +57,7 @@ fn every_system_call(operation: &Operation) {
     let world = World::small();
     let log = world.path("strace.log");
     let run = |act: &mut dyn FnMut(&Call)| {
-        let call = (operation.begin)(&world);
+        let call = operation.begin(&world);
         act(&call);
     };
     // Twice: the first makes what is made at first use only. How often a wait looks again is a matter
@@ -106,7 +106,7 @@ fn every_system_call(operation: &Operation) {
 
 fn every_driver_call(operation: &Operation) {
     let world = World::small();
-    let call = (operation.begin)(&world);
+    let call = operation.begin(&world);
     let calls = world.driver_calls_by(|| drop(settled(&call)));
     judge(&world, "no call", 0);
     // Others may call the driver too, each when the one before has done so: whoever gives back what a
@@ -127,7 +127,7 @@ fn every_driver_call(operation: &Operation) {
             &[Moment::Before]
         };
         for &moment in moments {
-            let call = (operation.begin)(&world);
+            let call = operation.begin(&world);
             world.fault(name, *nth, Some(*nth), Outcome::Kill(moment));
             let said = settled(&call);
             tried += 1;
@@ -169,7 +169,7 @@ macro_rules! matrix {
         fn the_driver_is_not_asked() {
             for name in [$($of),*] {
                 let world = World::small();
-                let call = (named(name).begin)(&world);
+                let call = named(name).begin(&world);
                 assert_eq!(world.driver_calls(|| drop(settled(&call))), [""; 0], "{name}");
             }
         }
@@ -178,6 +178,7 @@ macro_rules! matrix {
 
 matrix! {
     create: "create";
+    create_from_cache: "create-from-cache";
     create_again: "create-again";
     create_that_fails: "create-that-fails";
     run: "run";

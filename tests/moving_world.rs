@@ -172,6 +172,11 @@ fn replaces_everything(world: &World) {
 /// next puts things right.
 fn between_any_two_steps(name: &str, begin: Begin, admin: Admin) {
     let world = World::small();
+    let begin = |world: &World| {
+        let call = begin(world);
+        world.forget_geometry();
+        call
+    };
     let call = begin(&world);
     let calls = world.driver_calls(|| drop(settled(&call)));
     tidy_up(&world, &[]);

@@ -5,11 +5,11 @@ use super::output;
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::gpu::nvml;
-use crate::lease::Inventory;
+use crate::lease::{self, Inventory};
 use crate::store::Lease;
 
 pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
-    let driver = nvml::open(&config.driver.library)?;
+    let driver = lease::driver(config);
     let world = Inventory::look(config, &driver)?;
     Ok((driver, world))
 }

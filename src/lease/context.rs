@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::nvml;
+use crate::gpu::{geometry, nvml};
 use crate::process;
 use crate::store::{Key, Lease, Store};
 use std::path::PathBuf;
@@ -58,10 +58,23 @@ impl<'a> LeaseContext<'a> {
         })
     }
 
-    /// Opens a session with the driver.
-    pub fn driver(&self) -> Result<nvml::Session> {
-        Ok(nvml::open(&self.config.driver.library)?)
+    /// Returns a session with the driver, which the first call opens.
+    pub fn driver(&self) -> nvml::Session {
+        session(self.config, Some(&self.boot_id))
     }
+}
+
+/// Returns the same for callers that only look, and may have no ledger.
+pub fn driver(config: &Config) -> nvml::Session {
+    session(
+        config,
+        process::boot_id(&config.driver.root).ok().as_deref(),
+    )
+}
+
+fn session(config: &Config, boot_id: Option<&str>) -> nvml::Session {
+    let cache = boot_id.map(|id| geometry::Cache::new(&config.state_dir, id));
+    nvml::Session::new(&config.driver.library, cache)
 }
 
 /// Returns the time as records hold it.

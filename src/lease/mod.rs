@@ -25,6 +25,7 @@ mod queue;
 mod reclaim;
 
 pub use allocate::{Answer, Fit, Source, WhatIf};
+pub use context::driver;
 pub use inventory::Inventory;
 pub use reclaim::bundles::lock_if_any as lock_bundle_if_any;
 pub use reclaim::liveness::{

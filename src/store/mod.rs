@@ -8,6 +8,7 @@
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
 //!   queue/<number>             one that waits for room, in its order (queue.rs)
+//!   geometry                   what GPUs offer, for the next create (src/gpu/geometry.rs)
 //!   runmig.log                what was done, for people
 //! ```
 //!

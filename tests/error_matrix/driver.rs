@@ -14,7 +14,7 @@ const UNKNOWN: u32 = 999;
 /// Which calls of each function are the operation's own: whoever gives back what a create waits for
 /// calls the driver too.
 fn calls(world: &World, operation: &Operation) -> BTreeMap<String, Vec<u64>> {
-    let call = (operation.begin)(world);
+    let call = operation.begin(world);
     let calls = world.driver_calls_by(|| drop(settled(&call)));
     tidy_up(world, "no fault");
     empty(world, "no fault");
@@ -73,7 +73,7 @@ fn tried(operation: &Operation, mut which: impl FnMut(&[u64]) -> Vec<(u64, u32)>
                     "{}: {outcome:?} from {function}, the {nth}th",
                     operation.name
                 );
-                let call = (operation.begin)(&world);
+                let call = operation.begin(&world);
                 let _ = std::fs::remove_file(log(&world));
                 world.fault(function, nth, Some(nth), outcome);
                 let out = settled(&call);

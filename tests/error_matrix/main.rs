@@ -124,6 +124,7 @@ matrix! {
     create_from_idle: "create-from-idle";
     create_adopting: "create-adopting";
     / every_call:
+    create_from_cache: "create-from-cache";
     create_evicting: "create-evicting";
     gc_of_idle: "gc-of-idle";
     create_shared: "create-shared";

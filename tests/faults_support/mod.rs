@@ -87,6 +87,15 @@ impl World {
         self.path("state")
     }
 
+    /// The geometry of GPUs that creates keep.
+    pub fn geometry(&self) -> PathBuf {
+        self.state().join("geometry")
+    }
+
+    pub fn forget_geometry(&self) {
+        let _ = fs::remove_file(self.geometry());
+    }
+
     pub fn root(&self) -> PathBuf {
         self.path("root")
     }

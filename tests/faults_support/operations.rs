@@ -34,7 +34,22 @@ pub enum Kind {
 pub struct Operation {
     pub name: &'static str,
     pub kind: Kind,
-    pub begin: fn(&World) -> Call,
+    begin: fn(&World) -> Call,
+}
+
+/// The one operation that finds the geometry of GPUs in the state directory.
+const FROM_CACHE: &str = "create-from-cache";
+
+impl Operation {
+    /// Makes the world ready for the command. It asks the driver for all that it needs, whatever ran
+    /// before, so that no call is missed.
+    pub fn begin(&self, world: &World) -> Call {
+        let call = (self.begin)(world);
+        if self.name != FROM_CACHE {
+            world.forget_geometry();
+        }
+        call
+    }
 }
 
 /// Each operation has its place in a matrix, and only one.
@@ -48,8 +63,13 @@ pub fn each_once(names: &[&str]) {
     assert_eq!(sorted(these), sorted(all));
 }
 
-pub const ALL: [Operation; 27] = [
+pub const ALL: [Operation; 28] = [
     operation("create", Kind::Create, create),
+    operation(FROM_CACHE, Kind::Create, |world| {
+        world.create(ID);
+        world.delete(ID);
+        create(world)
+    }),
     // The bundle is still edited, and the lease of a container that is no more is there.
     operation("create-again", Kind::Create, |world| {
         world.abandoned(ID);

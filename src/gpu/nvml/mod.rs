@@ -8,4 +8,4 @@ mod mig;
 mod profiles;
 mod session;
 
-pub use session::{Session, open};
+pub use session::Session;

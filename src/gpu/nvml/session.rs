@@ -59,13 +59,6 @@ impl Session {
     }
 }
 
-/// Opens a session at once, which does not use what earlier ones read.
-pub fn open(library: &Path) -> Result<Session> {
-    let session = Session::new(library, None);
-    session.nvml()?;
-    Ok(session)
-}
-
 /// Calls a symbol that an older library may lack. Its arguments are evaluated in the unsafe block.
 macro_rules! call {
     ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{

@@ -30,7 +30,7 @@ fn search(
     requester: &Requester<'_>,
     turn: &Turn,
 ) -> Result<Option<Rejection>> {
-    let driver = context.driver()?;
+    let driver = context.driver();
     let inventory = Inventory::read(context, &driver, turn.ahead(&context.store)?)?;
     let subject = subject_of(requester.holder);
     let what_if = WhatIf::new(

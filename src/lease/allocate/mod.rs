@@ -89,13 +89,16 @@ fn attempts(
     requester: &Requester<'_>,
     turn: &mut Turn,
 ) -> Result<Ended> {
-    // Opened before the plan's lock, since the driver takes its time to start; closed before a wait.
-    let driver = &context.driver()?;
+    // One session for all attempts, closed before a wait: a long one sees stale handles.
+    let driver = &context.driver();
     let (mut tried, mut collected, mut peer_since) = (Tried::default(), false, None);
     loop {
         turn.watch(&context.store);
         let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
-            Outcome::Shared(lease) => return Ok(Ended::Ready(vec![lease])),
+            Outcome::Shared(lease) => {
+                driver.keep_geometry();
+                return Ok(Ended::Ready(vec![lease]));
+            }
             Outcome::PeerCreates(peer) => {
                 share::wait_for(context, &peer, requester.holder, &mut peer_since)?;
                 continue;
@@ -109,7 +112,10 @@ fn attempts(
             }
             Outcome::Reserved(allocation) => {
                 match provision::provision(context, driver, allocation, &mut tried) {
-                    Ok(leases) => return Ok(Ended::Ready(leases)),
+                    Ok(leases) => {
+                        driver.keep_geometry();
+                        return Ok(Ended::Ready(leases));
+                    }
                     Err(Failed { undo, error }) => {
                         let undone = reserve::roll_back(context, undo);
                         joined(error, undone.err())?;

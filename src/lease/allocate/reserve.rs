@@ -98,6 +98,8 @@ pub fn reserve(
     tried: &mut Tried,
     turn: &mut Turn,
 ) -> Result<Outcome> {
+    // The driver takes its time to start, and other creates can choose meanwhile.
+    driver.prepare()?;
     let choice = {
         let plan = context.store.lock_plan(&requester.purpose())?;
         choose(context, driver, requester, tried, turn, &plan)?

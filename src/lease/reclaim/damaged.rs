@@ -110,7 +110,7 @@ fn slice_of(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Slice>> 
     let _lock = context
         .store
         .lock_gpu(&claim.gpu_uuid, "release of a damaged lease")?;
-    let driver = context.driver()?;
+    let driver = context.driver();
     let Some(instance) = at_its_place(&driver, claim)? else {
         return Ok(None);
     };
@@ -201,7 +201,7 @@ fn has_nothing(
     let _lock = context
         .store
         .lock_gpu(&claim.gpu_uuid, "gc of a damaged lease")?;
-    let driver = context.driver()?;
+    let driver = context.driver();
     let there = match claim.tie {
         Tie::Own if is_claimed_by_others(context, claim)? => None,
         // That others have the same place says nothing of this one's container.

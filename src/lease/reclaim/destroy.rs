@@ -59,10 +59,7 @@ fn try_destroy(
     if strike_off_beside_others(context, &lease)? {
         return Ok(Ok(()));
     }
-    let driver = match session {
-        Some(driver) => driver,
-        None => session.insert(context.driver()?),
-    };
+    let driver = session.get_or_insert_with(|| context.driver());
     let emptied = || mark(context, &lease.id, |l| l.slice.emptied = true).map(drop);
     destroy(driver, &lease.slice, emptied)
 }

@@ -96,7 +96,7 @@ pub fn recover(
 fn put_again(context: &LeaseContext<'_>, lease: Lease) -> Result<Option<Lease>> {
     let container = &lease.holder.key.id;
     let is_over = lease.boot_id != context.boot_id;
-    if is_over || destroy::locate(&context.driver()?, &lease.slice)?.is_none() {
+    if is_over || destroy::locate(&context.driver(), &lease.slice)?.is_none() {
         return Ok(None);
     }
     if lease.shared_in.is_some() {
