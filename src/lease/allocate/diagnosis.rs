@@ -11,8 +11,8 @@ use crate::lease::queue::Turn;
 use crate::placement::{MAX_STEPS, Rejection};
 
 /// Adds to the answer the slices that would have to lie elsewhere. The search has a new look at the
-/// machine, without a lock, since it decides nothing. Where it fails, or finds room after all, the answer
-/// stays as it was.
+/// machine, without a lock, since it decides nothing. If it fails, or finds room after all, the
+/// answer stays as it was.
 pub fn explained(
     context: &LeaseContext<'_>,
     requester: &Requester<'_>,

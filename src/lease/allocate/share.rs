@@ -77,7 +77,7 @@ pub fn share(
     Ok(None)
 }
 
-/// Returns the instance of the pod's slice. Where that cannot be found out, no other slice is created.
+/// Returns the instance of the pod's slice. If that cannot be found out, no other slice is created.
 fn locate(driver: &impl Queries, peer: &Lease) -> Result<Option<ListedInstance>> {
     let found = reclaim::locate(driver, &peer.slice);
     found.map_err(|e| does_not_answer(peer).caused_by(e))

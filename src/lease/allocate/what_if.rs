@@ -35,7 +35,7 @@ pub struct WhatIf<'a, D> {
     tried: RefCell<Tried>,
 }
 
-/// What comes of one alternative of a request.
+/// The outcome of one alternative of a request.
 pub enum Answer {
     Fits(Fit),
     /// It would be more than a limit allows.
@@ -43,7 +43,7 @@ pub enum Answer {
     No(Reason),
 }
 
-/// Where each slice that is asked for would lie.
+/// The place of each requested slice.
 pub struct Fit {
     pub sites: Vec<(Site, Source)>,
     /// How many idle slices would be destroyed for it.
@@ -96,7 +96,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         &self.admitted.alternatives
     }
 
-    /// Of a GPU's memory slices, those that could not be given back.
+    /// Returns the number of a GPU's memory slices that could not be given back.
     pub fn quarantined_on(&self, gpu: &str) -> u32 {
         let here = self.quarantined.iter().filter(|r| r.gpu == gpu);
         here.map(|r| r.placement.size).sum()
@@ -121,11 +121,11 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             .excluded(&self.inventory.snapshot, asked, &wanted)
     }
 
-    /// What each GPU has to say to one of what is asked for, in the order in which they would be taken;
-    /// where that is not to be had, after those that are.
+    /// Returns each GPU's answer to one alternative, in the order in which a create would take
+    /// them; GPUs without room come after those with room.
     pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<GpuReport<'_>> {
         let (snapshot, wanted) = (&self.inventory.snapshot, self.wanted());
-        // Of what is too much everywhere it is told where it would lie.
+        // A request that is too much everywhere still names its place.
         let excluded = match answer {
             Answer::Limited(_) => wanted.excluded.to_vec(),
             _ => self.excluded(asked),
@@ -174,7 +174,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         }
     }
 
-    /// What is said of no room, as a create says it.
+    /// Returns the error for no room, as a create words it.
     pub fn refusal(&self, no: Rejection) -> Error {
         match no {
             Rejection::Unsatisfiable { .. } => no.into(),
@@ -193,7 +193,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     }
 }
 
-/// What is in the way of all alternatives; none where one of them fits.
+/// Returns the obstacle to all alternatives; none if one of them fits.
 pub(super) fn no_room(answers: Vec<Answer>) -> Option<Denial> {
     let (mut noes, mut over) = (Vec::new(), None);
     for answer in answers {

@@ -1,5 +1,5 @@
-//! What wakes those who wait for room: a lease that goes, whoever before them leaves the queue, and the
-//! end of their own bundle.
+//! The events that wake those who wait for room: a lease that goes, an earlier ticket that leaves
+//! the queue, and the end of their own bundle.
 
 use crate::error::{Context, Error, Result};
 use crate::spec;
@@ -20,7 +20,7 @@ const UNWATCHED: Duration = Duration::from_millis(200);
 /// So many more make it as much longer.
 const AS_MANY: usize = 8;
 
-/// What woke a waiter. Of several the last counts.
+/// The event that woke a waiter. The last of several counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Woken {
     /// Nothing: the time is over.
@@ -32,15 +32,15 @@ pub(super) enum Woken {
 }
 
 pub(super) struct Watch {
-    /// Whoever takes it away has no use for the container any more.
+    /// A user who takes it away has no use for the container any more.
     bundle: PathBuf,
     /// None for who is too far behind, or where there is none to be had.
     told: Option<Told>,
-    /// Where it is not told: the leases, and who is before it.
+    /// The last known state without the kernel's events: the leases, and the earlier tickets.
     known: (Vec<String>, Vec<u64>),
 }
 
-/// What the kernel tells it.
+/// The kernel's source of events.
 struct Told {
     inotify: Inotify,
     /// None where only its looks find that out.
@@ -58,7 +58,7 @@ impl Watch {
         watch
     }
 
-    /// What has happened until now is about to be seen.
+    /// Forgets the events until now, which the caller is about to see.
     pub fn forget(&mut self) {
         if let Some(Told { inotify, .. }) = &self.told {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}

@@ -18,7 +18,7 @@ pub fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
     Ok(context.store.list()?.1)
 }
 
-/// What a hook does for its lease when that cannot be read.
+/// Releases a hook's lease that cannot be read.
 pub fn release_damaged_of(context: &LeaseContext<'_>, lease: &str, bundle: &Path) -> Result<()> {
     let all = damaged(context)?;
     let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == lease);
@@ -33,7 +33,8 @@ pub fn release_damaged_of(context: &LeaseContext<'_>, lease: &str, bundle: &Path
     }
 }
 
-/// What a delete does, once the low-level runtime has no such container any more.
+/// Releases the unreadable leases of a delete, once the low-level runtime has no such container any
+/// more.
 pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Result<()> {
     let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
     let damaged = damaged(context)?;

@@ -98,9 +98,9 @@ pub fn destroy(
     Ok(Ok(()))
 }
 
-/// Returns the instance of a slice, if it is still the one that runmig made. GPU instance ids and MIG
-/// UUIDs come again, so profile and placement must be right as well. Where no compute instance of ours
-/// can be in it, one that is belongs to somebody else.
+/// Returns the instance of a slice, if it is still the one that runmig made. GPU instance ids and
+/// MIG UUIDs come again, so profile and placement must be right as well. If no compute instance of
+/// ours can be in it, an instance with one is foreign.
 pub fn locate(driver: &impl Queries, slice: &Slice) -> Result<Option<ListedInstance>> {
     let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
     let there = listed.into_iter().find(|i| i.placement == slice.placement);

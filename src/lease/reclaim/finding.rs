@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::store::{Damaged, Lease};
 
-/// What `gc` thinks of one lease.
+/// The judgement of `gc` on one lease.
 #[derive(Debug)]
 pub struct Finding {
     pub lease: Lease,
@@ -20,7 +20,7 @@ pub enum Outcome {
     Failed(Error),
 }
 
-/// What `gc` found in the whole ledger.
+/// The findings of `gc` in the whole ledger.
 #[derive(Debug, Default)]
 pub struct Collection {
     pub leases: Vec<Finding>,

@@ -1,5 +1,5 @@
-//! Whether a container still lives. Whoever takes a slice from a container that runs does the worst
-//! that this program can do, so every sign counts, and what cannot be found out counts as life.
+//! The liveness of a container. A slice taken from a running container is the worst that this
+//! program can do, so every sign counts, and a doubt counts as life.
 
 use crate::error::{Error, Result};
 use crate::model::{Namespaces, Process};

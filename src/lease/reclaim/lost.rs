@@ -64,7 +64,9 @@ pub fn restore_without_ledger(bundle: &Path, lease: &str) -> Result<()> {
 
 /// Returns what a create leaves beside the original of its bundle.
 pub fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
-    let first = leases.first().ok_or_else(|| Error::new("no lease"))?;
+    let first = leases
+        .first()
+        .ok_or_else(|| Error::new("the create has no lease"))?;
     let text = |lease| Ok(String::from_utf8_lossy(&encode(lease)?).into_owned());
     Ok(Author {
         lease: first.id.clone(),

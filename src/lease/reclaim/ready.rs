@@ -1,4 +1,4 @@
-//! What becomes known of a container while it is made.
+//! The facts that become known of a container while it is made.
 
 use super::liveness;
 use crate::error::Result;

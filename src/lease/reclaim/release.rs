@@ -17,7 +17,7 @@ const MAX_HOLDERS: usize = 32;
 /// How often a record may change while it is judged: more often than anything that lives changes it.
 const MAX_LOOKS: usize = 16;
 
-/// What became of a lease that was to be given back.
+/// The outcome of a release.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Returned {
     /// It is gone, now or before.
@@ -67,8 +67,8 @@ pub fn release_unless(
     let keeps = lease.state != State::Releasing;
     lease.state = State::Releasing;
     let was_idle = lease.idle_since.take().is_some();
-    // What cannot be written (a full disk) keeps no slice back: its container is as gone without
-    // the mark, and the next one starts from the beginning.
+    // A mark that cannot be written (a full disk) keeps no slice back: its container is as gone
+    // without it, and the next one starts from the beginning.
     if let Err(e) = ledger.put(&lease) {
         // But what another container could take or share as long as it is not marked.
         if was_idle || lease.shared_in.is_some() {
