@@ -161,13 +161,18 @@ pub fn login() -> Option<u32> {
 pub fn boot_id(root: &Path) -> crate::error::Result<String> {
     use crate::error::Context;
     const FILE: &str = "proc/sys/kernel/random/boot_id";
+    let read = |file: &Path| files::read_text(file, MAX_LINE);
     let own = root.join(FILE);
-    let file = if own.exists() {
-        own
-    } else {
-        Path::new("/").join(FILE)
+    // Only an absent file says that it is the host's: another boot's leases lose their instances.
+    let (file, text) = match read(&own) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let file = Path::new("/").join(FILE);
+            let text = read(&file);
+            (file, text)
+        }
+        text => (own, text),
     };
-    let text = files::read_text(&file, MAX_LINE).context(|| format!("read {}", file.display()))?;
+    let text = text.context(|| format!("read {}", file.display()))?;
     Ok(text.trim().to_owned())
 }
 

@@ -90,6 +90,13 @@ pub fn is_gone(bundle: &Path) -> bool {
     looked.is_err_and(|e| matches!(e.kind(), NotFound | NotADirectory))
 }
 
+/// Whether there is no bundle at a path any more. An answer that leaves doubt is no.
+pub fn is_removed(bundle: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let looked = std::fs::metadata(bundle);
+    looked.is_err_and(|e| matches!(e.kind(), NotFound | NotADirectory))
+}
+
 impl AsFd for Bundle {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.dir.as_fd()

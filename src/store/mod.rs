@@ -81,7 +81,7 @@ impl Store {
             // Not being allowed to look is not the same as there being nothing.
             looked => looked
                 .map(|_| true)
-                .context(|| format!("open state directory {}", dir.display())),
+                .context(|| format!("open state directory {}", path.display())),
         };
         if !is_there(dir)? {
             return Ok(None);

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::lease::context::LeaseContext;
-use crate::spec::bundle::Bundle;
+use crate::spec::bundle::{self, Bundle};
 use crate::store::{BundleId, BundleLock, Store};
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub fn restore(context: &LeaseContext<'_>, path: &Path, lease: &str) -> Result<(
         );
         return Ok(());
     }
-    if !path.exists() {
+    if bundle::is_removed(path) {
         return Ok(());
     }
     let bundle = Bundle::open(path)?;

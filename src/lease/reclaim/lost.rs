@@ -6,7 +6,7 @@
 use super::destroy;
 use crate::error::{Error, Result};
 use crate::lease::context::LeaseContext;
-use crate::spec::bundle::{Author, Bundle};
+use crate::spec::bundle::{self, Author, Bundle};
 use crate::store::{Claim, Lease, decode, encode};
 use std::path::Path;
 
@@ -56,9 +56,9 @@ impl Told {
 /// Puts the original back without a ledger, hence without a lock: a create of the same bundle would
 /// have put its own leases there.
 pub fn restore_without_ledger(bundle: &Path, lease: &str) -> Result<()> {
-    match bundle.exists() {
-        true => Bundle::open(bundle)?.restore(lease).map(drop),
-        false => Ok(()),
+    match bundle::is_removed(bundle) {
+        false => Bundle::open(bundle)?.restore(lease).map(drop),
+        true => Ok(()),
     }
 }
 

@@ -88,7 +88,9 @@ fn finish(
 ) -> Result<()> {
     // The bundle is put right whether or not the driver lets go: they do not depend on each
     // other, and every failure is told.
-    let restored = bundles::restore(context, &lease.holder.bundle, &lease.id).err();
+    let restore = || bundles::restore(context, &lease.holder.bundle, &lease.id).err();
+    // A read may fail once: without its record, only the next create puts the original back.
+    let restored = restore().and_then(|_| restore());
     match keeps.then(|| keep::keep_idle(context, lease)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
         Some(Err(e)) => tracing::warn!(lease = lease.id, "not kept idle: {}", e.line()),
