@@ -34,7 +34,8 @@ pub fn provision(
     while let Some(part) = parts.next() {
         match provision_part(context, driver, part, tried) {
             Ok(lease) => ready.push(lease),
-            Err((undo, error)) => {
+            Err(stopped) => {
+                let (undo, error) = *stopped;
                 let rest = parts.map(Part::undo);
                 let ready = ready.into_iter().map(Undo::Release);
                 let undo = std::iter::once(undo).chain(ready).chain(rest).collect();
@@ -50,20 +51,24 @@ fn provision_part(
     driver: &impl Mig,
     part: Part,
     tried: &mut Tried,
-) -> std::result::Result<Lease, (Undo, Option<Error>)> {
+) -> std::result::Result<Lease, Box<(Undo, Option<Error>)>> {
+    let stopped = |undo, error| Err(Box::new((undo, error)));
     match part {
-        Part::Existing(lease, patience) => validate(context, driver, &lease).ok_or_else(|| {
-            tried.unfit.push(slot_of(&lease.slice));
-            (Undo::GiveUp(lease, patience), None)
-        }),
+        Part::Existing(lease, patience) => match validate(context, driver, &lease) {
+            Some(lease) => Ok(lease),
+            None => {
+                tried.unfit.push(slot_of(&lease.slice));
+                stopped(Undo::GiveUp(lease, patience), None)
+            }
+        },
         Part::Place(lease) => match create(context, driver, &lease) {
             Ok(lease) => Ok(lease),
             Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
                 tried.refused.push(slot_of(&lease.slice));
-                Err((Undo::Forget(lease), None))
+                stopped(Undo::Forget(lease), None)
             }
-            Err(Trouble::Refused(e)) => Err((Undo::Forget(lease), Some(e))),
-            Err(Trouble::Other(e)) => Err((Undo::Release(lease), Some(e))),
+            Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
+            Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
         },
     }
 }

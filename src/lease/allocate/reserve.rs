@@ -110,16 +110,22 @@ pub fn reserve(
         roll_back(context, undo)
     };
     match choice {
-        Choice::Outcome(outcome) => Ok(outcome),
+        Choice::Outcome(outcome) => Ok(*outcome),
         Choice::Interrupted(parts, None) => undone(parts).map(|()| Outcome::Evict(Vec::new())),
         Choice::Interrupted(parts, Some(e)) => Err(e.and(undone(parts).err())),
     }
 }
 
 enum Choice {
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     /// Not all parts could be put on record: an idle slice had gone, or there was an error.
     Interrupted(Vec<Part>, Option<Error>),
+}
+
+impl Choice {
+    fn of(outcome: Outcome) -> Choice {
+        Choice::Outcome(Box::new(outcome))
+    }
 }
 
 fn choose(
@@ -149,16 +155,16 @@ fn choose(
     match share::share(context, driver, &inventory, &wanted, requester)? {
         Some(Peer::Has(lease)) => {
             turn.step_aside();
-            return Ok(Choice::Outcome(Outcome::Shared(*lease)));
+            return Ok(Choice::of(Outcome::Shared(*lease)));
         }
-        Some(Peer::Creates(peer)) => return Ok(Choice::Outcome(Outcome::PeerCreates(*peer))),
+        Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
         None => {}
     }
     let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
     let over = over.filter(|l| !tried.idle.contains(&l.id));
     let over: Vec<Lease> = over.cloned().collect();
     if !over.is_empty() {
-        return Ok(Choice::Outcome(Outcome::Evict(over)));
+        return Ok(Choice::of(Outcome::Evict(over)));
     }
     let limits = Limits::new(policy, subject, &inventory);
     let parts = (&inventory, &wanted, &limits);
@@ -166,7 +172,7 @@ fn choose(
     match usable_plan(context.config, driver, parts, tried, |p| {
         p.plan(alternatives)
     }) {
-        Ok(plan) if !plan.evict.is_empty() => Ok(Choice::Outcome(Outcome::Evict(plan.evict))),
+        Ok(plan) if !plan.evict.is_empty() => Ok(Choice::of(Outcome::Evict(plan.evict))),
         Ok(plan) => Ok(put_on_record(context, plan.steps, requester, turn)),
         Err(denial) => {
             if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
@@ -181,7 +187,7 @@ fn choose(
                     look,
                 )?;
             }
-            Ok(Choice::Outcome(Outcome::Denied(denial)))
+            Ok(Choice::of(Outcome::Denied(denial)))
         }
     }
 }
@@ -204,7 +210,7 @@ fn put_on_record(
     if parts.len() == 1 {
         turn.step_aside();
     }
-    Choice::Outcome(Outcome::Reserved(Allocation { parts }))
+    Choice::of(Outcome::Reserved(Allocation { parts }))
 }
 
 /// Puts one step on record; none where an idle slice was destroyed meanwhile.
