@@ -66,7 +66,7 @@ const LEASE: (&str, &[&[&str]]) = (
         &["admitted", "inventory"],
         &["idle"],
         &["draft"],
-        &["context"],
+        &["context", "refusal"],
     ],
 );
 

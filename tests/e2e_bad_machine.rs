@@ -27,12 +27,12 @@ fn the_driver() {
         (
             "nvmlDeviceGetMigMode",
             "NOT_SUPPORTED",
-            "no MIG-capable GPU: the driver has 2 GPUs; hint: MIG needs an A30, A100, H100 or a later data-centre GPU",
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); hint: use an A30, A100, H100 or a later data-centre GPU",
         ),
         (
             "nvmlDeviceGetMigMode",
             "GPU_IS_LOST",
-            "no MIG-capable GPU: the driver has no GPU (read GPU 0: GPU is lost (NVML 15)); hint: nvidia-smi and the kernel's log say what the GPU has",
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; read GPU 0: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
         ),
         (
             "nvmlDeviceCreateGpuInstanceWithPlacement",

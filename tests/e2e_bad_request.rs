@@ -21,11 +21,11 @@ fn requests() {
     for (slice, line) in [
         (
             "1g.5gb",
-            "no GPU has profile 1g.5gb; hint: nearest first, there are 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb",
+            "cannot allocate 1g.5gb: no GPU offers the profile; hint: request one of 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb (nearest first)",
         ),
         (
             "8g.80gb",
-            "no GPU has profile 8g.80gb; hint: nearest first, there are 7g.80gb, 4g.40gb, 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me",
+            "cannot allocate 8g.80gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me (nearest first)",
         ),
         (
             "0Gi",
@@ -57,7 +57,7 @@ fn requests() {
         ),
         (
             "90Gi",
-            "no profile has 90Gi of memory; hint: the largest, 7g.80gb, has 80640 MiB",
+            "cannot allocate 90Gi: no profile has 90Gi of memory; hint: request at most 7g.80gb, which has 80640 MiB",
         ),
         (
             "99999999999999999999Gi",
@@ -152,11 +152,11 @@ fn machines_without_a_slice_to_give() {
     let machines: [(&[&str], &str); 2] = [
         (
             &["--gpu", "A100-80GB", "--count", "2", "--mig", "off"],
-            "MIG is off on every GPU that has it (GPU 0, 1); hint: nvidia-smi -i 0,1 -mig 1 turns it on",
+            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0, 1); hint: run nvidia-smi -i 0,1 -mig 1",
         ),
         (
             &["--gpu", "H100-80GB", "--mig", "off"],
-            "MIG is off on every GPU that has it (GPU 0); hint: nvidia-smi -i 0 -mig 1 turns it on",
+            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0); hint: run nvidia-smi -i 0 -mig 1",
         ),
     ];
     for (machine, line) in machines {
@@ -179,12 +179,12 @@ fn no_room() {
     refused(
         &setup,
         &setup.asking("1g.10gb", "true"),
-        "no room for 1g.10gb on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); hint: run migctl list to see who holds the slices, or set runmig.dev/wait to wait",
     );
     refused(
         &setup,
         &setup.asking("40Gi", "true"),
-        "no room for 40Gi (7g.80gb) on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "cannot allocate 40Gi (7g.80gb): too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); hint: run migctl list to see who holds the slices, or set runmig.dev/wait to wait",
     );
     for instance in setup.machine.instances() {
         sim("destroy", &["--gi", &instance.gi.to_string()]);
@@ -201,7 +201,7 @@ fn no_room() {
     refused(
         &setup,
         &setup.asking("3g.40gb", "true"),
-        "no room for 3g.40gb on 1 GPU: 5 of 8 memory slices are free, at most 5 on one GPU (full: what lies in the way cannot be moved); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for room",
+        "cannot allocate 3g.40gb: the slices in the way cannot be moved (5 of 8 memory slices are free on 1 GPU, at most 5 on one); hint: run migctl list to see who holds the slices, or set runmig.dev/wait to wait",
     );
 }
 

@@ -149,14 +149,17 @@ fn gpus_that_are_for_others() {
     said(&mut asking(&world, "b", "4g.24gb", "team-b")).ok();
     assert_eq!(gpu("b"), 2);
     let line = refused(&world, "c", "4g.24gb", "team-b");
-    assert!(line.contains("no room for 4g.24gb on 1 GPU"), "{line}");
+    assert!(
+        line.contains("cannot allocate 4g.24gb: too few memory slices are free"),
+        "{line}"
+    );
     said(&mut asking(&world, "a", "4g.24gb", "team-a")).ok();
     assert_eq!(gpu("a"), 1);
     world.configure(&text.replace("[0]", "[0, 2]"));
     let line = refused(&world, "d", world.profile, "team-b");
     assert!(
         line.contains(
-            "every GPU with MIG is kept from it (GPU 0: excluded by policy.exclude_gpus; GPU 1: reserved \
+            "every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: reserved \
              for namespace team-a by [[policy.reserve]] 1; GPU 2: excluded by policy.exclude_gpus)"
         ),
         "{line}"
@@ -216,7 +219,10 @@ fn who_may_not_use_a_gpu_keeps_nobody_from_it() {
     said(&mut asking(&world, "two", world.profile, "team-a")).ok();
     assert_eq!(world.lease_of("two")["gpuIndex"], 1);
     let line = refused(&world, "three", world.profile, "team-b");
-    assert!(line.contains("but what others wait for"), "{line}");
+    assert!(
+        line.contains("the free slots are reserved for 1 earlier request"),
+        "{line}"
+    );
     world.delete("one");
     large.end().ok();
     all_go(&world, &["large", "two"]);

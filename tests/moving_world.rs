@@ -114,7 +114,7 @@ fn a_gpu_is_reset_under_a_container() {
     assert_eq!(leases.len(), ids.len());
     assert!(leases.iter().all(|l| l["state"] == "ready"), "{leases:?}");
     let line = said(&mut world.create_command("other")).refused();
-    assert!(line.contains("no room for 1g.6gb"), "{line}");
+    assert!(line.contains("cannot allocate 1g.6gb: "), "{line}");
     for id in &ids {
         world.delete(id);
     }

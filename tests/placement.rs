@@ -193,7 +193,7 @@ proptest! {
         };
         let movable: Vec<Movable> = ours.iter().zip(&containers).zip(&rules)
             .map(|((place, containers), rule)| Movable {
-                place: place.clone(), containers: *containers, excluded: excluded(rule),
+                slot: place.clone(), containers: *containers, excluded: excluded(rule),
             }).collect();
         let slice = asked(&snapshot, &model, &profile, None);
         let excluded = excluded(&rules[6]);

@@ -134,7 +134,7 @@ fn all_or_none() {
     let line = create(&world, "both", "1g.6gb*2").refused();
     assert!(
         line.contains(
-            "1g.6gb*2: there is room for 1 of 2, and then no room for 1g.6gb on 1 GPU: 0 of 4"
+            "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4"
         ),
         "{line}"
     );
@@ -152,7 +152,9 @@ fn more_than_the_machine_has_is_not_waited_for() {
     world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
     let line = create(&world, "a", "4g.24gb*3").refused();
     assert!(
-        line.contains("4g.24gb*3: 2 GPUs hold 2 of 4g.24gb at most; hint: ask for fewer"),
+        line.contains(
+            "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer"
+        ),
         "{line}"
     );
     world.configure("policy.slices_per_container = 64\n[[policy.limit]]\nslices = 1\n");
@@ -177,7 +179,7 @@ fn who_waits_for_two_holds_none() {
     world.delete("a");
     let line = create(&world, "third", "1g.6gb").refused();
     assert!(
-        line.contains("no room for 1g.6gb but what others wait for"),
+        line.contains("cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests"),
         "{line}"
     );
     assert!(gpus(&world, "both").is_empty() && gpus(&world, "behind").is_empty());
@@ -270,10 +272,7 @@ fn what_a_limit_leaves_is_waited_for() {
     let line = setup
         .runmig(&["run", "-b", bundle.as_str(), &unique()])
         .refused();
-    assert!(
-        line.contains("no room for 9Gi (1g.10gb) on 1 GPU"),
-        "{line}"
-    );
+    assert!(line.contains("cannot allocate 9Gi (1g.10gb): "), "{line}");
     bundle.annotate("runmig.dev/wait", "10m");
     let id = unique();
     let waits = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));

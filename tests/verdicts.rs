@@ -103,12 +103,12 @@ fn full_or_fragmented() {
         "2g.12gb",
         NOBODY,
         "fragmented",
-        "fragmented: it would fit if 1g.6gb at ",
+        "the free memory is fragmented, and a move of 1g.6gb at ",
     );
     let one = &told["alternatives"][0];
     assert_eq!(one["gpus"][0]["state"], "noPlace");
     assert_eq!(one["restarts"].as_array().unwrap().len(), 1);
-    let words = "2 of 4 memory slices are free, at most 2 on one GPU (full)";
+    let words = "too few memory slices are free (2 of 4 on 1 GPU, at most 2 on one)";
     let told = refused(&world, "4g.24gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "full");
     assert_eq!(told["ahead"], Value::Array(Vec::new()));
@@ -117,7 +117,7 @@ fn full_or_fragmented() {
         "4g.24gb,2g.12gb",
         NOBODY,
         "full",
-        "); and no room for 2g.12gb",
+        "); cannot allocate 2g.12gb: ",
     );
     assert_eq!(told["alternatives"][1]["verdict"], "fragmented");
 }
@@ -129,7 +129,8 @@ fn mig_off() {
         let gpu = &mut machine.gpus[0];
         (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
     });
-    let words = "MIG is off on every GPU that has it (GPU 0); hint: nvidia-smi -i 0 -mig 1";
+    let words =
+        "MIG is off on every GPU that supports it (GPU 0); hint: run nvidia-smi -i 0 -mig 1";
     let told = refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "migOff");
     // In the way of both, and told once.
@@ -151,7 +152,7 @@ fn quarantined() {
     assert_eq!(world.lease_of("one")["state"], "quarantined");
     create(&world, "two", "1g.6gb", NOBODY);
     create(&world, "three", "1g.6gb", NOBODY);
-    let words = "(full); 1 is quarantined, which could not be given back; hint: ";
+    let words = "); 1 memory slice is quarantined, as runmig could not free it; hint: ";
     let told = refused(&world, "2g.12gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 1);
     // It goes one day, so who waits for all of the GPU waits for its place too.
@@ -161,7 +162,7 @@ fn quarantined() {
         "1g.6gb",
         NOBODY,
         "queued",
-        "but what others wait for",
+        "the free slots are reserved for ",
     );
     large.kill();
 }
@@ -177,7 +178,13 @@ fn adopted_is_not_quarantined() {
     assert!(told.starts_with(words), "{told}");
     full(&world);
     assert_eq!(world.lease_of("full0")["adopted"], true);
-    let told = refused(&world, "1g.6gb", NOBODY, "full", "(full); hint");
+    let told = refused(
+        &world,
+        "1g.6gb",
+        NOBODY,
+        "full",
+        "too few memory slices are free (0 of 4",
+    );
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 0);
 }
 
@@ -187,7 +194,7 @@ fn reserved_or_excluded() {
     let text =
         "[policy]\nexclude_gpus = [0]\n[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-b\"\n";
     world.configure(text);
-    let words = "every GPU with MIG is kept from it (GPU 0: excluded by policy.exclude_gpus; GPU 1: \
+    let words = "cannot allocate 1g.6gb: every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: \
                  reserved for namespace team-b by [[policy.reserve]] 1)";
     let told = refused(&world, "1g.6gb", TEAM, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][1]["state"], "excluded");
@@ -234,7 +241,7 @@ fn limited() {
         "4g.24gb,2g.12gb",
         team_c,
         "limited",
-        "no room for 2g.12gb on 1 GPU",
+        "cannot allocate 2g.12gb: ",
     );
     assert!(
         !told["error"].as_str().unwrap().contains("4g.24gb"),
@@ -248,7 +255,7 @@ fn kept_for_who_waits() {
     let world = World::small();
     world.create("small");
     let large = waiting(&world, "large", "4g.24gb");
-    let words = "no room for 1g.6gb but what others wait for; 1 waits before it (container large for 4g.24gb)";
+    let words = "cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)";
     let told = refused(&world, "1g.6gb", NOBODY, "queued", words);
     let one = &told["alternatives"][0];
     assert_eq!(one["gpus"][0]["state"], "queued");
@@ -258,7 +265,7 @@ fn kept_for_who_waits() {
     assert_eq!(plan["verdict"], "kept");
     assert_eq!(plan["ahead"][0]["container"], "large");
     // Any other verdict names the queue too.
-    let words = "(full); 1 waits before it (container large for 4g.24gb); hint: ";
+    let words = "); 1 earlier request waits (container large, 4g.24gb); hint: ";
     refused(&world, "4g.24gb", NOBODY, "full", words);
     world.delete("small");
     large.end().ok();
@@ -269,7 +276,7 @@ fn kept_for_who_waits() {
 #[test]
 fn what_no_machine_has_or_no_rule_allows() {
     let world = World::small();
-    let words = "no GPU has profile 1g.10gb; hint: nearest first, there are 1g.6gb";
+    let words = "cannot allocate 1g.10gb: no GPU offers the profile; hint: request one of 1g.6gb, ";
     let told = refused(&world, "1g.10gb", NOBODY, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "noProfile");
     world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
@@ -373,7 +380,7 @@ fn a_plan_for_a_list_takes_the_fewest_restarts() {
         "{table}"
     );
     assert!(
-        table.contains("\n7g.80gb       -          no room for 7g.80gb"),
+        table.contains("\n7g.80gb       -          cannot allocate 7g.80gb: "),
         "{table}"
     );
     // By compute slices: an amount that 2g.20gb has not.
@@ -390,7 +397,10 @@ fn a_plan_for_a_list_takes_the_fewest_restarts() {
     assert_eq!(told["verdict"], "moves");
     assert_eq!(told["ahead"][0]["container"], "large");
     assert!(
-        told["why"].as_str().unwrap().contains("1 waits before it"),
+        told["why"]
+            .as_str()
+            .unwrap()
+            .contains("1 earlier request waits"),
         "{told:#}"
     );
     large.kill();
@@ -432,11 +442,11 @@ fn several() {
     three.sort();
     assert_eq!(lie("three"), three);
     let words =
-        "1g.6gb*2: there is room for 1 of 2, and then no room for 1g.6gb on 2 GPUs: 0 of 8 ";
+        "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 8 ";
     refused(&world, "1g.6gb*2", NOBODY, "full", words);
     world.delete("three");
 
-    let words = "it would fit if 1g.6gb at ";
+    let words = " a move of 1g.6gb at ";
     let told = refused(&world, "2g.12gb*2", NOBODY, "fragmented", words);
     assert_eq!(
         told["alternatives"][0]["restarts"]
@@ -471,7 +481,7 @@ fn several() {
         assert_eq!(lie(id), [to]);
     }
 
-    let words = "4g.24gb*3: 2 GPUs hold 2 of 4g.24gb at most; hint: ask for fewer";
+    let words = "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer";
     refused(&world, "4g.24gb*3", NOBODY, "unsatisfiable", words);
     world.configure(&format!(
         "{allowed}[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n"

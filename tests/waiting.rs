@@ -190,9 +190,7 @@ fn a_waiter_that_sleeps_keeps_its_place() {
     stands_still(second.pid());
     let line = refused(create(&world, "third", world.profile, &[]));
     assert!(
-        line.contains(
-            "2 wait before it (container first for 4g.24gb, container second for 1g.6gb)"
-        ),
+        line.contains("2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)"),
         "{line}"
     );
     first.signal(Signal::SIGCONT);
@@ -269,8 +267,8 @@ fn who_gives_up_says_why_and_leaves_nothing() {
     let full = full(&world);
     let wait = [("runmig.dev/wait", "50ms")];
     let line = refused(create(&world, "waiter", world.profile, &wait));
-    let words = "no room for 1g.6gb on 1 GPU: 0 of 4 memory slices are free, at most 0 on one GPU \
-                 (full); waited 50ms; hint: migctl list shows who has what";
+    let words = "cannot allocate 1g.6gb: too few memory slices are free (0 of 4 on 1 GPU, at most \
+                 0 on one); the create waited 50ms; hint: run migctl list to see who holds the slices";
     assert!(line.trim_end().ends_with(words), "{line}");
     assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
     for id in &full {
@@ -289,7 +287,7 @@ fn nobody_overtakes() {
     let large = waiting(&world, "large", "4g.24gb");
     let line = refused(create(&world, "late", world.profile, &[]));
     assert!(
-        line.contains("no room for 1g.6gb but what others wait for; 1 waits before it (container large for 4g.24gb)"),
+        line.contains("cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)"),
         "{line}"
     );
     world.delete("small");
@@ -315,7 +313,7 @@ fn who_is_in_nobody_s_way_passes() {
     create(&world, "two", "2g.20gb", &[]).end().ok();
     assert!(sits_at("two") >= 4 && sits_at("one") >= 4);
     let line = refused(create(&world, "three", "3g.40gb", &[]));
-    assert!(line.contains("no room for 3g.40gb"), "{line}");
+    assert!(line.contains("cannot allocate 3g.40gb: "), "{line}");
     world.delete("four");
     other.end().ok();
     all_go(&world, &["one", "two", "other"]);

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::gpu::Queries;
 use crate::lease::{Answer, WhatIf};
-use crate::placement::{DefragPlan, Kind, MAX_STEPS, Site};
+use crate::placement::{DefragPlan, MAX_STEPS, RejectionKind, Site};
 use crate::request::{self, Alternative};
 use crate::store::Lease;
 
@@ -81,14 +81,16 @@ fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&
             ("fits", "nothing has to move".to_owned(), Some(plan))
         }
         Answer::Limited(e) => ("limited", e.to_string(), None),
-        Answer::No(reason) => {
-            let verdict = match (reason.kind, &reason.plan) {
+        Answer::No(diagnosis) => {
+            let rejection = diagnosis.rejection;
+            let plan = rejection.plan().cloned();
+            let verdict = match (rejection.kind(), &plan) {
                 (_, Some(_)) => "moves",
-                (Kind::Kept, _) => "kept",
-                (Kind::Fragmented, _) => "unknown",
-                (Kind::Never | Kind::Full, _) => "impossible",
+                (RejectionKind::Queued, _) => "kept",
+                (RejectionKind::Fragmented, _) => "unknown",
+                (RejectionKind::Unsatisfiable | RejectionKind::Full, _) => "impossible",
             };
-            (verdict, outlook.refusal(reason.no).to_string(), reason.plan)
+            (verdict, outlook.refusal(rejection).to_string(), plan)
         }
     };
     let way = DefragAlternative {

@@ -9,8 +9,8 @@ use super::world;
 use crate::config::Config;
 use crate::error::{Result, printable};
 use crate::gpu::Queries;
-use crate::lease::{Answer, Fit, Source, WhatIf};
-use crate::placement::{GpuReport, Kind, MAX_STEPS, Site, SlotCost, Verdict};
+use crate::lease::{Answer, Fit, Source, WhatIf, refusal};
+use crate::placement::{GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict};
 use crate::request;
 use crate::store::Lease;
 
@@ -95,12 +95,12 @@ fn look(
             ("fits", fits(fit), None)
         }
         Answer::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
-        Answer::No(reason) => {
-            let plan = reason.plan.as_ref();
+        Answer::No(diagnosis) => {
+            let plan = diagnosis.rejection.plan();
             restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, whose));
-            let e = outlook.refusal(reason.no.clone());
+            let e = outlook.refusal(diagnosis.rejection.clone());
             let hint = e.advice().map(str::to_owned);
-            (word(reason.kind), e.to_string(), hint)
+            (word(diagnosis.rejection.kind()), e.to_string(), hint)
         }
     };
     let gpus = outlook.gpus(asked, answer);
@@ -116,12 +116,12 @@ fn look(
     }
 }
 
-fn word(kind: Kind) -> &'static str {
+fn word(kind: RejectionKind) -> &'static str {
     match kind {
-        Kind::Never => "unsatisfiable",
-        Kind::Kept => "queued",
-        Kind::Full => "full",
-        Kind::Fragmented => "fragmented",
+        RejectionKind::Unsatisfiable => "unsatisfiable",
+        RejectionKind::Queued => "queued",
+        RejectionKind::Full => "full",
+        RejectionKind::Fragmented => "fragmented",
     }
 }
 
@@ -145,22 +145,21 @@ pub fn fits(fit: &Fit) -> String {
 }
 
 fn item(on: &GpuReport<'_>, outlook: &WhatIf<'_, impl Queries>) -> GpuAnswer {
-    let profile = on.profile.map_or("the profile", |p| p.name.as_str());
-    let free = format!(
-        "{} of {} memory slices are free",
-        on.free_slices, on.total_slices
-    );
-    let (state, why) = match &on.verdict {
-        Verdict::Fits(places) => ("fits", after(&places[0])),
-        Verdict::Full => ("full", free),
-        Verdict::Kept => ("queued", format!("{free}, and others wait for that")),
-        Verdict::NoPlace => ("noPlace", format!("{free}, but no place of {profile} is")),
-        Verdict::UsedUp(what) => ("usedUp", format!("{free}, but it has no more {what}")),
-        Verdict::NoProfile => ("noProfile", "it has no such profile".to_owned()),
-        Verdict::MigOff => ("migOff", "MIG is off".to_owned()),
-        Verdict::MigPending => ("migPending", "MIG is on after a reset".to_owned()),
-        Verdict::NoMig => ("noMig", "it has no MIG".to_owned()),
-        Verdict::Excluded(rule) => ("excluded", rule.clone()),
+    let state = match &on.verdict {
+        Verdict::Fits(_) => "fits",
+        Verdict::Full => "full",
+        Verdict::Queued => "queued",
+        Verdict::NoSlot => "noPlace",
+        Verdict::Exhausted(_) => "usedUp",
+        Verdict::NoProfile => "noProfile",
+        Verdict::MigOff => "migOff",
+        Verdict::MigPending => "migPending",
+        Verdict::NoMig => "noMig",
+        Verdict::Excluded(_) => "excluded",
+    };
+    let why = match &on.verdict {
+        Verdict::Fits(slots) => after(&slots[0]),
+        _ => refusal::on_gpu(on).unwrap_or_default(),
     };
     GpuAnswer {
         index: on.gpu.index,

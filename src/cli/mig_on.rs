@@ -57,7 +57,7 @@ fn with_mig_on(outlook: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answ
             };
         }
         Answer::Limited(e) => e,
-        Answer::No(reason) => outlook.refusal(reason.no),
+        Answer::No(diagnosis) => outlook.refusal(diagnosis.rejection),
     };
     WithMigOn {
         fits: false,

@@ -220,15 +220,15 @@ impl Inventory {
         };
         let moves = |l: &&Lease| l.state != State::Releasing && !l.adopted && !is_one_of_several(l);
         for lease in self.leases.iter().filter(moves) {
-            let place = slot_of(&lease.slice);
-            match all.iter().position(|m| m.place == place) {
+            let slot = slot_of(&lease.slice);
+            match all.iter().position(|m| m.slot == slot) {
                 Some(at) => {
                     all[at].containers += 1;
                     whose[at].push(lease);
                 }
                 None => {
                     all.push(Movable {
-                        place,
+                        slot,
                         containers: 1,
                         excluded: Vec::new(),
                     });

@@ -8,7 +8,7 @@
 //! queue         waits for room, and says why it woke
 //! reclaim       release, destroy, collect
 //! inventory     driver, ledger and queue at one moment
-//! idle, admitted, draft, context
+//! idle, admitted, draft, context, refusal
 //! ```
 //!
 //! A create journals each instance before it creates it, and a release strikes a lease off only after the
@@ -23,6 +23,7 @@ mod idle;
 mod inventory;
 mod queue;
 mod reclaim;
+pub mod refusal;
 
 pub use allocate::{Answer, Fit, Source, WhatIf};
 pub use context::driver;

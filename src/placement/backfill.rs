@@ -1,16 +1,14 @@
-//! Backfill: a later request may pass waiting ones only if it takes nothing that they could ever
-//! use.
+//! Backfill: a later request takes only what no earlier request, still queued, could ever use.
 //!
-//! The end of running containers is unknown. So a slice that is free today, in the way of a place
-//! that a request waits for, would delay that request, however small it is. Foreign instances stay:
-//! no request waits for an administrator.
+//! Nobody knows when the running containers end. So even a small slice may delay a queued request, if it
+//! overlaps a slot that the request could use. Instances that runmig did not make count as permanent.
 
 use super::constraints::{Constraints, is_on};
 use super::occupancy::{Occupancy, Parts, parts};
 use super::plan::Reservation;
 use crate::model::{Gpu, Placement, Profile, Snapshot};
 
-/// Everything that could ever satisfy a request, by the rules and by what the driver offers.
+/// Returns every profile on every GPU that could ever satisfy a request, by the rules and by the driver.
 pub fn could_use(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<Reservation> {
     let mut all = Vec::new();
     for (gpu, profile) in candidates(snapshot, constraints) {
@@ -25,7 +23,8 @@ pub fn could_use(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<Rese
     all
 }
 
-/// Whether nothing but those who came before has to go on: then there is nothing to ask the driver.
+/// Says whether the reservations of earlier requests alone block a request. Then the driver has no answer
+/// that helps.
 pub fn is_blocked(snapshot: &Snapshot, constraints: &Constraints<'_>) -> bool {
     let permits = |(gpu, profile): (&Gpu, &Profile)| {
         let backfill = Backfill::on(gpu, constraints);
@@ -48,7 +47,7 @@ fn candidates<'a>(
         .collect()
 }
 
-/// The places of earlier requests on one GPU, once all our slices have gone.
+/// The slots of one GPU that earlier requests could use after all our own instances are gone.
 pub struct Backfill<'a> {
     gpu: &'a Gpu,
     places: Vec<(&'a Profile, Placement)>,
@@ -75,15 +74,15 @@ impl<'a> Backfill<'a> {
         Backfill { gpu, places }
     }
 
-    /// Whether a slice there is in nobody's way.
+    /// Says whether a slice there delays no earlier request.
     pub fn permits(&self, profile: &Profile, at: Placement) -> bool {
         self.places.iter().all(|(awaited, place)| {
             !place.overlaps(at) && self.parts_are_left(profile, awaited, *place)
         })
     }
 
-    /// Whether the awaited slice has its compute slices and engines at its place whatever lies beside
-    /// it: then it is the memory alone that can stand in its way.
+    /// Says whether the awaited slice keeps its compute slices and engines whatever lies beside it. Then only
+    /// an overlap can delay it.
     fn parts_are_left(&self, profile: &Profile, awaited: &Profile, place: Placement) -> bool {
         let (most, limit) = (most_beside(self.gpu, place), Occupancy::limit(self.gpu));
         let kinds = parts(profile).into_iter().zip(parts(awaited));
@@ -95,7 +94,7 @@ impl<'a> Backfill<'a> {
     }
 }
 
-/// Returns, for each part, the most that slices can take up which do not overlap a place.
+/// Returns the most of each part that slices can use without overlapping a placement.
 fn most_beside(gpu: &Gpu, place: Placement) -> Parts {
     let end = Occupancy::empty(gpu).total_slices() as usize;
     let mut from = vec![Parts::default(); end + 1];

@@ -1,65 +1,67 @@
-//! The cheapest place for one slice.
+//! The cheapest slot for one slice.
 
 use super::backfill::Backfill;
 use super::constraints::{Constraints, fitting, usable};
 use super::diagnosis;
 use super::occupancy::Slot;
 use super::plan::Decision;
-use super::rejection::Rejection;
+use super::rejection::{Cause, Obstacle, Rejection};
 use super::score::{Costs, Demand};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
-use crate::request::Slice;
+use crate::request::{Alternative, Slice};
 use std::cmp::Reverse;
 
-/// `reserved` is what the ledger has promised, whether the driver shows it yet or not.
+/// Chooses the cheapest free slot of the first alternative that has one. `reserved` are the slots that the
+/// ledger has promised, whether the driver shows them yet or not.
 pub fn choose<'a>(
     snapshot: &'a Snapshot,
     reserved: &[Slot],
     constraints: &Constraints<'_>,
 ) -> Result<Decision<'a>, Rejection> {
+    let mut rejections = Vec::new();
+    for slice in constraints.alternatives {
+        match choose_one(snapshot, reserved, slice, constraints) {
+            Ok(decision) => return Ok(decision),
+            Err(obstacle) => rejections.push(Rejection::from(Cause {
+                request: Alternative {
+                    slice: slice.clone(),
+                    count: 1,
+                },
+                found: 0,
+                obstacle,
+            })),
+        }
+    }
+    Err(Rejection::of_all(rejections))
+}
+
+/// Chooses the cheapest free slot for one slice.
+pub fn choose_one<'a>(
+    snapshot: &'a Snapshot,
+    reserved: &[Slot],
+    slice: &Slice,
+    constraints: &Constraints<'_>,
+) -> Result<Decision<'a>, Obstacle> {
     let usable = usable(snapshot, constraints);
     if usable.is_empty() {
         return Err(diagnosis::no_gpu(snapshot, constraints));
     }
-    let mut noes = Vec::new();
-    for slice in constraints.alternatives {
-        match choose_one(snapshot, &usable, reserved, slice, constraints) {
-            Ok(decision) => return Ok(decision),
-            Err(no) => noes.push(no),
-        }
-    }
-    Err(diagnosis::none_of(noes))
-}
-
-fn choose_one<'a>(
-    snapshot: &'a Snapshot,
-    usable: &[&'a Gpu],
-    reserved: &[Slot],
-    slice: &Slice,
-    constraints: &Constraints<'_>,
-) -> Result<Decision<'a>, Rejection> {
-    let fitting = fitting(usable, slice, constraints);
+    let fitting = fitting(&usable, slice, constraints);
     if fitting.is_empty() {
-        return Err(diagnosis::no_profile(usable, slice, constraints));
+        return Err(diagnosis::no_profile(&usable, slice, constraints));
     }
 
     let mut best: Option<Candidate<'a>> = None;
-    let kept = each_candidate(snapshot, &fitting, reserved, constraints, |candidate| {
+    let has_reserved = each_candidate(snapshot, &fitting, reserved, constraints, |candidate| {
         if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
             best = Some(candidate);
         }
     });
     let Some(best) = best else {
-        if kept {
-            return Err(diagnosis::kept(&fitting, slice));
-        }
-        return Err(diagnosis::full(
-            snapshot,
-            &fitting,
-            reserved,
-            slice,
-            constraints,
-        ));
+        return Err(match has_reserved {
+            true => diagnosis::reserved(&fitting),
+            false => diagnosis::no_slot(snapshot, &fitting, reserved, constraints),
+        });
     };
     let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
     Ok(Decision {
@@ -72,25 +74,25 @@ fn choose_one<'a>(
     })
 }
 
-/// A place where a slice could go. The least rank is taken.
+/// A free slot. The one with the least rank is chosen.
 pub struct Candidate<'a> {
     pub gpu: &'a Gpu,
     pub profile: &'a Profile,
     pub placement: Placement,
-    /// On its GPU.
+    /// The cost on its GPU alone.
     pub cost: i64,
     pub rank: Rank,
 }
 
-/// In this order.
+/// The order of candidates: the fields are compared from the first to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// Several slices of one container lie on GPUs of their own.
+    /// The slices of one container go to different GPUs as far as possible.
     shares_gpu: bool,
-    /// An amount of memory may mean different profiles on different models: the smallest by name, as
-    /// one and the same has a little more or less memory on each; then the fewest compute slices.
+    /// Gigabytes by the profile's name, then compute slices. An amount of memory may stand for different
+    /// profiles on different models, and one profile has a little more or less memory on each.
     size: (u32, u32),
-    /// An idle slice of just that profile is had without making one.
+    /// False for an idle slice of the profile, which runmig hands out as it is.
     is_made: bool,
     cost: i64,
     free_slices: u32,
@@ -98,16 +100,16 @@ pub struct Rank {
     gpu_index: u32,
 }
 
-/// Says whether there were places that those who came before wait for.
+/// Visits each free slot. It returns true where free slots are reserved for earlier requests.
 pub fn each_candidate<'a>(
     snapshot: &Snapshot,
     fitting: &[(&'a Gpu, &'a Profile)],
     reserved: &[Slot],
     constraints: &Constraints<'_>,
-    mut see: impl FnMut(Candidate<'a>),
+    mut visit: impl FnMut(Candidate<'a>),
 ) -> bool {
     let demand = Demand::on(snapshot, constraints);
-    let mut kept = false;
+    let mut has_reserved = false;
     for &(gpu, profile) in fitting {
         let occupancy = constraints.occupancy(gpu, reserved);
         let mut places = occupancy.places(profile).peekable();
@@ -120,12 +122,12 @@ pub fn each_candidate<'a>(
         let shares_gpu = constraints.own_gpus.contains(&gpu.uuid);
         for placement in places {
             if !backfill.permits(profile, placement) {
-                kept = true;
+                has_reserved = true;
                 continue;
             }
             let evicts = occupancy.evictions(profile, placement).len();
             let cost = costs.cost(placement);
-            see(Candidate {
+            visit(Candidate {
                 gpu,
                 profile,
                 placement,
@@ -142,5 +144,5 @@ pub fn each_candidate<'a>(
             });
         }
     }
-    kept
+    has_reserved
 }

@@ -5,28 +5,28 @@ use super::plan::Reservation;
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
-/// The wishes of a container, and the obstacles besides other slices.
+/// The slices that a request asks for, and everything but occupied slots that restricts their choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Constraints<'a> {
-    /// The first that can be had.
+    /// In order of preference: the first that fits is chosen.
     pub alternatives: &'a [Slice],
-    /// The least number of compute slices; 0 where any will do.
+    /// The least number of compute slices, or 0.
     pub min_compute: u32,
-    /// GPUs that a rule keeps from this container, by UUID, and the rule in words.
+    /// UUIDs of GPUs that a rule excludes, with the rule as its author worded it.
     pub excluded: &'a [(String, String)],
-    /// Profiles that a rule keeps from this container, by name.
+    /// Names of profiles that a rule excludes.
     pub denied_profiles: &'a [String],
-    /// The reservations of earlier requests.
+    /// Reservations of earlier requests.
     pub blockers: &'a [Reservation],
-    /// Our slots on the GPUs, which go one day: with `blockers`.
+    /// Slots of our own instances, which go one day. `blockers` could use them then.
     pub ours: &'a [Slot],
-    /// GPUs where the container has a slice already, by UUID: taken where no other has room.
+    /// UUIDs of GPUs where the container has a slice already. Other GPUs are preferred.
     pub own_gpus: &'a [String],
-    /// Slices that nobody has and that are only kept for the next: free, but dearer than free.
+    /// Slots of idle slices. They count as free, at a higher cost.
     pub idle: &'a [Slot],
-    /// Those of them that go for another slice of the container.
+    /// Slots of idle slices that go for another slice of the same request.
     pub evicted: &'a [Slot],
-    /// The reserved slots that could not be given back.
+    /// Slots of slices that runmig could not destroy.
     pub quarantined: &'a [Slot],
 }
 
@@ -38,8 +38,8 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// As if nobody had come before.
-    pub(super) fn alone(&self) -> Self {
+    /// Leaves out the earlier requests.
+    pub(super) fn without_blockers(&self) -> Self {
         Constraints {
             blockers: &[],
             ours: &[],
@@ -60,8 +60,8 @@ impl<'a> Constraints<'a> {
         self.exclusion(gpu).is_some()
     }
 
-    /// Returns a request's profile on one GPU: the profile of that name, or the smallest that has
-    /// the memory, then the fewest compute slices, then the plain one (`1g.24gb` before
+    /// Returns the profile that a request stands for on one GPU: the one of that name, or the one with the
+    /// least sufficient memory, then the fewest compute slices, then the plain one (`1g.24gb` before
     /// `1g.24gb-me`).
     pub(super) fn profile_on<'g>(&self, gpu: &'g Gpu, request: &Slice) -> Option<&'g Profile> {
         let mut allowed = gpu.profiles.iter().filter(|p| {
@@ -76,19 +76,19 @@ impl<'a> Constraints<'a> {
     }
 }
 
-/// Whether its MIG mode is on.
+/// Says whether MIG is on.
 pub fn is_on(gpu: &Gpu) -> bool {
     gpu.mig == MigMode::Enabled
 }
 
-/// GPUs with MIG on that no rule keeps from it.
+/// Returns the GPUs in MIG mode that no rule excludes.
 pub fn usable<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<&'a Gpu> {
     let gpus = snapshot.gpus.iter();
     gpus.filter(|g| is_on(g) && !constraints.excludes(g))
         .collect()
 }
 
-/// Returns a request's profile on each GPU that has one.
+/// Returns the profile that a request stands for on each GPU that offers it.
 pub fn fitting<'a>(
     usable: &[&'a Gpu],
     slice: &Slice,

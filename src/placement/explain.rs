@@ -1,8 +1,8 @@
-//! Why each GPU will do for a request, or will not.
+//! The verdict of each GPU on a request.
 
 use super::choose::{Rank, each_candidate};
 use super::constraints::Constraints;
-use super::occupancy::{Occupancy, Slot};
+use super::occupancy::{Exhausted, Occupancy, Slot};
 use super::pack::Packer;
 use super::plan::MAX_STEPS;
 use super::score;
@@ -13,7 +13,7 @@ use crate::request::Slice;
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuReport<'a> {
     pub gpu: &'a Gpu,
-    /// The request's profile there.
+    /// The profile that the request stands for there.
     pub profile: Option<&'a Profile>,
     pub free_slices: u32,
     pub total_slices: u32,
@@ -22,41 +22,41 @@ pub struct GpuReport<'a> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// The possible places, the best first.
+    /// The free slots, the best first.
     Fits(Vec<SlotCost>),
-    /// Fewer memory slices are free than it takes.
+    /// Fewer memory slices are free than the profile takes.
     Full,
-    /// There is a place, but those who came before wait for it.
-    Kept,
-    /// Enough are free, but no place of the profile is.
-    NoPlace,
-    /// All that there is of something else is in use: "decoders".
-    UsedUp(String),
+    /// The free slots are reserved for earlier requests.
+    Queued,
+    /// Enough memory slices are free, but no slot of the profile is.
+    NoSlot,
+    /// The GPU reached another limit.
+    Exhausted(Exhausted),
     NoProfile,
     MigOff,
-    /// MIG is off until the GPU is reset.
+    /// The next reset switches MIG on.
     MigPending,
     NoMig,
-    /// By this rule.
+    /// The rule, as its author worded it.
     Excluded(String),
 }
 
-/// A place, and what taking it costs.
+/// A free slot and its cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlotCost {
     pub placement: Placement,
-    /// In memory slices of no more use to one profile (docs/packing.md).
+    /// In memory slices that one profile loses (docs/packing.md).
     pub cost: f64,
-    /// The profiles that had a place on that GPU and would have none afterwards.
+    /// Profiles that have a free slot on the GPU now, and would have none afterwards.
     pub closes: Vec<String>,
-    /// An idle slice is handed out as it is.
+    /// Whether runmig would hand out an idle slice as it is.
     pub reuses: bool,
-    /// Idle slices that would be destroyed for it.
+    /// The number of idle slices that runmig would destroy.
     pub evicts: usize,
     rank: Rank,
 }
 
-/// Every GPU, in the order in which they would be taken.
+/// Returns the verdict of every GPU, in the order of preference.
 pub fn explain<'a>(
     snapshot: &'a Snapshot,
     reserved: &[Slot],
@@ -105,15 +105,15 @@ fn look(
     reserved: &[Slot],
     constraints: &Constraints<'_>,
 ) -> Verdict {
-    let mut places: Vec<SlotCost> = Vec::new();
-    let kept = each_candidate(
+    let mut slots: Vec<SlotCost> = Vec::new();
+    let has_reserved = each_candidate(
         snapshot,
         &[(occupancy.gpu, profile)],
         reserved,
         constraints,
         |c| {
             let placement = c.placement;
-            places.push(SlotCost {
+            slots.push(SlotCost {
                 placement,
                 cost: c.cost as f64 / score::SLICE as f64,
                 closes: closes(occupancy, profile, placement),
@@ -123,19 +123,19 @@ fn look(
             });
         },
     );
-    places.sort_by_key(|p| p.rank);
-    if !places.is_empty() {
-        return Verdict::Fits(places);
+    slots.sort_by_key(|slot| slot.rank);
+    if !slots.is_empty() {
+        return Verdict::Fits(slots);
     }
-    if kept {
-        return Verdict::Kept;
+    if has_reserved {
+        return Verdict::Queued;
     }
     if occupancy.free_slices() < profile.memory_slices() {
         return Verdict::Full;
     }
-    match occupancy.lacks(profile, occupancy.taken()) {
-        Some(lack) => Verdict::UsedUp(lack.of(profile)),
-        None => Verdict::NoPlace,
+    match occupancy.exhausted(profile, occupancy.taken()) {
+        Some(what) => Verdict::Exhausted(what),
+        None => Verdict::NoSlot,
     }
 }
 
@@ -147,8 +147,8 @@ fn closes(occupancy: &Occupancy<'_>, profile: &Profile, at: Placement) -> Vec<St
     closed.map(|p| p.name.clone()).collect()
 }
 
-/// How fragmented a GPU is, in per cent: what of the largest slice that its free memory could be,
-/// did all on it lie as well as it can, is lost to where it lies. 0: nothing is.
+/// Returns how fragmented a GPU is, in per cent. 0 means that its largest free slot is as large as it
+/// could be after any move of its occupants; 100 means that only a move frees a slot.
 pub fn fragmentation(occupancy: &Occupancy<'_>) -> Option<u32> {
     let largest = |fits: &mut dyn FnMut(&Profile) -> Option<bool>| {
         let mut by_size: Vec<&Profile> = occupancy.gpu.profiles.iter().collect();

@@ -1,5 +1,5 @@
-//! The choice of a slice's place: a pure function of the driver's answers and the request. No
-//! geometry is built in, no file read.
+//! Pure placement: from the driver's answers, the reserved slots and the constraints of a request to a slot.
+//! No geometry is built in, and no file is read.
 //!
 //! The files import downwards only, in the order that tests/architecture.rs holds.
 
@@ -21,12 +21,13 @@ mod tests;
 pub use backfill::{could_use, is_blocked};
 pub use choose::choose;
 pub use constraints::Constraints;
-pub use defrag::diagnose::{Kind, Reason, reason};
+pub use defrag::diagnose::diagnose;
 pub use defrag::search::fewest_moves;
-pub use diagnosis::{none_of, of_several};
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
-pub use occupancy::{Occupancy, Occupant, Slot};
+pub use occupancy::{Exhausted, Occupancy, Occupant, Slot};
 pub use pack::Packer;
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
-pub use rejection::Rejection;
-pub use several::{Selection, choose_several, never_several};
+pub use rejection::{
+    Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,
+};
+pub use several::{Diagnosis, Selection, choose_several, never_several};

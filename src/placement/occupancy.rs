@@ -1,10 +1,9 @@
-//! The free room on one GPU, in bits: a bit for each memory slice. Memory slices, compute slices
-//! and engines are limits of their own; the driver may still refuse, and then runmig chooses again
-//! without that place.
+//! The free memory slices of one GPU, a bit for each. Memory slices, compute slices and engines are
+//! separate limits. The driver may still refuse a slot that looks free here.
 
 use crate::model::{Gpu, Placement, Profile};
 
-/// A place that is spoken for.
+/// A placement of a profile on one GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     pub gpu: String,
@@ -20,9 +19,9 @@ pub struct Occupant {
     pub profile_id: u32,
     pub at: Placement,
     pub slices: SliceSet,
-    /// Kept for the next, and nobody's: it counts as free.
+    /// Without a holder, and kept for the next request: it counts as free.
     pub idle: bool,
-    /// In a search for what to move: which of the movable ones it is.
+    /// Its index among the movable slices, in a search for moves.
     pub movable: Option<usize>,
 }
 
@@ -42,14 +41,14 @@ impl Occupant {
 pub struct Occupancy<'a> {
     pub gpu: &'a Gpu,
     pub occupants: Vec<Occupant>,
-    /// Every place that the driver offers, profile after profile; `ends` says where each one's end.
+    /// All placements that the driver offers, profile after profile. `ends` holds the end of each profile's.
     windows: Vec<SliceSet>,
     ends: Vec<usize>,
     limit: Parts,
     all: SliceSet,
 }
 
-/// Media and copy engines and compute slices, in one order.
+/// Amounts of compute slices and of engines, in the order of `PARTS`.
 pub type Parts = [u32; 6];
 
 impl<'a> Occupancy<'a> {
@@ -57,7 +56,7 @@ impl<'a> Occupancy<'a> {
         Occupancy::without(gpu, &[], reserved, idle)
     }
 
-    /// As if these instances were not there.
+    /// Leaves out the `evicted` instances.
     pub fn without(gpu: &'a Gpu, evicted: &[Slot], reserved: &[Slot], idle: &[Slot]) -> Self {
         let mut occupancy = Occupancy::empty(gpu);
         let here = |r: &&Slot| r.gpu == gpu.uuid;
@@ -86,7 +85,7 @@ impl<'a> Occupancy<'a> {
         occupancy
     }
 
-    /// As if nothing lay on it.
+    /// Shows the GPU without any occupant.
     pub fn empty(gpu: &'a Gpu) -> Self {
         let places = gpu.profiles.iter().map(|p| p.placements.len()).sum();
         let mut windows = Vec::with_capacity(places);
@@ -105,7 +104,7 @@ impl<'a> Occupancy<'a> {
         }
     }
 
-    /// The whole GPU's is what its largest profile has.
+    /// Returns the parts of the whole GPU: those of its largest profiles.
     pub fn limit(gpu: &Gpu) -> Parts {
         let mut limit = Parts::default();
         for p in &gpu.profiles {
@@ -116,7 +115,7 @@ impl<'a> Occupancy<'a> {
         limit
     }
 
-    /// Returns the foreign part, which stays for all we know.
+    /// Keeps only the instances that runmig did not make. They may stay for ever.
     pub fn foreign(gpu: &'a Gpu, ours: &[Slot]) -> Self {
         let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
         let mut occupancy = Occupancy::new(gpu, &[], &[]);
@@ -130,10 +129,10 @@ impl<'a> Occupancy<'a> {
         more
     }
 
-    /// Returns the places where the profile could go now, with idle slices out of the way.
+    /// Returns the placements that are free for the profile, with the idle slices evicted.
     pub fn places<'p>(&self, profile: &'p Profile) -> impl Iterator<Item = Placement> + use<'p> {
         let free = self.free();
-        let any = self.lacks(profile, self.taken()).is_none();
+        let any = self.exhausted(profile, self.taken()).is_none();
         let places = profile.placements.iter().copied();
         places.filter(move |at| any && slice_set(*at) & !free == 0)
     }
@@ -154,7 +153,7 @@ impl<'a> Occupancy<'a> {
         self.all.count_ones()
     }
 
-    /// The idle slices that have to go before the profile can be made there.
+    /// Returns the idle slices that runmig has to destroy before it makes the profile there.
     pub fn evictions(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
         if self.occupants.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
             return Vec::new();
@@ -166,8 +165,9 @@ impl<'a> Occupancy<'a> {
             .filter(|l| l.idle)
             .partition(|l| l.slices & here != 0);
         // Engines and compute slices that idle ones hold elsewhere.
-        while let Some(lack) = self.lacks(profile, self.taken().chain(staying.iter().copied())) {
-            let Some(which) = staying.iter().position(|l| self.frees(lack, profile, l)) else {
+        while let Some(what) = self.exhausted(profile, self.taken().chain(staying.iter().copied()))
+        {
+            let Some(which) = staying.iter().position(|l| self.frees(what, profile, l)) else {
                 break;
             };
             going.push(staying.remove(which));
@@ -180,12 +180,12 @@ impl<'a> Occupancy<'a> {
         self.occupants.iter().any(is)
     }
 
-    /// Returns the parts of which one more of the profile beside these would be too much.
-    pub fn lacks<'l>(
+    /// Returns the part that one more slice of the profile beside `others` would exceed.
+    pub fn exhausted<'l>(
         &self,
         profile: &Profile,
         others: impl Iterator<Item = &'l Occupant>,
-    ) -> Option<Lack> {
+    ) -> Option<Exhausted> {
         let mut used = parts(profile);
         let mut same = 0;
         for occupant in others {
@@ -197,10 +197,10 @@ impl<'a> Occupancy<'a> {
             }
         }
         if same >= profile.max_instances {
-            return Some(Lack::OfProfile);
+            return Some(Exhausted::Instances);
         }
         let over = used.iter().zip(self.limit).position(|(u, most)| *u > most);
-        over.map(Lack::OfPart)
+        over.map(|part| PARTS[part])
     }
 
     /// Returns for each memory slice the index of its occupant.
@@ -213,15 +213,13 @@ impl<'a> Occupancy<'a> {
         (0..self.total_slices()).map(of).collect()
     }
 
-    /// Whether it is one of those that use up what the profile lacks.
-    pub fn frees(&self, lack: Lack, profile: &Profile, occupant: &Occupant) -> bool {
-        match lack {
-            Lack::OfProfile => occupant.profile_id == profile.id,
-            Lack::OfPart(part) => {
-                let of = self.gpu.profile(occupant.profile_id);
-                of.is_some_and(|p| parts(p)[part] > 0)
-            }
-        }
+    /// Says whether the occupant uses some of the part that the profile lacks.
+    pub fn frees(&self, what: Exhausted, profile: &Profile, occupant: &Occupant) -> bool {
+        let Some(part) = PARTS.iter().position(|part| *part == what) else {
+            return occupant.profile_id == profile.id;
+        };
+        let of = self.gpu.profile(occupant.profile_id);
+        of.is_some_and(|p| parts(p)[part] > 0)
     }
 
     pub fn name(&self, profile_id: u32) -> String {
@@ -229,7 +227,7 @@ impl<'a> Occupancy<'a> {
         known.map_or_else(|| profile_id.to_string(), |p| p.name.clone())
     }
 
-    /// The same model with the same on it; of two that can be moved `as_movable` says.
+    /// Says whether both are the same model with the same occupants. `as_movable` compares two movable ones.
     pub fn is_like(
         &self,
         other: &Occupancy<'_>,
@@ -250,8 +248,8 @@ impl<'a> Occupancy<'a> {
             && self.gpu.profiles == other.gpu.profiles
     }
 
-    /// Over all profiles, the memory slices of these free ones that no place of the profile covers
-    /// which lies in them whole; each by the weight of its profile.
+    /// Returns the sum over all profiles of the free memory slices that no free placement of the profile
+    /// covers, times the weight of the profile.
     pub fn uncovered(&self, free: SliceSet, weights: &[i64]) -> i64 {
         let (mut lost, mut start) = (0, 0);
         for (&end, weight) in self.ends.iter().zip(weights) {
@@ -268,31 +266,27 @@ impl<'a> Occupancy<'a> {
     }
 }
 
-/// A part of the GPU that can run out.
+/// A limit of a GPU that one more slice would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
-    /// The GPU holds so many of that profile and no more.
-    OfProfile,
-    /// An index into `PARTS`.
-    OfPart(usize),
+pub enum Exhausted {
+    /// The GPU holds no more slices of the profile.
+    Instances,
+    ComputeSlices,
+    CopyEngines,
+    Decoders,
+    Encoders,
+    JpegEngines,
+    OpticalFlowAccelerators,
 }
 
-impl Lack {
-    pub fn of(self, profile: &Profile) -> String {
-        match self {
-            Lack::OfProfile => format!("instances of {}", profile.name),
-            Lack::OfPart(part) => PARTS[part].to_owned(),
-        }
-    }
-}
-
-const PARTS: [&str; 6] = [
-    "compute slices",
-    "copy engines",
-    "decoders",
-    "encoders",
-    "JPEG engines",
-    "optical flow accelerators",
+/// The order of `Parts`.
+const PARTS: [Exhausted; 6] = [
+    Exhausted::ComputeSlices,
+    Exhausted::CopyEngines,
+    Exhausted::Decoders,
+    Exhausted::Encoders,
+    Exhausted::JpegEngines,
+    Exhausted::OpticalFlowAccelerators,
 ];
 
 pub fn parts(p: &Profile) -> Parts {

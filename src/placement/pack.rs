@@ -1,5 +1,5 @@
-//! Whether a set of slices could lie on a set of GPUs at all, were each free to lie anywhere: exact,
-//! by the sets that one GPU can hold.
+//! An exact test whether a set of slices fits on a set of GPUs in any order, by the sets that one GPU can
+//! hold.
 
 use super::occupancy::Occupancy;
 use std::collections::{HashMap, HashSet};
@@ -9,25 +9,25 @@ type Counts = Vec<u32>;
 
 pub struct Packer {
     names: Vec<String>,
-    /// Memory slices of one, by name: the fewest that any model needs.
+    /// The memory slices of each profile, on the model where it needs the fewest.
     sizes: Vec<u32>,
-    /// The kind of each GPU, so that alike ones are together and the most common last.
+    /// The kind of each GPU. Equal GPUs are together, and the most common come last.
     bins: Vec<usize>,
     kinds: Vec<Kind>,
-    /// The results so far: GPUs from a number on, and the slices for them.
+    /// Known answers, by the first of the remaining GPUs and the slices that they should hold.
     known: HashMap<(usize, Counts), bool>,
-    /// Steps that one question may take.
+    /// The steps that one question may take.
     steps: u32,
 }
 
 struct Kind {
     free: u32,
-    /// The contents that it can hold so that nothing can be added.
+    /// The sets to which no slice can be added.
     fills: Vec<Counts>,
 }
 
 impl Packer {
-    /// On these GPUs, where what lies there stays.
+    /// Takes the GPUs with occupants that stay.
     pub fn new(occupancies: &[Occupancy<'_>], steps: u32) -> Self {
         let (mut names, mut sizes): (Vec<String>, Vec<u32>) = Default::default();
         for p in occupancies.iter().flat_map(|r| &r.gpu.profiles) {
@@ -67,7 +67,7 @@ impl Packer {
         }
     }
 
-    /// Whether slices of these profiles fit. None where that would take too long to find out.
+    /// Says whether slices of these profiles fit. None where the answer takes too many steps.
     pub fn holds<'n>(&mut self, profiles: impl Iterator<Item = &'n str>) -> Option<bool> {
         let mut counts = vec![0; self.names.len()];
         for profile in profiles {
@@ -103,7 +103,7 @@ impl Packer {
         *left = left.checked_sub(1)?;
         let counts = &key.1;
         let kind = self.bins[bin];
-        // If the rest are alike, the largest may as well lie on this one.
+        // If the remaining GPUs are equal, the largest slice goes on the first.
         let largest = self.bins[bin..].iter().all(|k| *k == kind).then(|| {
             let left = (0..counts.len()).filter(|p| counts[*p] > 0);
             left.max_by_key(|p| self.sizes[*p])
@@ -187,7 +187,7 @@ mod tests {
         };
         assert_eq!(holds(&occupancies, 280), Some(true));
         assert_eq!(holds(&occupancies, 281), Some(false));
-        // This count wrapped to none at all.
+        // A count of 256 wrapped to 0 once.
         assert_eq!(holds(&occupancies[..1], 256), Some(false));
     }
 }

@@ -1,15 +1,16 @@
-//! The values that the searches of this room hand to one another, and to `lease`.
+//! The values that the searches of this room exchange, and return to `lease`.
 
 use super::occupancy::Slot;
 use crate::model::{Gpu, Placement, Profile};
 
+/// A chosen slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision<'a> {
     pub gpu: &'a Gpu,
     pub profile: &'a Profile,
     pub placement: Placement,
-    /// Idle slices of that GPU that have to be destroyed first. If the place is just that of an idle
-    /// slice of the profile, none: that one can be handed out as it is.
+    /// Idle slices of the GPU that runmig destroys first. Empty where the slot holds an idle slice of the
+    /// profile, which runmig hands out as it is.
     pub evicts: Vec<Placement>,
 }
 
@@ -34,13 +35,13 @@ impl From<&Decision<'_>> for Site {
     }
 }
 
-/// A slice that lies elsewhere after a restart.
+/// A slice that may get another slot when its containers restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movable {
-    pub place: Slot,
-    /// That have to be restarted for it: those of a pod may have it together.
+    pub slot: Slot,
+    /// The number of containers to restart: containers of a pod may share a slice.
     pub containers: usize,
-    /// GPUs where they may not come again, as in `Constraints`.
+    /// GPUs that rules exclude for them, as in `Constraints`.
     pub excluded: Vec<(String, String)>,
 }
 
@@ -54,13 +55,14 @@ impl Movable {
     }
 }
 
-/// The slots of the whole request, after the moves.
+/// Moves that make room for a request, and the slots of the request after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefragPlan {
     pub sites: Vec<Site>,
     pub moves: Vec<Move>,
 }
 
+/// The slot of one slice, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     pub gpu_uuid: String,
@@ -71,7 +73,7 @@ pub struct Site {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
-    /// Which of the movable ones.
+    /// The index of the movable slice.
     pub which: usize,
     pub profile: String,
     pub from_gpu: u32,
@@ -80,21 +82,21 @@ pub struct Move {
     pub to: Placement,
 }
 
-/// The result of a search.
+/// The result of a search for moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchResult {
-    /// Nothing has to move if `moves` is empty.
+    /// The fewest moves. Without moves the request fits as it is.
     Plan(DefragPlan),
-    /// Not even if everything movable lay elsewhere.
+    /// No move of any slices makes room.
     Impossible,
-    /// It takes more moves than this, or cannot be done.
+    /// Restarts of up to so many containers make no room. The search gave up on more.
     Beyond(usize),
 }
 
-/// Steps of a search: some tens of milliseconds.
+/// The steps of a long search, which takes some tens of milliseconds.
 pub const MAX_STEPS: u32 = 200_000;
 
-/// The reservation of an earlier request.
+/// A profile on a GPU that an earlier request waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub gpu: String,

@@ -1,18 +1,228 @@
-//! The answer to a request that gets no place.
+//! The answer to a request that gets no slot, as data. `lease::refusal` renders it to words.
 
-use crate::error::Error;
+use super::occupancy::Exhausted;
+use super::plan::{DefragPlan, SearchResult};
+use crate::request::Alternative;
 
+/// A request that gets no slot, with a cause for each of its alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejection {
-    /// No wait helps: the machine cannot give this, or the request is wrong.
-    Unsatisfiable { why: String, hint: String },
-    /// When a slice comes back, it may.
-    NoCapacity { why: String, hint: String },
+    /// No wait helps: the machine, the rules or the request exclude every alternative for good.
+    Unsatisfiable(Vec<Cause>),
+    /// A slot of at least one alternative may become free.
+    NoCapacity(Vec<Cause>),
 }
 
-impl From<Rejection> for Error {
-    fn from(no: Rejection) -> Error {
-        let (Rejection::Unsatisfiable { why, hint } | Rejection::NoCapacity { why, hint }) = no;
-        Error::new(why).hint(hint)
+/// The obstacle of one alternative.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    pub request: Alternative,
+    /// Slices of the alternative that found a slot before one found none.
+    pub found: usize,
+    pub obstacle: Obstacle,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Rules exclude every GPU in MIG mode.
+    GpusExcluded(LeftOut),
+    /// The driver lists so many GPUs, none of which supports MIG.
+    NoMigGpu { gpus: usize, left_out: LeftOut },
+    /// MIG is off on these GPUs, and on for none.
+    MigOff {
+        gpus: Vec<u32>,
+        /// Those of them whose MIG mode the next reset switches on.
+        pending: Vec<u32>,
+        left_out: LeftOut,
+    },
+    /// The requested profile has fewer compute slices than the request needs.
+    FewComputeSlices { has: u32, needed: u32 },
+    /// No GPU offers the requested profile. `offered` names the allowed ones, the nearest first.
+    UnknownProfile { offered: Vec<String> },
+    /// No profile has the requested memory.
+    TooMuchMemory {
+        /// The compute slices that the request needs as well, or 0.
+        needed_compute: u32,
+        /// Whether rules deny some profiles.
+        is_restricted: bool,
+        largest: Option<Largest>,
+    },
+    /// The GPUs hold fewer slices of the profile than the request counts, even when they are empty.
+    TooMany {
+        gpus: usize,
+        profile: String,
+        most: u32,
+    },
+    /// All free slots of the profile are reserved for earlier requests.
+    Reserved { profile: String },
+    /// No slot of the profile is free.
+    NoSlot(Box<Shortage>),
+}
+
+/// GPUs that a request cannot use, whatever is free on them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The index of each excluded GPU, with the rule as its author worded it.
+    pub excluded: Vec<(u32, String)>,
+    /// The driver's errors for GPUs that it cannot read.
+    pub unreadable: Vec<String>,
+}
+
+/// The largest profile that a request may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Largest {
+    pub profile: String,
+    pub memory_mib: u64,
+    pub compute_slices: u32,
+}
+
+/// The state of the GPUs that offer the profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage {
+    /// The profile that the request stands for on the first of these GPUs.
+    pub profile: String,
+    pub gpus: usize,
+    pub free_slices: u32,
+    pub total_slices: u32,
+    /// The free memory slices of the GPU that has most of them.
+    pub most_free: u32,
+    /// The memory slices of one slot, on the GPU where it takes the fewest.
+    pub needed: u32,
+    /// GPUs that have enough free memory slices, and lack something else.
+    pub exhausted: Vec<Exhaustion>,
+    /// Memory slices of instances that runmig could not destroy.
+    pub quarantined: u32,
+    pub left_out: LeftOut,
+    /// None where nobody searched.
+    pub search: Option<Search>,
+}
+
+/// A GPU that reached a limit for its profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exhaustion {
+    pub gpu: u32,
+    pub profile: String,
+    pub what: Exhausted,
+}
+
+/// A search for slices whose move makes room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Search {
+    pub result: SearchResult,
+    /// Whether the machine has a slice that can be moved at all.
+    pub has_movable: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectionKind {
+    /// No wait helps.
+    Unsatisfiable,
+    /// The free slots are reserved for earlier requests.
+    Queued,
+    Full,
+    /// A move of other slices makes room, or the search for one gave up.
+    Fragmented,
+}
+
+impl Rejection {
+    /// Joins the rejections of several alternatives. Waiting helps where it helps one of them.
+    pub fn of_all(rejections: Vec<Rejection>) -> Rejection {
+        let is_capacity = |r: &Rejection| matches!(r, Rejection::NoCapacity(_));
+        let may_pass = rejections.iter().any(is_capacity);
+        let causes = rejections.into_iter().flat_map(Rejection::into_causes);
+        match may_pass {
+            true => Rejection::NoCapacity(causes.collect()),
+            false => Rejection::Unsatisfiable(causes.collect()),
+        }
+    }
+
+    /// Says for which request a single slice was chosen, and how many of its slices found a slot before.
+    pub fn for_request(self, request: &Alternative, found: usize) -> Rejection {
+        let again = |cause: Cause| Cause {
+            request: request.clone(),
+            found,
+            ..cause
+        };
+        let again = |causes: Vec<Cause>| causes.into_iter().map(again).collect();
+        match self {
+            Rejection::Unsatisfiable(causes) => Rejection::Unsatisfiable(again(causes)),
+            Rejection::NoCapacity(causes) => Rejection::NoCapacity(again(causes)),
+        }
+    }
+
+    pub fn causes(&self) -> &[Cause] {
+        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
+        causes
+    }
+
+    fn into_causes(self) -> Vec<Cause> {
+        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
+        causes
+    }
+
+    /// Returns the cause to act on: the first that may pass, or else the first.
+    pub fn main_cause(&self) -> Option<&Cause> {
+        let may_pass = |cause: &&Cause| cause.obstacle.may_pass();
+        let mut causes = self.causes().iter();
+        causes.clone().find(may_pass).or(causes.next())
+    }
+
+    /// Returns the shortage of a rejected alternative, for a search to complete.
+    pub(super) fn shortage_mut(&mut self) -> Option<&mut Shortage> {
+        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
+        causes
+            .iter_mut()
+            .find_map(|cause| match &mut cause.obstacle {
+                Obstacle::NoSlot(shortage) => Some(&mut **shortage),
+                _ => None,
+            })
+    }
+
+    pub fn kind(&self) -> RejectionKind {
+        let main = self.main_cause().map(|cause| &cause.obstacle);
+        match main {
+            Some(Obstacle::Reserved { .. }) => RejectionKind::Queued,
+            Some(Obstacle::NoSlot(shortage)) => match &shortage.search {
+                Some(Search {
+                    result: SearchResult::Plan(_) | SearchResult::Beyond(_),
+                    ..
+                }) => RejectionKind::Fragmented,
+                _ => RejectionKind::Full,
+            },
+            _ => RejectionKind::Unsatisfiable,
+        }
+    }
+
+    /// Returns the moves that make room, where a search found some.
+    pub fn plan(&self) -> Option<&DefragPlan> {
+        let Obstacle::NoSlot(shortage) = &self.main_cause()?.obstacle else {
+            return None;
+        };
+        shortage.plan()
+    }
+}
+
+impl From<Cause> for Rejection {
+    fn from(cause: Cause) -> Rejection {
+        match cause.obstacle.may_pass() {
+            true => Rejection::NoCapacity(vec![cause]),
+            false => Rejection::Unsatisfiable(vec![cause]),
+        }
+    }
+}
+
+impl Obstacle {
+    /// Says whether a slice that comes back may remove the obstacle.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Obstacle::Reserved { .. } | Obstacle::NoSlot(_))
+    }
+}
+
+impl Shortage {
+    pub fn plan(&self) -> Option<&DefragPlan> {
+        match &self.search.as_ref()?.result {
+            SearchResult::Plan(plan) => Some(plan),
+            SearchResult::Impossible | SearchResult::Beyond(_) => None,
+        }
     }
 }

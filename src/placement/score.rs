@@ -1,14 +1,13 @@
-//! The cost of a choice for later requests: the increase of the free memory that is of no use.
+//! The cost of a slot for later requests: the free memory that it makes useless.
 //!
 //! The fragmentation gradient (docs/packing.md): F of a GPU is, over all its profiles, the free
 //! memory slices that no still-free place of the profile covers, a profile weighing more the more of
-//! it are in use. The cost of a place is what it adds to F, and a share of what it adds to F
-//! as it will be on average when one slice has gone: of two places that are as good now, the better
-//! is where the next one to leave leaves more. And what is free on its GPU costs too, so that whole
-//! GPUs stay free.
+//! it are in use. The cost of a slot is the growth of F, plus a share of the growth of F after the next
+//! departure, on average: of two slots that are as good now, the better one leaves more after it. Free
+//! memory of the GPU costs too, so that whole GPUs stay free.
 //!
-//! Between models, a slice is not the same: there the memory that it takes counts too, all of it by
-//! its amount and by the size of the GPU. The rest of a small GPU serves fewer.
+//! Between models the cost also counts the taken memory, and weighs all by the memory of a slice and the
+//! size of the GPU. The rest of a small GPU serves fewer requests.
 
 use super::constraints::Constraints;
 use super::occupancy::{Occupancy, SliceSet, slice_set};
@@ -16,16 +15,16 @@ use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
 
 /// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.
 pub const SLICE: i64 = 840 * NOW * EVEN;
-/// How the two parts are weighed; 840 can be divided by each number of slices up to 8.
+/// Weights of the two parts. Each number of slices up to 8 divides 840.
 const NOW: i64 = 20;
 const NEXT: i64 = 3;
-/// The mean weight of a profile, and what of it goes by how many there are.
+/// The mean weight of a profile, and its part that follows the demand.
 const EVEN: i64 = 100;
 const BY_DEMAND: i64 = 40;
-/// The price of a free memory slice.
+/// The cost of a free memory slice.
 const FREE: i64 = SLICE * 60 / 100;
 
-/// How many of each profile are in use on the machine: the best guess at what will be asked for.
+/// The number of slices of each profile in use on the machine: the best guess at later requests.
 pub struct Demand<'a>(Vec<(&'a str, i64)>);
 
 impl<'a> Demand<'a> {
@@ -49,8 +48,7 @@ impl<'a> Demand<'a> {
         Demand(there)
     }
 
-    /// Returns the weight of each profile of a GPU, as if there were one more of each: an unused
-    /// one weighs nothing.
+    /// Returns the weight of each profile of a GPU. It counts one more of each, so that no weight is 0.
     fn weights(&self, gpu: &Gpu) -> Vec<i64> {
         let number = |name: &str| {
             let known = self.0.iter().find(|(there, _)| *there == name);
@@ -65,13 +63,13 @@ impl<'a> Demand<'a> {
     }
 }
 
-/// Costs of places on one GPU.
+/// The costs of slots on one GPU.
 pub struct Costs<'r, 'a> {
     occupancy: &'r Occupancy<'a>,
     weights: Vec<i64>,
     free: SliceSet,
     before: i64,
-    /// The worth of a slice that is lost to one of the profiles.
+    /// The worth of a memory slice that one profile loses.
     worth: i64,
 }
 
@@ -90,9 +88,8 @@ impl<'r, 'a> Costs<'r, 'a> {
         }
     }
 
-    /// Returns the cost on the machine of a place that costs this much on its GPU: to be compared
-    /// with places on any. Each idle slice that has to go for it is worth as much as a memory slice
-    /// that one profile loses.
+    /// Returns the cost of a slot among all GPUs, from its cost on its own GPU. Each idle slice that has to go
+    /// for it counts as a memory slice that one profile loses.
     pub fn machine_cost(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
         let profiles = self.occupancy.gpu.profiles.len() as i64;
         let taken = i64::from(at.size) * profiles * SLICE * 3 / 2;
@@ -122,13 +119,13 @@ impl<'r, 'a> Costs<'r, 'a> {
     }
 }
 
-/// Returns the worth of a memory slice that one profile loses. It is the same on models that are
-/// called the same size, though one has a little more memory.
+/// Returns the worth of a memory slice that one profile loses. It is equal on models of equal nominal size,
+/// though one has a little more memory.
 fn worth(occupancy: &Occupancy<'_>) -> i64 {
     let profiles = &occupancy.gpu.profiles;
     let size = u64::from(profiles.iter().map(|p| p.gigabytes()).max().unwrap_or(0));
     let parts = u64::from(occupancy.total_slices().max(1)) * profiles.len().max(1) as u64;
-    // Fine enough that the divisions leave enough.
+    // The factors keep enough digits through the divisions.
     let worth = size * 1000 * (size * 10_000).isqrt() / parts;
     worth.try_into().unwrap_or(i64::MAX)
 }

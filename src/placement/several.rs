@@ -1,27 +1,28 @@
 //! Several slices for one container: all of them or none, on GPUs of their own as far as possible.
 
-use super::choose::choose;
+use super::choose::choose_one;
 use super::constraints::{Constraints, fitting, usable};
 use super::diagnosis;
 use super::occupancy::Slot;
 use super::plan::Decision;
-use super::rejection::Rejection;
+use super::rejection::{Cause, Rejection};
 use crate::model::{Placement, Snapshot};
 use crate::request::Alternative;
 
-/// The room that one slot after the other has taken.
+/// The slots selected so far for one request, and what they leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     pub reserved: Vec<Slot>,
-    /// The idle slices that are left, and those that have to be destroyed.
+    /// Idle slices that are left.
     pub idle: Vec<Slot>,
+    /// Idle slices that runmig has to destroy.
     pub evicted: Vec<Slot>,
-    /// The GPUs.
+    /// UUIDs of the GPUs that hold the selected slots.
     pub own_gpus: Vec<String>,
 }
 
 impl Selection {
-    pub fn before(reserved: &[Slot], idle: &[Slot]) -> Self {
+    pub fn new(reserved: &[Slot], idle: &[Slot]) -> Self {
         Selection {
             reserved: reserved.to_vec(),
             idle: idle.to_vec(),
@@ -30,6 +31,7 @@ impl Selection {
         }
     }
 
+    /// Returns the constraints of the next slice.
     pub fn constraints<'a>(&'a self, constraints: &Constraints<'a>) -> Constraints<'a> {
         Constraints {
             idle: &self.idle,
@@ -39,52 +41,66 @@ impl Selection {
         }
     }
 
-    /// A place, and those of the idle slices on its GPU that go for it.
-    pub fn take(&mut self, place: Slot, evicts: &[Placement]) {
-        let goes = |r: &Slot| r.gpu == place.gpu && evicts.contains(&r.placement);
+    /// Adds a slot, and the idle slices on its GPU that go for it.
+    pub fn add(&mut self, slot: Slot, evicts: &[Placement]) {
+        let goes = |r: &Slot| r.gpu == slot.gpu && evicts.contains(&r.placement);
         let (evicted, left) = std::mem::take(&mut self.idle).into_iter().partition(goes);
         let evicted: Vec<Slot> = evicted;
         self.evicted.extend(evicted);
         self.idle = left;
-        self.idle.retain(|r| *r != place);
-        self.own_gpus.push(place.gpu.clone());
-        self.reserved.push(place);
+        self.idle.retain(|r| *r != slot);
+        self.own_gpus.push(slot.gpu.clone());
+        self.reserved.push(slot);
     }
 }
 
-/// A place for each, chosen one after the other; else what there was before the one that has none,
-/// and why it has none.
+/// The rejection of a request, and the slots that were selected before one was missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    pub selection: Selection,
+    pub rejection: Rejection,
+}
+
+/// Chooses a slot for each slice of a request, one after the other.
 pub fn choose_several<'a>(
     snapshot: &'a Snapshot,
     reserved: &[Slot],
     request: &Alternative,
     constraints: &Constraints<'_>,
-) -> Result<Vec<Decision<'a>>, Box<(Selection, Rejection)>> {
-    let mut taken = Selection::before(reserved, constraints.idle);
-    if let Some(never) = never_several(snapshot, request, constraints) {
-        return Err(Box::new((taken, never)));
+) -> Result<Vec<Decision<'a>>, Box<Diagnosis>> {
+    let mut selection = Selection::new(reserved, constraints.idle);
+    if let Some(rejection) = never_several(snapshot, request, constraints) {
+        return Err(Box::new(Diagnosis {
+            selection,
+            rejection,
+        }));
     }
     let mut found = Vec::new();
     for _ in 0..request.count {
-        let one = Constraints {
-            alternatives: std::slice::from_ref(&request.slice),
-            ..taken.constraints(constraints)
-        };
-        match choose(snapshot, &taken.reserved, &one) {
+        let one = selection.constraints(constraints);
+        match choose_one(snapshot, &selection.reserved, &request.slice, &one) {
             Ok(decision) => {
-                taken.take(decision.slot(), &decision.evicts);
+                selection.add(decision.slot(), &decision.evicts);
                 found.push(decision);
             }
-            Err(no) => {
-                let no = diagnosis::of_several(no, request, found.len());
-                return Err(Box::new((taken, no)));
+            Err(obstacle) => {
+                let cause = Cause {
+                    request: request.clone(),
+                    found: found.len(),
+                    obstacle,
+                };
+                let rejection = cause.into();
+                return Err(Box::new(Diagnosis {
+                    selection,
+                    rejection,
+                }));
             }
         }
     }
     Ok(found)
 }
 
-/// Why this machine never has so many, however empty.
+/// Returns the rejection where even the empty machine does not hold all slices of a request.
 pub fn never_several(
     snapshot: &Snapshot,
     request: &Alternative,
@@ -93,16 +109,24 @@ pub fn never_several(
     let usable = usable(snapshot, constraints);
     let fitting = fitting(&usable, &request.slice, constraints);
     let most: u32 = fitting.iter().map(|(_, p)| p.max_instances).sum();
-    // A GPU that does not answer now may hold the rest.
+    // An unreadable GPU may hold the rest.
     let is_all = snapshot.unreadable.is_empty() && !fitting.is_empty();
     let never = request.count > 1 && is_all && most < request.count;
-    never.then(|| diagnosis::never_so_many(&fitting, request, most))
+    never.then(|| {
+        let cause = Cause {
+            request: request.clone(),
+            found: 0,
+            obstacle: diagnosis::too_many(&fitting, most),
+        };
+        cause.into()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::tests::{machine, named, take, words};
+    use crate::placement::rejection::Obstacle;
+    use crate::placement::tests::{machine, named, take};
 
     fn several(text: &str) -> Alternative {
         crate::request::alternatives(text)
@@ -120,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lie_on_gpus_of_their_own_first() {
+    fn prefers_a_gpu_for_each_slice() {
         let m = machine(2);
         let five = places(&m, &[], "1g.10gb*5");
         assert_ne!(five[0].0, five[1].0, "{five:?}");
@@ -133,37 +157,41 @@ mod tests {
     }
 
     #[test]
-    fn several_or_none() {
+    fn selects_all_slices_or_none() {
         let m = machine(2);
         let request = several("4g.40gb*3");
-        let (taken, never) =
-            *choose_several(&m, &[], &request, &Constraints::default()).unwrap_err();
-        assert!(matches!(never, Rejection::Unsatisfiable { .. }) && taken.own_gpus.is_empty());
-        assert_eq!(
-            words(never),
-            "4g.40gb*3: 2 GPUs hold 2 of 4g.40gb at most; hint: ask for fewer"
-        );
+        let never = *choose_several(&m, &[], &request, &Constraints::default()).unwrap_err();
+        assert!(never.selection.own_gpus.is_empty());
+        let too_many = Obstacle::TooMany {
+            gpus: 2,
+            profile: "4g.40gb".into(),
+            most: 2,
+        };
+        let cause = |request: &Alternative, found, obstacle| Cause {
+            request: request.clone(),
+            found,
+            obstacle,
+        };
+        let expected = Rejection::Unsatisfiable(vec![cause(&request, 0, too_many)]);
+        assert_eq!(never.rejection, expected);
         let request = several("4g.40gb*2");
         let half = Slot {
             gpu: "GPU-0".into(),
             profile_id: 0,
             placement: Placement { start: 3, size: 1 },
         };
-        let (taken, no) =
-            *choose_several(&m, &[half], &request, &Constraints::default()).unwrap_err();
-        assert_eq!(taken.own_gpus, ["GPU-1"]);
-        let line = words(no);
-        assert!(
-            line.starts_with(
-                "4g.40gb*2: there is room for 1 of 2, and then no room for 4g.40gb on 2 GPUs: "
-            ),
-            "{line}"
-        );
+        let now = *choose_several(&m, &[half], &request, &Constraints::default()).unwrap_err();
+        assert_eq!(now.selection.own_gpus, ["GPU-1"]);
+        let [first] = now.rejection.causes() else {
+            panic!("{now:?}");
+        };
+        assert_eq!((first.request.count, first.found), (2, 1));
+        assert!(matches!(now.rejection, Rejection::NoCapacity(_)), "{now:?}");
     }
 
-    /// One idle slice is not handed out twice.
+    /// An idle slice is handed out once.
     #[test]
-    fn an_idle_slice_is_one_of_several() {
+    fn counts_idle_slice_once() {
         let mut m = machine(1);
         let (_, _, at) = take(&mut m, &named("2g.20gb")).unwrap();
         let idle = [Slot {
@@ -182,9 +210,9 @@ mod tests {
         assert_eq!(starts, [0, 2, 4]);
     }
 
-    /// A slice that goes for the first makes room for the next too.
+    /// The idle slice that goes for the first slice makes room for the next too.
     #[test]
-    fn an_idle_slice_that_goes_is_room_for_all_of_them() {
+    fn evicted_slice_makes_room_for_all() {
         let mut m = machine(1);
         let idle = [("3g.40gb", true), ("4g.40gb", false)].map(|(name, is_idle)| {
             let (_, _, placement) = take(&mut m, &named(name)).unwrap();

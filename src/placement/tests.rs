@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::Error;
 use crate::model::{Gpu, GpuInstance, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 use proptest::prelude::*;
@@ -84,7 +83,7 @@ pub(super) fn named(name: &str) -> Slice {
     Slice::Profile(name.parse().unwrap())
 }
 
-/// Puts what was decided on the machine, as the driver would.
+/// Creates the chosen instance on the machine, as the driver would.
 pub(super) fn take(
     snapshot: &mut Snapshot,
     request: &Slice,
@@ -106,28 +105,43 @@ pub(super) fn take(
     Ok((index, name, placement))
 }
 
-pub(super) fn words(no: Rejection) -> String {
-    Error::from(no).line()
+/// The obstacle of a request with one alternative.
+pub(super) fn obstacle(rejection: Rejection) -> Obstacle {
+    match rejection.causes() {
+        [cause] => cause.obstacle.clone(),
+        causes => panic!("{causes:?}"),
+    }
 }
 
 #[test]
-fn an_empty_gpu_holds_seven_of_the_smallest() {
+fn fills_gpu_with_seven_smallest_slices() {
     let mut m = machine(1);
     for _ in 0..7 {
         take(&mut m, &named("1g.10gb")).unwrap();
     }
-    let no = take(&mut m, &named("1g.10gb")).unwrap_err();
-    assert!(matches!(no, Rejection::NoCapacity { .. }));
-    assert_eq!(
-        words(no),
-        "no room for 1g.10gb on 1 GPU: 1 of 8 memory slices are free, at most 1 on one GPU (GPU 0 \
-         has no more instances of 1g.10gb); hint: migctl list shows who has what; runmig.dev/wait \
-         lets a container wait for room"
-    );
+    let rejection = take(&mut m, &named("1g.10gb")).unwrap_err();
+    assert!(matches!(rejection, Rejection::NoCapacity(_)));
+    let expected = Shortage {
+        profile: "1g.10gb".into(),
+        gpus: 1,
+        free_slices: 1,
+        total_slices: 8,
+        most_free: 1,
+        needed: 1,
+        exhausted: vec![Exhaustion {
+            gpu: 0,
+            profile: "1g.10gb".into(),
+            what: Exhausted::Instances,
+        }],
+        quarantined: 0,
+        left_out: LeftOut::default(),
+        search: None,
+    };
+    assert_eq!(obstacle(rejection), Obstacle::NoSlot(Box::new(expected)));
 }
 
 #[test]
-fn a_small_slice_does_not_stand_where_a_large_one_could() {
+fn keeps_large_slots_free() {
     let mut m = machine(1);
     assert_eq!(take(&mut m, &named("1g.10gb")).unwrap().2.start, 6);
     assert_eq!(take(&mut m, &named("4g.40gb")).unwrap().2.start, 0);
@@ -135,7 +149,7 @@ fn a_small_slice_does_not_stand_where_a_large_one_could() {
 }
 
 #[test]
-fn engines_are_a_limit_of_their_own() {
+fn respects_engine_limits() {
     let mut m = machine(1);
     take(&mut m, &named("1g.10gb+me")).unwrap();
     assert!(take(&mut m, &named("1g.10gb+me")).is_err());
@@ -143,7 +157,7 @@ fn engines_are_a_limit_of_their_own() {
 }
 
 #[test]
-fn memory_means_the_smallest_profile_that_has_it() {
+fn memory_selects_smallest_sufficient_profile() {
     let mut m = machine(1);
     let smallest = |m: &mut Snapshot, gib: u64| take(m, &Slice::Memory(gib << 30)).map(|t| t.1);
     assert_eq!(smallest(&mut m, 5).unwrap(), "1g.10gb");
@@ -157,37 +171,61 @@ fn memory_means_the_smallest_profile_that_has_it() {
         "3g.40gb",
         "2g.20gb has 19968 MiB"
     );
-    assert_eq!(
-        words(smallest(&mut m, 100).unwrap_err()),
-        "no profile has 100Gi of memory; hint: the largest, 7g.80gb, has 80640 MiB"
-    );
+    let largest = Largest {
+        profile: "7g.80gb".into(),
+        memory_mib: 80640,
+        compute_slices: 7,
+    };
+    let too_much = Obstacle::TooMuchMemory {
+        needed_compute: 0,
+        is_restricted: false,
+        largest: Some(largest),
+    };
+    assert_eq!(obstacle(smallest(&mut m, 100).unwrap_err()), too_much);
+}
+
+fn rejected(machine: &Snapshot, constraints: &Constraints<'_>) -> Obstacle {
+    let rejection = choose(machine, &[], constraints).unwrap_err();
+    assert!(matches!(rejection, Rejection::Unsatisfiable(_)));
+    obstacle(rejection)
 }
 
 #[test]
-fn an_unknown_profile_is_answered_with_what_there_is_nearest_first() {
-    let line = words(choose(&machine(2), &[], &Constraints::one(&named("1g.5gb"))).unwrap_err());
-    assert!(line.starts_with(
-        "no GPU has profile 1g.5gb; hint: nearest first, there are 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb"
-    ), "{line}");
+fn offers_nearest_profiles_first() {
+    let found = rejected(&machine(2), &Constraints::one(&named("1g.5gb")));
+    let Obstacle::UnknownProfile { offered } = found else {
+        panic!("{found:?}");
+    };
+    let nearest = ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb"];
+    assert_eq!(offered[..4], nearest, "{offered:?}");
 }
 
 #[test]
-fn a_machine_without_mig_says_what_is_missing() {
+fn tells_mig_off_from_no_mig() {
     let mut m = machine(2);
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Disabled);
-    assert_eq!(
-        words(choose(&m, &[], &Constraints::one(&named("1g.10gb"))).unwrap_err()),
-        "MIG is off on every GPU that has it (GPU 0, 1); hint: nvidia-smi -i 0,1 -mig 1 turns it on"
-    );
+    m.gpus[1].mig_pending = Some(MigMode::Enabled);
+    let request = named("1g.10gb");
+    let off = Obstacle::MigOff {
+        gpus: vec![0, 1],
+        pending: vec![1],
+        left_out: LeftOut::default(),
+    };
+    assert_eq!(rejected(&m, &Constraints::one(&request)), off);
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Unsupported);
-    assert!(
-        words(choose(&m, &[], &Constraints::one(&named("1g.10gb"))).unwrap_err())
-            .starts_with("no MIG-capable GPU: the driver has 2 GPUs")
-    );
+    m.unreadable.push((2, "GPU is lost".into()));
+    let none = Obstacle::NoMigGpu {
+        gpus: 2,
+        left_out: LeftOut {
+            excluded: Vec::new(),
+            unreadable: vec!["GPU is lost".into()],
+        },
+    };
+    assert_eq!(rejected(&m, &Constraints::one(&request)), none);
 }
 
 #[test]
-fn what_the_ledger_has_promised_is_not_free() {
+fn leaves_promised_slots_alone() {
     let m = machine(1);
     let promised = [Slot {
         gpu: "GPU-0".into(),
@@ -198,9 +236,9 @@ fn what_the_ledger_has_promised_is_not_free() {
 }
 
 proptest! {
-    /// Against a plain reference: whatever comes and goes, nothing overlaps, and a refusal is true.
+    /// Compares random arrivals and departures with a plain reference.
     #[test]
-    fn nothing_overlaps_and_no_room_means_no_room(
+    fn never_overlaps_and_refuses_only_truthfully(
         steps in prop::collection::vec((0usize..7, any::<bool>(), any::<prop::sample::Index>()), 1..80)
     ) {
         let mut m = machine(2);
@@ -239,7 +277,7 @@ proptest! {
 }
 
 #[test]
-fn the_first_alternative_that_can_be_had() {
+fn takes_first_alternative_that_fits() {
     let m = machine(1);
     let request = [named("7g.99gb"), named("3g.40gb"), named("1g.10gb")];
     let constraints = Constraints {
@@ -255,13 +293,15 @@ fn the_first_alternative_that_can_be_had() {
         min_compute: 2,
         ..constraints
     };
+    let found = rejected(&m, &constraints);
     assert!(
-        words(choose(&m, &[], &constraints).unwrap_err()).contains("no GPU has profile 7g.99gb")
+        matches!(found, Obstacle::UnknownProfile { .. }),
+        "{found:?}"
     );
 }
 
 #[test]
-fn compute_slices_are_a_least_number() {
+fn respects_least_compute_slices() {
     let m = machine(1);
     let with = |slice: &Slice, min_compute| {
         let constraints = Constraints {
@@ -274,18 +314,23 @@ fn compute_slices_are_a_least_number() {
     assert_eq!(with(&gib19, 0).unwrap(), "1g.20gb");
     assert_eq!(with(&gib19, 2).unwrap(), "2g.20gb");
     assert_eq!(with(&gib19, 4).unwrap(), "4g.40gb");
-    assert_eq!(
-        words(with(&named("1g.10gb"), 2).unwrap_err()),
-        "1g.10gb has 1 compute slice, and at least 2 are asked for; hint: ask for a larger \
-         profile, or for fewer compute slices"
+    let few = Obstacle::FewComputeSlices { has: 1, needed: 2 };
+    assert_eq!(obstacle(with(&named("1g.10gb"), 2).unwrap_err()), few);
+    let found = obstacle(with(&gib19, 9).unwrap_err());
+    assert!(
+        matches!(
+            found,
+            Obstacle::TooMuchMemory {
+                needed_compute: 9,
+                ..
+            }
+        ),
+        "{found:?}"
     );
-    let line = words(with(&gib19, 9).unwrap_err());
-    assert!(line.contains("19Gi of memory and 9 compute slices"));
-    assert!(line.ends_with("has 80640 MiB and 7 compute slices"));
 }
 
 #[test]
-fn a_gpu_that_a_rule_keeps_from_it_is_left_out() {
+fn leaves_out_excluded_gpus() {
     let m = machine(2);
     let request = named("1g.10gb");
     let rules = [0, 1].map(|n| (format!("GPU-{n}"), "reserved for team-a".to_owned()));
@@ -298,13 +343,16 @@ fn a_gpu_that_a_rule_keeps_from_it_is_left_out() {
         excluded: &rules,
         ..constraints
     };
-    assert!(words(choose(&m, &[], &none).unwrap_err()).starts_with(
-        "every GPU with MIG is kept from it (GPU 0: reserved for team-a; GPU 1: reserved for"
-    ));
+    let rule = |gpu| (gpu, "reserved for team-a".to_owned());
+    let all = LeftOut {
+        excluded: vec![rule(0), rule(1)],
+        unreadable: Vec::new(),
+    };
+    assert_eq!(rejected(&m, &none), Obstacle::GpusExcluded(all));
 }
 
 #[test]
-fn what_is_idle_is_taken_first_and_is_no_obstacle() {
+fn prefers_and_evicts_idle_slices() {
     let mut m = machine(1);
     let request = named("3g.40gb");
     take(&mut m, &request).unwrap();

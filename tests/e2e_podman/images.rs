@@ -178,10 +178,10 @@ fn image_does_not_queue() {
         }
         match hands_annotations_on(podman) {
             true => image.refused(&[ASK], "annotation runmig.dev/wait = \"23h\" is the user's"),
-            false => image.refused(&[ASK], "no room for 1g.10gb"),
+            false => image.refused(&[ASK], "cannot allocate 1g.10gb: "),
         }
         let short = "--annotation=runmig.dev/wait=1ms";
-        image.refused(&[ASK, short], "no room for 1g.10gb");
+        image.refused(&[ASK, short], "cannot allocate 1g.10gb: ");
         podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
         setup.nothing_is_left();
     });

@@ -176,7 +176,10 @@ fn a_job_that_leaves_a_process(cri: &mut Cri) {
     let left = cri.inside(&done);
     assert_eq!(left.len(), 1, "{left:?}");
     let said = cri.try_run(&next, "web", STAYS, &[]).unwrap_err();
-    assert!(said.contains("no room for 7g.80gb on 1 GPU"), "{said}");
+    assert!(
+        said.contains("cannot allocate 7g.80gb: too few memory slices are free"),
+        "{said}"
+    );
     assert_eq!(cri.setup.the_lease()["container"], done);
     kill(left[0]);
     let id = cri.run(&next, "web#1", STAYS);

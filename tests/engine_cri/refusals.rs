@@ -22,9 +22,8 @@ fn no_room(cri: &mut Cri) {
     refused(
         cri,
         "1g.10gb",
-        "runmig: no room for 1g.10gb on 1 GPU: 0 of 8 memory slices are free, at most 0 on one GPU \
-         (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait for \
-         room",
+        "runmig: cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on \
+         one); hint: run migctl list to see who holds the slices, or set runmig.dev/wait to wait",
     );
     assert_eq!(cri.setup.the_lease()["container"], id);
     passed(cri, "no room: the user reads why");
@@ -34,7 +33,7 @@ fn a_wrong_request(cri: &mut Cri) {
     refused(
         cri,
         "9g.10gb",
-        "runmig: no GPU has profile 9g.10gb; hint: nearest first, there are 7g.80gb, 4g.40gb, 3g.40gb,",
+        "runmig: cannot allocate 9g.10gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, 3g.40gb,",
     );
     refused(
         cri,

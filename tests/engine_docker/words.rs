@@ -25,9 +25,9 @@ fn no_room() {
             docker,
             &[("runmig.dev/slice", "1g.10gb")],
             Value::Null,
-            "no room for 1g.10gb on 2 GPUs: 0 of 16 memory slices are free, at most 0 on one GPU \
-             (full); hint: migctl list shows who has what; runmig.dev/wait lets a container wait \
-             for room",
+            "cannot allocate 1g.10gb: too few memory slices are free (0 of 16 on 2 GPUs, at \
+             most 0 on one); hint: run migctl list to see who holds the slices, or set \
+             runmig.dev/wait to wait",
         );
         assert_eq!(setup.leases().len(), 2);
         whole.iter().for_each(|id| docker.remove(id));
@@ -43,8 +43,8 @@ fn what_is_no_request() {
             (
                 "runmig.dev/slice",
                 "9g.90gb",
-                "no GPU has profile 9g.90gb; hint: nearest first, there are 7g.80gb, 4g.40gb, \
-                 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me",
+                "cannot allocate 9g.90gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, \
+                 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me (nearest first)",
             ),
             (
                 "runmig.dev/slice",

@@ -111,8 +111,8 @@ fn is_cause(text: &str, code: u32) -> bool {
         3 | 6 => [
             "(NVML 3)",
             "(NVML 6)",
-            "no MIG-capable GPU",
-            "no GPU has profile",
+            "no GPU supports MIG",
+            "no GPU offers the profile",
             // A GPU without MIG or profile cannot have the same.
             "of the same pod has a",
         ]

@@ -36,7 +36,7 @@ fn judge(
             // why.
             let may_be_full =
                 operation.kind == Kind::Refused || operation.name == "create-evicting";
-            let is_its_own = may_be_full && line.contains("no room for");
+            let is_its_own = may_be_full && line.contains("memory slices are free");
             let is_one_line = line.lines().count() == 1 && says(line);
             hold(
                 is_its_own || is_one_line,

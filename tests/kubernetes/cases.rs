@@ -118,7 +118,7 @@ pub fn no_room_then_room(node: &Node) {
     }));
     eventually("the pod says why it does not run", || {
         let said = node.describe("late");
-        said.contains("no room for 2g.20gb") && said.contains("hint: ")
+        said.contains("cannot allocate 2g.20gb: ") && said.contains("hint: ")
     });
     node.passed(&["no room: the user reads why"]);
     for pod in ["late", "once"] {
@@ -153,7 +153,7 @@ pub fn a_pod_that_waits(node: &Node) {
     node.is_ready("waits");
     assert_eq!(restarts(&node.get(&["pod", "waits"])), &json!(0));
     let said = node.describe("waits");
-    assert!(!said.contains("no room"), "{said}");
+    assert!(!said.contains("cannot allocate"), "{said}");
     node.delete("waits");
 }
 

@@ -168,7 +168,12 @@ impl Node {
     pub fn failures(&self, pod: &str) -> u64 {
         let of = format!("--field-selector=involvedObject.name={pod},reason=Failed");
         let events = self.get(&["events", &of]);
-        let found_none = |event: &&Value| event["message"].as_str().unwrap().contains("no room");
+        let found_none = |event: &&Value| {
+            event["message"]
+                .as_str()
+                .unwrap()
+                .contains("cannot allocate")
+        };
         let all = events["items"].as_array().unwrap().iter();
         let times = |event: &Value| event["count"].as_u64().unwrap_or(1);
         all.filter(found_none).map(times).sum()

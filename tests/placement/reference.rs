@@ -293,16 +293,13 @@ fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Constraints<'_>
         gpu.instances.retain(|i| {
             !going
                 .iter()
-                .any(|m| m.place.gpu == uuid && m.place.placement == i.placement)
+                .any(|m| m.slot.gpu == uuid && m.slot.placement == i.placement)
         });
     }
     let mut again: Vec<Again<'_>> = Vec::new();
-    for Movable {
-        place, excluded, ..
-    } in going
-    {
-        let gpu = snapshot.gpus.iter().find(|g| g.uuid == place.gpu);
-        let profile = gpu.unwrap().profile(place.profile_id).unwrap();
+    for Movable { slot, excluded, .. } in going {
+        let gpu = snapshot.gpus.iter().find(|g| g.uuid == slot.gpu);
+        let profile = gpu.unwrap().profile(slot.profile_id).unwrap();
         again.push((Slice::Profile(profile.name.parse().unwrap()), excluded));
     }
     add(&now, wanted).is_some_and(|now| in_any_order(&now, &again))

@@ -44,7 +44,7 @@ fn what_is_quarantined_is_still_waited_for() {
     let large = waiting(&world, "large", "4g.24gb");
     let line = refused(create(&world, "late", world.profile, &[]));
     assert!(
-        line.contains("1 waits before it (container large for 4g.24gb)"),
+        line.contains("1 earlier request (container large, 4g.24gb)"),
         "{line}"
     );
     drop(held);

@@ -160,7 +160,7 @@ fn judge(
     }
     let works = match operation.kind {
         Kind::Create | Kind::Run | Kind::Look => status.success(),
-        Kind::Refused => !status.success() && said.contains("no room"),
+        Kind::Refused => !status.success() && said.contains("memory slices are free"),
         Kind::GiveBack => status.success() && !node.has_lease(ID) && node.bundle_is_whole(ID),
         Kind::Collect => status.success() && !node.has_idle(),
     };
@@ -172,7 +172,8 @@ fn judge(
         Kind::GiveBack => inside.hides_bundle && !node.has_lease(ID),
         // The holder cannot make way for the waiter, or not in this ledger.
         Kind::Create if operation.name == "wait" => {
-            (inside.has_own_ledger || node.has_lease(HOLDER)) && said.contains("no room")
+            (inside.has_own_ledger || node.has_lease(HOLDER))
+                && said.contains("memory slices are free")
         }
         _ => false,
     };

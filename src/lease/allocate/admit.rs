@@ -114,7 +114,7 @@ pub fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
     let is_never = |no: &Rejection| matches!(no, Rejection::Unsatisfiable { .. });
     match over {
         Some(e) if noes.iter().all(is_never) => Denial::Limit(e),
-        _ => Denial::Room(placement::none_of(noes)),
+        _ => Denial::Room(Rejection::of_all(noes)),
     }
 }
 

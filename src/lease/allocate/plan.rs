@@ -83,7 +83,7 @@ impl Planner<'_> {
         let mut reserved = self.inventory.taken();
         reserved.retain(|r| !kept.contains(r));
         reserved.extend_from_slice(&self.tried.refused);
-        let mut taken = Selection::before(&reserved, &kept);
+        let mut taken = Selection::new(&reserved, &kept);
         // Idle places count, and refused ones do not: another process may have created an instance there.
         let mut ours = self.inventory.taken();
         let (mut plan, mut memory) = (Plan::default(), 0);
@@ -96,7 +96,7 @@ impl Planner<'_> {
                 Some(slice) => Step::Adopt(slice),
                 None => {
                     let decision = decision.map_err(|denial| match denial {
-                        Denial::Room(no) => Denial::Room(placement::of_several(no, asked, found)),
+                        Denial::Room(no) => Denial::Room(no.for_request(asked, found)),
                         over => over,
                     })?;
                     let place = decision.slot();
@@ -116,7 +116,7 @@ impl Planner<'_> {
             let slice = step.slice();
             memory += memory_of(slice, &snapshot.gpus);
             ours.push(slot_of(slice));
-            taken.take(slot_of(slice), &evicts);
+            taken.add(slot_of(slice), &evicts);
             plan.steps.push(step);
         }
         Ok(plan)

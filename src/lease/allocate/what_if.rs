@@ -10,9 +10,10 @@ use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::lease::admitted::Admitted;
 use crate::lease::inventory::Inventory;
-use crate::lease::queue::{awaited, behind};
+use crate::lease::queue::awaited;
+use crate::lease::refusal::Refusal;
 use crate::placement::{
-    self, Constraints, GpuReport, Movable, Reason, Rejection, Reservation, Selection, Site, Slot,
+    self, Constraints, Diagnosis, GpuReport, Movable, Rejection, Reservation, Selection, Site, Slot,
 };
 use crate::policy::Who;
 use crate::request::{Alternative, Request};
@@ -40,7 +41,7 @@ pub enum Answer {
     Fits(Fit),
     /// It would be more than a limit allows.
     Limited(Error),
-    No(Reason),
+    No(Diagnosis),
 }
 
 /// The place of each requested slice.
@@ -135,9 +136,9 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             ..wanted
         };
         match answer {
-            Answer::No(Reason { taken, .. }) => {
-                let wanted = taken.constraints(&wanted);
-                placement::explain(snapshot, &taken.reserved, &asked.slice, &wanted)
+            Answer::No(Diagnosis { selection, .. }) => {
+                let wanted = selection.constraints(&wanted);
+                placement::explain(snapshot, &selection.reserved, &asked.slice, &wanted)
             }
             _ => placement::explain(snapshot, &self.reserved, &asked.slice, &wanted),
         }
@@ -166,22 +167,23 @@ impl<'a, D: Queries> WhatIf<'a, D> {
                     excluded: &self.excluded(asked),
                     ..wanted
                 };
-                let reason = placement::reason(there, &self.movable, asked, &wanted, patience);
-                Answer::No(reason.unwrap_or_else(|| {
-                    Reason::plain(no, Selection::before(&self.reserved, &self.idle))
+                let found = placement::diagnose(there, &self.movable, asked, &wanted, patience);
+                Answer::No(found.unwrap_or_else(|| Diagnosis {
+                    selection: Selection::new(&self.reserved, &self.idle),
+                    rejection: no,
                 }))
             }
         }
     }
 
-    /// Returns the error for no room, as a create words it.
+    /// Returns the error of a create with this rejection.
     pub fn refusal(&self, no: Rejection) -> Error {
-        match no {
-            Rejection::Unsatisfiable { .. } => no.into(),
-            Rejection::NoCapacity { why, hint } => {
-                Error::new(why + &behind(&self.inventory.waiting)).hint(hint)
-            }
+        Refusal {
+            rejection: &no,
+            blockers: &self.inventory.waiting,
+            waited: None,
         }
+        .error()
     }
 
     /// A create's error, where none of the answers is that it fits.
@@ -200,7 +202,7 @@ pub(super) fn no_room(answers: Vec<Answer>) -> Option<Denial> {
         match answer {
             Answer::Fits(_) => return None,
             Answer::Limited(e) => over = over.or(Some(e)),
-            Answer::No(reason) => noes.push(reason.no),
+            Answer::No(diagnosis) => noes.push(diagnosis.rejection),
         }
     }
     Some(all_denied(noes, over))

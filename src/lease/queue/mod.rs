@@ -8,15 +8,16 @@
 mod blockers;
 mod watch;
 
-pub use blockers::{awaited, behind};
+pub use blockers::awaited;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::lease::admitted::Admitted;
 use crate::lease::context::now;
+use crate::lease::refusal::{Refusal, Waited};
 use crate::model::Snapshot;
 use crate::placement::{self, Constraints, Rejection, Slot};
-use crate::request::{self, Request};
+use crate::request::Request;
 use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -259,27 +260,17 @@ impl Turn {
         asked.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN * times)
     }
 
-    /// Returns why there was no room, which requests were ahead, and how long it waited.
+    /// Returns the error of a create whose time to wait is over, or that was never to wait.
     pub fn give_up(&self, store: &Store, no: Rejection) -> Error {
-        let (Rejection::Unsatisfiable { mut why, mut hint }
-        | Rejection::NoCapacity { mut why, mut hint }) = no;
-        let ahead = self.ahead(store).unwrap_or_default();
-        why.push_str(&behind(&ahead));
-        if !self.wait.is_zero() {
-            why.push_str(&format!(
-                "; waited {}",
-                humantime::format_duration(self.wait)
-            ));
-            if let Some(engine) = self.cut_by {
-                why.push_str(&format!(", as {engine} gives up soon after"));
-            }
-            // It has done so.
-            let advice: Vec<&str> = { hint.split("; ") }
-                .filter(|part| !part.contains(request::WAIT))
-                .collect();
-            hint = advice.join("; ");
+        Refusal {
+            rejection: &no,
+            blockers: &self.ahead(store).unwrap_or_default(),
+            waited: (!self.wait.is_zero()).then_some(Waited {
+                time: self.wait,
+                cut_by: self.cut_by,
+            }),
         }
-        Error::new(why).hint(hint)
+        .error()
     }
 }
 
@@ -325,7 +316,7 @@ mod tests {
                 ..Snapshot::default()
             },
             admitted: Admitted {
-                slices: vec![request::Slice::Profile("1g.10gb".parse().unwrap())],
+                slices: vec![crate::request::Slice::Profile("1g.10gb".parse().unwrap())],
                 ..Admitted::default()
             },
             ours: Vec::new(),

@@ -1,18 +1,18 @@
-//! Tests of who may pass whom (`backfill`).
+//! Tests of backfill.
 
 use super::*;
 use crate::model::GpuInstance;
-use crate::placement::tests::{gpu, machine, named, words};
-use crate::placement::{Slot, choose};
+use crate::placement::tests::{gpu, machine, named, obstacle};
+use crate::placement::{Obstacle, Slot, choose};
 use crate::request::Slice;
 use proptest::prelude::*;
 
-/// Somebody waits for a profile on every GPU.
+/// An earlier request waits for a profile on every GPU.
 fn awaiting(snapshot: &Snapshot, name: &str) -> Vec<Reservation> {
     could_use(snapshot, &Constraints::one(&named(name)))
 }
 
-fn permits(m: &Snapshot, blockers: &[Reservation], name: &str) -> Result<u32, String> {
+fn permits(m: &Snapshot, blockers: &[Reservation], name: &str) -> Result<u32, Obstacle> {
     let request = named(name);
     let constraints = Constraints {
         blockers,
@@ -24,30 +24,29 @@ fn permits(m: &Snapshot, blockers: &[Reservation], name: &str) -> Result<u32, St
         chosen.is_err(),
         "on an empty machine"
     );
-    chosen.map(|d| d.placement.start).map_err(words)
+    chosen.map(|d| d.placement.start).map_err(obstacle)
 }
 
 #[test]
-fn only_who_is_in_nobody_s_way_may_pass() {
+fn permits_only_harmless_slots() {
     let m = machine(1);
-    // A 4g.40gb goes nowhere but into the first half.
+    // 4g.40gb fits only into the first half.
     let four = awaiting(&m, "4g.40gb");
     assert_eq!(permits(&m, &four, "1g.10gb"), Ok(6));
     assert_eq!(permits(&m, &four, "3g.40gb"), Ok(4));
     assert!(permits(&m, &four, "7g.80gb").is_err());
     let three = awaiting(&m, "3g.40gb");
-    let line = permits(&m, &three, "1g.10gb").unwrap_err();
-    assert!(
-        line.starts_with("no room for 1g.10gb but what others wait for; hint: "),
-        "{line}"
-    );
+    let reserved = Obstacle::Reserved {
+        profile: "1g.10gb".into(),
+    };
+    assert_eq!(permits(&m, &three, "1g.10gb"), Err(reserved));
     // The only engine of its kind.
     let engine = awaiting(&m, "1g.10gb+me");
     assert!(permits(&m, &engine, "1g.10gb").is_err());
 }
 
 #[test]
-fn a_gpu_that_those_who_wait_cannot_use_is_free_to_all() {
+fn permits_gpus_useless_to_blockers() {
     let mut m = machine(2);
     let request = named("7g.80gb");
     let rules = [("GPU-1".to_owned(), "a rule".to_owned())];
@@ -58,7 +57,7 @@ fn a_gpu_that_those_who_wait_cannot_use_is_free_to_all() {
     let blockers = could_use(&m, &constraints);
     assert_eq!(blockers.len(), 1);
     assert!(permits(&m, &blockers, "1g.10gb").is_ok());
-    // So is one on which an administrator's instance stands in their way, and not ours.
+    // An administrator's instance makes a GPU useless to them for good, and ours does not.
     let blockers = awaiting(&m, "7g.80gb");
     assert!(permits(&m, &blockers, "1g.10gb").is_err());
     m.gpus[1].instances.push(GpuInstance {
@@ -82,7 +81,7 @@ fn a_gpu_that_those_who_wait_cannot_use_is_free_to_all() {
 }
 
 #[test]
-fn what_a_rule_bars_is_not_chosen() {
+fn never_chooses_denied_profiles() {
     let m = machine(1);
     let denied_profiles = ["1g.10gb".to_owned(), "1g.20gb".to_owned()];
     let request = Slice::Memory(5 << 30);
@@ -96,7 +95,7 @@ fn what_a_rule_bars_is_not_chosen() {
     );
 }
 
-/// Puts slices where there is room for them, and gives where that was.
+/// Adds the picked slices that fit.
 fn fill<'a>(
     gpu: &'a Gpu,
     mut occupancy: Occupancy<'a>,
@@ -113,10 +112,10 @@ fn fill<'a>(
 }
 
 proptest! {
-    /// At any later state of the GPU: if the waiting request could go without the one that passed,
-    /// it can go with it.
+    /// Compares random later states of the GPU with and without the backfilled slice: both leave the queued
+    /// request the same slots.
     #[test]
-    fn who_passes_delays_nobody(
+    fn backfill_delays_no_earlier_request(
         // Fewer than all that fit in memory could use.
         decoders in 2u32..6,
         others in prop::collection::vec((0usize..7, any::<prop::sample::Index>()), 0..2),

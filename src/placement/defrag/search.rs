@@ -1,5 +1,4 @@
-//! Which slices would have to lie elsewhere for a request to fit: the smallest set, by exact search
-//! as far as its steps go.
+//! The smallest set of slices to move for a request to fit, by exact search within a number of steps.
 
 use super::simulate::{Moved, Simulation, orders};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
@@ -9,9 +8,9 @@ use crate::placement::pack::Packer;
 use crate::placement::plan::{DefragPlan, Movable, SearchResult};
 use crate::request::Alternative;
 
-/// The fewest containers of `movable` that have to be restarted for the request to fit, the least memory of
-/// several such sets. They are all taken down, the request is let in, and they come again, larger
-/// ones first: where `choose` puts each then is what the plan says.
+/// Finds the fewest containers of `movable` to restart for the request to fit; of several such sets, the one
+/// with the least memory. The plan assumes that all of them stop, the request starts, and they start again,
+/// the largest first. `choose` then gives each the slot that the plan names.
 pub fn fewest_moves(
     snapshot: &Snapshot,
     reserved: &[Slot],
@@ -20,7 +19,7 @@ pub fn fewest_moves(
     constraints: &Constraints<'_>,
     steps: u32,
 ) -> SearchResult {
-    // Slices that make way for the request may go to GPUs where it may not.
+    // Moved slices may use the GPUs that exclude the request.
     let gpus = snapshot.gpus.iter().filter(|gpu| is_on(gpu));
     let mut occupancies: Vec<Occupancy<'_>> = gpus
         .map(|gpu| constraints.occupancy(gpu, reserved))
@@ -29,25 +28,25 @@ pub fn fewest_moves(
         occupancy.occupants.retain(|l| !l.idle);
         for occupant in &mut occupancy.occupants {
             let is =
-                |m: &Movable| m.place.gpu == occupancy.gpu.uuid && m.place.placement == occupant.at;
+                |m: &Movable| m.slot.gpu == occupancy.gpu.uuid && m.slot.placement == occupant.at;
             occupant.movable = movable.iter().position(is);
         }
     }
-    let mut mine: Vec<Option<&Profile>> = Vec::new();
+    let mut profiles: Vec<Option<&Profile>> = Vec::new();
     for occupancy in &occupancies {
         let profile = constraints.profile_on(occupancy.gpu, &request.slice);
-        mine.push(profile.filter(|_| !constraints.excludes(occupancy.gpu)));
+        profiles.push(profile.filter(|_| !constraints.excludes(occupancy.gpu)));
     }
-    // Most rejected requests meet this: no order of slices makes memory.
+    // The most frequent case: no order of slices makes memory.
     let free: u32 = occupancies.iter().map(Occupancy::free_slices).sum();
-    let needed = mine.iter().flatten().map(|p| p.memory_slices()).min();
+    let needed = profiles.iter().flatten().map(|p| p.memory_slices()).min();
     if needed.is_none_or(|needed| free < needed.saturating_mul(request.count)) {
         return SearchResult::Impossible;
     }
-    if could_fit(&occupancies, &mine, request.count, steps) == Some(false) {
+    if could_fit(&occupancies, &profiles, request.count, steps) == Some(false) {
         return SearchResult::Impossible;
     }
-    let world = Simulation {
+    let simulation = Simulation {
         snapshot,
         reserved,
         movable,
@@ -62,9 +61,9 @@ pub fn fewest_moves(
     let mut left = steps;
     for moves in 0..=most {
         let mut search = Search {
-            mine: &mine,
+            profiles: &profiles,
             movable,
-            world: &world,
+            simulation: &simulation,
             moved: Vec::new(),
             best: None,
             left,
@@ -81,10 +80,10 @@ pub fn fewest_moves(
     SearchResult::Impossible
 }
 
-/// Were everything movable free to lie anywhere.
+/// Says whether the request fits if every movable slice may go anywhere. None where that takes too long.
 fn could_fit(
     occupancies: &[Occupancy<'_>],
-    mine: &[Option<&Profile>],
+    profiles: &[Option<&Profile>],
     count: u32,
     steps: u32,
 ) -> Option<bool> {
@@ -97,10 +96,10 @@ fn could_fit(
         occupancy.occupants.retain(|l| l.movable.is_none());
     }
     let mut packer = Packer::new(&bare, steps / 10);
-    let mut meanings: Vec<&str> = mine.iter().flatten().map(|p| p.name.as_str()).collect();
+    let mut meanings: Vec<&str> = profiles.iter().flatten().map(|p| p.name.as_str()).collect();
     meanings.sort_unstable();
     meanings.dedup();
-    // With several meanings, one may have room on one GPU, and another on the next.
+    // Several slices of different profiles may fit, one on each GPU.
     let mut sure = meanings.len() == 1 || count == 1;
     for name in meanings {
         let request = std::iter::repeat_n(name, count as usize);
@@ -113,7 +112,7 @@ fn could_fit(
     sure.then_some(false)
 }
 
-/// A slice that waits for a place.
+/// A slice without a slot.
 #[derive(Clone, Debug)]
 enum Need {
     Request,
@@ -121,18 +120,18 @@ enum Need {
 }
 
 struct Search<'s, 'a> {
-    /// The request's profile on each GPU.
-    mine: &'s [Option<&'a Profile>],
+    /// The profile that the request stands for on each GPU.
+    profiles: &'s [Option<&'a Profile>],
     movable: &'s [Movable],
-    world: &'s Simulation<'s>,
+    simulation: &'s Simulation<'s>,
     moved: Vec<Moved>,
-    /// With the memory that it moves.
+    /// The best plan so far, and the memory slices that it moves.
     best: Option<(u32, DefragPlan)>,
     left: u32,
 }
 
 impl<'a> Search<'_, 'a> {
-    /// Places all that waits, and takes down at most so many more for it. None when out of steps.
+    /// Places all needs, and moves slices of at most `budget` more containers. None when out of steps.
     fn place(
         &mut self,
         occupancies: &mut [Occupancy<'a>],
@@ -153,13 +152,13 @@ impl<'a> Search<'_, 'a> {
             return Some(());
         }
         for g in 0..occupancies.len() {
-            // One of several GPUs that are alike is enough.
+            // One of several equal GPUs is enough.
             if (0..g).any(|other| self.are_alike(occupancies, other, g)) {
                 continue;
             }
             let gpu: &'a Gpu = occupancies[g].gpu;
             let profile = match &need {
-                Need::Request => self.mine[g],
+                Need::Request => self.profiles[g],
                 Need::Moved(m) if !self.movable[m.which].may_use(gpu) => None,
                 Need::Moved(m) => gpu.profiles.iter().find(|p| p.name == m.profile),
             };
@@ -171,16 +170,16 @@ impl<'a> Search<'_, 'a> {
         Some(())
     }
 
-    /// The same lies on both, for as many containers, and the same may go there.
+    /// Says whether both have the same occupants, for as many containers, and accept the same slices.
     fn are_alike(&self, occupancies: &[Occupancy<'a>], a: usize, b: usize) -> bool {
         let as_movable = |a: usize, b: usize| self.movable[a].is_like(&self.movable[b]);
         let (gpu, other) = (occupancies[a].gpu, occupancies[b].gpu);
         occupancies[a].is_like(&occupancies[b], as_movable)
-            && self.mine[a].is_some() == self.mine[b].is_some()
+            && self.profiles[a].is_some() == self.profiles[b].is_some()
             && (self.movable.iter()).all(|m| m.may_use(gpu) == m.may_use(other))
     }
 
-    /// Takes down what is in the way of one place, puts the profile there, and goes on.
+    /// Moves the slices that overlap one placement, puts the profile there, and continues.
     fn put(
         &mut self,
         occupancies: &mut [Occupancy<'a>],
@@ -194,16 +193,16 @@ impl<'a> Search<'_, 'a> {
         let occupancy = &occupancies[g];
         let blocks = |l: &&Occupant| l.slices & new.slices != 0;
         let blocked = occupancy.occupants.iter().any(|l| blocks(&l));
-        let lack = (!blocked)
-            .then(|| occupancy.lacks(profile, occupancy.occupants.iter()))
+        let what = (!blocked)
+            .then(|| occupancy.exhausted(profile, occupancy.occupants.iter()))
             .flatten();
-        if !blocked && lack.is_none() {
+        if !blocked && what.is_none() {
             occupancies[g].occupants.push(new);
             let done = self.place(occupancies, needs.to_vec(), budget);
             occupancies[g].occupants.pop();
             return done;
         }
-        // Any one that is in the way has to go; of those that use up an engine, one or another.
+        // Each overlapping slice has to go. One of those that exhaust a part is enough.
         let going: Vec<usize> = if blocked {
             occupancy
                 .occupants
@@ -213,7 +212,7 @@ impl<'a> Search<'_, 'a> {
                 .collect()
         } else {
             let helps = |i: &usize| {
-                lack.is_some_and(|l| occupancy.frees(l, profile, &occupancy.occupants[*i]))
+                what.is_some_and(|l| occupancy.frees(l, profile, &occupancy.occupants[*i]))
             };
             (0..occupancy.occupants.len()).filter(helps).collect()
         };
@@ -249,7 +248,7 @@ impl<'a> Search<'_, 'a> {
         Some(())
     }
 
-    /// All fits. The plan is what `choose` makes of it.
+    /// Keeps the plan that the simulation makes of the moves, if it is the best so far.
     fn settle(&mut self) {
         let memory = self.moved.iter().map(|m| m.from.size).sum();
         if self
@@ -261,7 +260,7 @@ impl<'a> Search<'_, 'a> {
         }
         let mut in_order: Vec<&Moved> = self.moved.iter().collect();
         in_order.sort_by_key(|m| (std::cmp::Reverse(m.from.size), m.which));
-        let plan = (orders(in_order).iter()).find_map(|order| self.world.play(order));
+        let plan = (orders(in_order).iter()).find_map(|order| self.simulation.run(order));
         if let Some(plan) = plan {
             self.best = Some((memory, plan));
         }

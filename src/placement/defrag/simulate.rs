@@ -1,4 +1,4 @@
-//! The result of a plan when it is followed: `choose` places the request and then each moved slice.
+//! A trial of a plan: `choose` places the request, and then each moved slice.
 
 use crate::model::{GpuInstance, Placement, Snapshot};
 use crate::placement::constraints::Constraints;
@@ -16,7 +16,7 @@ pub struct Moved {
     pub from: Placement,
 }
 
-/// The machine in which the moves are made.
+/// The machine, the request and the movable slices of a trial.
 pub struct Simulation<'a> {
     pub snapshot: &'a Snapshot,
     pub reserved: &'a [Slot],
@@ -26,46 +26,46 @@ pub struct Simulation<'a> {
 }
 
 impl Simulation<'_> {
-    /// Takes them down, lets the request in, and lets them come again.
-    pub fn play(&self, moved: &[&Moved]) -> Option<DefragPlan> {
-        let evicted =
+    /// Removes the moved slices, places the request, and places the moved slices again.
+    pub fn run(&self, moved: &[&Moved]) -> Option<DefragPlan> {
+        let is_moved =
             |gpu: &str, at: Placement| moved.iter().any(|m| m.gpu_uuid == gpu && m.from == at);
         let mut snapshot = self.snapshot.clone();
         for gpu in &mut snapshot.gpus {
             let uuid = gpu.uuid.clone();
-            gpu.instances.retain(|i| !evicted(&uuid, i.placement));
+            gpu.instances.retain(|i| !is_moved(&uuid, i.placement));
         }
         let mut reserved = self.reserved.to_vec();
-        reserved.retain(|r| !evicted(&r.gpu, r.placement));
-        let mut come = |request: &Alternative, constraints: &Constraints<'_>| {
+        reserved.retain(|r| !is_moved(&r.gpu, r.placement));
+        let mut place = |request: &Alternative, constraints: &Constraints<'_>| {
             let found = choose_several(&snapshot, &reserved, request, constraints).ok()?;
             let sites: Vec<Site> = found.iter().map(Site::from).collect();
-            let places: Vec<Slot> = found.iter().map(Decision::slot).collect();
-            for place in places {
+            let slots: Vec<Slot> = found.iter().map(Decision::slot).collect();
+            for slot in slots {
                 let instance = GpuInstance {
                     id: u32::MAX,
-                    profile_id: place.profile_id,
-                    placement: place.placement,
+                    profile_id: slot.profile_id,
+                    placement: slot.placement,
                 };
-                let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == place.gpu)?;
+                let gpu = snapshot.gpus.iter_mut().find(|g| g.uuid == slot.gpu)?;
                 gpu.instances.push(instance);
-                reserved.retain(|r| r.gpu != place.gpu || !r.placement.overlaps(place.placement));
+                reserved.retain(|r| r.gpu != slot.gpu || !r.placement.overlaps(slot.placement));
             }
             Some(sites)
         };
-        let sites = come(self.request, self.constraints)?;
+        let sites = place(self.request, self.constraints)?;
         let mut moves = Vec::new();
         for m in moved {
             let again = Alternative {
                 slice: Slice::Profile(m.profile.parse().ok()?),
                 count: 1,
             };
-            let as_it_may = Constraints {
+            let own = Constraints {
                 min_compute: 0,
                 excluded: &self.movable[m.which].excluded,
                 ..*self.constraints
             };
-            let to = come(&again, &as_it_may)?.pop()?;
+            let to = place(&again, &own)?.pop()?;
             moves.push(Move {
                 which: m.which,
                 profile: m.profile.clone(),
@@ -79,14 +79,14 @@ impl Simulation<'_> {
     }
 }
 
-/// Returns the order given, then every other if they are few: rules make it matter which of two
-/// comes first. With many, it returns the orders after an exchange of two.
+/// Returns the given order, and then every other order of few slices, or every exchange of two of many. The
+/// order matters where rules exclude GPUs from some of them.
 pub fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
     let n = given.len();
     let mut all = vec![given];
     if n <= FEW {
         for first in 0..n {
-            // All that agree before `first` are there: each of them goes on in every way.
+            // Each order so far continues with every choice for `first`.
             for i in 0..all.len() {
                 for other in first + 1..n {
                     let mut order = all[i].clone();
@@ -105,5 +105,5 @@ pub fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
     all
 }
 
-/// 120 orders.
+/// So many slices have 120 orders.
 const FEW: usize = 5;

@@ -214,7 +214,10 @@ pub fn no_two_have_the_same(setup: &Setup) {
     let line = setup
         .runmig(&["create", "-b", bundle.as_str(), &unique()])
         .refused();
-    assert!(line.contains("no room for 1g.10gb on 2 GPUs"), "{line}");
+    assert!(
+        line.contains("cannot allocate 1g.10gb: too few memory slices are free"),
+        "{line}"
+    );
     for id in &containers {
         setup.runmig(&["delete", "--force", id]).ok();
     }

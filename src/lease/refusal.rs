@@ -1,0 +1,363 @@
+//! The words of a refusal: for the error of a create, and for `migctl explain` and `migctl defrag`.
+//!
+//! placement and the queue return data. This file alone turns it into English.
+
+use crate::error::{Error, printable};
+use crate::placement::{
+    Cause, Exhausted, Exhaustion, GpuReport, LeftOut, Move, Obstacle, Rejection, SearchResult,
+    Shortage, Verdict,
+};
+use crate::request::{self, Slice};
+use crate::store::Waiting;
+use std::time::Duration;
+
+/// A rejection, and the queue around it.
+pub struct Refusal<'a> {
+    pub rejection: &'a Rejection,
+    /// Requests that wait already, in their order.
+    pub blockers: &'a [Waiting],
+    /// None where the create was never to wait.
+    pub waited: Option<Waited>,
+}
+
+pub struct Waited {
+    pub time: Duration,
+    /// The engine whose deadline shortened the time.
+    pub cut_by: Option<&'static str>,
+}
+
+impl From<Rejection> for Error {
+    fn from(rejection: Rejection) -> Error {
+        let refusal = Refusal {
+            rejection: &rejection,
+            blockers: &[],
+            waited: None,
+        };
+        refusal.error()
+    }
+}
+
+impl Refusal<'_> {
+    /// Returns the error with its hint.
+    pub fn error(&self) -> Error {
+        let Some(main) = self.rejection.main_cause() else {
+            return Error::new("cannot allocate a slice: the request names none")
+                .hint("request a profile or an amount of memory");
+        };
+        let mut text = Vec::new();
+        // Causes that all alternatives share are said once.
+        for causes in (self.rejection.causes())
+            .chunk_by(|a, b| (&a.obstacle, a.found) == (&b.obstacle, b.found))
+        {
+            let names: Vec<String> = causes.iter().map(name).collect();
+            text.push(format!(
+                "cannot allocate {}: {}",
+                names.join(" or "),
+                self.cause(&causes[0])
+            ));
+        }
+        let is_reserved = |c: &Cause| matches!(c.obstacle, Obstacle::Reserved { .. });
+        if main.obstacle.may_pass() && !self.rejection.causes().iter().any(is_reserved) {
+            text.extend(self.blockers());
+        }
+        text.extend(self.waited.as_ref().map(waited));
+        Error::new(text.join("; ")).hint(self.hint(main))
+    }
+
+    fn cause(&self, cause: &Cause) -> String {
+        let what = match &cause.obstacle {
+            Obstacle::GpusExcluded(left_out) => format!(
+                "every GPU in MIG mode is excluded ({})",
+                all_of(left_out).join("; ")
+            ),
+            Obstacle::NoMigGpu { gpus, left_out } => format!(
+                "no GPU supports MIG ({})",
+                [
+                    vec![format!("the driver lists {}", count(*gpus, "GPU"))],
+                    all_of(left_out)
+                ]
+                .concat()
+                .join("; ")
+            ),
+            Obstacle::MigOff { gpus, left_out, .. } => format!(
+                "MIG is off on every GPU that supports it ({})",
+                [vec![format!("GPU {}", join(gpus, ", "))], all_of(left_out)]
+                    .concat()
+                    .join("; ")
+            ),
+            Obstacle::FewComputeSlices { has, needed } => format!(
+                "the profile has {}, and the request needs at least {needed}",
+                count(*has as usize, "compute slice")
+            ),
+            Obstacle::UnknownProfile { .. } => "no GPU offers the profile".to_owned(),
+            Obstacle::TooMuchMemory {
+                needed_compute,
+                is_restricted,
+                ..
+            } => format!(
+                "no profile{} has {} of memory{}",
+                if *is_restricted {
+                    " that policy.profiles allows"
+                } else {
+                    ""
+                },
+                cause.request.slice,
+                and_compute(*needed_compute, *needed_compute)
+            ),
+            Obstacle::TooMany {
+                gpus,
+                profile,
+                most,
+            } => format!(
+                "{} {} at most {most} of {profile}",
+                count(*gpus, "GPU"),
+                if *gpus == 1 { "holds" } else { "hold" }
+            ),
+            Obstacle::Reserved { .. } => format!(
+                "the free slots are reserved for {}",
+                match self.blockers {
+                    [] => "earlier requests".to_owned(),
+                    some => format!("{} ({})", earlier(some), containers(some)),
+                }
+            ),
+            Obstacle::NoSlot(shortage) => no_slot(shortage),
+        };
+        match cause.found {
+            0 => what,
+            found => format!("after {found} of {} slices, {what}", cause.request.count),
+        }
+    }
+
+    fn blockers(&self) -> Option<String> {
+        let (earlier, containers) = (earlier(self.blockers), containers(self.blockers));
+        match self.blockers {
+            [] => None,
+            [_] => Some(format!("{earlier} waits ({containers})")),
+            _ => Some(format!("{earlier} wait ({containers})")),
+        }
+    }
+
+    fn hint(&self, cause: &Cause) -> String {
+        match &cause.obstacle {
+            Obstacle::GpusExcluded(_) => "check [policy] in the configuration".to_owned(),
+            Obstacle::NoMigGpu { left_out, .. } if left_out.unreadable.is_empty() => {
+                "use an A30, A100, H100 or a later data-centre GPU".to_owned()
+            }
+            Obstacle::NoMigGpu { .. } => {
+                "run nvidia-smi, and check the kernel log for the GPU's state".to_owned()
+            }
+            Obstacle::MigOff { pending, .. } if !pending.is_empty() => format!(
+                "run nvidia-smi -i {} --gpu-reset, or reboot",
+                join(pending, ",")
+            ),
+            Obstacle::MigOff { gpus, .. } => {
+                format!("run nvidia-smi -i {} -mig 1", join(gpus, ","))
+            }
+            Obstacle::FewComputeSlices { .. } => {
+                "request a larger profile, or fewer compute slices".to_owned()
+            }
+            Obstacle::UnknownProfile { offered } if !offered.is_empty() => {
+                format!("request one of {} (nearest first)", offered.join(", "))
+            }
+            Obstacle::TooMuchMemory {
+                needed_compute,
+                largest: Some(largest),
+                ..
+            } => format!(
+                "request at most {}, which has {} MiB{}",
+                largest.profile,
+                largest.memory_mib,
+                and_compute(*needed_compute, largest.compute_slices)
+            ),
+            Obstacle::UnknownProfile { .. } | Obstacle::TooMuchMemory { .. } => {
+                "run migctl gpus to see the profiles".to_owned()
+            }
+            Obstacle::TooMany { .. } => "request fewer slices".to_owned(),
+            Obstacle::Reserved { .. } => self.see("migctl list to see who holds the slices"),
+            Obstacle::NoSlot(shortage) if shortage.plan().is_some() => self.see(&format!(
+                "migctl defrag --plan {} to see which containers to restart",
+                cause.request
+            )),
+            Obstacle::NoSlot(_) => self.see("migctl list to see who holds the slices"),
+        }
+    }
+
+    /// Returns the hint to run a command, and to wait if the create has not waited.
+    fn see(&self, command: &str) -> String {
+        match self.waited {
+            Some(_) => format!("run {command}"),
+            None => format!("run {command}, or set {} to wait", request::WAIT),
+        }
+    }
+}
+
+/// Returns the obstacle of one GPU. None where the request fits on it.
+pub fn on_gpu(report: &GpuReport<'_>) -> Option<String> {
+    let profile = report.profile.map_or("the profile", |p| p.name.as_str());
+    let free = format!(
+        "{} of {} memory slices are free",
+        report.free_slices, report.total_slices
+    );
+    Some(match &report.verdict {
+        Verdict::Fits(_) => return None,
+        Verdict::Full => free,
+        Verdict::Queued => format!("{free}, and reserved for earlier requests"),
+        Verdict::NoSlot => format!("{free}, but no slot of {profile} is"),
+        Verdict::Exhausted(what) => format!("{free}, but no more {}", exhausted(*what, profile)),
+        Verdict::NoProfile => "the GPU offers no such profile".to_owned(),
+        Verdict::MigOff => "MIG is off".to_owned(),
+        Verdict::MigPending => "MIG is off until the next reset".to_owned(),
+        Verdict::NoMig => "the GPU does not support MIG".to_owned(),
+        Verdict::Excluded(rule) => rule.clone(),
+    })
+}
+
+fn name(cause: &Cause) -> String {
+    let request = printable(&cause.request.to_string());
+    let profile = match &cause.obstacle {
+        Obstacle::Reserved { profile } | Obstacle::TooMany { profile, .. } => profile,
+        Obstacle::NoSlot(shortage) => &shortage.profile,
+        _ => return request,
+    };
+    match &cause.request.slice {
+        Slice::Memory(_) => format!("{request} ({profile})"),
+        Slice::Profile(_) => request,
+    }
+}
+
+fn no_slot(shortage: &Shortage) -> String {
+    let result = shortage.search.as_ref().map(|s| (&s.result, s.has_movable));
+    let is_full = shortage.free_slices < shortage.needed;
+    let what = if is_full {
+        "too few memory slices are free".to_owned()
+    } else if !shortage.exhausted.is_empty() {
+        let of = |e: &Exhaustion| {
+            format!(
+                "GPU {} has no more {}",
+                e.gpu,
+                exhausted(e.what, &e.profile)
+            )
+        };
+        let all: Vec<String> = shortage.exhausted.iter().map(of).collect();
+        all.join(", ")
+    } else {
+        match result {
+            Some((SearchResult::Plan(plan), _)) => {
+                let of = |m: &Move| format!("{} at {} of GPU {}", m.profile, m.from, m.from_gpu);
+                let moves: Vec<String> = plan.moves.iter().map(of).collect();
+                format!(
+                    "the free memory is fragmented, and a move of {} makes room",
+                    moves.join(" and ")
+                )
+            }
+            Some((SearchResult::Impossible, false)) => {
+                "the slices in the way cannot be moved".to_owned()
+            }
+            Some((SearchResult::Impossible, true)) => {
+                "no move of other slices makes room".to_owned()
+            }
+            Some((SearchResult::Beyond(0), _)) => {
+                "the free memory is fragmented, and the search for moves gave up".to_owned()
+            }
+            Some((SearchResult::Beyond(restarts), _)) => format!(
+                "the free memory is fragmented, and the search for moves gave up after all plans of \
+                 up to {}",
+                count(*restarts, "restart")
+            ),
+            None if shortage.most_free < shortage.needed => {
+                "no single GPU has enough free memory slices".to_owned()
+            }
+            None => "the free memory is fragmented".to_owned(),
+        }
+    };
+    let mut parts = vec![format!(
+        "{what} ({} of {}{} on {}, at most {} on one)",
+        shortage.free_slices,
+        shortage.total_slices,
+        if is_full {
+            ""
+        } else {
+            " memory slices are free"
+        },
+        count(shortage.gpus, "GPU"),
+        shortage.most_free
+    )];
+    match shortage.quarantined {
+        0 => {}
+        1 => parts.push("1 memory slice is quarantined, as runmig could not free it".to_owned()),
+        n => parts.push(format!(
+            "{n} memory slices are quarantined, as runmig could not free them"
+        )),
+    }
+    parts.extend(all_of(&shortage.left_out));
+    parts.join("; ")
+}
+
+fn exhausted(what: Exhausted, profile: &str) -> String {
+    let what = match what {
+        Exhausted::Instances => return format!("instances of {profile}"),
+        Exhausted::ComputeSlices => "compute slices",
+        Exhausted::CopyEngines => "copy engines",
+        Exhausted::Decoders => "decoders",
+        Exhausted::Encoders => "encoders",
+        Exhausted::JpegEngines => "JPEG engines",
+        Exhausted::OpticalFlowAccelerators => "optical flow accelerators",
+    };
+    what.to_owned()
+}
+
+fn all_of(left_out: &LeftOut) -> Vec<String> {
+    let excluded = left_out.excluded.iter();
+    let excluded = excluded.map(|(gpu, rule)| format!("GPU {gpu}: {}", printable(rule)));
+    excluded.chain(left_out.unreadable.clone()).collect()
+}
+
+fn earlier(blockers: &[Waiting]) -> String {
+    count(blockers.len(), "earlier request")
+}
+
+/// Names the first of the requests.
+fn containers(blockers: &[Waiting]) -> String {
+    const SHOWN: usize = 3;
+    let name = |waiting: &Waiting| match &waiting.waiter {
+        Some(w) => printable(&format!("container {}, {}", w.container, w.request)),
+        None => "one of a newer runmig".to_owned(),
+    };
+    let mut names: Vec<String> = blockers.iter().take(SHOWN).map(name).collect();
+    if blockers.len() > SHOWN {
+        names.push("…".to_owned());
+    }
+    names.join("; ")
+}
+
+fn waited(waited: &Waited) -> String {
+    let time = humantime::format_duration(waited.time);
+    match waited.cut_by {
+        Some(engine) => format!("the create waited {time}, as {engine} gives up soon after"),
+        None => format!("the create waited {time}"),
+    }
+}
+
+/// Names compute slices where the request needs some.
+fn and_compute(needed: u32, slices: u32) -> String {
+    match needed {
+        0 => String::new(),
+        _ => format!(" and {}", count(slices as usize, "compute slice")),
+    }
+}
+
+fn join(indices: &[u32], between: &str) -> String {
+    let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
+    indices.join(between)
+}
+
+fn count(n: usize, noun: &str) -> String {
+    match n {
+        0 => format!("no {noun}"),
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+use super::*;
+use crate::model::Placement;
+use crate::placement::{DefragPlan, Exhaustion, Largest, Search};
+use crate::request::Alternative;
+use crate::store::Waiter;
+
+fn cause(request: &str, obstacle: Obstacle) -> Cause {
+    let all = request::alternatives(request).unwrap().unwrap();
+    let [request]: [Alternative; 1] = all.try_into().unwrap();
+    Cause {
+        request,
+        found: 0,
+        obstacle,
+    }
+}
+
+fn line(cause: Cause) -> String {
+    Error::from(Rejection::from(cause)).line()
+}
+
+fn left_out(rules: &[&str], unreadable: &[&str]) -> LeftOut {
+    let rules = (0..).zip(rules);
+    LeftOut {
+        excluded: rules.map(|(gpu, rule)| (gpu, (*rule).to_owned())).collect(),
+        unreadable: unreadable.iter().map(|error| (*error).to_owned()).collect(),
+    }
+}
+
+fn shortage() -> Shortage {
+    Shortage {
+        profile: "3g.40gb".into(),
+        gpus: 2,
+        free_slices: 6,
+        total_slices: 16,
+        most_free: 4,
+        needed: 4,
+        exhausted: Vec::new(),
+        quarantined: 0,
+        left_out: LeftOut::default(),
+        search: None,
+    }
+}
+
+fn searched(result: SearchResult, has_movable: bool) -> Obstacle {
+    Obstacle::NoSlot(Box::new(Shortage {
+        search: Some(Search {
+            result,
+            has_movable,
+        }),
+        ..shortage()
+    }))
+}
+
+const FREE: &str = "(6 of 16 memory slices are free on 2 GPUs, at most 4 on one)";
+const LIST: &str =
+    "; hint: run migctl list to see who holds the slices, or set runmig.dev/wait to wait";
+
+#[test]
+fn names_obstacles_that_never_pass() {
+    let lines = [
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::GpusExcluded(left_out(&["for team-a"], &[])),
+            ),
+            "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: for team-a); \
+             hint: check [policy] in the configuration",
+        ),
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::NoMigGpu {
+                    gpus: 2,
+                    left_out: LeftOut::default(),
+                },
+            ),
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); \
+             hint: use an A30, A100, H100 or a later data-centre GPU",
+        ),
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::NoMigGpu {
+                    gpus: 0,
+                    left_out: left_out(&[], &["read GPU 0: GPU is lost"]),
+                },
+            ),
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; read GPU 0: \
+             GPU is lost); hint: run nvidia-smi, and check the kernel log for the GPU's state",
+        ),
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::MigOff {
+                    gpus: vec![0, 1],
+                    pending: Vec::new(),
+                    left_out: LeftOut::default(),
+                },
+            ),
+            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0, 1); \
+             hint: run nvidia-smi -i 0,1 -mig 1",
+        ),
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::MigOff {
+                    gpus: vec![0, 1],
+                    pending: vec![1],
+                    left_out: LeftOut::default(),
+                },
+            ),
+            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0, 1); \
+             hint: run nvidia-smi -i 1 --gpu-reset, or reboot",
+        ),
+        (
+            cause("1g.10gb", Obstacle::FewComputeSlices { has: 1, needed: 2 }),
+            "cannot allocate 1g.10gb: the profile has 1 compute slice, and the request needs at \
+             least 2; hint: request a larger profile, or fewer compute slices",
+        ),
+        (
+            cause(
+                "9g.10gb",
+                Obstacle::UnknownProfile {
+                    offered: vec!["7g.80gb".into(), "4g.40gb".into()],
+                },
+            ),
+            "cannot allocate 9g.10gb: no GPU offers the profile; hint: request one of 7g.80gb, \
+             4g.40gb (nearest first)",
+        ),
+        (
+            cause(
+                "90Gi",
+                Obstacle::TooMuchMemory {
+                    needed_compute: 2,
+                    is_restricted: true,
+                    largest: Some(Largest {
+                        profile: "7g.80gb".into(),
+                        memory_mib: 80640,
+                        compute_slices: 7,
+                    }),
+                },
+            ),
+            "cannot allocate 90Gi: no profile that policy.profiles allows has 90Gi of memory and \
+             2 compute slices; hint: request at most 7g.80gb, which has 80640 MiB and 7 compute \
+             slices",
+        ),
+        (
+            cause(
+                "4g.40gb*3",
+                Obstacle::TooMany {
+                    gpus: 2,
+                    profile: "4g.40gb".into(),
+                    most: 2,
+                },
+            ),
+            "cannot allocate 4g.40gb*3: 2 GPUs hold at most 2 of 4g.40gb; hint: request fewer \
+             slices",
+        ),
+    ];
+    for (cause, expected) in lines {
+        assert_eq!(line(cause), expected);
+    }
+}
+
+#[test]
+fn names_shortages_with_their_figures() {
+    let exhausted = Exhaustion {
+        gpu: 0,
+        profile: "3g.40gb".into(),
+        what: Exhausted::Instances,
+    };
+    let shortages = [
+        (
+            Shortage {
+                exhausted: vec![exhausted],
+                ..shortage()
+            },
+            "GPU 0 has no more instances of 3g.40gb",
+        ),
+        (
+            Shortage {
+                most_free: 4,
+                needed: 5,
+                ..shortage()
+            },
+            "no single GPU has enough free memory slices",
+        ),
+        (shortage(), "the free memory is fragmented"),
+    ];
+    for (shortage, expected) in shortages {
+        assert_eq!(
+            line(cause("3g.40gb", Obstacle::NoSlot(Box::new(shortage)))),
+            format!("cannot allocate 3g.40gb: {expected} {FREE}{LIST}")
+        );
+    }
+    let full = Shortage {
+        needed: 8,
+        ..shortage()
+    };
+    assert_eq!(
+        line(cause("7g.80gb", Obstacle::NoSlot(Box::new(full)))),
+        format!(
+            "cannot allocate 7g.80gb: too few memory slices are free (6 of 16 on 2 GPUs, at most 4 \
+             on one){LIST}"
+        )
+    );
+    let left = Shortage {
+        quarantined: 1,
+        left_out: left_out(&["for team-a"], &["read GPU 3: GPU is lost"]),
+        ..shortage()
+    };
+    assert_eq!(
+        line(cause("20Gi", Obstacle::NoSlot(Box::new(left)))),
+        format!(
+            "cannot allocate 20Gi (3g.40gb): the free memory is fragmented {FREE}; 1 memory slice \
+             is quarantined, as runmig could not free it; GPU 0: for team-a; read GPU 3: GPU is \
+             lost{LIST}"
+        )
+    );
+}
+
+#[test]
+fn names_the_moves_that_help() {
+    let plan = DefragPlan {
+        sites: Vec::new(),
+        moves: vec![Move {
+            which: 0,
+            profile: "1g.10gb".into(),
+            from_gpu: 0,
+            from: Placement { start: 2, size: 1 },
+            to_gpu: 1,
+            to: Placement { start: 6, size: 1 },
+        }],
+    };
+    assert_eq!(
+        line(cause("3g.40gb", searched(SearchResult::Plan(plan), true))),
+        format!(
+            "cannot allocate 3g.40gb: the free memory is fragmented, and a move of 1g.10gb at 2:1 \
+             of GPU 0 makes room {FREE}; hint: run migctl defrag --plan 3g.40gb to see which \
+             containers to restart, or set runmig.dev/wait to wait"
+        )
+    );
+    let searches = [
+        (
+            searched(SearchResult::Impossible, false),
+            "the slices in the way cannot be moved",
+        ),
+        (
+            searched(SearchResult::Impossible, true),
+            "no move of other slices makes room",
+        ),
+        (
+            searched(SearchResult::Beyond(0), true),
+            "the free memory is fragmented, and the search for moves gave up",
+        ),
+        (
+            searched(SearchResult::Beyond(2), true),
+            "the free memory is fragmented, and the search for moves gave up after all plans of \
+             up to 2 restarts",
+        ),
+    ];
+    for (obstacle, expected) in searches {
+        let line = line(cause("3g.40gb", obstacle));
+        let expected = format!("cannot allocate 3g.40gb: {expected} {FREE}");
+        assert!(line.starts_with(&expected), "{line}");
+    }
+}
+
+#[test]
+fn joins_alternatives_with_equal_obstacles() {
+    let unknown = || Obstacle::UnknownProfile {
+        offered: vec!["7g.80gb".into()],
+    };
+    let both = Rejection::of_all(vec![
+        cause("8g.10gb", unknown()).into(),
+        cause("9g.10gb", unknown()).into(),
+    ]);
+    assert_eq!(
+        Error::from(both).line(),
+        "cannot allocate 8g.10gb or 9g.10gb: no GPU offers the profile; hint: request one of \
+         7g.80gb (nearest first)"
+    );
+    let second = Rejection::of_all(vec![
+        cause("9g.10gb", unknown()).into(),
+        cause("3g.40gb", Obstacle::NoSlot(Box::new(shortage()))).into(),
+    ]);
+    assert!(matches!(second, Rejection::NoCapacity(_)));
+    assert_eq!(
+        Error::from(second).line(),
+        format!(
+            "cannot allocate 9g.10gb: no GPU offers the profile; cannot allocate 3g.40gb: the free \
+             memory is fragmented {FREE}{LIST}"
+        )
+    );
+}
+
+#[test]
+fn counts_slices_that_found_a_slot() {
+    let several = Cause {
+        found: 1,
+        ..cause("3g.40gb*2", Obstacle::NoSlot(Box::new(shortage())))
+    };
+    assert_eq!(
+        line(several),
+        format!(
+            "cannot allocate 3g.40gb*2: after 1 of 2 slices, the free memory is fragmented \
+             {FREE}{LIST}"
+        )
+    );
+}
+
+fn waiting(number: u64, waiter: Option<(&str, &str)>) -> Waiting {
+    Waiting {
+        number,
+        waiter: waiter.map(|(container, request)| Waiter {
+            container: container.into(),
+            request: request.into(),
+            ..Waiter::default()
+        }),
+    }
+}
+
+#[test]
+fn names_earlier_requests_and_wait() {
+    let reserved = Rejection::from(cause(
+        "1g.10gb",
+        Obstacle::Reserved {
+            profile: "1g.10gb".into(),
+        },
+    ));
+    let train = [waiting(1, Some(("train", "7g.80gb")))];
+    let refusal = Refusal {
+        rejection: &reserved,
+        blockers: &train,
+        waited: None,
+    };
+    assert_eq!(
+        refusal.error().line(),
+        format!(
+            "cannot allocate 1g.10gb: the free slots are reserved for 1 earlier request (container \
+             train, 7g.80gb){LIST}"
+        )
+    );
+    let short = Rejection::from(cause("3g.40gb", Obstacle::NoSlot(Box::new(shortage()))));
+    let many = [
+        waiting(1, Some(("a", "7g.80gb"))),
+        waiting(2, None),
+        waiting(3, Some(("c", "1g.10gb"))),
+        waiting(4, Some(("d", "1g.10gb"))),
+    ];
+    let refusal = Refusal {
+        rejection: &short,
+        blockers: &many,
+        waited: Some(Waited {
+            time: Duration::from_secs(90),
+            cut_by: Some("containerd"),
+        }),
+    };
+    assert_eq!(
+        refusal.error().line(),
+        format!(
+            "cannot allocate 3g.40gb: the free memory is fragmented {FREE}; 4 earlier requests wait \
+             (container a, 7g.80gb; one of a newer runmig; container c, 1g.10gb; …); the \
+             create waited 1m 30s, as containerd gives up soon after; hint: run migctl list to see \
+             who holds the slices"
+        )
+    );
+}
