@@ -32,7 +32,7 @@ fn the_driver() {
         (
             "nvmlDeviceGetMigMode",
             "GPU_IS_LOST",
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; read GPU 0: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; read GPU 0: GPU is lost (NVML 15); read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
         ),
         (
             "nvmlDeviceCreateGpuInstanceWithPlacement",

@@ -170,7 +170,7 @@ fn what_is_not_ours_is_not_to_be_moved() {
     assert_eq!(one["verdict"], "full");
     let why = one["why"].as_str().unwrap();
     assert!(
-        why.contains("full: what lies in the way cannot be moved"),
+        why.contains("the slices in the way cannot be moved"),
         "{why}"
     );
     assert_eq!(one["restarts"], Value::Array(Vec::new()));
