@@ -1,0 +1,114 @@
+//! The world before a release, and its state after one.
+
+use crate::faults_support::World;
+use crate::faults_support::check::names;
+use crate::faults_support::machine::Instance;
+use crate::faults_support::operations::{ID, PEER};
+use crate::support::process::until;
+use nvml_sim::engine::Machine as Engine;
+use std::fs;
+use std::path::Path;
+
+/// The world before a release: one container that is gone, and one of which the slice is in use.
+pub struct Before {
+    pub world: World,
+    machine: Engine,
+    pub lease: String,
+    peer: Instance,
+    pub peer_pid: i32,
+    /// The init of the container that is gone. It stays a zombie, because a process that goes away would
+    /// move the reads.
+    pub gone_pid: i32,
+}
+
+/// The folders that a release may write.
+const CHANGES: [&str; 3] = ["state", "bundles", "root"];
+
+impl Before {
+    pub fn new() -> Before {
+        nix::sys::prctl::set_child_subreaper(true).unwrap();
+        let world = World::small();
+        world.create(PEER);
+        let peer = world.the_instance();
+        let peer_pid = world.living_init(PEER).unwrap();
+        world.create(ID);
+        let gone_pid = world.living_init(ID).unwrap();
+        let pid = nix::unistd::Pid::from_raw(gone_pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).unwrap();
+        until("init is gone", || world.living_init(ID).is_none());
+        let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+        world.behave("no-hooks");
+        let machine = (*world.engine()).clone();
+        for name in CHANGES {
+            copy(&world.path(name), &world.path(&format!("saved-{name}")));
+        }
+        Before {
+            world,
+            machine,
+            lease,
+            peer,
+            peer_pid,
+            gone_pid,
+        }
+    }
+
+    pub fn restore(&self) {
+        let machine = self.machine.clone();
+        self.world.change(|now, _| *now = machine);
+        for name in CHANGES {
+            let at = self.world.path(name);
+            fs::remove_dir_all(&at).unwrap();
+            copy(&self.world.path(&format!("saved-{name}")), &at);
+        }
+    }
+
+    /// Checks that the container that lives has its slice, whatever failed.
+    pub fn peer_has_its_slice(&self) -> Result<(), String> {
+        let there = self.world.instances();
+        if !there.contains(&self.peer) {
+            return Err(format!("took the slice of a living container: {there:?}"));
+        }
+        let leases = names(&self.world.state().join("leases"));
+        let saved = names(&self.world.path("saved-state/leases"));
+        let of_peer = |name: &&String| !name.contains(&self.lease);
+        if !saved
+            .iter()
+            .filter(of_peer)
+            .all(|name| leases.contains(name))
+        {
+            return Err(format!(
+                "struck off the lease of a living container: {leases:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing is left of the container that is gone.
+    pub fn nothing_is_left(&self) -> Result<(), String> {
+        let there = self.world.instances();
+        if there != [self.peer.clone()] {
+            return Err(format!("left behind: {there:?}"));
+        }
+        let leases = names(&self.world.state().join("leases"));
+        if leases.iter().any(|name| name.contains(&self.lease)) {
+            return Err(format!("left in the ledger: {leases:?}"));
+        }
+        if self.world.bundle_is_edited(ID) {
+            return Err("config.json is not the original".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    let mode = fs::metadata(from).unwrap().permissions();
+    fs::set_permissions(to, mode).unwrap();
+    for name in names(from) {
+        let (from, to) = (from.join(&name), to.join(&name));
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => drop(fs::copy(&from, &to).unwrap()),
+        }
+    }
+}
