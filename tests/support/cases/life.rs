@@ -215,7 +215,7 @@ pub fn no_two_have_the_same(setup: &Setup) {
         .runmig(&["create", "-b", bundle.as_str(), &unique()])
         .refused();
     assert!(
-        line.contains("cannot allocate 1g.10gb: too few memory slices are free"),
+        line.contains("cannot allocate 1g.10gb: GPU 0 has no more instances of 1g.10gb"),
         "{line}"
     );
     for id in &containers {
