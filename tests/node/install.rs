@@ -52,6 +52,7 @@ pub fn prepare(node: &Node) -> Result<(), String> {
          cd /
          systemd-run --quiet --pipe --wait --collect {repository}/scripts/install --from {built}
          rm -rf {SIM}
+         install {built}/nvml-sim /usr/local/bin/
          {built}/nvml-sim new {SIM} --gpu A100-80GB --count 1 --mig on
          cat >/etc/systemd/system/sim.service <<'UNIT'
 {unit}UNIT
@@ -67,7 +68,7 @@ pub fn prepare(node: &Node) -> Result<(), String> {
          {{ echo 'runtime = \"/usr/bin/crun\"'; cat /etc/runmig/config.toml; }} >/etc/runmig/crun.toml",
         repository = repository.display(),
         built = built.display(),
-        unit = unit(&built),
+        unit = unit(),
         configuration = configure(""),
     );
     let said = node.run(&set_up);
@@ -77,12 +78,11 @@ pub fn prepare(node: &Node) -> Result<(), String> {
     }
 }
 
-fn unit(built: &Path) -> String {
+fn unit() -> String {
     format!(
         "[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nBefore=sysinit.target\n\
-         [Service]\nType=oneshot\nExecStart={}/nvml-sim reboot {SIM}\n\
-         [Install]\nWantedBy=sysinit.target\n",
-        built.display()
+         [Service]\nType=oneshot\nExecStart=/usr/local/bin/nvml-sim reboot {SIM}\n\
+         [Install]\nWantedBy=sysinit.target\n"
     )
 }
 

@@ -158,8 +158,7 @@ impl Node {
     /// How many GPU instances the driver has.
     #[track_caller]
     pub fn instances(&self) -> usize {
-        let sim = program("nvml-sim");
-        let shown = self.run(&format!("{} show {SIM} --json", sim.display()));
+        let shown = self.run(&format!("nvml-sim show {SIM} --json"));
         let shown = shown.ok().json();
         shown["gpus"][0]["gpuInstances"]
             .as_array()
@@ -192,7 +191,7 @@ impl Drop for Node {
     }
 }
 
-/// A program where cargo built it; the node has it at the same path.
+/// A program where cargo built it. The node has it at the same path until a reboot, which empties `/tmp`.
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name(name)
 }
