@@ -1,7 +1,7 @@
 //! Instances, created and destroyed.
 
 use super::session::{Session, call, check, gone, raw};
-use crate::gpu::{DriverError, Mig, NOT_SUPPORTED, Reason, Result};
+use crate::gpu::{DriverError, INVALID_ARGUMENT, Mig, NOT_SUPPORTED, Reason, Result};
 use crate::model::{Placement, Profile};
 use nvml_wrapper_sys::bindings as sys;
 
@@ -47,7 +47,10 @@ impl Mig for Session {
             .filling_profile(gpu, gpu_instance, handle)?
             .ok_or_else(|| DriverError {
                 what: what(),
-                reason: Reason::Code(NOT_SUPPORTED),
+                reason: Reason::Library(format!(
+                    "no compute instance profile fills it: the driver does not support one \
+                     (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
+                )),
             })?;
         let mut ci = std::ptr::null_mut();
         call!(
