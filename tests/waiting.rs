@@ -73,7 +73,7 @@ fn in_order_of_arrival() {
         .collect();
     for (n, gone) in full.iter().enumerate() {
         let first = waiters.remove(0);
-        first.signal(Signal::SIGSTOP);
+        first.stop();
         world.delete(gone);
         waiters.iter().for_each(|w| stands_still(w.pid()));
         assert_eq!(queue(&world), ids[n..]);
@@ -184,7 +184,7 @@ fn a_waiter_that_sleeps_keeps_its_place() {
     let world = World::small();
     world.create("small");
     let first = waiting(&world, "first", "4g.24gb");
-    first.signal(Signal::SIGSTOP);
+    first.stop();
     let second = waiting(&world, "second", world.profile);
     world.delete("small");
     stands_still(second.pid());
@@ -355,7 +355,7 @@ fn who_is_held_up_does_not_ask_the_driver() {
     let full = full(&world);
     let first = waiting(&world, "first", "4g.24gb");
     let second = waiting(&world, "second", world.profile);
-    first.signal(Signal::SIGSTOP);
+    first.stop();
     let calls = world.driver_calls(|| {
         for id in &full[1..] {
             world.delete(id);

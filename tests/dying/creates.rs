@@ -150,7 +150,8 @@ fn a_collector_that_looked_before_it_began(setup: &Setup) {
         humantime::format_rfc3339_seconds(now).to_string() > old
     });
     let gpu = setup.machine.the_instance().gpu_uuid;
-    let lock = File::create(setup.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    let file = setup.state().join(format!("gpu-{gpu}.lock"));
+    let lock = File::create(&file).unwrap();
 
     gate.before(setup);
     // The create has its lease on record, and waits for the GPU.
@@ -158,6 +159,7 @@ fn a_collector_that_looked_before_it_began(setup: &Setup) {
     let (bundle, id) = (setup.asking("1g.10gb", SLEEPS), unique());
     let front = create(setup, &bundle, &id);
     until("it is on record", || setup.leases().len() == 2);
+    front.waits_for(&file);
 
     // The collector has read it too, and waits for the GPU to give back the other.
     let mut gc = setup.plain(&setup.program("migctl"));
@@ -165,7 +167,9 @@ fn a_collector_that_looked_before_it_began(setup: &Setup) {
     until("the other is on its way out", || {
         setup.leases().iter().any(|l| l["state"] == "releasing")
     });
-    collector.signal(Signal::SIGSTOP);
+    // It holds no other lock then, and stopped it does not get this one.
+    collector.waits_for(&file);
+    collector.stop();
     drop(lock);
     let reached = gate.reached();
     let runtime = child(&front);

@@ -9,11 +9,6 @@ use nix::sys::signal::Signal;
 use std::fs::File;
 use std::process::Stdio;
 
-fn is_stopped(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| stat.contains(") T "))
-}
-
 /// A hook has marked the lease as *releasing* and is about to keep the slice; what is releasing is
 /// anybody's to destroy, and somebody does.
 #[test]
@@ -134,13 +129,13 @@ fn a_maker_that_sleeps_is_not_waited_for_without_end() {
         .map(|f| f.path())
         .find(|f| f.file_name().unwrap().to_string_lossy().starts_with("gpu-"))
         .unwrap();
-    let gpu = File::open(name).unwrap();
+    let gpu = File::open(&name).unwrap();
     gpu.lock_exclusive().unwrap();
     world.bundle_in_pod("a", world.profile, "p");
     let first = creating(&world, "a");
     until("it is on record", || has_lease(&world, "a"));
-    first.signal(Signal::SIGSTOP);
-    until("it stands still", || is_stopped(first.pid()));
+    first.waits_for(&name);
+    first.stop();
     drop(gpu);
     let line = create_in(&world, "p", "b").refused();
     assert!(

@@ -124,6 +124,35 @@ impl Going {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
+    /// Stops it. Returns when each of its threads has stopped: until then one that waits for a lock can
+    /// still get it.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(nix::sys::signal::Signal::SIGSTOP);
+        until("it is stopped", || {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            threads.flatten().all(|thread| {
+                let stat = std::fs::read_to_string(thread.path().join("stat"));
+                stat.is_ok_and(|stat| after_name(&stat).starts_with('T'))
+            })
+        });
+    }
+
+    /// Returns when it waits for the lock on a file.
+    #[track_caller]
+    pub fn waits_for(&self, file: &std::path::Path) {
+        use std::os::unix::fs::MetadataExt;
+        let inode = format!(":{}", std::fs::metadata(file).unwrap().ino());
+        let pid = self.pid().to_string();
+        until("it waits for the lock", || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words[1] == "->" && words[5] == pid && words[6].ends_with(&inode)
+            })
+        });
+    }
+
     /// Both of its outputs, as they are now.
     pub fn said_so_far(&self) -> String {
         text(&self.out) + &text(&self.err)

@@ -25,7 +25,7 @@ pub fn stopped_holder(node: &Node, file: &str) -> Inside {
     if file.is_file() {
         fs::write(&file, format!("process {pid} (create of another)")).unwrap();
     }
-    holder.signal(nix::sys::signal::Signal::SIGSTOP);
+    holder.stop();
     Inside::default().and_leave(move || holder.kill())
 }
 
