@@ -1,6 +1,6 @@
 //! The driver, in the dozen calls that a slice needs: `Queries` looks, `Mig` changes. NVML stands
-//! behind them (`nvml/`, with all its unsafe code); `geometry` keeps what does not change; `nodes` reads the device numbers from `/proc`,
-//! `on_host` looks at the nodes of the host.
+//! behind them (`nvml/`, with all its unsafe code). `geometry` keeps the answers that do not change, `nodes`
+//! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
 
 pub mod geometry;
 pub mod nodes;
@@ -87,6 +87,8 @@ pub enum Reason {
     Code(u32),
     /// The library is not there, or lacks a function.
     Library(String),
+    /// The library answered, and its answer cannot be used.
+    Answer(String),
 }
 
 pub const INVALID_ARGUMENT: u32 = 2;
@@ -102,7 +104,7 @@ impl DriverError {
     pub fn code(&self) -> Option<u32> {
         match self.reason {
             Reason::Code(code) => Some(code),
-            Reason::Library(_) => None,
+            Reason::Library(_) | Reason::Answer(_) => None,
         }
     }
 
@@ -111,11 +113,11 @@ impl DriverError {
     pub fn about_what_was_made(self) -> DriverError {
         DriverError {
             reason: match self.reason {
-                Reason::Code(code) => Reason::Library(format!(
+                Reason::Code(code) => Reason::Answer(format!(
                     "made, but not readable: {} (NVML {code})",
                     words(code)
                 )),
-                library => library,
+                other => other,
             },
             ..self
         }
@@ -140,7 +142,7 @@ impl DriverError {
             Reason::Code(IN_USE) => Some(
                 "nvidia-smi shows what holds the GPU; a monitoring agent (DCGM) counts as well",
             ),
-            Reason::Code(_) => None,
+            Reason::Code(_) | Reason::Answer(_) => None,
         }
     }
 }
@@ -151,7 +153,7 @@ impl fmt::Display for DriverError {
             Reason::Code(code) => {
                 write!(f, "{}: {} (NVML {code})", self.what, words(*code))
             }
-            Reason::Library(why) => write!(f, "{}: {why}", self.what),
+            Reason::Library(why) | Reason::Answer(why) => write!(f, "{}: {why}", self.what),
         }
     }
 }
@@ -203,5 +205,26 @@ fn words(code: u32) -> &'static str {
         29 => "invalid state",
         30 => "reset type not supported",
         _ => "unknown error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_install_for_missing_library_alone() {
+        let hint = |reason| {
+            let what = "create a GPU instance".to_owned();
+            DriverError { what, reason }.hint()
+        };
+        let missing = hint(Reason::Library("no such file".to_owned()));
+        assert!(missing.is_some_and(|hint| hint.contains("install the NVIDIA driver")));
+        assert_eq!(hint(Reason::Answer("no profile".to_owned())), None);
+        let made = DriverError {
+            what: String::new(),
+            reason: Reason::Code(NOT_FOUND),
+        };
+        assert_eq!(made.about_what_was_made().hint(), None);
     }
 }

@@ -47,7 +47,7 @@ impl Mig for Session {
             .filling_profile(gpu, gpu_instance, handle)?
             .ok_or_else(|| DriverError {
                 what: what(),
-                reason: Reason::Library(format!(
+                reason: Reason::Answer(format!(
                     "no compute instance profile fills it: the driver does not support one \
                      (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
                 )),

@@ -178,7 +178,7 @@ impl Session {
         }
         Err(DriverError {
             what: what(),
-            reason: Reason::Library(format!("they keep going away (NVML {NOT_FOUND})")),
+            reason: Reason::Answer(format!("they keep going away (NVML {NOT_FOUND})")),
         })
     }
 
@@ -333,7 +333,7 @@ pub(super) fn bounded(what: impl Fn() -> String, count: c_uint) -> Result<usize>
     }
     Err(DriverError {
         what: what(),
-        reason: Reason::Library(format!("the driver speaks of {count} of them")),
+        reason: Reason::Answer(format!("the driver speaks of {count} of them")),
     })
 }
 

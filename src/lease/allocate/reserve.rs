@@ -36,7 +36,7 @@ pub struct Allocation {
     pub parts: Vec<Part>,
 }
 
-/// One slice of a allocation.
+/// One slice of an allocation.
 pub enum Part {
     /// A free place, where the slice is to be created.
     Place(Lease),
