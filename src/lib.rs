@@ -3,6 +3,7 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod files;
+pub mod framed;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gpu;

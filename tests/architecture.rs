@@ -14,7 +14,7 @@ const ORDER: &[&[&str]] = &[
     // values in, values out: the parts know neither the configuration nor each other
     &["placement", "spec", "store", "gpu", "config"],
     &["policy"],
-    &["request", "process", "trust"],
+    &["request", "process", "trust", "framed"],
     &["model", "error", "paths", "files"],
 ];
 

@@ -11,13 +11,12 @@
 //! The file is a cache: one that is missing, damaged, foreign or too large is no error.
 
 use crate::error::{Context, Error, Result};
+use crate::framed::Form;
 use crate::model::Profile;
 use crate::trust;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -26,8 +25,10 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "geometry";
 /// Being written. A name of its own for each writer would be left over by each that is killed.
 const UNFINISHED: &str = ".new-geometry";
-const VERSION: &str = "runmig.dev/v1";
-const KIND: &str = "Geometry";
+const FORM: Form = Form {
+    version: "runmig.dev/v1",
+    kind: "Geometry",
+};
 /// A GPU takes some 4 KiB.
 const MAX_SIZE: u64 = 1024 * 1024;
 
@@ -61,14 +62,6 @@ impl Geometry {
 
 /// Geometry by the UUID of its GPU.
 pub type Geometries = BTreeMap<String, Geometry>;
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Header {
-    api_version: String,
-    kind: String,
-    sha256: String,
-}
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -128,7 +121,7 @@ impl Cache {
             return Err(why).context(what);
         }
         trust::folder(&self.dir).context(what)?;
-        self.replace(text.as_bytes()).context(what)
+        self.replace(&text).context(what)
     }
 
     /// Not synced: after a crash a cache may be damaged or missing. The lock on the unfinished file tells
@@ -167,37 +160,12 @@ fn is_still(file: &File, path: &Path) -> bool {
     ours.is_file() && (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
-fn encode(body: &Body) -> String {
-    let body = serde_json::to_string(body).expect("it has only strings as keys");
-    let header = Header {
-        api_version: VERSION.to_owned(),
-        kind: KIND.to_owned(),
-        sha256: hash(&body),
-    };
-    let header = serde_json::to_string(&header).expect("it has only strings as keys");
-    format!("{header}\n{body}\n")
+fn encode(body: &Body) -> Vec<u8> {
+    let body = serde_json::to_vec(body).expect("it has only strings as keys");
+    FORM.frame(&body)
 }
 
 fn decode(text: &str) -> Result<Body> {
-    let (head, rest) = text
-        .split_once('\n')
-        .ok_or_else(|| Error::new("it is cut off"))?;
-    let header: Header =
-        serde_json::from_str(head).context(|| "cannot read its first line as a header")?;
-    if (header.api_version.as_str(), header.kind.as_str()) != (VERSION, KIND) {
-        return Err(Error::new("it is of another version"));
-    }
-    let body = rest.strip_suffix('\n').unwrap_or(rest);
-    if header.sha256 != hash(body) {
-        return Err(Error::new("its hash is wrong"));
-    }
+    let body = FORM.body(text.as_bytes())?;
     serde_json::from_str(body).context(|| "cannot read it as a geometry")
-}
-
-fn hash(body: &str) -> String {
-    let hash = Sha256::digest(body.as_bytes());
-    hash.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

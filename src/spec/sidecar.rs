@@ -1,9 +1,8 @@
 //! The sidecar of an edited config.json: the edit's lease, the hashes of our writes, the original.
 
 use crate::error::{Context, Result};
+use crate::framed::sha256;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 /// The create that edited a config.json.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,17 +54,17 @@ impl Sidecar {
     pub fn new(author: Author, original: &[u8], edited: &[u8]) -> Self {
         Sidecar {
             author,
-            written: vec![hash(edited)],
+            written: vec![sha256(edited)],
             original: original.to_owned(),
         }
     }
 
     pub fn also_wrote(&mut self, bytes: &[u8]) {
-        self.written.push(hash(bytes));
+        self.written.push(sha256(bytes));
     }
 
     pub fn wrote(&self, bytes: &[u8]) -> bool {
-        self.written.contains(&hash(bytes))
+        self.written.contains(&sha256(bytes))
     }
 
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
@@ -73,7 +72,7 @@ impl Sidecar {
             version: VERSION,
             lease: self.author.lease.clone(),
             written: self.written.clone(),
-            original: hash(&self.original),
+            original: sha256(&self.original),
             records: self.author.records.clone(),
             ledger: self.author.ledger.clone(),
         };
@@ -95,7 +94,7 @@ impl Sidecar {
         let end = bytes.iter().position(|b| *b == b'\n')?;
         let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
         bytes.drain(..=end);
-        let whole = header.version == VERSION && header.original == hash(&bytes);
+        let whole = header.version == VERSION && header.original == sha256(&bytes);
         whole.then_some(Sidecar {
             author: Author {
                 lease: header.lease,
@@ -106,13 +105,4 @@ impl Sidecar {
             original: bytes,
         })
     }
-}
-
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }

@@ -5,15 +5,17 @@
 
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
+use crate::framed::{Form, hex};
 use crate::model::{Namespaces, Placement, Process};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const VERSION: &str = "runmig.dev/v1";
-const KIND: &str = "Lease";
+const FORM: Form = Form {
+    version: "runmig.dev/v1",
+    kind: "Lease",
+};
 /// A lease is about 2 KiB; paths and pod names could make it a few times that.
 const MAX_SIZE: u64 = 256 * 1024;
 
@@ -259,15 +261,6 @@ pub struct Attempt {
     pub next: String,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Header {
-    api_version: String,
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    sha256: Option<String>,
-}
-
 /// Fails for a path that is not UTF-8: JSON cannot say it.
 pub fn encode(lease: &Lease) -> Result<Vec<u8>> {
     let body = serde_json::to_vec(lease).map_err(|e| {
@@ -277,38 +270,13 @@ pub fn encode(lease: &Lease) -> Result<Vec<u8>> {
     Ok(frame(&body))
 }
 
-/// The body with its header.
+/// Returns the body with its header.
 pub fn frame(body: &[u8]) -> Vec<u8> {
-    let header = Header {
-        api_version: VERSION.to_owned(),
-        kind: KIND.to_owned(),
-        sha256: Some(hex(&Sha256::digest(body))),
-    };
-    let header = serde_json::to_string(&header).expect("a header has only strings as keys");
-    [header.as_bytes(), b"\n", body, b"\n"].concat()
+    FORM.frame(body)
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Lease> {
-    let text = std::str::from_utf8(bytes).context(|| "it is not text")?;
-    let (head, rest) = text
-        .split_once('\n')
-        .ok_or_else(|| Error::new("it is cut off"))?;
-    let header: Header = serde_json::from_str(head).context(|| "the first line is no header")?;
-    if header.api_version != VERSION || header.kind != KIND {
-        return Err(Error::new(format!(
-            "a {} of {}, and this program reads {KIND} of {VERSION}",
-            crate::error::printable(&header.kind),
-            crate::error::printable(&header.api_version)
-        ))
-        .hint("use the runmig that wrote it"));
-    }
-    let body = rest
-        .strip_suffix('\n')
-        .ok_or_else(|| Error::new("it is cut off"))?;
-    if header.sha256.as_deref() != Some(&hex(&Sha256::digest(body.as_bytes()))) {
-        return Err(Error::new("its hash is wrong"));
-    }
-    serde_json::from_str(body).context(|| "it is not a lease")
+    serde_json::from_str(FORM.body(bytes)?).context(|| "it is not a lease")
 }
 
 /// None when it has gone.
@@ -320,11 +288,4 @@ pub fn read(file: &Path) -> Result<Option<Lease>> {
     };
     let bytes = opened.read(MAX_SIZE).context(|| "read")?;
     decode(&bytes).map(Some)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }

@@ -1,0 +1,76 @@
+//! The form of files that runmig writes for itself: a line that names the version, the kind and the SHA-256
+//! of the second line; then that line.
+
+use crate::error::{Context, Error, Result, printable};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// The version and the kind of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub version: &'static str,
+    pub kind: &'static str,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    api_version: String,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+}
+
+impl Form {
+    /// Returns a body of one line with its header.
+    pub fn frame(self, body: &[u8]) -> Vec<u8> {
+        let header = Header {
+            api_version: self.version.to_owned(),
+            kind: self.kind.to_owned(),
+            sha256: Some(sha256(body)),
+        };
+        let header = serde_json::to_string(&header).expect("a header has only strings as keys");
+        [header.as_bytes(), b"\n", body, b"\n"].concat()
+    }
+
+    /// Returns the body of a whole file of this form.
+    pub fn body(self, bytes: &[u8]) -> Result<&str> {
+        let text = std::str::from_utf8(bytes).context(|| "it is not text")?;
+        let (head, rest) = text
+            .split_once('\n')
+            .ok_or_else(|| Error::new("it is cut off"))?;
+        let header: Header =
+            serde_json::from_str(head).context(|| "the first line is no header")?;
+        if header.api_version != self.version || header.kind != self.kind {
+            return Err(Error::new(format!(
+                "a {} of {}, and this program reads {} of {}",
+                printable(&header.kind),
+                printable(&header.api_version),
+                self.kind,
+                self.version
+            ))
+            .hint("use the runmig that wrote it"));
+        }
+        let body = rest
+            .strip_suffix('\n')
+            .ok_or_else(|| Error::new("it is cut off"))?;
+        if header.sha256.as_deref() != Some(&sha256(body.as_bytes())) {
+            return Err(Error::new("its hash is wrong"));
+        }
+        Ok(body)
+    }
+}
+
+/// Returns the SHA-256 of bytes in hexadecimal digits.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Returns bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
