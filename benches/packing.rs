@@ -105,10 +105,11 @@ fn decision(fleet: &Fleet) -> String {
         let mut world = World::new(&models);
         for _ in 0..4 * models.len() {
             let kind = &kinds[random.next() as usize % kinds.len()];
-            let wanted = runmig::placement::Constraints::one(&kind.slice);
+            let wanted = runmig_lease::placement::Constraints::one(&kind.slice);
             let one = || {
                 let snapshot = std::hint::black_box(&world.snapshot);
-                let _ = std::hint::black_box(runmig::placement::choose(snapshot, &[], &wanted));
+                let _ =
+                    std::hint::black_box(runmig_lease::placement::choose(snapshot, &[], &wanted));
             };
             const TIMES: u32 = 20;
             // The best of some: what else the machine does is not ours.

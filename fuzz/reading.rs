@@ -1,8 +1,8 @@
 //! A config.json, before and after the edit, as Go reads it and as runmig believes it to be.
 
 use super::edit;
-use runmig::request;
 use runmig::spec::{self, DriverFiles};
+use runmig_lease::request;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::path::Path;

@@ -1,14 +1,14 @@
 //! The invariants of every input from others. libFuzzer calls these with its own inputs, and
 //! `tests/fuzz_seeds.rs` with the seeds and mutations of them, so that stable checks them too.
 
-use runmig::config::Config;
-use runmig::error::{Error, Result};
 use runmig::fuzzing;
-use runmig::model::{DeviceNode, NvidiaNumbers};
-use runmig::process::OwnCgroup;
-use runmig::request;
 use runmig::runtime::args::{self, Family};
 use runmig::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, HostView, Source};
+use runmig_lease::config::Config;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
+use runmig_lease::process::OwnCgroup;
+use runmig_lease::request;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -2,7 +2,7 @@
 
 use super::{or_told, told};
 use runmig::fuzzing::{self, Proc};
-use runmig::model::Process;
+use runmig_lease::model::Process;
 
 /// The process that the texts are about.
 const OTHER: Process = Process {

@@ -2,14 +2,15 @@
 //! low-level runtimes stop at a hook that fails and throw its output away. A failure is in the log,
 //! and the lease stays on record for the next call.
 
-use crate::config::Config;
-use crate::error::{self, Context, Error, Result};
-use crate::files;
-use crate::lease::lost::{self, Told};
-use crate::lease::{self, LeaseManager, Patience, Returned};
+use crate::bundles;
 use crate::log;
-use crate::process::signals;
-use crate::store::{Lease, State};
+use runmig_lease::config::Config;
+use runmig_lease::error::{self, Context, Error, Result};
+use runmig_lease::files;
+use runmig_lease::lost::Told;
+use runmig_lease::process::signals;
+use runmig_lease::store::{Lease, State};
+use runmig_lease::{LeaseManager, Patience, Returned};
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
@@ -60,7 +61,7 @@ fn run(args: &[OsString]) -> Result<()> {
         None => Config::for_program(None)?,
     };
     if arguments.leases.is_empty() {
-        let Some(leases) = LeaseManager::existing(&config)? else {
+        let Some(leases) = bundles::existing(&config)? else {
             return Ok(());
         };
         log::start(&config);
@@ -72,12 +73,12 @@ fn run(args: &[OsString]) -> Result<()> {
 
 /// The leases that the hook was told: each had a ledger once.
 fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
-    let ledger = LeaseManager::existing_or_new(config);
+    let ledger = bundles::existing_or_new(config);
     if ledger.is_ok() {
         log::start(config);
     }
     let state = state?;
-    let told = || Told::by(&state.bundle, &ids[0]);
+    let told = || bundles::told_by(&state.bundle, &ids[0]);
     let dir = config.state_dir.display();
     let (leases, was_there) = match ledger {
         Ok(ledger) => ledger,
@@ -87,7 +88,7 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
                 let why = Error::new(format!("there is no ledger in {dir}: {line}"));
                 Err(told.stays(id, &state.id, why))
             };
-            let restored = lost::restore_without_ledger(&state.bundle, &ids[0]);
+            let restored = bundles::restore_without_ledger(&state.bundle, &ids[0]);
             return error::all(ids.iter().map(each).chain([restored]));
         }
     };
@@ -227,11 +228,11 @@ fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
 /// A hook that comes late, after the id was created again, must not take the successor's slice. One
 /// that was not told its lease may come while the successor has no process yet that would show.
 fn life(lease: &Lease, is_told: bool) -> Option<String> {
-    lease::container_lives(lease).or_else(|| {
+    runmig_lease::container_lives(lease).or_else(|| {
         if is_told {
             None
         } else {
-            lease::is_made_by_others(lease)
+            runmig_lease::is_made_by_others(lease)
         }
     })
 }

@@ -1,7 +1,7 @@
 //! A log for people of actions and failures: `runmig.log` in the state directory. Only calls that
 //! concern a slice write to it.
 
-use crate::config::Config;
+use runmig_lease::config::Config;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;

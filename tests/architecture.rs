@@ -5,73 +5,78 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the top. A module may import those of the rows below its own, and none of its own row.
-const ORDER: &[&[&str]] = &[
-    &["bins", "fuzzing"],
-    &["runtime", "hook", "cli"],
-    &["lease"],
-    &["log"],
-    // values in, values out: the parts know neither the configuration nor each other
-    &["placement", "spec", "store", "gpu", "config"],
-    &["policy"],
-    &["request", "process", "trust", "framed"],
-    &["model", "error", "paths", "files"],
+/// The modules of a package from the top. A module may import those of the rows below its own, and none of
+/// its own row.
+const ORDERS: &[(&str, &[&[&str]])] = &[
+    (
+        "src",
+        &[
+            &["bins", "fuzzing"],
+            &["runtime", "hook", "cli"],
+            &["bundles"],
+            &["log", "spec"],
+        ],
+    ),
+    (
+        "crates/lease/src",
+        &[
+            &["bins", "fuzzing"],
+            &["manager"],
+            &["allocate"],
+            // The queue never names reclaim: it says why it woke, and the create collects.
+            &["queue", "reclaim"],
+            &["admitted", "inventory"],
+            &["idle"],
+            &["draft"],
+            &["context", "refusal"],
+            &["bundles"],
+            // values in, values out: the parts know neither the configuration nor each other
+            &["placement", "store", "gpu", "config"],
+            &["policy"],
+            &["request", "process", "trust", "framed"],
+            &["model", "error", "paths", "files"],
+        ],
+    ),
 ];
 
 /// The files of a room from the top, without tests. A file may import those of the rows below its own, and
 /// none of its own row.
-const FLOORS: &[(&str, &[&[&str]])] = &[LEASE, PLACEMENT];
+const FLOORS: &[(&str, &[&[&str]])] = &[ALLOCATE, QUEUE, RECLAIM, PLACEMENT];
 
-const LEASE: (&str, &[&[&str]]) = (
-    "src/lease",
+const ALLOCATE: (&str, &[&[&str]]) = (
+    "crates/lease/src/allocate",
     &[
         &["mod"],
-        &["allocate/mod"],
-        &["allocate/diagnosis"],
-        &["allocate/provision", "allocate/what_if"],
-        &["allocate/reserve"],
-        &[
-            "allocate/candidates",
-            "allocate/share",
-            "allocate/usable_plan",
-            "allocate/validate",
-        ],
-        &["allocate/plan"],
-        &["allocate/admit", "allocate/adopt", "allocate/previous"],
-        &[
-            "allocate/denial",
-            "allocate/footprint",
-            "allocate/occupied",
-            "allocate/requester",
-        ],
-        // The queue never names reclaim: it says why it woke, and the create collects.
-        &["queue/mod", "reclaim/mod"],
-        &[
-            "queue/blockers",
-            "queue/watch",
-            "reclaim/ended",
-            "reclaim/gc",
-            "reclaim/lost",
-        ],
-        &["reclaim/damaged", "reclaim/ready"],
-        &["reclaim/earlier_boot", "reclaim/release"],
-        &["reclaim/keep"],
-        &["reclaim/destroy"],
-        &[
-            "reclaim/bundles",
-            "reclaim/finding",
-            "reclaim/liveness",
-            "reclaim/patience",
-        ],
-        &["admitted", "inventory"],
-        &["idle"],
-        &["draft"],
-        &["context", "refusal"],
+        &["diagnosis"],
+        &["provision", "what_if"],
+        &["reserve"],
+        &["candidates", "share", "usable_plan", "validate"],
+        &["plan"],
+        &["admit", "adopt", "previous"],
+        &["denial", "footprint", "occupied", "requester"],
+    ],
+);
+
+const QUEUE: (&str, &[&[&str]]) = (
+    "crates/lease/src/queue",
+    &[&["mod"], &["blockers", "watch"]],
+);
+
+const RECLAIM: (&str, &[&[&str]]) = (
+    "crates/lease/src/reclaim",
+    &[
+        &["mod"],
+        &["ended", "gc", "lost"],
+        &["damaged", "ready"],
+        &["earlier_boot", "release"],
+        &["keep"],
+        &["destroy"],
+        &["finding", "liveness", "patience"],
     ],
 );
 
 const PLACEMENT: (&str, &[&[&str]]) = (
-    "src/placement",
+    "crates/lease/src/placement",
     &[
         &["mod"],
         &["defrag/mod", "explain"],
@@ -90,11 +95,20 @@ const PLACEMENT: (&str, &[&[&str]]) = (
 /// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/"]),
-    ("nvml_wrapper", &["src/gpu/nvml/"]),
-    ("nvml_wrapper_sys", &["src/gpu/nvml/"]),
-    ("fs2", &["src/store/lock.rs", "src/store/queue.rs"]),
+    ("nvml_wrapper", &["crates/lease/src/gpu/nvml/"]),
+    ("nvml_wrapper_sys", &["crates/lease/src/gpu/nvml/"]),
+    (
+        "fs2",
+        &[
+            "crates/lease/src/store/lock.rs",
+            "crates/lease/src/store/queue.rs",
+        ],
+    ),
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),
-    ("toml", &["src/config.rs", "src/cli/configure/"]),
+    (
+        "toml",
+        &["crates/lease/src/config.rs", "src/cli/configure/"],
+    ),
     ("similar", &["src/cli/configure/"]),
     ("toml_edit", &["src/cli/configure/toml_text.rs"]),
     ("jsonc_parser", &["src/cli/configure/json_text.rs"]),
@@ -109,18 +123,18 @@ const UNSAFE: &[(&str, &str)] = &[
     ),
     ("src/bin/runmig-slice.rs", "the same"),
     (
-        "src/gpu/nvml/gpus.rs",
+        "crates/lease/src/gpu/nvml/gpus.rs",
         "a handle as nvml-wrapper's device again",
     ),
-    ("src/gpu/nvml/mig.rs", "NVML's C ABI"),
-    ("src/gpu/nvml/profiles.rs", "NVML's C ABI"),
-    ("src/gpu/nvml/session.rs", "NVML's C ABI"),
+    ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
+    ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
+    ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
     (
-        "src/process/look.rs",
+        "crates/lease/src/process/look.rs",
         "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
     ),
     (
-        "src/process/signals.rs",
+        "crates/lease/src/process/signals.rs",
         "dispositions of signals, of which none runs code of ours",
     ),
     (
@@ -149,7 +163,7 @@ const READS: &[&str] = &[
 
 /// Files that make such calls, and why each has to. All others read through `files`.
 const READERS: &[(&str, &str)] = &[
-    ("src/files.rs", "the one reader"),
+    ("crates/lease/src/files.rs", "the one reader"),
     ("src/cli/configure/file.rs", "opens a directory to sync it"),
     (
         "src/runtime/spawn.rs",
@@ -163,12 +177,18 @@ const READERS: &[(&str, &str)] = &[
         "src/spec/bundle.rs",
         "opens the bundle's directory, and new files below it to write them",
     ),
-    ("src/store/durable.rs", "opens a directory to sync it"),
     (
-        "src/store/lock.rs",
+        "crates/lease/src/store/durable.rs",
+        "opens a directory to sync it",
+    ),
+    (
+        "crates/lease/src/store/lock.rs",
         "opens a lock file for writing too, and `files` limits the read",
     ),
 ];
+
+/// The folders of what is installed.
+const SOURCES: &[&str] = &["src", "crates/lease/src", "hooks"];
 
 /// Lines of code in a file; the tests at its end do not count.
 const LONGEST: usize = 400;
@@ -177,11 +197,11 @@ const INLINE_TESTS: &str = "\n#[cfg(test)]\nmod tests {";
 #[test]
 fn imports_point_down() {
     let mut wrong = Vec::new();
-    for file in sources(&["src", "hooks"]) {
-        let from = module(&file);
-        let row = row(&from);
+    for file in sources(SOURCES) {
+        let (order, from) = module(&file);
+        let row = row(order, &from);
         for to in imports(&code(&file)) {
-            if to != from && self::row(&to) <= row {
+            if to != from && self::row(order, &to) <= row {
                 wrong.push(format!("{}: {from} imports {to}", file.display()));
             }
         }
@@ -195,16 +215,14 @@ fn imports_point_down() {
 
 #[test]
 fn every_module_has_its_place() {
-    let declared: BTreeSet<String> = words_after(&code(Path::new("src/lib.rs")), "mod ").collect();
-    let placed: BTreeSet<String> = ORDER
-        .iter()
-        .copied()
-        .flatten()
-        .map(|m| m.to_string())
-        .collect();
-    let mut expected = placed.clone();
-    expected.remove("bins");
-    assert_eq!(declared, expected, "lib.rs and ORDER differ");
+    for (folder, order) in ORDERS {
+        let lib = Path::new(folder).join("lib.rs");
+        let declared: BTreeSet<String> = words_after(&code(&lib), "mod ").collect();
+        let placed = order.iter().copied().flatten();
+        let mut placed: BTreeSet<String> = placed.map(|m| m.to_string()).collect();
+        placed.remove("bins");
+        assert_eq!(declared, placed, "{} and ORDERS differ", lib.display());
+    }
 }
 
 #[test]
@@ -234,7 +252,7 @@ fn imports_point_down_inside_rooms() {
 
 #[test]
 fn nothing_climbs_out_of_its_module() {
-    for file in sources(&["src"]) {
+    for file in sources(SOURCES) {
         let code = code(&file);
         assert!(
             !code.contains("super::super"),
@@ -246,7 +264,7 @@ fn nothing_climbs_out_of_its_module() {
 
 #[test]
 fn crates_stay_where_they_belong() {
-    for file in sources(&["src", "hooks"]) {
+    for file in sources(SOURCES) {
         let name = file.to_str().unwrap().to_owned();
         let words: BTreeSet<String> = words(&code(&file)).map(str::to_owned).collect();
         for (used, places) in CRATES {
@@ -262,7 +280,7 @@ fn crates_stay_where_they_belong() {
 
 #[test]
 fn unsafe_code_is_where_it_has_to_be() {
-    let found: BTreeSet<String> = sources(&["src", "hooks"])
+    let found: BTreeSet<String> = sources(SOURCES)
         .into_iter()
         .filter(|file| words(&code(file)).any(|word| word == "unsafe"))
         .map(|file| file.to_str().unwrap().to_owned())
@@ -282,7 +300,7 @@ fn files_are_read_in_one_place() {
         let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
         READS.iter().any(|read| code.contains(read))
     };
-    let found: BTreeSet<String> = sources(&["src", "hooks"])
+    let found: BTreeSet<String> = sources(SOURCES)
         .into_iter()
         .filter(|file| !file.ends_with("tests.rs") && reads(file))
         .map(|file| file.to_str().unwrap().to_owned())
@@ -313,12 +331,12 @@ fn trust_alone_judges_owners() {
         let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
         words(code).any(|word| ["0o022", "0o002", "geteuid", "getuid"].contains(&word))
     };
-    let mut found: BTreeSet<String> = sources(&["src", "hooks"])
+    let mut found: BTreeSet<String> = sources(SOURCES)
         .into_iter()
         .filter(judges)
         .map(|file| file.to_str().unwrap().to_owned())
         .collect();
-    assert!(found.remove("src/trust.rs"));
+    assert!(found.remove("crates/lease/src/trust.rs"));
     let listed: BTreeSet<String> = reasons.iter().map(|(file, _)| (*file).to_owned()).collect();
     assert_eq!(
         found, listed,
@@ -328,7 +346,7 @@ fn trust_alone_judges_owners() {
 
 #[test]
 fn files_are_short() {
-    for file in sources(&["src", "hooks", "nvml-sim/src"]) {
+    for file in sources(&[SOURCES, &["nvml-sim/src"]].concat()) {
         let text = fs::read_to_string(root().join(&file)).unwrap();
         let lines = text.split(INLINE_TESTS).next().unwrap().lines().count();
         assert!(
@@ -356,7 +374,7 @@ fn reads_imports_inside_rooms() {
     let files = ["mod", "plan", "choose", "defrag/mod", "defrag/search"];
     let files = files.map(|name| (name.to_owned(), PathBuf::new())).into();
     let seen = |name: &str, text: &str| -> Vec<String> {
-        room_imports("src/placement", name, &strip(text), &files)
+        room_imports("crates/lease/src/placement", name, &strip(text), &files)
             .into_iter()
             .collect()
     };
@@ -397,14 +415,23 @@ fn sources(folders: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// `src/lease/gc.rs` is of `lease`; programs and lib.rs, which names all, are `bins`.
-fn module(file: &Path) -> String {
-    let mut parts = file.iter().map(|part| part.to_str().unwrap());
-    match (parts.next(), parts.next()) {
-        (Some("src"), Some("bin" | "lib.rs")) | (Some("hooks"), _) => "bins".to_owned(),
-        (Some("src"), Some(name)) => name.trim_end_matches(".rs").to_owned(),
-        other => panic!("{} is in no known place: {other:?}", file.display()),
-    }
+type Rows = &'static [&'static [&'static str]];
+
+/// Returns a file's module, and the order of its package: `src/cli/gc.rs` is of `cli`. Programs and lib.rs,
+/// which names all, are `bins`.
+fn module(file: &Path) -> (Rows, String) {
+    let in_folder = |folder: &str| file.strip_prefix(folder).ok();
+    let found = { ORDERS.iter() }.find_map(|(folder, order)| Some((*order, in_folder(folder)?)));
+    let Some((order, rest)) = found else {
+        assert!(file.starts_with("hooks"), "{} has no place", file.display());
+        return (ORDERS[0].1, "bins".to_owned());
+    };
+    let name = rest.iter().next().unwrap().to_str().unwrap();
+    let name = match name.trim_end_matches(".rs") {
+        "bin" | "lib" => "bins",
+        name => name,
+    };
+    (order, name.to_owned())
 }
 
 /// The files of a room but those with tests alone, by their names in `FLOORS`.
@@ -432,7 +459,8 @@ fn room_imports(
 ) -> BTreeSet<String> {
     let own: Vec<&str> = name.split('/').filter(|part| *part != "mod").collect();
     let parent = own[..own.len().saturating_sub(1)].to_vec();
-    let from_crate = format!("{}::", room.replacen("src", "crate", 1).replace('/', "::"));
+    let (_, in_crate) = room.split_once("src").unwrap();
+    let from_crate = format!("crate{}::", in_crate.replace('/', "::"));
     let mut starts = vec![(from_crate, Vec::new()), ("self::".to_owned(), own.clone())];
     if !own.is_empty() {
         starts.push(("super::".to_owned(), parent));
@@ -485,9 +513,9 @@ fn branches(text: &str) -> Vec<String> {
     }
 }
 
-fn row(module: &str) -> usize {
-    let row = ORDER.iter().position(|row| row.contains(&module));
-    row.unwrap_or_else(|| panic!("module {module} has no place in ORDER"))
+fn row(order: Rows, module: &str) -> usize {
+    let row = order.iter().position(|row| row.contains(&module));
+    row.unwrap_or_else(|| panic!("module {module} has no place in ORDERS"))
 }
 
 /// The top modules that paths from the crate's root lead to, groups included.

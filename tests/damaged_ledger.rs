@@ -13,9 +13,10 @@ mod support;
 use faults_support::World;
 use faults_support::check::names;
 use faults_support::strace::settled;
-use runmig::config::Config;
-use runmig::lease::{LeaseManager, Outcome};
+use runmig::bundles;
 use runmig::spec::bundle::Bundle;
+use runmig_lease::config::Config;
+use runmig_lease::{LeaseManager, Outcome};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
@@ -60,7 +61,7 @@ fn truncated_at_every_byte() {
     let world = World::small();
     let (_, file) = running(&world);
     let config = config(&world);
-    let leases = LeaseManager::open(&config).unwrap();
+    let leases = bundles::existing(&config).unwrap().unwrap();
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
@@ -140,9 +141,8 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     let config_json = || fs::read(bundle.join("config.json")).unwrap();
     let edited = config_json();
     let config = config(&world);
-    let leases = LeaseManager::open(&config).unwrap();
     let opened = Bundle::open(&bundle).unwrap();
-    let at_work = leases.lock_bundle(&opened).unwrap();
+    let at_work = bundles::lock_if_any(&config, &opened).unwrap();
     assert!(settled(&world.hook(ID, &lease)).status.success());
     assert_eq!(world.instances(), []);
     assert_eq!(config_json(), edited);
@@ -212,7 +212,7 @@ fn the_operator_gives_it_back() {
 fn each_damage(give_back: impl Fn(&World, &str, &str)) {
     let world = World::small();
     let config = config(&world);
-    let leases = LeaseManager::open(&config).unwrap();
+    let leases = bundles::existing(&config).unwrap().unwrap();
     let (_, file) = running(&world);
     let ways = damages(&fs::read(&file).unwrap()).len();
     world.delete(ID);

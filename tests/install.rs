@@ -195,8 +195,8 @@ fn the_configuration_says_the_defaults() {
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();
-    let default = runmig::config::Config::default();
-    assert_eq!(runmig::config::Config::parse(&text).unwrap(), default);
+    let default = runmig_lease::config::Config::default();
+    assert_eq!(runmig_lease::config::Config::parse(&text).unwrap(), default);
     // The policy is an example: by default there is none.
     let (text, _) = text.split_once("\n# What containers may have").unwrap();
     let keys = text.lines().map(|line| match line.strip_prefix("# ") {
@@ -210,7 +210,7 @@ fn the_configuration_says_the_defaults() {
         text.matches("\n# ").count() - KEYS
     );
     assert_eq!(
-        runmig::config::Config::parse(&uncommented).unwrap(),
+        runmig_lease::config::Config::parse(&uncommented).unwrap(),
         default
     );
 }

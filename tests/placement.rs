@@ -11,11 +11,11 @@ use packing::models::gpu;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::{Place, decide, fits, restarts};
-use runmig::model::{GpuInstance, Placement, Snapshot};
-use runmig::placement::{
+use runmig_lease::model::{GpuInstance, Placement, Snapshot};
+use runmig_lease::placement::{
     Constraints, DefragPlan, MAX_STEPS, Movable, SearchResult, Slot, choose, fewest_moves,
 };
-use runmig::request::{Alternative, Slice};
+use runmig_lease::request::{Alternative, Slice};
 
 /// GPUs of any models, with what fits on them in any order.
 fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {

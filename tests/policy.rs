@@ -1,9 +1,9 @@
 //! The rules of `[policy]`, as pure functions.
 
-use runmig::config::Config;
-use runmig::model::{Gpu, MigMode, Profile};
-use runmig::policy::{Held, Policy, Who};
-use runmig::request::{Alternative, alternatives};
+use runmig_lease::config::Config;
+use runmig_lease::model::{Gpu, MigMode, Profile};
+use runmig_lease::policy::{Held, Policy, Who};
+use runmig_lease::request::{Alternative, alternatives};
 
 fn policy(text: &str) -> Policy {
     Config::parse(text).unwrap().policy

@@ -1,8 +1,8 @@
 //! config.json in its bundle: whose bytes are where after which steps, and after a kill between any.
 
-use runmig::model::NvidiaNumbers;
 use runmig::spec::Peek;
 use runmig::spec::bundle::{Bundle, Restored};
+use runmig_lease::model::NvidiaNumbers;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

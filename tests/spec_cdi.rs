@@ -1,9 +1,9 @@
 //! The driver's files, from a CDI specification as `nvidia-ctk cdi generate` writes it.
 
-use runmig::error::Result;
-use runmig::model::NvidiaNumbers;
 use runmig::spec::cdi::{self, Found};
 use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit};
+use runmig_lease::error::Result;
+use runmig_lease::model::NvidiaNumbers;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

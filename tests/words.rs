@@ -86,7 +86,7 @@ const VERBLESS: &[(&str, &str, &str)] = &[
         "names the place, and its cause is a statement",
     ),
     (
-        "src/request.rs",
+        "crates/lease/src/request.rs",
         "annotation {",
         "names the object, and its cause is a statement",
     ),
@@ -95,7 +95,11 @@ const VERBLESS: &[(&str, &str, &str)] = &[
         "CDI specification {",
         "names the object, and its cause is a statement",
     ),
-    ("src/trust.rs", "no such file", "repeats the kernel's words"),
+    (
+        "crates/lease/src/trust.rs",
+        "no such file",
+        "repeats the kernel's words",
+    ),
 ];
 
 #[test]

@@ -3,7 +3,7 @@
 use super::bundle;
 use super::measure::{Call, Cost, median};
 use super::table;
-use runmig::store::{Lease, Store};
+use runmig_lease::store::{Lease, Store};
 use serde_json::json;
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 
 use super::world::{Instance, Kind, World};
 use nvml_sim::engine::{GiProfile, Gpu, Placement};
-use runmig::placement::{self, Constraints};
+use runmig_lease::placement::{self, Constraints};
 use std::cmp::Reverse;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

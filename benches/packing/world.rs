@@ -4,9 +4,9 @@ use super::models::gpu;
 use super::policy::Policy;
 use super::workloads::Fleet;
 use nvml_sim::engine::{GiProfile, Machine, Mode, Model, NewGpu, Placement, Unheld};
-use runmig::model::{self, Gpu, GpuInstance, Profile, Snapshot};
-use runmig::placement::{Occupancy, Packer};
-use runmig::request::{self, Slice};
+use runmig_lease::model::{self, Gpu, GpuInstance, Profile, Snapshot};
+use runmig_lease::placement::{Occupancy, Packer};
+use runmig_lease::request::{self, Slice};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -1,9 +1,9 @@
 //! The request and its requester: the options of those verbs that speak of a request.
 
-use crate::error::{Error, Result};
-use crate::lease::Inventory;
-use crate::policy::Who;
-use crate::request::{self, COMPUTE, Request, SLICE};
+use runmig_lease::Inventory;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::policy::Who;
+use runmig_lease::request::{self, COMPUTE, Request, SLICE};
 
 #[derive(clap::Args)]
 pub struct By {
@@ -33,7 +33,8 @@ impl By {
     }
 
     pub fn who(&self, world: &Inventory) -> Who {
-        let is_its = |h: &crate::store::Holder| h.pod == self.pod && h.namespace == self.namespace;
+        let is_its =
+            |h: &runmig_lease::store::Holder| h.pod == self.pod && h.namespace == self.namespace;
         let its = world.leases.iter().filter(|l| is_its(&l.holder));
         // A limit counts for each pod, and one that was made again under its name is another.
         let latest = self.pod.as_ref().and(its.max_by_key(|l| &l.created));

@@ -6,13 +6,13 @@ use super::json::{
 };
 use super::output::{self, Format};
 use super::world::{self, whose};
-use crate::config::Config;
-use crate::error::{Result, printable};
-use crate::gpu::Queries;
-use crate::lease::{Answer, WhatIf};
-use crate::placement::{DefragPlan, MAX_STEPS, RejectionKind, Site};
-use crate::request::{self, Alternative};
-use crate::store::Lease;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Result, printable};
+use runmig_lease::gpu::Queries;
+use runmig_lease::placement::{DefragPlan, MAX_STEPS, RejectionKind, Site};
+use runmig_lease::request::{self, Alternative};
+use runmig_lease::store::Lease;
+use runmig_lease::{Answer, WhatIf};
 
 #[derive(clap::Args)]
 pub struct Asked {

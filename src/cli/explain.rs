@@ -6,13 +6,13 @@ use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, Wai
 use super::mig_on;
 use super::output::{self, Format};
 use super::world;
-use crate::config::Config;
-use crate::error::{Result, printable};
-use crate::gpu::Queries;
-use crate::lease::{Answer, Fit, Source, WhatIf, refusal};
-use crate::placement::{GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict};
-use crate::request;
-use crate::store::Lease;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Result, printable};
+use runmig_lease::gpu::Queries;
+use runmig_lease::placement::{GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict};
+use runmig_lease::request;
+use runmig_lease::store::Lease;
+use runmig_lease::{Answer, Fit, Source, WhatIf, refusal};
 
 #[derive(clap::Args)]
 pub struct Asked {

@@ -2,13 +2,14 @@
 
 use super::json::{CollectionItem, Items};
 use super::output::{self, Format};
-use crate::config::Config;
-use crate::error::Result;
-use crate::lease::{Collection, Finding, LeaseManager, Outcome};
-use crate::store::Damaged;
+use crate::bundles;
+use runmig_lease::config::Config;
+use runmig_lease::error::Result;
+use runmig_lease::store::Damaged;
+use runmig_lease::{Collection, Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
-    let found = match LeaseManager::existing(config)? {
+    let found = match bundles::existing(config)? {
         Some(leases) => {
             if !dry_run {
                 crate::log::start(config);

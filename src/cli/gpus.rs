@@ -4,12 +4,12 @@ use super::json::{GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
 use super::mig_on;
 use super::output::{self, Format};
 use super::world::{self, whose};
-use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::gpu::Queries;
-use crate::lease::Inventory;
-use crate::model::{Gpu, MigMode, Profile};
-use crate::placement::{self, Occupant};
+use runmig_lease::Inventory;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::gpu::Queries;
+use runmig_lease::model::{Gpu, MigMode, Profile};
+use runmig_lease::placement::{self, Occupant};
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (driver, world) = world::look(config)?;
@@ -151,8 +151,8 @@ fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
     output::line(&format!(
         "GPU {}: {} ({}), MIG {}{pending}",
         gpu.index,
-        crate::error::printable(&gpu.name),
-        crate::error::printable(&gpu.uuid),
+        runmig_lease::error::printable(&gpu.name),
+        runmig_lease::error::printable(&gpu.uuid),
         word(gpu.mig)
     ));
     if !gpu.profiles.is_empty() {

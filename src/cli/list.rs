@@ -2,10 +2,11 @@
 
 use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
-use crate::config::Config;
-use crate::error::{Result, printable};
-use crate::lease::{LeaseManager, UNSEEN_HINT, unseen};
-use crate::store::{Lease, Waiting};
+use crate::bundles;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Result, printable};
+use runmig_lease::store::{Lease, Waiting};
+use runmig_lease::{UNSEEN_HINT, unseen};
 use std::time::{Duration, SystemTime};
 
 impl<'a> From<&'a Lease> for LeaseItem<'a> {
@@ -64,7 +65,7 @@ pub fn json(leases: &[Lease], waiting: &[Waiting]) {
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (leases, damaged, waiting) = match LeaseManager::existing(config)? {
+    let (leases, damaged, waiting) = match bundles::existing(config)? {
         Some(leases) => {
             let (known, damaged) = leases.store().list()?;
             (known, damaged, leases.store().waiting()?)

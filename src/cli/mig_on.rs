@@ -2,13 +2,13 @@
 
 use super::explain;
 use super::json::WithMigOn;
-use crate::config::Config;
-use crate::gpu::Queries;
-use crate::lease::{Answer, Inventory, WhatIf};
-use crate::model::{Gpu, MigMode};
-use crate::placement::MAX_STEPS;
-use crate::policy::Who;
-use crate::request::Request;
+use runmig_lease::config::Config;
+use runmig_lease::gpu::Queries;
+use runmig_lease::model::{Gpu, MigMode};
+use runmig_lease::placement::MAX_STEPS;
+use runmig_lease::policy::Who;
+use runmig_lease::request::Request;
+use runmig_lease::{Answer, Inventory, WhatIf};
 
 /// The command that switches MIG on, or that puts the mode in force where it is pending.
 pub fn command(gpus: &[&Gpu]) -> String {

@@ -13,11 +13,11 @@ mod output;
 mod release;
 mod world;
 
-use crate::config::Config;
-use crate::error::Result;
-use crate::process::signals;
 use clap::{Parser, Subcommand};
 use output::Format;
+use runmig_lease::config::Config;
+use runmig_lease::error::Result;
+use runmig_lease::process::signals;
 use std::path::PathBuf;
 
 /// Show which container has which MIG slice, and give back the slices of dead containers.

@@ -1,8 +1,8 @@
 //! Tables for people, one object in Kubernetes' form for programs.
 
 use super::json::{self, Kind};
-use crate::error::{is_hidden, printable};
 use clap::ValueEnum;
+use runmig_lease::error::{is_hidden, printable};
 use std::io::{ErrorKind, Write};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

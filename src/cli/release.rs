@@ -2,20 +2,21 @@
 
 use super::list;
 use super::output::{self, Format};
-use crate::config::Config;
-use crate::error::{self, Error, Result};
-use crate::lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
-use crate::store::{Damaged, Lease};
+use crate::bundles;
+use runmig_lease::config::Config;
+use runmig_lease::error::{self, Error, Result};
+use runmig_lease::store::{Damaged, Lease};
+use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || {
         Error::new(format!(
             "cannot find container or lease {}",
-            crate::error::printable(id)
+            runmig_lease::error::printable(id)
         ))
         .hint("migctl list shows them")
     };
-    let leases = LeaseManager::existing(config)?.ok_or_else(unknown)?;
+    let leases = bundles::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let (all, _) = leases.store().list()?;
     let found: Vec<_> = all
@@ -45,7 +46,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             return Err(Error::new(format!(
                 "{} leases are called {}",
                 many.len(),
-                crate::error::printable(id)
+                runmig_lease::error::printable(id)
             ))
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
@@ -107,7 +108,7 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     };
     let error = Error::new(format!(
         "container {} has no slice: it waits for {}{process}",
-        crate::error::printable(&waiter.container),
+        runmig_lease::error::printable(&waiter.container),
         waiter.request
     ));
     Ok(Some(error.hint(hint)))
@@ -122,12 +123,12 @@ fn give_back(leases: &LeaseManager<'_>, lease: &Lease) -> Result<()> {
         Returned::Yes => Ok(()),
         Returned::No(why) if unseen(lease).is_some() => Err(Error::new(format!(
             "cannot release the slice of container {}: {why}",
-            crate::error::printable(&lease.holder.key.id)
+            runmig_lease::error::printable(&lease.holder.key.id)
         ))
         .hint(UNSEEN_HINT)),
         Returned::No(life) => Err(Error::new(format!(
             "container {} lives: {life}",
-            crate::error::printable(&lease.holder.key.id)
+            runmig_lease::error::printable(&lease.holder.key.id)
         ))
         .hint("stop the container: its slice comes back by itself")),
     }
@@ -143,7 +144,7 @@ fn tell(lease: &Lease) {
             Some(_) => ", which was idle".to_owned(),
             None => format!(
                 " of container {}",
-                crate::error::printable(&lease.holder.key.id)
+                runmig_lease::error::printable(&lease.holder.key.id)
             ),
         }
     ));

@@ -2,14 +2,14 @@
 
 use super::list::container;
 use super::output;
-use crate::config::Config;
-use crate::error::{Result, printable};
-use crate::gpu::nvml;
-use crate::lease::{self, Inventory};
-use crate::store::Lease;
+use runmig_lease::Inventory;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Result, printable};
+use runmig_lease::gpu::nvml;
+use runmig_lease::store::Lease;
 
 pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
-    let driver = lease::driver(config);
+    let driver = runmig_lease::driver(config);
     let world = Inventory::look(config, &driver)?;
     Ok((driver, world))
 }

@@ -2,9 +2,9 @@
 
 use super::args::{Create, Run, Verb};
 use super::{Front, podman};
-use crate::error::{Context, Error, Result};
-use crate::request::{self, Request};
 use crate::spec::bundle::{Bundle, peek_config};
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::request::{self, Request};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

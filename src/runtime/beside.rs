@@ -2,9 +2,9 @@
 
 use super::Front;
 use super::lowlevel::c_string;
-use crate::error::{Context, Error, Result};
-use crate::process::signals;
-use crate::trust;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::process::signals;
+use runmig_lease::trust;
 use std::path::PathBuf;
 
 /// A program of ours, wherever we were installed.

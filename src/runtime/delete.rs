@@ -2,10 +2,11 @@
 
 use super::spawn::{self, Ended, Inherited, Meanwhile};
 use super::{Front, key, report};
-use crate::config::Config;
-use crate::error::Result;
-use crate::lease::{self, LeaseManager};
-use crate::store::{Key, Lease, State, Store};
+use crate::bundles;
+use runmig_lease::config::Config;
+use runmig_lease::error::Result;
+
+use runmig_lease::store::{Key, Lease, State, Store};
 use std::ffi::OsStr;
 
 /// One look whether the container has a lease.
@@ -46,7 +47,7 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
 /// Returns the leases that the container has afterwards: one that lives on (a plain delete of a running
 /// one) keeps its slice.
 fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
-    let Some(leases) = LeaseManager::existing(config)? else {
+    let Some(leases) = bundles::existing(config)? else {
         return Ok(Vec::new());
     };
     leases.release_if_dead(key, ended.succeeded())?;
@@ -61,7 +62,7 @@ fn fate(container: &str, ended: Ended, left: &[Lease]) -> String {
     };
     let slice = match left.iter().find(|l| l.state != State::Releasing) {
         Some(lease) => {
-            let life = lease::sign_of_life(lease);
+            let life = runmig_lease::sign_of_life(lease);
             let life = life.unwrap_or_else(|| "it lived until now".to_owned());
             format!("container {container} keeps its slice ({life})")
         }

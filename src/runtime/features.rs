@@ -1,9 +1,9 @@
 //! `features`: what the low-level runtime says, and that our annotations change what a container gets.
 
 use super::Front;
-use crate::error::{Context, Result};
-use crate::process::signals;
-use crate::request::PREFIXES;
+use runmig_lease::error::{Context, Result};
+use runmig_lease::process::signals;
+use runmig_lease::request::PREFIXES;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use std::io::Write;
@@ -89,7 +89,7 @@ mod tests {
     /// Every key of ours is below one of them.
     #[test]
     fn the_prefixes_are_those_of_the_keys() {
-        use crate::request::{SLICE, SLICE_OF, WAIT};
+        use runmig_lease::request::{SLICE, SLICE_OF, WAIT};
         for key in [SLICE, WAIT, SLICE_OF] {
             assert!(PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
         }

@@ -2,7 +2,7 @@
 //! since a library's thread could have held the allocator's lock.
 
 use super::lowlevel::LowLevel;
-use crate::error::{Context, Result};
+use runmig_lease::error::{Context, Result};
 use std::ffi::{CString, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 

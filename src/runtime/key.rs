@@ -2,9 +2,9 @@
 
 use super::Front;
 use super::args::Family;
-use crate::error::{Context, Error, Result};
-use crate::paths;
-use crate::store::Key;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::paths;
+use runmig_lease::store::Key;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 
@@ -25,7 +25,7 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
         None => {
             let euid = nix::unistd::geteuid().as_raw();
             let environment = |name: &str| std::env::var_os(name);
-            let in_user_namespace = !crate::trust::is_host_root();
+            let in_user_namespace = !runmig_lease::trust::is_host_root();
             let root = family.default_root(&environment, euid, in_user_namespace);
             if root.is_absolute() {
                 root

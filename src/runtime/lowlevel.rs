@@ -1,9 +1,9 @@
 //! The low-level runtime: which one, and handing over to it.
 
-use crate::config::Config;
-use crate::error::{Context, Error, Result};
-use crate::process::signals;
-use crate::trust;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::process::signals;
+use runmig_lease::trust;
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -44,7 +44,10 @@ impl LowLevel {
         };
         let hint = || match &config.file {
             Some(file) => format!("set runtime in {}", file.display()),
-            None => format!("set runtime in {}/config.toml", crate::config::DIRECTORY),
+            None => format!(
+                "set runtime in {}/config.toml",
+                runmig_lease::config::DIRECTORY
+            ),
         };
         let canonical = trust::program(&path)
             .map_err(|e| Error::new(named(&path)).hint(hint()).caused_by(e))?;

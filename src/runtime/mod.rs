@@ -19,11 +19,11 @@ mod slicing;
 mod spawn;
 mod update;
 
-use crate::config::Config;
-use crate::error::Result;
-use crate::process::signals;
 use args::{Call, Family, Verb};
 use lowlevel::LowLevel;
+use runmig_lease::config::Config;
+use runmig_lease::error::Result;
+use runmig_lease::process::signals;
 use std::ffi::{OsStr, OsString};
 
 /// The context of a call.
@@ -38,7 +38,7 @@ struct Front<'a> {
 /// The handler of calls that concern a slice.
 struct Slicer {
     create: fn(&Front<'_>, ask::Asking<'_>) -> Result<i32>,
-    delete: fn(&Front<'_>, crate::store::Key) -> Result<i32>,
+    delete: fn(&Front<'_>, runmig_lease::store::Key) -> Result<i32>,
     update: fn(&Front<'_>, &args::Update) -> Result<i32>,
     features: fn(&Front<'_>) -> Result<i32>,
 }

@@ -9,9 +9,9 @@
 //! podman replaces these files atomically, so that a look needs no lock. CRI-O keeps its bundles below
 //! another directory, which has no such records.
 
-use crate::error::{Context, Error, Result};
-use crate::request::{Engine, Image};
-use crate::trust;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::request::{Engine, Image};
+use runmig_lease::trust;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::ffi::OsStr;

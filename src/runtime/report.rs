@@ -2,7 +2,7 @@
 //! form. Standard output is the low-level runtime's.
 
 use super::args::{Call, LogFormat};
-use crate::error::Error;
+use runmig_lease::error::Error;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -85,7 +85,7 @@ pub fn error(e: &Error, log: Option<&Log>) {
 /// A line that is no error, for the operator: into no log of the engine, whose last line is the error
 /// that its user is shown.
 pub fn note(text: &str) {
-    let line = crate::error::printable(text);
+    let line = runmig_lease::error::printable(text);
     let _ = writeln!(std::io::stderr(), "runmig: {line}");
 }
 

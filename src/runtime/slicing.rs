@@ -4,17 +4,18 @@ use super::args::Family;
 use super::ask::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, beside, key, report};
-use crate::config::DriverFiles as Choice;
-use crate::error::{self, Context, Error, Result};
-use crate::gpu::nodes::Nodes;
-use crate::gpu::on_host;
-use crate::lease::{self, LeaseManager, Patience, Returned};
-use crate::process;
-use crate::request::{self, Request};
+use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, cdi};
-use crate::store::{Holder, Lease};
-use crate::trust;
+use runmig_lease::config::DriverFiles as Choice;
+use runmig_lease::error::{self, Context, Error, Result};
+use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::on_host;
+use runmig_lease::process;
+use runmig_lease::request::{self, Request};
+use runmig_lease::store::{Holder, Lease};
+use runmig_lease::trust;
+use runmig_lease::{LeaseManager, Patience, Returned};
 use std::path::{Path, PathBuf};
 
 /// Engines wait for a delete, so for our hook: long enough for a driver that takes its time.
@@ -35,8 +36,7 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         )
         .hint("run the engine as root"));
     }
-    let leases = LeaseManager::open(front.config)?.holding(&asking.bundle_path);
-    let _lock = leases.lock_bundle(&asking.bundle)?;
+    let (leases, _lock) = bundles::open_for(front.config, &asking.bundle, &asking.bundle_path)?;
     crate::log::start(front.config);
     let root = &front.config.driver.root;
     let nodes = Nodes::read(root)
@@ -58,7 +58,7 @@ fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
         .unwrap_or_default();
     // Nobody but root has a lease, hence a create at work.
     let _lock = match trust::is_host_root() {
-        true => lease::lock_bundle_if_any(front.config, bundle)?,
+        true => bundles::lock_if_any(front.config, bundle)?,
         false => None,
     };
     bundle.put_back(&numbers)

@@ -2,15 +2,15 @@
 
 use super::image::Image;
 use super::lowlevel::LowLevel;
-use crate::error::{Context, Error, Result};
-use crate::model::Process;
-use crate::process::{self, signals};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid};
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::model::Process;
+use runmig_lease::process::{self, signals};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

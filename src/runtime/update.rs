@@ -4,10 +4,10 @@
 
 use super::Front;
 use super::args::Update;
-use crate::error::{Context, Error, Result};
-use crate::files;
 use crate::spec::Document;
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::files;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Write};

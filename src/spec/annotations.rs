@@ -1,7 +1,7 @@
 //! Annotations that bring devices behind our edit's back, for what reads them after it.
 
 use super::document::{Document, get, wrong_kind};
-use crate::error::{Error, Result};
+use runmig_lease::error::{Error, Result};
 
 /// Keys of this domain and below it name CDI devices. The prefix is a setting of
 /// nvidia-container-runtime: `cdi.k8s.io/` by default, `nvidia.cdi.k8s.io/` under NVIDIA's operator.

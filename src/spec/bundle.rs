@@ -16,17 +16,17 @@
 use super::document::LIMIT;
 use super::edit::strip;
 use super::peek::{Peek, peek};
-pub use super::sidecar::Author;
 use super::sidecar::Sidecar;
 use super::{env, hooks};
-use crate::error::{Context, Error, Result};
-use crate::files::{self, Links, Opened};
-use crate::model::NvidiaNumbers;
-use crate::trust;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, unlinkat};
+use runmig_lease::Author;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::files::{self, Links, Opened};
+use runmig_lease::model::NvidiaNumbers;
+use runmig_lease::trust;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -107,7 +107,7 @@ impl Bundle {
     /// Whether a bundle can be looked at without waiting for its file system, which is asked for all
     /// of its files that are ours to read.
     pub fn answers(path: &Path) -> bool {
-        crate::process::answers(&[path.to_owned(), path.join(CONFIG), path.join(SIDECAR)])
+        runmig_lease::process::answers(&[path.to_owned(), path.join(CONFIG), path.join(SIDECAR)])
     }
 
     /// The path may be a link, as it may for runc.

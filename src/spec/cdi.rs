@@ -6,9 +6,9 @@
 
 use super::edit::DriverFiles;
 use super::hooks::hook;
-use crate::error::{Context, Error, Result};
-use crate::trust;
 use oci_spec::runtime::{Mount, MountBuilder};
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::trust;
 use serde::Deserialize;
 use std::fs;
 use std::io::ErrorKind;

@@ -1,8 +1,9 @@
 //! The cgroup of a container that is not there yet.
 
 use super::document::Document;
-use crate::error::Result;
-use crate::process::OwnCgroup;
+use runmig_lease::error::Result;
+use runmig_lease::model::Cgroup;
+use runmig_lease::process::OwnCgroup;
 
 /// How the low-level runtime will manage cgroups.
 #[derive(Clone, Debug)]
@@ -12,15 +13,6 @@ pub struct CgroupManager {
     pub is_systemd: bool,
     /// The caller's, which runc makes relative paths below.
     pub own: Option<OwnCgroup>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cgroup {
-    /// Path components, one of which the container's cgroup will have: the last of a cgroupfs path,
-    /// the scope of a systemd triple, or what low-level runtimes make of the id when nothing is said.
-    pub names: Vec<String>,
-    /// The path as `/proc/PID/cgroup` will have it; none where it cannot be told beforehand.
-    pub path: Option<String>,
 }
 
 /// The cgroup that the low-level runtime will make for a container.

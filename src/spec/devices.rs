@@ -5,11 +5,11 @@ use super::document::{Document, array, get_mut, object, wrong_kind};
 use super::linux;
 use super::paths::clean;
 use super::rules::{Readings, Rule};
-use crate::error::{Context, Error, Result};
-use crate::model::{DeviceNode, NvidiaNumbers};
 use oci_spec::runtime::{
     LinuxDeviceBuilder, LinuxDeviceCgroupBuilder, LinuxDeviceType as DeviceType,
 };
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //! way it was laid out.
 
 use super::reading;
-use crate::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};

@@ -3,9 +3,9 @@
 use super::document::Document;
 use super::host::HostView;
 use super::{HookCommand, annotations, devices, env, gids, hooks, mounts};
-use crate::error::Result;
-use crate::model::{DeviceNode, NvidiaNumbers};
 use oci_spec::runtime::{Hook, Mount};
+use runmig_lease::error::Result;
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 
 /// The parts that a container gets.
 pub struct Grant<'a> {

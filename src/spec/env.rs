@@ -2,7 +2,7 @@
 
 use super::document::{Document, array, get_mut, wrong_kind};
 use super::process;
-use crate::error::Result;
+use runmig_lease::error::Result;
 use serde_json::Value;
 
 pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";

@@ -2,7 +2,7 @@
 
 use super::document::{Document, array, object};
 use super::process;
-use crate::error::Result;
+use runmig_lease::error::Result;
 use serde_json::Value;
 
 pub fn put(document: &mut Document, gids: &[u32]) -> Result<()> {

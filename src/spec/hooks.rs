@@ -1,8 +1,8 @@
 //! Hooks: ours, first in poststop and known by its arguments, and those of the driver's files.
 
 use super::document::{Document, array, get_mut, object, wrong_kind};
-use crate::error::{Context, Error, Result};
 use oci_spec::runtime::{Hook, HookBuilder};
+use runmig_lease::error::{Context, Error, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The source of a bind mount on the host. A name says nothing (`-v /dev/nvidia4:/x`, `-v
 //! /dev/zero:/dev/nvidia4`): the number and the inode do.
 
-use crate::error::{Context, Result};
+use runmig_lease::error::{Context, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -25,15 +25,15 @@ mod rules;
 mod sidecar;
 mod tokens;
 
-pub use cgroups::{Cgroup, CgroupManager, cgroup};
+pub use cgroups::{CgroupManager, cgroup};
 pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};
 pub use hooks::{HOOK_NAME, HookCommand};
 pub use host::{Host, HostView, Source};
 pub use mounts::check_dev;
 pub use peek::{Peek, peek};
 
-use crate::error::{Error, Result};
 pub(crate) use document::Document;
+use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
 
 /// Returns the original that a sidecar has kept, if these bytes are one.

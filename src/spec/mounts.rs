@@ -10,9 +10,9 @@ use super::devices::{is_granted, is_nvidia};
 use super::document::{Document, array, get, get_mut, wrong_kind};
 use super::host::{HostView, Source};
 use super::paths::clean;
-use crate::error::{Context, Error, Result};
-use crate::model::{DeviceNode, NvidiaNumbers};
 use oci_spec::runtime::Mount;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@
 
 use super::oci::{is_map, known_name};
 use super::tokens::{Text, Token, Tokens};
-use crate::error::{Error, Result, printable};
+use runmig_lease::error::{Error, Result, printable};
 use std::borrow::Cow;
 use std::collections::HashSet;
 

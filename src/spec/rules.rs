@@ -8,7 +8,7 @@
 //! know: what either reading allows is allowed.
 
 use super::document::wrong_kind;
-use crate::error::{Error, Result};
+use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
 use std::fmt;
 

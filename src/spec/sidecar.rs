@@ -1,28 +1,9 @@
 //! The sidecar of an edited config.json: the edit's lease, the hashes of our writes, the original.
 
-use crate::error::{Context, Result};
-use crate::framed::sha256;
+use runmig_lease::Author;
+use runmig_lease::error::{Context, Result};
+use runmig_lease::framed::sha256;
 use serde::{Deserialize, Serialize};
-
-/// The create that edited a config.json.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Author {
-    /// The first, where a container has several.
-    pub lease: String,
-    /// All of its leases as the ledger has them, for a hook that finds no ledger.
-    pub records: Vec<String>,
-    /// Which ledger that was.
-    pub ledger: Option<String>,
-}
-
-impl From<&str> for Author {
-    fn from(lease: &str) -> Author {
-        Author {
-            lease: lease.to_owned(),
-            ..Author::default()
-        }
-    }
-}
 
 #[derive(Debug)]
 pub struct Sidecar {

@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Instance;
 use crate::support::said;
-use runmig::store::{Claim, Tie};
+use runmig_lease::store::{Claim, Tie};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -66,7 +66,7 @@ impl World {
     }
 
     fn of_earlier_boots(&self) -> Vec<String> {
-        let now = runmig::process::boot_id(&self.machine()).unwrap();
+        let now = runmig_lease::process::boot_id(&self.machine()).unwrap();
         let records = names(&self.state().join("leases"));
         let claims = records.iter().filter_map(|name| Claim::parse(name));
         { claims.filter(|c| c.boot_id != now) }

@@ -258,7 +258,7 @@ impl World {
         let text = fs::read(self.root().join(id).join("state.json")).ok()?;
         let state: Value = serde_json::from_slice(&text).ok()?;
         let pid = i32::try_from(state["init_process_pid"].as_i64()?).ok()?;
-        let now = runmig::process::of(pid)?;
+        let now = runmig_lease::process::of(pid)?;
         (Some(now.start_time) == state["init_process_start"].as_u64()).then_some(pid)
     }
 }

@@ -1,8 +1,8 @@
 //! Each read by which a container is judged, failing with each errno.
 
-use runmig::lease::Liveness;
-use runmig::process::{Reads, View};
-use runmig::store::Lease;
+use runmig_lease::Liveness;
+use runmig_lease::process::{Reads, View};
+use runmig_lease::store::Lease;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -103,7 +103,7 @@ fn lease() -> Lease {
 /// of life is not there.
 #[test]
 fn no_errno_hides_a_living_container() {
-    let other = runmig::model::Process {
+    let other = runmig_lease::model::Process {
         pid: OTHER,
         start_time: 77,
     };

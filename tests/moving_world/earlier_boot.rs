@@ -4,7 +4,7 @@ use super::{ID, World};
 use crate::faults_support::check::names;
 use crate::faults_support::strace::{self, Call};
 use crate::support::going;
-use runmig::store::{Lease, Store};
+use runmig_lease::store::{Lease, Store};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Placement, written as plainly as possible: memory slices are numbers in sets, and it tries every
 //! possibility.
 
-use runmig::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
-use runmig::placement::{Constraints, Movable, Slot, choose};
-use runmig::request::Slice;
+use runmig_lease::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
+use runmig_lease::placement::{Constraints, Movable, Slot, choose};
+use runmig_lease::request::Slice;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -332,7 +332,7 @@ fn add(now: &Snapshot, wanted: &Constraints<'_>) -> Option<Snapshot> {
     let mut then = now.clone();
     then.gpus[found.gpu.index as usize]
         .instances
-        .push(runmig::model::GpuInstance {
+        .push(runmig_lease::model::GpuInstance {
             id: 0,
             profile_id: found.profile.id,
             placement: found.placement,

@@ -43,7 +43,7 @@ impl Before {
             Ok(rest) => rest.starts_with("proc/sys") || rest.starts_with("lib"),
             Err(_) => true,
         };
-        // The driver looks for holders; runmig's own look has a test in src/process/holders.rs.
+        // The driver looks for holders; runmig's own look has a test in crates/lease/src/process/holders.rs.
         let parts: Vec<&str> = path.split('/').collect();
         let of_loader = ["/lib", "/usr/lib", "/etc/ld.so"];
         if !is_ours || parts.contains(&"fd") || of_loader.iter().any(|l| path.starts_with(l)) {

@@ -29,7 +29,7 @@ pub struct World<'a> {
     /// Made by hand.
     admins: Vec<Instance>,
     held: Vec<Going>,
-    /// LeaseManager of boots that are over: the same UUIDs come again.
+    /// Leases of boots that are over: the same UUIDs come again.
     void: BTreeSet<String>,
 }
 

@@ -3,9 +3,9 @@
 mod mounts;
 mod rules;
 
-use runmig::error::Result;
-use runmig::model::{DeviceNode, NvidiaNumbers};
 use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit, strip};
+use runmig_lease::error::Result;
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -3,12 +3,12 @@
 mod rules;
 
 use proptest::prelude::*;
-use runmig::error::Result;
-use runmig::model::{DeviceNode, NvidiaNumbers};
 use runmig::spec::bundle::{Bundle, Restored};
 use runmig::spec::{
     DriverFiles, Grant, HookCommand, HostView, Source, edit, peek, strip, uses_user_namespace,
 };
+use runmig_lease::error::Result;
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 

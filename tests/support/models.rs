@@ -1,7 +1,7 @@
 //! The simulated driver's GPU models as NVML describes them to the product.
 
 use nvml_sim::engine::{GiProfile, Model};
-use runmig::model::{Gpu, MigMode, Placement, Profile};
+use runmig_lease::model::{Gpu, MigMode, Placement, Profile};
 
 /// An empty GPU with MIG on.
 pub fn gpu(model: &Model, index: u32) -> Gpu {

@@ -17,7 +17,7 @@ pub struct Inside {
     /// Containers that are made here are deleted here: outside, their process has another number, or
     /// another start.
     pub keeps_containers: bool,
-    /// LeaseManager that are made here are in another ledger than those outside.
+    /// Leases that are made here are in another ledger than those outside.
     pub has_own_ledger: bool,
     /// The ledger cannot be read. A delete goes on without, since the container's hook tells.
     pub hides_ledger: bool,

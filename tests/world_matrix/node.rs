@@ -121,13 +121,13 @@ impl Node {
         let text = fs::read(self.root().join(id).join("state.json")).ok()?;
         let state: Value = serde_json::from_slice(&text).ok()?;
         let pid = i32::try_from(state["init_process_pid"].as_i64()?).ok()?;
-        runmig::process::of(pid).map(|init| init.pid)
+        runmig_lease::process::of(pid).map(|init| init.pid)
     }
 
     fn lives(&self, id: &str) -> bool {
         let inits = self.inits.borrow();
         let mut of_it = inits.iter().filter(|(of, _)| of == id);
-        of_it.any(|(_, pid)| runmig::process::of(*pid).is_some()) || self.init(id).is_some()
+        of_it.any(|(_, pid)| runmig_lease::process::of(*pid).is_some()) || self.init(id).is_some()
     }
 
     pub fn has_lease(&self, id: &str) -> bool {
@@ -185,7 +185,7 @@ impl Node {
         }
         // Those of whom the low-level runtime has lost track.
         for (_, pid) in self.inits.borrow_mut().extract_if(.., |(id, _)| id != PEER) {
-            if runmig::process::of(pid).is_some() {
+            if runmig_lease::process::of(pid).is_some() {
                 crate::support::process::kill(pid);
             }
         }

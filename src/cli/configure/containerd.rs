@@ -7,7 +7,7 @@
 
 use super::engine::Found;
 use super::{MADE, Plan, Task, block, imports, inherit, table, toml_text};
-use crate::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 

@@ -2,7 +2,7 @@
 
 use super::engine::Found;
 use super::{MADE, Plan, Task, inherit, table};
-use crate::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::Table;
 

@@ -2,7 +2,7 @@
 
 use super::engine::Found;
 use super::{Plan, Task, json_text};
-use crate::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! The installed engine: its program, its version and its effective configuration.
 
 use super::Task;
-use crate::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,8 +1,8 @@
 //! Reads files of engines with checks of their owners, and replaces them atomically.
 
-use crate::error::{Context, Error, Result};
-use crate::files;
-use crate::trust;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::files;
+use runmig_lease::trust;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -26,7 +26,7 @@ pub fn read(file: &Path, root: &Path) -> Result<Option<String>> {
         Ok(real) => real,
         Err(e) if e.kind() == ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
             // Root may make the file later.
-            let real = crate::paths::resolve(file);
+            let real = runmig_lease::paths::resolve(file);
             below(&real, root)?;
             return trust::room_for(&real).map(|()| None);
         }
@@ -90,7 +90,7 @@ impl Change {
         let parent = self.on_disk.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
         made.context(|| "cannot make its folder")?;
-        let target = crate::paths::resolve(&self.on_disk);
+        let target = runmig_lease::paths::resolve(&self.on_disk);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // Not in a drop-in folder: CRI-O reads every file in it.

@@ -1,7 +1,7 @@
 //! The files that containerd's main file imports, directly or through others.
 
 use super::{Task, toml_text};
-use crate::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 
 /// Returns the file and all that it imports.

@@ -4,10 +4,10 @@
 //! breaks an object in one line into several lines and closes up an empty one, and its removal does not undo that.
 //! `daemon_json_gains_only_the_runtime` and `removal_restores_daemon_json` have such files.
 
-use crate::error::{Context, Error, Result};
 use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use runmig_lease::error::{Context, Error, Result};
 
 /// Stands before a member in an object that was there and was empty: no object that runmig makes begins so.
 const INTO_EMPTY: &str = " ";

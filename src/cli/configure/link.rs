@@ -2,7 +2,7 @@
 
 use super::file::{self, Change};
 use super::{Task, named};
-use crate::error::{Context, Result};
+use runmig_lease::error::{Context, Result};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ impl Task<'_> {
         }
         let path = self.runtime.clone();
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
-        file::below(&crate::paths::resolve(folder), self.root)
+        file::below(&runmig_lease::paths::resolve(folder), self.root)
             .context(|| format!("cannot use the folder of {}", path.display()))?;
         let kept = match self.remove {
             true => named::reason(self, self.name, changes),

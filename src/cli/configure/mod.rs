@@ -20,9 +20,9 @@ mod toml_text;
 
 use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
-use crate::error::{Context, Error, Result};
 use clap::{Args, ValueEnum};
 use file::Change;
+use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use task::{MADE, Task};
 

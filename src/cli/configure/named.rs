@@ -2,7 +2,7 @@
 
 use super::file::Change;
 use super::{Task, containerd, crio, docker, imports, podman};
-use crate::error::{Error, Result};
+use runmig_lease::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// Returns the reason why the program has to stay after the changes: the file that names it, or the error that

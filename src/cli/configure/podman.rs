@@ -2,7 +2,7 @@
 
 use super::engine::Found;
 use super::{MADE, Plan, Task, table};
-use crate::error::{Context, Result};
+use runmig_lease::error::{Context, Result};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use toml::Value;

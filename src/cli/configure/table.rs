@@ -1,6 +1,6 @@
 //! Reads TOML that others wrote.
 
-use crate::error::{Error, Result};
+use runmig_lease::error::{Error, Result};
 use std::ops::Range;
 use toml::Table;
 

@@ -2,8 +2,8 @@
 
 use super::file::{self, Change};
 use super::table;
-use crate::error::{Context, Error, Result};
-use crate::trust;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::trust;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use super::block::{self, OURS};
 use super::table::at_line;
-use crate::error::{Error, Result};
+use runmig_lease::error::{Error, Result};
 use toml_edit::{Array, Decor, DocumentMut, Item, Table, Value};
 
 /// Stands between the comment of a changed value and the old value.

@@ -18,7 +18,7 @@ pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, Wit
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use leases::{LeaseItem, LeaseList, WaitingItem};
 
-use crate::model;
+use runmig_lease::model;
 use serde::Serialize;
 use std::fmt;
 

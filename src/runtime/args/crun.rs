@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::given::{Given, Key, refused};
 use super::{Call, Command, Update, Verb, lost};
-use crate::error::Result;
+use runmig_lease::error::Result;
 
 struct Opt {
     long: &'static str,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::{Call, Command, Create, LogFormat, Run, Verb};
-use crate::error::{Error, Result};
+use runmig_lease::error::{Error, Result};
 
 /// The subject of an option. `Skip` is for all that do not matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

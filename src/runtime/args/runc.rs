@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::given::{Given, Key, refused};
 use super::{Call, Command, Verb, lost};
-use crate::error::Result;
+use runmig_lease::error::Result;
 
 /// One name of an option. Two names of one key are two forms of one option, unless it is skipped.
 struct Flag(&'static str, Key, Takes);

@@ -1,0 +1,143 @@
+//! Applies the policy to a request: what it admits, and which limits are left.
+
+use super::denial::Denial;
+use crate::admitted::Admitted;
+use crate::error::{Error, Result};
+use crate::inventory::Inventory;
+use crate::model::{Gpu, ProfileName, Snapshot};
+use crate::placement::{self, Constraints, Rejection};
+use crate::policy::{Held, Policy, Who};
+use crate::request::{Alternative, Request};
+use crate::store::{Holder, Lease, Slice};
+
+/// Returns what the policy admits of a request; an error where that is nothing.
+pub fn admit(
+    policy: &Policy,
+    snapshot: &Snapshot,
+    request: &Request,
+    subject: &Who,
+) -> Result<Admitted> {
+    let alternatives = policy.allowed(&request.alternatives)?;
+    Ok(Admitted {
+        slices: alternatives.iter().map(|a| a.slice.clone()).collect(),
+        alternatives,
+        min_compute: request.min_compute,
+        excluded: policy.excluded(&snapshot.gpus, subject),
+        denied_profiles: policy.barred(&snapshot.gpus),
+    })
+}
+
+/// The limits of a subject, and what it holds already.
+pub struct Limits<'a> {
+    policy: &'a Policy,
+    subject: Who,
+    held: Vec<Held>,
+}
+
+impl<'a> Limits<'a> {
+    /// Counts the leases of the inventory. A decision by it needs the plan's lock, so that no two creates
+    /// take the last slice that a limit leaves.
+    pub fn new(policy: &'a Policy, subject: Who, inventory: &Inventory) -> Self {
+        Limits::of(policy, subject, &inventory.snapshot.gpus, &inventory.leases)
+    }
+
+    /// The limits of a subject that holds nothing.
+    pub fn of_nothing_held(policy: &'a Policy, subject: Who) -> Self {
+        Limits::of(policy, subject, &[], &[])
+    }
+
+    fn of(policy: &'a Policy, subject: Who, gpus: &[Gpu], leases: &[Lease]) -> Self {
+        let mut counted: Vec<&Lease> = Vec::new();
+        for lease in leases {
+            // A slice that the containers of a pod share counts once.
+            let is_known = counted.iter().any(|other| other.has_instance_of(lease));
+            if lease.idle_since.is_none() && !is_known {
+                counted.push(lease);
+            }
+        }
+        let held = counted.into_iter().map(|lease| Held {
+            who: subject_of(&lease.holder),
+            memory_mib: memory_of(&lease.slice, gpus),
+        });
+        Limits {
+            policy,
+            subject,
+            held: held.collect(),
+        }
+    }
+
+    /// Checks whether the subject may hold so many more slices, with so much memory together.
+    pub fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
+        self.policy
+            .check_limits(&self.subject, (slices, memory_mib), &self.held)
+    }
+
+    /// Returns the GPUs that rules exclude, and those on which even the least that is requested is more
+    /// than a limit allows: the memory of a profile differs by model.
+    pub fn excluded(
+        &self,
+        snapshot: &Snapshot,
+        asked: &Alternative,
+        wanted: &Constraints<'_>,
+    ) -> Vec<(String, String)> {
+        let mut left_out = wanted.excluded.to_vec();
+        if self.policy.limit.is_empty() {
+            return left_out;
+        }
+        let others = asked.count.saturating_sub(1);
+        let others = u64::from(others) * self.least_memory(snapshot, wanted);
+        for one in placement::could_use(snapshot, wanted) {
+            let memory = memory_on(&snapshot.gpus, &one.gpu, one.profile_id).unwrap_or(0);
+            if let Err(over) = self.allow(asked.count, others + memory) {
+                left_out.push((one.gpu, over.to_string()));
+            }
+        }
+        left_out
+    }
+
+    /// Returns the least memory, in MiB, that one of the wanted slices can have.
+    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Constraints<'_>) -> u64 {
+        if self.policy.limit.is_empty() {
+            return 0;
+        }
+        placement::could_use(snapshot, wanted)
+            .iter()
+            .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
+            .min()
+            .unwrap_or(0)
+    }
+}
+
+/// Joins the denials of all alternatives. A limit counts where no alternative can be had one day, since a
+/// request above a limit is not queued.
+pub fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
+    let is_never = |no: &Rejection| matches!(no, Rejection::Unsatisfiable { .. });
+    match over {
+        Some(e) if noes.iter().all(is_never) => Denial::Limit(e),
+        _ => Denial::Room(Rejection::of_all(noes)),
+    }
+}
+
+/// Returns the subject that rules and limits apply to.
+pub fn subject_of(holder: &Holder) -> Who {
+    Who {
+        namespace: holder.namespace.clone(),
+        pod: holder.pod.clone(),
+        pod_uid: holder.pod_uid.clone(),
+        user: holder.user,
+    }
+}
+
+/// Returns the memory of a slice in MiB: as the driver says, or as the profile's name says for a GPU that
+/// the driver does not show.
+pub fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
+    memory_on(gpus, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
+        let name: Option<ProfileName> = slice.profile.parse().ok();
+        name.map_or(0, |name| u64::from(name.gigabytes) << 10)
+    })
+}
+
+fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
+    let gpu = gpus.iter().find(|g| g.uuid == gpu)?;
+    Some(gpu.profile(profile_id)?.memory_mib)
+}

@@ -1,0 +1,50 @@
+//! The diagnosis for the error of a create that found no room.
+
+use super::admit::subject_of;
+use super::denial::Denial;
+use super::requester::Requester;
+use super::what_if::{WhatIf, no_room};
+use crate::context::LeaseContext;
+use crate::error::Result;
+use crate::inventory::Inventory;
+use crate::placement::{MAX_STEPS, Rejection};
+use crate::queue::Turn;
+
+/// Adds to the answer the slices that would have to lie elsewhere. The search has a new look at the
+/// machine, without a lock, since it decides nothing. If it fails, or finds room after all, the
+/// answer stays as it was.
+pub fn explained(
+    context: &LeaseContext<'_>,
+    requester: &Requester<'_>,
+    turn: &Turn,
+    no: Rejection,
+) -> Rejection {
+    search(context, requester, turn)
+        .ok()
+        .flatten()
+        .unwrap_or(no)
+}
+
+fn search(
+    context: &LeaseContext<'_>,
+    requester: &Requester<'_>,
+    turn: &Turn,
+) -> Result<Option<Rejection>> {
+    let driver = context.driver();
+    let inventory = Inventory::read(context, &driver, turn.ahead(&context.store)?)?;
+    let subject = subject_of(requester.holder);
+    let what_if = WhatIf::new(
+        (context.config, &driver),
+        &inventory,
+        requester.request,
+        subject,
+    )?;
+    let answers = what_if.alternatives().iter();
+    // Other creates may wait for this process to end.
+    let answers = answers.map(|asked| what_if.answer(asked, MAX_STEPS / 10));
+    match no_room(answers.collect()) {
+        Some(Denial::Limit(over)) => Err(over),
+        Some(Denial::Room(no)) => Ok(Some(no)),
+        None => Ok(None),
+    }
+}

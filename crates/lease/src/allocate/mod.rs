@@ -1,0 +1,162 @@
+//! From a request to slices that exist: admit, plan, reserve, provision; wait and try again.
+
+mod admit;
+mod adopt;
+mod candidates;
+mod denial;
+mod diagnosis;
+mod footprint;
+mod occupied;
+mod plan;
+mod previous;
+mod provision;
+mod requester;
+mod reserve;
+mod share;
+mod usable_plan;
+mod validate;
+mod what_if;
+
+pub use what_if::{Answer, Fit, Source, WhatIf};
+
+use super::context::LeaseContext;
+use super::queue::{Turn, Wake};
+use super::reclaim::{self, liveness};
+use crate::error::{Error, Result};
+use crate::model::Cgroup;
+use crate::placement::Rejection;
+use crate::request::Request;
+use crate::store::{Holder, Lease};
+use denial::Denial;
+use provision::Failed;
+use requester::{Requester, Tried};
+use reserve::Outcome;
+
+/// Returns leases on slices that exist. They are still *creating*: the container is not made yet.
+pub fn acquire(
+    context: &LeaseContext<'_>,
+    holder: Holder,
+    request: &Request,
+    cgroup: Cgroup,
+) -> Result<Vec<Lease>> {
+    // No record of namespaces that nobody can see again: its slice would never come back.
+    liveness::namespaces()?;
+    previous::release_previous(context, &holder)?;
+    if let Some(path) = &cgroup.path {
+        occupied::by_process(&holder, path)?;
+    }
+    let requester = Requester {
+        holder: &holder,
+        request,
+        cgroup: &cgroup,
+    };
+    let mut turn = Turn::new(context.config, request, &holder.bundle);
+    loop {
+        let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
+            Ended::Ready(leases) => return Ok(leases),
+            Ended::Denied {
+                denial,
+                woke_others,
+            } => (denial, woke_others),
+        };
+        let no = match denial {
+            Denial::Limit(over) => return Err(over),
+            Denial::Room(never @ Rejection::Unsatisfiable { .. }) => return Err(never.into()),
+            Denial::Room(now) => now,
+        };
+        turn.pause(woke_others);
+        if !wait(context, &mut turn)? {
+            let no = diagnosis::explained(context, &requester, &turn, no);
+            let error = turn.give_up(&context.store, no);
+            return Err(error.and(reclaim::unseen(context)));
+        }
+    }
+}
+
+/// The end of a series of attempts between two waits.
+enum Ended {
+    Ready(Vec<Lease>),
+    Denied {
+        denial: Denial,
+        /// Whether tries in vain woke queued requests.
+        woke_others: bool,
+    },
+}
+
+/// Tries until the slices are there or there is no room, also after a collection.
+fn attempts(
+    context: &LeaseContext<'_>,
+    requester: &Requester<'_>,
+    turn: &mut Turn,
+) -> Result<Ended> {
+    // One session for all attempts, closed before a wait: a long one sees stale handles.
+    let driver = &context.driver();
+    let (mut tried, mut collected, mut peer_since) = (Tried::default(), false, None);
+    loop {
+        turn.watch(&context.store);
+        let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
+            Outcome::Shared(lease) => {
+                driver.keep_geometry();
+                return Ok(Ended::Ready(vec![lease]));
+            }
+            Outcome::PeerCreates(peer) => {
+                share::wait_for(context, &peer, requester.holder, &mut peer_since)?;
+                continue;
+            }
+            Outcome::Evict(idle) => {
+                for lease in idle {
+                    reclaim::discard_idle(context, &lease);
+                    tried.idle.push(lease.id);
+                }
+                continue;
+            }
+            Outcome::Reserved(allocation) => {
+                match provision::provision(context, driver, allocation, &mut tried) {
+                    Ok(leases) => {
+                        driver.keep_geometry();
+                        return Ok(Ended::Ready(leases));
+                    }
+                    Err(Failed { undo, error }) => {
+                        let undone = reserve::roll_back(context, undo);
+                        joined(error, undone.err())?;
+                        continue;
+                    }
+                }
+            }
+            Outcome::Denied(denial) => denial,
+        };
+        // A container that is gone counts for a limit too, until its lease is collected.
+        if denial.may_pass() && !collected {
+            collected = true;
+            if reclaim::collect(context, false)?.gave_room() {
+                continue;
+            }
+        }
+        let woke_others = tried.woke_others();
+        return Ok(Ended::Denied {
+            denial,
+            woke_others,
+        });
+    }
+}
+
+/// Fails with the first error and the one of its rollback. A create that could not give back what it had
+/// goes no further: its container would have it.
+fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
+    match (error, rollback) {
+        (None, None) => Ok(()),
+        (None, Some(e)) => Err(e),
+        (Some(e), rollback) => Err(e.and(rollback)),
+    }
+}
+
+/// Waits until it is worth another look. False when the time is over.
+fn wait(context: &LeaseContext<'_>, turn: &mut Turn) -> Result<bool> {
+    loop {
+        match turn.wait(&context.store, &*context.bundles)? {
+            Wake::Look => return Ok(true),
+            Wake::TimeOut => return Ok(false),
+            Wake::Collect => drop(reclaim::collect(context, false)?),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Plans the slices of a create: for each one that exists already, or a place for a new one. All of them
+//! or none. Pure: the same inventory, request and limits give the same plan.
+
+use super::admit::{Limits, all_denied, memory_of};
+use super::adopt;
+use super::denial::Denial;
+use super::requester::Tried;
+use crate::draft::slot_of;
+use crate::inventory::Inventory;
+use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
+use crate::request::Alternative;
+use crate::store::{Lease, Slice};
+
+/// How one slice of a plan is had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// At a free place.
+    Create(Slice),
+    /// An administrator's instance, as it is.
+    Adopt(Slice),
+    /// An idle slice, as it is.
+    Reuse(Box<Lease>),
+}
+
+impl Step {
+    pub fn slice(&self) -> &Slice {
+        match self {
+            Step::Create(slice) | Step::Adopt(slice) => slice,
+            Step::Reuse(lease) => &lease.slice,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// One step for each slice that is requested.
+    pub steps: Vec<Step>,
+    /// Idle slices that lie where new ones go: they have to be destroyed first.
+    pub evict: Vec<Lease>,
+}
+
+/// Everything that a plan depends on.
+pub struct Planner<'a> {
+    pub inventory: &'a Inventory,
+    /// The request's constraints: what it wants, and what blockers reserve.
+    pub wanted: &'a Constraints<'a>,
+    pub limits: &'a Limits<'a>,
+    pub tried: &'a Tried,
+    /// Whether instances of an administrator may be handed out.
+    pub adopts: bool,
+}
+
+impl Planner<'_> {
+    /// Plans the first alternative that can be had.
+    pub fn plan(&self, alternatives: &[Alternative]) -> Result<Plan, Denial> {
+        let (mut noes, mut over) = (Vec::new(), None);
+        for asked in alternatives {
+            match self.plan_one(asked) {
+                Ok(plan) => return Ok(plan),
+                Err(Denial::Room(no)) => noes.push(no),
+                Err(Denial::Limit(e)) => over = over.or(Some(e)),
+            }
+        }
+        Err(all_denied(noes, over))
+    }
+
+    /// Plans one alternative.
+    pub fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial> {
+        let (snapshot, count) = (&self.inventory.snapshot, asked.count);
+        let wanted = Constraints {
+            alternatives: std::slice::from_ref(&asked.slice),
+            ..*self.wanted
+        };
+        let least = self.limits.least_memory(snapshot, &wanted);
+        self.limits.allow(count, u64::from(count) * least)?;
+        if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
+            return Err(never.into());
+        }
+        let idle: Vec<&Lease> = { self.inventory.idle_leases() }
+            .filter(|l| !self.tried.idle.contains(&l.id))
+            .collect();
+        let kept: Vec<Slot> = idle.iter().map(|l| slot_of(&l.slice)).collect();
+        let mut reserved = self.inventory.taken();
+        reserved.retain(|r| !kept.contains(r));
+        reserved.extend_from_slice(&self.tried.refused);
+        let mut taken = Selection::new(&reserved, &kept);
+        // Idle places count, and refused ones do not: another process may have created an instance there.
+        let mut ours = self.inventory.taken();
+        let (mut plan, mut memory) = (Plan::default(), 0);
+        for found in 0..count as usize {
+            let wanted = taken.constraints(&wanted);
+            let decision = self.decide(&taken, &wanted, (count, memory));
+            let best = decision.as_ref().ok();
+            let mut evicts = Vec::new();
+            let step = match self.adoptable(&ours, &wanted, best, (count, memory)) {
+                Some(slice) => Step::Adopt(slice),
+                None => {
+                    let decision = decision.map_err(|denial| match denial {
+                        Denial::Room(no) => Denial::Room(no.for_request(asked, found)),
+                        over => over,
+                    })?;
+                    let place = decision.slot();
+                    let is_it = |l: &&&Lease| slot_of(&l.slice) == place;
+                    match idle.iter().find(is_it) {
+                        Some(idle) if taken.idle.contains(&place) => {
+                            Step::Reuse(Box::new((*idle).clone()))
+                        }
+                        _ => {
+                            plan.evict.extend(evicted(&idle, &decision));
+                            evicts.clone_from(&decision.evicts);
+                            Step::Create(to_be_created(&decision))
+                        }
+                    }
+                }
+            };
+            let slice = step.slice();
+            memory += memory_of(slice, &snapshot.gpus);
+            ours.push(slot_of(slice));
+            taken.add(slot_of(slice), &evicts);
+            plan.steps.push(step);
+        }
+        Ok(plan)
+    }
+
+    /// Returns where the next slice is created, or lies idle, beside those that were planned before.
+    fn decide(
+        &self,
+        taken: &Selection,
+        wanted: &Constraints<'_>,
+        (count, memory): (u32, u64),
+    ) -> Result<Decision<'_>, Denial> {
+        let mut excluded = wanted.excluded.to_vec();
+        let mut over = None;
+        loop {
+            let left = Constraints {
+                excluded: &excluded,
+                ..*wanted
+            };
+            let snapshot = &self.inventory.snapshot;
+            let decision = match placement::choose(snapshot, &taken.reserved, &left) {
+                Ok(decision) => decision,
+                Err(never @ Rejection::Unsatisfiable { .. }) => {
+                    return Err(over.unwrap_or_else(|| never.into()));
+                }
+                // The GPUs that a limit leaves have no room yet.
+                Err(now) => return Err(now.into()),
+            };
+            // A slice that is too large on one model of GPU may be allowed on another.
+            let all = memory + decision.profile.memory_mib;
+            let Err(too_much) = self.limits.allow(count, all) else {
+                return Ok(decision);
+            };
+            excluded.push((decision.gpu.uuid.clone(), too_much.to_string()));
+            over.get_or_insert(too_much.into());
+        }
+    }
+
+    fn adoptable(
+        &self,
+        ours: &[Slot],
+        wanted: &Constraints<'_>,
+        best: Option<&Decision<'_>>,
+        (count, memory): (u32, u64),
+    ) -> Option<Slice> {
+        if !self.adopts {
+            return None;
+        }
+        let snapshot = &self.inventory.snapshot;
+        let is_beside = |gpu: &String| wanted.own_gpus.contains(gpu);
+        let tried = self.tried;
+        let may = |slice: &Slice| {
+            let memory = memory + memory_of(slice, &snapshot.gpus);
+            let is_nearer =
+                is_beside(&slice.gpu_uuid) && best.is_some_and(|b| !is_beside(&b.gpu.uuid));
+            !is_nearer
+                && !tried.unfit.contains(&slot_of(slice))
+                && !tried.unusable.contains(&slot_of(slice))
+                && self.limits.allow(count, memory).is_ok()
+        };
+        adopt::candidate(snapshot, ours, wanted, may, best)
+    }
+}
+
+fn evicted(idle: &[&Lease], decision: &Decision<'_>) -> Vec<Lease> {
+    let (gpu, evicts) = (&decision.gpu.uuid, &decision.evicts);
+    let here = |l: &&Lease| l.slice.gpu_uuid == *gpu && evicts.contains(&l.slice.placement);
+    idle.iter().copied().filter(here).cloned().collect()
+}
+
+fn to_be_created(decision: &Decision<'_>) -> Slice {
+    Slice {
+        request: String::new(),
+        profile: decision.profile.name.clone(),
+        profile_id: decision.profile.id,
+        gpu_uuid: decision.gpu.uuid.clone(),
+        gpu_index: decision.gpu.index,
+        gpu_minor: decision.gpu.minor,
+        placement: decision.placement,
+        gpu_instance: None,
+        compute_instance: None,
+        mig_uuid: None,
+        emptied: false,
+    }
+}

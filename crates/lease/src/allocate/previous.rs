@@ -1,0 +1,44 @@
+//! The previous lease of the container that a create is for: it is released first.
+
+use crate::context::LeaseContext;
+use crate::error::{Error, Result};
+use crate::process;
+use crate::reclaim::{self, Patience, Returned, liveness};
+use crate::store::{Holder, Lease, State};
+
+/// Releases earlier leases of the same container; an error where that container lives.
+pub fn release_previous(context: &LeaseContext<'_>, holder: &Holder) -> Result<()> {
+    for lease in context.leases_of(&holder.key)? {
+        let against = |now: &Lease| {
+            let is_over = now.boot_id != context.boot_id || now.state == State::Releasing;
+            (!is_over).then(|| liveness::sign_of_life(now)).flatten()
+        };
+        match reclaim::release_unless(context, &lease.id, Patience::with(&lease), against) {
+            Ok(Returned::Yes) => {}
+            Ok(Returned::No(life)) => {
+                let slice = &lease.slice;
+                let and = format!(
+                    " and holds slice {} of GPU {}",
+                    slice.profile, slice.gpu_index
+                );
+                return Err(exists_already(holder, &and, &life));
+            }
+            // Its slice stays on record and is tried again; the new container takes another.
+            Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
+        }
+    }
+    // A container without a slice counts too: the create would take its life for that of the new one.
+    match liveness::recorded_init(&holder.key) {
+        Ok(Some(init)) if process::is_alive(&init) => {
+            let life = format!("its init, process {}, runs", init.pid);
+            Err(exists_already(holder, "", &life))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn exists_already(holder: &Holder, and: &str, life: &str) -> Error {
+    let id = &holder.key.id;
+    Error::new(format!("container {id} exists already{and} ({life})"))
+        .hint("delete it first, or use another id")
+}

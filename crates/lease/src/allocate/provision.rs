@@ -1,0 +1,147 @@
+//! Carries a allocation out: creates or validates each slice.
+
+use super::requester::Tried;
+use super::reserve::{Allocation, Part, Undo};
+use super::validate::validate;
+use crate::context::LeaseContext;
+use crate::draft::slot_of;
+use crate::error::Error;
+use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
+use crate::model::Profile;
+use crate::reclaim;
+use crate::store::{Lease, Slice};
+
+/// How often the driver may refuse a place that looked free before the create gives up.
+const MAX_REFUSALS: usize = 8;
+
+/// A allocation that could not be carried out.
+pub struct Failed {
+    /// The leases to roll back.
+    pub undo: Vec<Undo>,
+    /// None where another choice may succeed.
+    pub error: Option<Error>,
+}
+
+/// Returns the leases once every slice of the allocation is there. Undoes nothing where one is not, and
+/// adds to `tried` what the next choice leaves out.
+pub fn provision(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    allocation: Allocation,
+    tried: &mut Tried,
+) -> std::result::Result<Vec<Lease>, Failed> {
+    let (mut ready, mut parts) = (Vec::new(), allocation.parts.into_iter());
+    while let Some(part) = parts.next() {
+        match provision_part(context, driver, part, tried) {
+            Ok(lease) => ready.push(lease),
+            Err(stopped) => {
+                let (undo, error) = *stopped;
+                let rest = parts.map(Part::undo);
+                let ready = ready.into_iter().map(Undo::Release);
+                let undo = std::iter::once(undo).chain(ready).chain(rest).collect();
+                return Err(Failed { undo, error });
+            }
+        }
+    }
+    Ok(ready)
+}
+
+fn provision_part(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    part: Part,
+    tried: &mut Tried,
+) -> std::result::Result<Lease, Box<(Undo, Option<Error>)>> {
+    let stopped = |undo, error| Err(Box::new((undo, error)));
+    match part {
+        Part::Existing(lease, patience) => match validate(context, driver, &lease) {
+            Some(lease) => Ok(lease),
+            None => {
+                tried.unfit.push(slot_of(&lease.slice));
+                stopped(Undo::GiveUp(lease, patience), None)
+            }
+        },
+        Part::Place(lease) => match create(context, driver, &lease) {
+            Ok(lease) => Ok(lease),
+            Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
+                tried.refused.push(slot_of(&lease.slice));
+                stopped(Undo::Forget(lease), None)
+            }
+            Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
+            Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
+        },
+    }
+}
+
+/// Creates the instance of a lease. Each step is on record before the next one.
+fn create(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    lease: &Lease,
+) -> std::result::Result<Lease, Trouble> {
+    let slice = &lease.slice;
+    let gpu = &slice.gpu_uuid;
+    let why = format!("create of {}", lease.holder.key.id);
+    let _lock = context.store.lock_gpu(gpu, &why)?;
+    let profile = Profile {
+        name: slice.profile.clone(),
+        id: slice.profile_id,
+        ..Profile::default()
+    };
+    let gi = driver
+        .create_gpu_instance(gpu, &profile, slice.placement)
+        .map_err(|e| match e.code() {
+            Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
+            _ => e.into(),
+        })?;
+    context
+        .record(lease, |l| l.slice.gpu_instance = Some(gi))
+        .map_err(|e| destroy_unrecorded(driver, slice, (gi, None), e))?;
+    let ci = driver.create_compute_instance(gpu, gi)?;
+    let uuid = driver.mig_uuid(gpu, gi, ci)?;
+    let recorded = context.record(lease, |l| {
+        l.slice.compute_instance = Some(ci);
+        l.slice.mig_uuid = Some(uuid.clone());
+    });
+    let lease = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
+    tracing::info!(lease = lease.id, "made: {uuid}");
+    Ok(lease)
+}
+
+/// Destroys an instance at once that cannot be put on record (a full disk, a record that somebody
+/// removed): no other process could know that it is runmig's.
+fn destroy_unrecorded(
+    driver: &impl Mig,
+    slice: &Slice,
+    (gi, ci): (u32, Option<u32>),
+    error: Error,
+) -> Trouble {
+    let slice = Slice {
+        gpu_instance: Some(gi),
+        compute_instance: ci,
+        ..slice.clone()
+    };
+    let undone = match reclaim::destroy(driver, &slice, || Ok(())) {
+        Ok(destroyed) => destroyed.map_err(Error::from),
+        Err(e) => Err(e),
+    };
+    Trouble::Other(error.and(undone.err()))
+}
+
+enum Trouble {
+    /// The driver created nothing.
+    Refused(Error),
+    Other(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(e: Error) -> Self {
+        Trouble::Other(e)
+    }
+}
+
+impl From<DriverError> for Trouble {
+    fn from(e: DriverError) -> Self {
+        Trouble::Other(e.into())
+    }
+}

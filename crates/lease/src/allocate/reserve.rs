@@ -1,0 +1,284 @@
+//! Chooses places and puts them on record, one create at a time.
+
+use super::admit::{Limits, admit, subject_of};
+use super::denial::Denial;
+use super::plan::Step;
+use super::requester::{Requester, Tried};
+use super::share::{self, Peer};
+use super::usable_plan::usable_plan;
+use super::{candidates, occupied};
+use crate::context::LeaseContext;
+use crate::draft::of_nobody;
+use crate::error::{self, Error, Result};
+use crate::gpu::Queries;
+use crate::inventory::Inventory;
+use crate::placement::{Constraints, Rejection};
+use crate::queue::{self, LastLook, Turn};
+use crate::reclaim::{self, Patience};
+use crate::request;
+use crate::store::{Lease, Lock};
+
+/// The outcome of one look for room. A lease in it is on record.
+pub enum Outcome {
+    Reserved(Allocation),
+    /// A lease on the slice of another container of the pod.
+    Shared(Lease),
+    /// Another container of the pod creates the slice: this is its lease.
+    PeerCreates(Lease),
+    /// Idle slices that have to be destroyed first.
+    Evict(Vec<Lease>),
+    Denied(Denial),
+}
+
+/// Leases on record whose slices are not ready: to be provisioned, or rolled back.
+#[must_use]
+pub struct Allocation {
+    pub parts: Vec<Part>,
+}
+
+/// One slice of an allocation.
+pub enum Part {
+    /// A free place, where the slice is to be created.
+    Place(Lease),
+    /// An existing slice, to be validated; and how long its destruction is retried otherwise.
+    Existing(Lease, Patience),
+}
+
+/// A lease of a create that comes to nothing.
+pub enum Undo {
+    /// The driver created nothing: an instance at that place belongs to somebody else.
+    Forget(Lease),
+    Release(Lease),
+    /// The slice existed, and the container never had it.
+    GiveUp(Lease, Patience),
+}
+
+impl Part {
+    /// Returns how a part is undone that was not provisioned.
+    pub fn undo(self) -> Undo {
+        match self {
+            Part::Place(lease) => Undo::Forget(lease),
+            Part::Existing(lease, _) => Undo::Release(lease),
+        }
+    }
+}
+
+/// Undoes all of these, whichever fail.
+pub fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
+    error::all(leases.into_iter().map(|undo| match undo {
+        Undo::Forget(lease) => context.store.lock("refused create")?.remove(&lease),
+        Undo::Release(lease) => reclaim::release(context, &lease.id, Patience::default()),
+        Undo::GiveUp(lease, patience) => {
+            // An instance in use stays on record, and the next create or gc tries again.
+            if let Err(e) = give_up(context, &lease, patience) {
+                tracing::warn!("{}", e.line());
+            }
+            Ok(())
+        }
+    }))
+}
+
+/// Releases a slice that no container had: it is not shown as this container's.
+fn give_up(context: &LeaseContext<'_>, lease: &Lease, patience: Patience) -> Result<()> {
+    if lease.adopted {
+        return reclaim::release(context, &lease.id, patience);
+    }
+    let nobodys = of_nobody(context, lease.slice.clone())?;
+    context.store.lock("create")?.replace(lease, &nobodys)?;
+    reclaim::release(context, &nobodys.id, patience)
+}
+
+/// Looks at the machine, chooses and puts the choice on record, under the plan's lock. The look at the
+/// driver is under the lock too: two hundred creates at once that look first and queue afterwards take six
+/// times as long.
+pub fn reserve(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    requester: &Requester<'_>,
+    tried: &mut Tried,
+    turn: &mut Turn,
+) -> Result<Outcome> {
+    // The driver takes its time to start, and other creates can choose meanwhile.
+    driver.prepare()?;
+    let choice = {
+        let plan = context.store.lock_plan(&requester.purpose())?;
+        choose(context, driver, requester, tried, turn, &plan)?
+    };
+    // Rolled back without the plan's lock: a release takes the GPU's.
+    let undone = |parts: Vec<Part>| {
+        let undo = parts.into_iter().map(Part::undo).collect();
+        roll_back(context, undo)
+    };
+    match choice {
+        Choice::Outcome(outcome) => Ok(*outcome),
+        Choice::Interrupted(parts, None) => undone(parts).map(|()| Outcome::Evict(Vec::new())),
+        Choice::Interrupted(parts, Some(e)) => Err(e.and(undone(parts).err())),
+    }
+}
+
+enum Choice {
+    Outcome(Box<Outcome>),
+    /// Not all parts could be put on record: an idle slice had gone, or there was an error.
+    Interrupted(Vec<Part>, Option<Error>),
+}
+
+impl Choice {
+    fn of(outcome: Outcome) -> Choice {
+        Choice::Outcome(Box::new(outcome))
+    }
+}
+
+fn choose(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    requester: &Requester<'_>,
+    tried: &mut Tried,
+    turn: &mut Turn,
+    plan: &Lock,
+) -> Result<Choice> {
+    let ahead = turn.ahead(&context.store)?;
+    let inventory = Inventory::locked(context, driver, ahead, plan)?;
+    if let Some(path) = &requester.cgroup.path {
+        occupied::by_lease(requester.holder, path, &inventory.leases)?;
+    }
+    let snapshot = &inventory.snapshot;
+    let policy = &context.config.policy;
+    let subject = subject_of(requester.holder);
+    let admitted = admit(policy, snapshot, requester.request, &subject)?;
+    let ahead = queue::awaited(&inventory.waiting, snapshot);
+    let ours = inventory.ours();
+    let wanted = Constraints {
+        blockers: &ahead,
+        ours: &ours,
+        ..admitted.wanted()
+    };
+    match share::share(context, driver, &inventory, &wanted, requester)? {
+        Some(Peer::Has(lease)) => {
+            turn.step_aside();
+            return Ok(Choice::of(Outcome::Shared(*lease)));
+        }
+        Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
+        None => {}
+    }
+    let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
+    let over = over.filter(|l| !tried.idle.contains(&l.id));
+    let over: Vec<Lease> = over.cloned().collect();
+    if !over.is_empty() {
+        return Ok(Choice::of(Outcome::Evict(over)));
+    }
+    let limits = Limits::new(policy, subject, &inventory);
+    let parts = (&inventory, &wanted, &limits);
+    let alternatives = &admitted.alternatives;
+    match usable_plan(context.config, driver, parts, tried, |p| {
+        p.plan(alternatives)
+    }) {
+        Ok(plan) if !plan.evict.is_empty() => Ok(Choice::of(Outcome::Evict(plan.evict))),
+        Ok(plan) => Ok(put_on_record(context, plan.steps, requester, turn)),
+        Err(denial) => {
+            if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
+                let policy = (policy, subject_of(requester.holder));
+                let could_use = candidates::could_use(policy, snapshot, &admitted);
+                let look = LastLook::new(inventory.snapshot, admitted, ours);
+                let request = request::written(&requester.request.alternatives);
+                let container = &requester.holder.key.id;
+                turn.join(
+                    (&context.store, plan),
+                    (container, request, could_use),
+                    look,
+                )?;
+            }
+            Ok(Choice::of(Outcome::Denied(denial)))
+        }
+    }
+}
+
+fn put_on_record(
+    context: &LeaseContext<'_>,
+    steps: Vec<Step>,
+    requester: &Requester<'_>,
+    turn: &mut Turn,
+) -> Choice {
+    let mut parts = Vec::new();
+    for step in steps {
+        match record_step(context, step, requester) {
+            Ok(Some(part)) => parts.push(part),
+            Ok(None) => return Choice::Interrupted(parts, None),
+            Err(e) => return Choice::Interrupted(parts, Some(e)),
+        }
+    }
+    // Several may come to nothing and be rolled back: until all are there, others wait behind them.
+    if parts.len() == 1 {
+        turn.step_aside();
+    }
+    Choice::of(Outcome::Reserved(Allocation { parts }))
+}
+
+/// Puts one step on record; none where an idle slice was destroyed meanwhile.
+fn record_step(
+    context: &LeaseContext<'_>,
+    step: Step,
+    requester: &Requester<'_>,
+) -> Result<Option<Part>> {
+    Ok(match step {
+        Step::Adopt(slice) => {
+            let mut lease = requester.draft(context, slice)?;
+            lease.adopted = true;
+            persist(context, &lease, "is adopted: it is not ours")?;
+            Some(Part::Existing(lease, Patience::NONE))
+        }
+        Step::Reuse(idle) => take_over(context, &idle, requester)?
+            .map(|lease| Part::Existing(lease, Patience::with_idle(&idle))),
+        Step::Create(slice) => {
+            let lease = requester.draft(context, slice)?;
+            persist(context, &lease, "is to be made")?;
+            Some(Part::Place(lease))
+        }
+    })
+}
+
+/// Writes a new lease; `fate` is what becomes of its slice, for the log.
+fn persist(context: &LeaseContext<'_>, lease: &Lease, fate: &str) -> Result<()> {
+    let container = &lease.holder.key.id;
+    let ledger = context.store.lock(&format!("create of {container}"))?;
+    ledger.sweep();
+    ledger.put(lease)?;
+    tracing::info!(
+        lease = lease.id,
+        container,
+        "{} at {} on GPU {} {fate}",
+        lease.slice.profile,
+        lease.slice.placement,
+        lease.slice.gpu_index
+    );
+    Ok(())
+}
+
+/// Hands an idle slice to the requester; none where it has gone meanwhile.
+fn take_over(
+    context: &LeaseContext<'_>,
+    idle: &Lease,
+    requester: &Requester<'_>,
+) -> Result<Option<Lease>> {
+    let lease = requester.draft(context, idle.slice.clone())?;
+    let ledger = context.store.lock(&requester.purpose())?;
+    ledger.sweep();
+    let now = context.store.get(&idle.id)?;
+    let Some(now) = now.filter(|now| now.idle_since.is_some()) else {
+        return Ok(None);
+    };
+    // The other containers of its pod do not see it before it is validated (`share`).
+    let mut unseen = lease.clone();
+    if lease.shared_in.is_some() {
+        unseen.slice.mig_uuid = None;
+    }
+    ledger.replace(&now, &unseen)?;
+    tracing::info!(
+        lease = lease.id,
+        container = requester.holder.key.id,
+        "{} at {} on GPU {}, which was idle, is handed out",
+        lease.slice.profile,
+        lease.slice.placement,
+        lease.slice.gpu_index
+    );
+    Ok(Some(lease))
+}

@@ -1,0 +1,71 @@
+//! Plans in which each instance of an administrator is usable, by the driver's word.
+
+use super::admit::Limits;
+use super::denial::Denial;
+use super::plan::{Plan, Planner, Step};
+use super::requester::Tried;
+use crate::config::Config;
+use crate::draft::slot_of;
+use crate::error::Result;
+use crate::gpu::Queries;
+use crate::inventory::Inventory;
+use crate::model::ComputeInstance;
+use crate::placement::{Constraints, Slot};
+use crate::store::Slice;
+
+/// Plans until each instance of an administrator in the plan is usable.
+pub fn usable_plan(
+    config: &Config,
+    driver: &impl Queries,
+    (inventory, wanted, limits): (&Inventory, &Constraints<'_>, &Limits<'_>),
+    tried: &mut Tried,
+    plan: impl Fn(&Planner<'_>) -> Result<Plan, Denial>,
+) -> Result<Plan, Denial> {
+    loop {
+        let mut planned = plan(&Planner {
+            inventory,
+            wanted,
+            limits,
+            tried,
+            adopts: config.adopt,
+        })?;
+        match complete(driver, &mut planned.steps) {
+            Ok(()) => return Ok(planned),
+            Err(place) => tried.unusable.push(place),
+        }
+    }
+}
+
+/// Completes the steps that adopt an instance with its compute instance; an error with the place of the
+/// first that cannot be handed out.
+fn complete(driver: &impl Queries, steps: &mut [Step]) -> Result<(), Slot> {
+    for step in steps {
+        if let Step::Adopt(slice) = step {
+            let ci = only_compute_instance(driver, slice).unwrap_or_else(|e| {
+                tracing::warn!("not adopted: {}", e.line());
+                None
+            });
+            slice.compute_instance = Some(ci.ok_or_else(|| slot_of(slice))?);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the compute instance that fills an instance; none where it has another, or is in use. The driver
+/// answers this at once, under the plan's lock; processes that merely have the instance open are looked for
+/// once a lease holds it.
+fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<u32>> {
+    let Some(gi) = slice.gpu_instance else {
+        return Ok(None);
+    };
+    let gpu = &slice.gpu_uuid;
+    let listed = driver.instances_of(gpu, slice.profile_id)?;
+    let instance = listed.into_iter().find(|i| i.id == gi);
+    let cis: Vec<ComputeInstance> = instance.map_or(Vec::new(), |i| i.compute_instances);
+    let [only] = cis.as_slice() else {
+        return Ok(None);
+    };
+    let is_usable =
+        driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
+    Ok(is_usable.then_some(only.id))
+}

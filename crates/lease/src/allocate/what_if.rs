@@ -1,0 +1,225 @@
+//! The answer that a create would get now: the same rules, limits and places, and nothing written.
+
+use super::admit::{Limits, admit, all_denied, subject_of};
+use super::denial::Denial;
+use super::plan::Step;
+use super::requester::Tried;
+use super::usable_plan::usable_plan;
+use crate::admitted::Admitted;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::gpu::Queries;
+use crate::inventory::Inventory;
+use crate::placement::{
+    self, Constraints, Diagnosis, GpuReport, Movable, Rejection, Reservation, Selection, Site, Slot,
+};
+use crate::policy::Who;
+use crate::queue::awaited;
+use crate::refusal::Refusal;
+use crate::request::{Alternative, Request};
+use crate::store::Lease;
+use std::cell::RefCell;
+
+pub struct WhatIf<'a, D> {
+    config: &'a Config,
+    driver: &'a D,
+    inventory: Inventory,
+    admitted: Admitted,
+    limits: Limits<'a>,
+    reserved: Vec<Slot>,
+    idle: Vec<Slot>,
+    quarantined: Vec<Slot>,
+    movable: Vec<Movable>,
+    ours: Vec<Slot>,
+    ahead: Vec<Reservation>,
+    /// The driver's answer about an instance holds for every alternative.
+    tried: RefCell<Tried>,
+}
+
+/// The outcome of one alternative of a request.
+pub enum Answer {
+    Fits(Fit),
+    /// It would be more than a limit allows.
+    Limited(Error),
+    No(Diagnosis),
+}
+
+/// The place of each requested slice.
+pub struct Fit {
+    pub sites: Vec<(Site, Source)>,
+    /// How many idle slices would be destroyed for it.
+    pub evicts: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Made,
+    /// An idle slice, as it is.
+    Idle,
+    /// An administrator made it.
+    Adopted,
+}
+
+impl<'a, D: Queries> WhatIf<'a, D> {
+    /// The requests that wait in the inventory came before this one.
+    pub fn new(
+        (config, driver): (&'a Config, &'a D),
+        inventory: &Inventory,
+        request: &Request,
+        subject: Who,
+    ) -> Result<Self> {
+        let (mut movable, holders) = inventory.movable();
+        let inventory = inventory.without_idle_over();
+        let snapshot = &inventory.snapshot;
+        let policy = &config.policy;
+        for (one, holders) in movable.iter_mut().zip(holders) {
+            let rules = |l: &Lease| policy.excluded(&snapshot.gpus, &subject_of(&l.holder));
+            one.excluded = holders.into_iter().flat_map(rules).collect();
+        }
+        Ok(WhatIf {
+            config,
+            driver,
+            admitted: admit(policy, snapshot, request, &subject)?,
+            limits: Limits::new(policy, subject, &inventory),
+            reserved: inventory.reserved(),
+            idle: inventory.idle(),
+            quarantined: inventory.quarantined(),
+            movable,
+            ours: inventory.ours(),
+            ahead: awaited(&inventory.waiting, snapshot),
+            tried: RefCell::default(),
+            inventory,
+        })
+    }
+
+    /// Returns the alternatives that the policy admits.
+    pub fn alternatives(&self) -> &[Alternative] {
+        &self.admitted.alternatives
+    }
+
+    /// Returns the number of a GPU's memory slices that could not be given back.
+    pub fn quarantined_on(&self, gpu: &str) -> u32 {
+        let here = self.quarantined.iter().filter(|r| r.gpu == gpu);
+        here.map(|r| r.placement.size).sum()
+    }
+
+    fn wanted(&self) -> Constraints<'_> {
+        Constraints {
+            blockers: &self.ahead,
+            ours: &self.ours,
+            idle: &self.idle,
+            quarantined: &self.quarantined,
+            ..self.admitted.wanted()
+        }
+    }
+
+    fn excluded(&self, asked: &Alternative) -> Vec<(String, String)> {
+        let wanted = Constraints {
+            alternatives: std::slice::from_ref(&asked.slice),
+            ..self.wanted()
+        };
+        self.limits
+            .excluded(&self.inventory.snapshot, asked, &wanted)
+    }
+
+    /// Returns each GPU's answer to one alternative, in the order in which a create would take
+    /// them; GPUs without room come after those with room.
+    pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<GpuReport<'_>> {
+        let (snapshot, wanted) = (&self.inventory.snapshot, self.wanted());
+        // A request that is too much everywhere still names its place.
+        let excluded = match answer {
+            Answer::Limited(_) => wanted.excluded.to_vec(),
+            _ => self.excluded(asked),
+        };
+        let wanted = Constraints {
+            excluded: &excluded,
+            ..wanted
+        };
+        match answer {
+            Answer::No(Diagnosis { selection, .. }) => {
+                let wanted = selection.constraints(&wanted);
+                placement::explain(snapshot, &selection.reserved, &asked.slice, &wanted)
+            }
+            _ => placement::explain(snapshot, &self.reserved, &asked.slice, &wanted),
+        }
+    }
+
+    /// Returns the outcome of one alternative. `patience`: how many steps to search for slices that would
+    /// have to lie elsewhere.
+    pub fn answer(&self, asked: &Alternative, patience: u32) -> Answer {
+        let wanted = self.wanted();
+        let parts = (&self.inventory, &wanted, &self.limits);
+        match usable_plan(
+            self.config,
+            self.driver,
+            parts,
+            &mut self.tried.borrow_mut(),
+            |planner| planner.plan_one(asked),
+        ) {
+            Ok(plan) => Answer::Fits(Fit {
+                sites: plan.steps.iter().map(site).collect(),
+                evicts: plan.evict.len(),
+            }),
+            Err(Denial::Limit(over)) => Answer::Limited(over),
+            Err(Denial::Room(no)) => {
+                let there = (&self.inventory.snapshot, &*self.reserved);
+                let wanted = Constraints {
+                    excluded: &self.excluded(asked),
+                    ..wanted
+                };
+                let found = placement::diagnose(there, &self.movable, asked, &wanted, patience);
+                Answer::No(found.unwrap_or_else(|| Diagnosis {
+                    selection: Selection::new(&self.reserved, &self.idle),
+                    rejection: no,
+                }))
+            }
+        }
+    }
+
+    /// Returns the error of a create with this rejection.
+    pub fn refusal(&self, no: Rejection) -> Error {
+        Refusal {
+            rejection: &no,
+            blockers: &self.inventory.waiting,
+            waited: None,
+        }
+        .error()
+    }
+
+    /// A create's error, where none of the answers is that it fits.
+    pub fn error(&self, answers: Vec<Answer>) -> Option<Error> {
+        Some(match no_room(answers)? {
+            Denial::Room(no) => self.refusal(no),
+            Denial::Limit(over) => over,
+        })
+    }
+}
+
+/// Returns the obstacle to all alternatives; none if one of them fits.
+pub(super) fn no_room(answers: Vec<Answer>) -> Option<Denial> {
+    let (mut noes, mut over) = (Vec::new(), None);
+    for answer in answers {
+        match answer {
+            Answer::Fits(_) => return None,
+            Answer::Limited(e) => over = over.or(Some(e)),
+            Answer::No(diagnosis) => noes.push(diagnosis.rejection),
+        }
+    }
+    Some(all_denied(noes, over))
+}
+
+fn site(step: &Step) -> (Site, Source) {
+    let slice = step.slice();
+    let site = Site {
+        gpu_uuid: slice.gpu_uuid.clone(),
+        gpu_index: slice.gpu_index,
+        profile: slice.profile.clone(),
+        placement: slice.placement,
+    };
+    let source = match step {
+        Step::Create(_) => Source::Made,
+        Step::Adopt(_) => Source::Adopted,
+        Step::Reuse(_) => Source::Idle,
+    };
+    (site, source)
+}

@@ -1,0 +1,88 @@
+//! Everything that an operation on leases works with: ledger, configuration, boot.
+
+use super::bundles::Bundles;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::gpu::{geometry, nvml};
+use crate::process;
+use crate::store::{Key, Lease, Store};
+use std::path::Path;
+
+pub struct LeaseContext<'a> {
+    pub config: &'a Config,
+    pub store: Store,
+    pub boot_id: String,
+    pub bundles: Box<dyn Bundles>,
+}
+
+impl<'a> LeaseContext<'a> {
+    /// Creates the state directory where it is missing.
+    pub fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+        let store = Store::open(&config.state_dir, config.lock_timeout)?;
+        LeaseContext::with(config, store, bundles)
+    }
+
+    /// Returns none where there is no ledger, for callers that only look or give back.
+    pub fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
+        Store::existing(&config.state_dir, config.lock_timeout)?
+            .map(|store| LeaseContext::with(config, store, bundles))
+            .transpose()
+    }
+
+    fn with(config: &'a Config, store: Store, bundles: Box<dyn Bundles>) -> Result<Self> {
+        let boot_id = process::boot_id(&config.driver.root)?;
+        Ok(LeaseContext {
+            config,
+            store,
+            boot_id,
+            bundles,
+        })
+    }
+
+    /// Returns the leases of a container: one, but for the moments in which a successor comes while the
+    /// predecessor's slice could not be destroyed yet.
+    pub fn leases_of(&self, key: &Key) -> Result<Vec<Lease>> {
+        let (mut leases, _) = self.store.list()?;
+        leases.retain(|l| l.holder.key == *key);
+        Ok(leases)
+    }
+
+    /// Puts the original `config.json` back into the bundle of a lease.
+    pub fn restore(&self, bundle: &Path, lease: &str) -> Result<()> {
+        self.bundles.restore(&self.store, bundle, lease)
+    }
+
+    /// Changes a lease on record; an error where it is there no more.
+    pub fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
+        let ledger = self.store.lock("create")?;
+        ledger.update(&lease.id, change)?.ok_or_else(|| {
+            Error::new(format!(
+                "the lease of container {} was taken away",
+                lease.holder.key.id
+            ))
+        })
+    }
+
+    /// Returns a session with the driver, which the first call opens.
+    pub fn driver(&self) -> nvml::Session {
+        session(self.config, Some(&self.boot_id))
+    }
+}
+
+/// Returns the same for callers that only look, and may have no ledger.
+pub fn driver(config: &Config) -> nvml::Session {
+    session(
+        config,
+        process::boot_id(&config.driver.root).ok().as_deref(),
+    )
+}
+
+fn session(config: &Config, boot_id: Option<&str>) -> nvml::Session {
+    let cache = boot_id.map(|id| geometry::Cache::new(&config.state_dir, id));
+    nvml::Session::new(&config.driver.library, cache)
+}
+
+/// Returns the time as records hold it.
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
+}

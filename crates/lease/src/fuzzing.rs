@@ -1,0 +1,104 @@
+//! Doors for the fuzz targets to what is nobody else's business: every parser of what others wrote, without
+//! the files around it. No part of the API.
+
+use crate::error::Result;
+use crate::gpu::nodes;
+use crate::model::Process;
+use crate::process::{self, Reads, View};
+use crate::reclaim::liveness::Liveness;
+use crate::store::{self, Claim, Key, Lease, Tie};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub fn record(bytes: &[u8]) -> Result<Lease> {
+    store::decode(bytes)
+}
+
+/// With the header that its hash asks for, which no fuzzer would guess.
+pub fn record_of_body(body: &[u8]) -> Vec<u8> {
+    store::frame(body)
+}
+
+pub fn record_bytes(lease: &Lease) -> Vec<u8> {
+    store::encode(lease).expect("what was read from JSON has only UTF-8 paths")
+}
+
+/// Reads the name of a record. Returns the name that its parts give, and whether this program
+/// understands its ending; none where it is no record's name.
+pub fn record_name(name: &str) -> Option<(String, bool)> {
+    let claim = Claim::parse(name)?;
+    Some((claim.name(), claim.tie != Tie::Unknown))
+}
+
+/// Returns the majors and names of the character devices in a text like `/proc/devices`.
+pub fn devices(text: &str) -> Vec<(u32, String)> {
+    nodes::character_majors(text)
+}
+
+/// Returns the number of a line in a text like a capability's access file.
+pub fn access_field(text: &str, name: &str) -> Result<u32> {
+    nodes::field(text, name, Path::new("access"))
+}
+
+/// A `/proc` of two processes, this one and another, whose files hold given bytes.
+pub struct Proc<'a> {
+    pub other: Process,
+    pub stat: &'a [u8],
+    pub cgroup: &'a [u8],
+    pub status: &'a [u8],
+    pub mountinfo: &'a [u8],
+    /// The low-level runtime's own record of a container.
+    pub state: &'a [u8],
+}
+
+impl Proc<'_> {
+    const OWN: u32 = 1;
+
+    pub fn is_alive(&self) -> bool {
+        process::is_alive_by(self, &self.other)
+    }
+
+    pub fn in_cgroup(&self, cgroup: &str) -> io::Result<Option<i32>> {
+        process::in_cgroup(self, &[cgroup.to_owned()])
+    }
+
+    /// Returns init as the low-level runtime's record has it, and why nobody could judge here.
+    pub fn recorded_init(&self) -> (std::result::Result<Option<Process>, String>, Option<String>) {
+        let view = View::new(self, Self::OWN, true);
+        let key = Key::new("/run/runc".into(), "c".to_owned());
+        let init = Liveness::new(self, &view).recorded_init(&key);
+        (init, view.obstacle)
+    }
+}
+
+impl Reads for Proc<'_> {
+    fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let bytes = match name.unwrap_or_default() {
+            "stat" => self.stat,
+            "cgroup" => self.cgroup,
+            "status" if path.starts_with("/proc") => self.status,
+            "mountinfo" => self.mountinfo,
+            "state.json" => self.state,
+            _ => return Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        };
+        Ok(bytes.to_vec())
+    }
+
+    fn names(&self, _dir: &Path) -> io::Result<Vec<OsString>> {
+        Ok(vec![self.other.pid.to_string().into()])
+    }
+
+    fn link(&self, _path: &Path) -> io::Result<PathBuf> {
+        Ok(Self::OWN.to_string().into())
+    }
+
+    fn identity(&self, _path: &Path) -> io::Result<(u64, u64)> {
+        Ok((4, 1))
+    }
+
+    fn answers(&self, _paths: &[PathBuf]) -> bool {
+        true
+    }
+}

@@ -1,0 +1,120 @@
+//! The operations on leases that other crates call.
+
+use crate::allocate;
+use crate::bundles::{Author, Bundles};
+use crate::config::Config;
+use crate::context::LeaseContext;
+use crate::error::Result;
+use crate::model::{Cgroup, Process};
+use crate::queue;
+use crate::reclaim::{self, Collection, Patience, Returned, lost};
+use crate::request::Request;
+use crate::store::{Damaged, Holder, Key, Lease, Store};
+use std::path::Path;
+
+/// The operations on the leases of one state directory.
+pub struct LeaseManager<'a>(LeaseContext<'a>);
+
+impl<'a> LeaseManager<'a> {
+    /// Creates the state directory where it is missing.
+    pub fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+        LeaseContext::open(config, bundles).map(LeaseManager)
+    }
+
+    /// Returns none where there is no ledger, for callers that only look or give back.
+    pub fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
+        Ok(LeaseContext::existing(config, bundles)?.map(LeaseManager))
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// Returns the leases of a container.
+    pub fn of(&self, key: &Key) -> Result<Vec<Lease>> {
+        self.0.leases_of(key)
+    }
+
+    /// Allocates slices for a container; see `allocate::acquire`.
+    pub fn acquire(&self, holder: Holder, request: &Request, cgroup: Cgroup) -> Result<Vec<Lease>> {
+        allocate::acquire(&self.0, holder, request, cgroup)
+    }
+
+    /// Records the low-level runtime of a lease's container.
+    pub fn started(&self, id: &str, runtime: Process) -> Result<Option<Lease>> {
+        reclaim::started(&self.0, id, runtime)
+    }
+
+    /// Marks a lease *ready* if its container runs; see `reclaim::ready_if_started`.
+    pub fn ready_if_started(&self, id: &str) -> Result<bool> {
+        reclaim::ready_if_started(&self.0, id)
+    }
+
+    /// Marks a lease *ready*: its container exists.
+    pub fn ready(&self, id: &str) -> Result<Option<Lease>> {
+        reclaim::ready(&self.0, id)
+    }
+
+    /// Releases a lease unless `against` names a reason; see `reclaim::release_unless`.
+    pub fn release_unless(
+        &self,
+        id: &str,
+        patience: Patience,
+        against: impl Fn(&Lease) -> Option<String>,
+    ) -> Result<Returned> {
+        reclaim::release_unless(&self.0, id, patience, against)
+    }
+
+    /// Releases the leases of a container after its delete, if it is gone.
+    pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
+        reclaim::release_if_dead(&self.0, key, deleted)
+    }
+
+    /// Releases a lease whose low-level runtime has ended, unless its container lives on.
+    pub fn release_if_over(&self, id: &str, patience: Patience) -> Result<Returned> {
+        reclaim::release_if_over(&self.0, id, patience)
+    }
+
+    /// Returns the records that cannot be read.
+    pub fn damaged(&self) -> Result<Vec<Damaged>> {
+        reclaim::damaged(&self.0)
+    }
+
+    /// Releases the slice of a damaged record, for a caller that knows that its container is gone.
+    pub fn release_damaged(&self, damaged: &Damaged, patience: Patience) -> Result<()> {
+        reclaim::release_damaged(&self.0, damaged, patience)
+    }
+
+    /// Releases the damaged record of a lease that a hook names.
+    pub fn release_damaged_of(&self, lease: &str, bundle: &Path) -> Result<()> {
+        reclaim::release_damaged_of(&self.0, lease, bundle)
+    }
+
+    /// Collects every lease that is due, with patience; `dry_run` only tells.
+    pub fn gc(&self, dry_run: bool) -> Result<Collection> {
+        if !dry_run && let Err(e) = queue::sweep(&self.0.store) {
+            tracing::warn!("{}", e.line());
+        }
+        reclaim::gc(&self.0, dry_run)
+    }
+
+    /// Returns the account of leases that a create leaves beside the original of its bundle.
+    pub fn author(&self, leases: &[Lease]) -> Result<Author> {
+        lost::author(&self.0, leases)
+    }
+
+    /// Returns whether a lease that is not on record was released by a process that had this ledger.
+    pub fn has_struck_off(&self, told: &lost::Told) -> bool {
+        lost::has_struck_off(&self.0, told)
+    }
+
+    /// Puts a lost lease on record again, if its instance is there and provably its own.
+    pub fn recover(&self, told: &lost::Told, id: &str, container: &str) -> Result<Option<Lease>> {
+        lost::recover(&self.0, told, id, container)
+    }
+
+    /// Puts the original back into the bundle of a lease that is not on record.
+    pub fn restore_of_lost(&self, bundle: &Path, id: &str) -> Result<()> {
+        self.0.restore(bundle, id)
+    }
+}

@@ -1,0 +1,141 @@
+//! Names of GPU instance profiles, parsed once.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Name of a GPU instance profile: `1g.10gb`, `1g.24gb+me.all`. Two names are equal if they say the
+/// same, so `01g.10gb` is `1g.10gb`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProfileName {
+    /// Compute slices of the GPU, the number before `g`.
+    pub gpu_slices: u32,
+    /// Memory as the name counts it. The slice has a little less.
+    pub gigabytes: u32,
+    /// Each with its sign, as in `+me`, `-me`, `+me.all`, `+gfx`; empty for a plain profile.
+    attributes: String,
+}
+
+/// A text that names no GPU instance profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAProfileName;
+
+impl FromStr for ProfileName {
+    type Err = NotAProfileName;
+
+    /// Parses a name without NVML's prefix `MIG `. A compute instance's (`1c.2g.20gb`) is none.
+    fn from_str(text: &str) -> Result<Self, NotAProfileName> {
+        let parts = parts(text).ok_or(NotAProfileName)?;
+        Ok(ProfileName {
+            gpu_slices: parts.0,
+            gigabytes: parts.1,
+            attributes: parts.2.to_owned(),
+        })
+    }
+}
+
+/// Compares with a driver's name for a profile, which may be none of this form.
+impl PartialEq<ProfileName> for str {
+    fn eq(&self, name: &ProfileName) -> bool {
+        parts(self) == Some((name.gpu_slices, name.gigabytes, &name.attributes))
+    }
+}
+
+impl fmt::Display for ProfileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProfileName {
+            gpu_slices,
+            gigabytes,
+            attributes,
+        } = self;
+        write!(f, "{gpu_slices}g.{gigabytes}gb{attributes}")
+    }
+}
+
+/// `<n>g.<n>gb`, then attributes.
+fn parts(text: &str) -> Option<(u32, u32, &str)> {
+    let (gpu_slices, rest) = text.split_once("g.")?;
+    let (gigabytes, attributes) = rest.split_once("gb")?;
+    are_attributes(attributes).then_some((number(gpu_slices)?, number(gigabytes)?, attributes))
+}
+
+/// Digits alone: `parse` takes a sign as well.
+fn number(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// Nothing, or words of small letters, each behind a sign. A point may stand in a word.
+fn are_attributes(text: &str) -> bool {
+    let Some(first) = text.strip_prefix(['+', '-']) else {
+        return text.is_empty();
+    };
+    let is_word = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_lowercase())
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'.')
+    };
+    first.split(['+', '-']).all(is_word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that `docs` of NVIDIA and transcripts name, of every GPU with MIG.
+    const NAMES: &str = include_str!("../../../../tests/data/mig-profiles.txt");
+
+    #[test]
+    fn parses_every_known_name() {
+        let mut seen = 0;
+        for line in NAMES.lines().filter(|line| !line.starts_with('#')) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [text, gpu_slices, gigabytes, attributes] = fields[..] else {
+                panic!("{line}");
+            };
+            let name: ProfileName = text.parse().unwrap();
+            assert_eq!(name.gpu_slices.to_string(), gpu_slices, "{text}");
+            assert_eq!(name.gigabytes.to_string(), gigabytes, "{text}");
+            assert_eq!(name.attributes, attributes.trim_matches('.'), "{text}");
+            assert_eq!(name.to_string(), text);
+            assert!(*text == name);
+            seen += 1;
+        }
+        assert!(seen > 50, "{seen}");
+    }
+
+    #[test]
+    fn refuses_other_texts() {
+        for text in [
+            "",
+            "g.10gb",
+            "1g.10",
+            "1g.gb",
+            "1g.10gb+",
+            "1g.10gb+me+",
+            "1g.10gbme",
+            "1g.10gb+.me",
+            "1g.10gb.me",
+            "1c.2g.20gb",
+            "+1g.10gb",
+            "1g.+10gb",
+            "1g.10gb+ME",
+            " 1g.10gb",
+            "MIG 1g.10gb",
+            "1g.10gb ",
+            "4294967296g.10gb",
+            "all",
+            "none",
+            "20Gi",
+        ] {
+            assert_eq!(text.parse::<ProfileName>(), Err(NotAProfileName), "{text}");
+        }
+    }
+
+    #[test]
+    fn compares_with_driver_names() {
+        let name: ProfileName = "01g.10gb+me".parse().unwrap();
+        assert!(*"1g.10gb+me" == name);
+        for other in ["1g.10gb", "1g.10gb-me", "2g.10gb+me", "1g.20gb+me", "19"] {
+            assert!(*other != name, "{other}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The queue: requests wait for room in order of arrival.
+//!
+//! A request that finds no room takes a ticket under the plan's lock (`store/queue.rs`). From then on no
+//! later request takes a place that this one could ever use (`placement`). It is woken by a lease that
+//! goes, and by a request ahead that leaves the queue: placed, given up or killed. Only a request that
+//! could go on asks the driver; the others read the queue.
+
+mod blockers;
+mod watch;
+
+pub use blockers::awaited;
+
+use crate::admitted::Admitted;
+use crate::bundles::Bundles;
+use crate::config::Config;
+use crate::context::now;
+use crate::error::{Error, Result};
+use crate::model::Snapshot;
+use crate::placement::{self, Constraints, Rejection, Slot};
+use crate::refusal::{Refusal, Waited};
+use crate::request::Request;
+use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use watch::{Watch, Woken};
+
+/// Nothing wakes a request when a container dies that no engine deletes, so a request that could go on has
+/// leases collected this often.
+const COLLECT_AGAIN: Duration = Duration::from_secs(5);
+/// Nor when an administrator destroys an instance, or switches MIG on.
+const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
+/// The kernel tells of a killed waiter's file a moment before it releases the lock.
+const SOON: Duration = Duration::from_millis(50);
+/// A try in vain is a lease that comes and goes. It wakes other requests, whose tries wake this one: each
+/// time the pause is longer, up to `COLLECT_AGAIN`.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// There may be room.
+    Look,
+    /// It is time to collect leases; one that goes wakes the request.
+    Collect,
+    TimeOut,
+}
+
+/// A create's turn in the queue.
+pub struct Turn {
+    bundle: PathBuf,
+    begun: Instant,
+    wait: Duration,
+    /// The engine whose deadline shortened the wait.
+    cut_by: Option<&'static str>,
+    /// Instances of an administrator are handed out, wherever they lie.
+    adopts: bool,
+    watch: Option<Watch>,
+    ticket: Option<Ticket>,
+    /// The contents of its ticket.
+    written: Waiter,
+    look: Option<LastLook>,
+    /// How often in a row it tried something in vain.
+    in_vain: u32,
+}
+
+/// The machine as it was when the driver was last asked.
+pub struct LastLook {
+    at: Instant,
+    snapshot: Snapshot,
+    admitted: Admitted,
+    ours: Vec<Slot>,
+}
+
+impl LastLook {
+    pub fn new(snapshot: Snapshot, admitted: Admitted, ours: Vec<Slot>) -> LastLook {
+        LastLook {
+            at: Instant::now(),
+            snapshot,
+            admitted,
+            ours,
+        }
+    }
+}
+
+impl Turn {
+    pub fn new(config: &Config, request: &Request, bundle: &Path) -> Turn {
+        let wanted = request.wait.unwrap_or(config.wait);
+        let deadline = request.deadline.filter(|d| wanted > d.longest_wait);
+        let wait = deadline.map_or(wanted, |d| d.longest_wait);
+        if let Some(d) = deadline {
+            tracing::info!(
+                "waits for {} at most: {} gives up on a create soon after",
+                humantime::format_duration(wait),
+                d.engine
+            );
+        }
+        Turn {
+            bundle: bundle.to_owned(),
+            begun: Instant::now(),
+            wait,
+            cut_by: deadline.map(|d| d.engine),
+            adopts: config.adopt,
+            watch: None,
+            ticket: None,
+            written: Waiter::default(),
+            look: None,
+            in_vain: 0,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.begun.elapsed() >= self.wait
+    }
+
+    /// Begins to watch, unless there is no time to wait: from here on no event is missed.
+    pub fn watch(&mut self, store: &Store) {
+        if !self.is_over() {
+            let watch = || Watch::on(store, &self.bundle);
+            self.watch.get_or_insert_with(watch).forget();
+        }
+    }
+
+    /// Returns the requests that came before.
+    pub fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
+        store.waiting_before(self.number())?.collect()
+    }
+
+    /// Returns its number: behind all while it has no ticket.
+    fn number(&self) -> u64 {
+        self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
+    }
+
+    /// Joins the queue, or renews the ticket, unless there is no time to wait. `could_use`: profile ids by
+    /// GPU.
+    pub fn join(
+        &mut self,
+        (store, plan): (&Store, &Lock),
+        (container, request, could_use): (&str, String, Vec<(String, Vec<u32>)>),
+        look: LastLook,
+    ) -> Result<()> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let waiter = Waiter {
+            container: container.to_owned(),
+            request,
+            since: match self.written.since.is_empty() {
+                true => now(),
+                false => self.written.since.clone(),
+            },
+            pid: Some(std::process::id()),
+            could_use,
+        };
+        match &mut self.ticket {
+            Some(_) if self.written == waiter => {}
+            Some(ticket) => ticket.write(&waiter)?,
+            None => {
+                store.sweep_queue(plan);
+                self.ticket = Some(store.enqueue(plan, &waiter)?);
+                tracing::info!(
+                    container = waiter.container,
+                    "waits for {}, as number {}",
+                    waiter.request,
+                    self.number()
+                );
+            }
+        }
+        self.written = waiter;
+        self.look = Some(look);
+        Ok(())
+    }
+
+    /// Lets later requests pass: this one has its place. The number stays its own until it is done.
+    pub fn step_aside(&mut self) {
+        self.written.could_use.clear();
+        if let Some(Err(e)) = self.ticket.as_mut().map(Ticket::step_aside) {
+            tracing::warn!("{}", e.line());
+        }
+    }
+
+    /// Pauses after a look whose choice came to nothing.
+    pub fn pause(&mut self, was_in_vain: bool) {
+        self.in_vain = if was_in_vain { self.in_vain + 1 } else { 0 };
+        if was_in_vain {
+            let pause = FIRST_PAUSE * (1 << self.in_vain.min(10));
+            let left = self.wait.saturating_sub(self.begun.elapsed());
+            std::thread::sleep(pause.min(COLLECT_AGAIN).min(left));
+        }
+    }
+
+    /// Waits until there is something to do; an error when nobody has a use for its container any more.
+    pub fn wait(&mut self, store: &Store, bundles: &dyn Bundles) -> Result<Wake> {
+        let mut gap = COLLECT_AGAIN;
+        let mut next = Instant::now() + gap;
+        let mut held_up_by = None;
+        while !self.is_over() {
+            let left = self.wait.saturating_sub(self.begun.elapsed());
+            let time = left.min(next.saturating_duration_since(Instant::now()));
+            let number = self.number();
+            let Some(watch) = &mut self.watch else {
+                return Ok(Wake::TimeOut);
+            };
+            let woken = watch.wait((store, bundles), number, time)?;
+            let was_held_up = held_up_by.is_some();
+            // A lease that goes makes no difference to a request that others hold up.
+            if woken != Woken::ByLease || !was_held_up {
+                held_up_by = self.held_up_by(store)?;
+                gap = match (woken, held_up_by) {
+                    (Woken::ByQueue, _) => SOON,
+                    (Woken::No, Some(_)) => (gap * 4).min(ASK_THE_DRIVER_AGAIN),
+                    _ => COLLECT_AGAIN,
+                };
+                next = Instant::now() + gap;
+            }
+            match held_up_by {
+                Some(others) if !self.is_stale(others) => {}
+                None if woken == Woken::No && !was_held_up && !self.is_stale(1) => {
+                    return Ok(Wake::Collect);
+                }
+                Some(_) | None => return Ok(Wake::Look),
+            }
+        }
+        Ok(Wake::TimeOut)
+    }
+
+    /// Returns how many requests ahead hold this one up, at most; none where the driver could say
+    /// something that would help, as far as is known.
+    fn held_up_by(&self, store: &Store) -> Result<Option<u64>> {
+        let Some(look) = self.look.as_ref().filter(|_| !self.adopts) else {
+            return Ok(None);
+        };
+        let number = self.number();
+        let (mut first, mut ahead) = (None, Vec::new());
+        // In their order, and no further than needed: most often it is the first of all.
+        for other in store.waiting_before(number)? {
+            let other = other?;
+            let first = *first.get_or_insert(other.number);
+            let mut more = awaited(&[other], &look.snapshot);
+            more.retain(|a| !ahead.contains(a));
+            if more.is_empty() {
+                continue;
+            }
+            ahead.append(&mut more);
+            let wanted = Constraints {
+                blockers: &ahead,
+                ours: &look.ours,
+                ..look.admitted.wanted()
+            };
+            if placement::is_blocked(&look.snapshot, &wanted) {
+                return Ok(Some(number - first));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether the last look is so old that the machine may be another. The more requests are
+    /// ahead the longer that is, so that however many wait the driver is asked now and then.
+    fn is_stale(&self, others: u64) -> bool {
+        let times = u32::try_from(others).unwrap_or(u32::MAX);
+        let asked = self.look.as_ref().map(|look| look.at.elapsed());
+        asked.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN * times)
+    }
+
+    /// Returns the error of a create whose time to wait is over, or that was never to wait.
+    pub fn give_up(&self, store: &Store, no: Rejection) -> Error {
+        Refusal {
+            rejection: &no,
+            blockers: &self.ahead(store).unwrap_or_default(),
+            waited: (!self.wait.is_zero()).then_some(Waited {
+                time: self.wait,
+                cut_by: self.cut_by,
+            }),
+        }
+        .error()
+    }
+}
+
+/// Removes the tickets that killed requests left, if there is anything in the queue.
+pub fn sweep(store: &Store) -> Result<()> {
+    if store.is_queue_empty() {
+        return Ok(());
+    }
+    let plan = store.lock_plan("gc")?;
+    store.sweep_queue(&plan);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Gpu, MigMode, Placement, Profile};
+
+    /// An empty machine, on which the first request could use every place.
+    fn look(ago: Duration) -> LastLook {
+        let profile = Profile {
+            name: "1g.10gb".into(),
+            id: 19,
+            placements: vec![Placement { start: 0, size: 1 }],
+            max_instances: 1,
+            ..Profile::default()
+        };
+        let gpu = Gpu {
+            index: 0,
+            minor: 0,
+            uuid: "GPU-0".into(),
+            name: String::new(),
+            pci_bus_id: String::new(),
+            mig: MigMode::Enabled,
+            mig_pending: None,
+            profiles: vec![profile],
+            instances: Vec::new(),
+        };
+        LastLook {
+            at: Instant::now().checked_sub(ago).unwrap(),
+            snapshot: Snapshot {
+                gpus: vec![gpu],
+                ..Snapshot::default()
+            },
+            admitted: Admitted {
+                slices: vec![crate::request::Slice::Profile("1g.10gb".parse().unwrap())],
+                ..Admitted::default()
+            },
+            ours: Vec::new(),
+        }
+    }
+
+    /// MIG may have been switched on elsewhere, where the first request may not go.
+    #[test]
+    fn held_up_request_asks_driver_sometimes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap();
+        let plan = store.lock_plan("test").unwrap();
+        let waiter = Waiter {
+            could_use: vec![("GPU-0".into(), vec![19])],
+            ..Waiter::default()
+        };
+        let join = || store.enqueue(&plan, &waiter).unwrap();
+        let (_first, _second, third) = (join(), join(), join());
+        std::fs::write(dir.path().join("config.json"), "{}").unwrap();
+        let mut turn = Turn {
+            bundle: dir.path().to_owned(),
+            begun: Instant::now(),
+            wait: Duration::ZERO,
+            cut_by: None,
+            adopts: false,
+            watch: Some(Watch::on(&store, dir.path())),
+            ticket: Some(third),
+            written: waiter.clone(),
+            look: None,
+            in_vain: 0,
+        };
+        let mut waits = |ago: Duration, time: Duration| {
+            turn.look = Some(look(ago));
+            turn.begun = Instant::now();
+            turn.wait = time;
+            turn.wait(&store, &crate::bundles::NoBundles).unwrap() == Wake::TimeOut
+        };
+        let short = Duration::from_millis(20);
+        assert!(waits(Duration::ZERO, short));
+        // Two requests are ahead, and ask as well.
+        assert!(waits(ASK_THE_DRIVER_AGAIN, short));
+        assert!(!waits(ASK_THE_DRIVER_AGAIN * 2, COLLECT_AGAIN * 2));
+    }
+}

@@ -1,0 +1,247 @@
+//! Records that cannot be read, damaged or of another version. Whether such a container lives cannot
+//! be found out, so nobody collects its slice; but who knows that it is gone (its own hook, its own
+//! delete, the operator) gives it back by what the record's name says. So does whoever collects, where
+//! the name says that no container has it.
+
+use super::finding::Outcome;
+use super::patience::Patience;
+use super::{earlier_boot, release};
+use crate::context::LeaseContext;
+use crate::draft;
+use crate::error::{self, Error, Result};
+use crate::gpu::Queries;
+use crate::model::ListedInstance;
+use crate::store::{Claim, Damaged, Key, Lease, Slice, Tie};
+use std::path::Path;
+
+pub fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
+    Ok(context.store.list()?.1)
+}
+
+/// Releases a hook's lease that cannot be read.
+pub fn release_damaged_of(context: &LeaseContext<'_>, lease: &str, bundle: &Path) -> Result<()> {
+    let all = damaged(context)?;
+    let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == lease);
+    let Some(damaged) = all.iter().find(is_it) else {
+        return Ok(());
+    };
+    let restored = context.restore(bundle, lease).err();
+    let given_back = release_damaged(context, damaged, Patience::default());
+    match (given_back, restored) {
+        (Err(e), restored) => Err(e.and(restored)),
+        (Ok(()), restored) => restored.map_or(Ok(()), Err),
+    }
+}
+
+/// Releases the unreadable leases of a delete, once the low-level runtime has no such container any
+/// more.
+pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Result<()> {
+    let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
+    let damaged = damaged(context)?;
+    let its = damaged.iter().filter(is_its);
+    error::all(its.map(|d| {
+        release_damaged(context, d, Patience::default())?;
+        // The record alone said where the bundle is.
+        tracing::warn!(
+            container = key.id,
+            "its config.json stays as runmig edited it until the next create, since the record \
+                 could not be read: {}",
+            d.why.line()
+        );
+        Ok(())
+    }))
+}
+
+/// Gives back the slice of a damaged record, for a caller who knows that its container is gone.
+///
+/// A lease of nobody takes the place of the record, and is released like any other: the driver
+/// confirms the end of its instance, an instance in use is tried again, and a failure is on record.
+pub fn release_damaged(
+    context: &LeaseContext<'_>,
+    damaged: &Damaged,
+    patience: Patience,
+) -> Result<()> {
+    match take_over_damaged(context, damaged)? {
+        Some(lease) => release::release(context, &lease.id, patience),
+        None => Ok(()),
+    }
+}
+
+/// Puts a lease of nobody in the place of a damaged record. None where there is no instance to
+/// destroy: the record is struck off.
+fn take_over_damaged(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Lease>> {
+    let claim = claim(damaged)?;
+    let ends_instance = claim.boot_id == context.boot_id && claim.tie != Tie::Adopted;
+    let slice = match ends_instance {
+        true => slice_of(context, claim)?,
+        false => None,
+    };
+    // The lock of the ledger decides which of several records is the last of an instance.
+    let ledger = context.store.lock("release of a damaged lease")?;
+    if !context.store.is_damaged(damaged) {
+        return match context.store.get(&claim.lease)? {
+            None => Ok(None),
+            Some(_) => Err(
+                Error::new(format!("lease {} can be read again", claim.lease))
+                    .hint("release it again"),
+            ),
+        };
+    }
+    let slice = match is_claimed_by_others(context, claim)? {
+        true => None,
+        false => slice,
+    };
+    let Some(slice) = slice else {
+        ledger.remove_damaged(damaged)?;
+        tracing::info!(lease = claim.lease, "its damaged record is struck off");
+        return Ok(None);
+    };
+    let lease = draft::of_nobody(context, slice)?;
+    ledger.replace_damaged(damaged, &lease)?;
+    tracing::info!(
+        lease = lease.id,
+        "gives back the slice of the damaged lease {}",
+        claim.lease
+    );
+    Ok(Some(lease))
+}
+
+/// The slice that the driver shows at a claimed place.
+fn slice_of(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Slice>> {
+    let _lock = context
+        .store
+        .lock_gpu(&claim.gpu_uuid, "release of a damaged lease")?;
+    let driver = context.driver();
+    let Some(instance) = at_its_place(&driver, claim)? else {
+        return Ok(None);
+    };
+    let gpu_uuid = &claim.gpu_uuid;
+    let ci = match instance.compute_instances.as_slice() {
+        [] => None,
+        [only] => Some(only.id),
+        many => {
+            return Err(Error::new(format!(
+                "cannot tell which of {} compute instances of GPU instance {} on GPU {gpu_uuid} \
+                     is the slice's",
+                many.len(),
+                instance.id
+            ))
+            .hint("destroy those that others made (nvidia-smi mig -dci), then try again"));
+        }
+    };
+    let uuid = |ci| driver.mig_uuid(gpu_uuid, instance.id, ci);
+    let label = driver.label(gpu_uuid, claim.profile_id)?;
+    Ok(Some(Slice {
+        request: label.profile.clone(),
+        profile: label.profile,
+        profile_id: claim.profile_id,
+        gpu_uuid: gpu_uuid.clone(),
+        gpu_index: label.index,
+        gpu_minor: label.minor,
+        placement: claim.placement,
+        gpu_instance: Some(instance.id),
+        compute_instance: ci,
+        mig_uuid: ci.map(uuid).transpose()?,
+        emptied: false,
+    }))
+}
+
+/// Strikes off what has no slice, by the driver's word, and gives back what no container has; the
+/// rest is told.
+pub(super) fn look_through(
+    context: &LeaseContext<'_>,
+    damaged: Vec<Damaged>,
+    dry_run: bool,
+    patience: impl Fn() -> Patience,
+) -> Vec<(Damaged, Outcome)> {
+    let is_earlier = |d: &Damaged| earlier_boot::is_damaged_of_it(context, d);
+    let (earlier, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_earlier);
+    let look = |damaged: Damaged| {
+        let outcome = look_at_damaged(context, &damaged, dry_run, patience());
+        (damaged, outcome.unwrap_or_else(Outcome::Failed))
+    };
+    let mut found = earlier_boot::strike_off_damaged(context, earlier, dry_run);
+    found.extend(damaged.into_iter().map(look));
+    found
+}
+
+fn look_at_damaged(
+    context: &LeaseContext<'_>,
+    damaged: &Damaged,
+    dry_run: bool,
+    patience: Patience,
+) -> Result<Outcome> {
+    if claim(damaged)?.is_nobodys() {
+        if !dry_run {
+            release_damaged(context, damaged, patience)?;
+        }
+        let why = "its record is damaged, and no container has it";
+        return Ok(Outcome::Released(why.to_owned()));
+    }
+    Ok(match has_nothing(context, damaged)? {
+        Ok(why) => {
+            if !dry_run {
+                let ledger = context.store.lock("gc of a damaged lease")?;
+                if context.store.is_damaged(damaged) {
+                    ledger.remove_damaged(damaged)?;
+                }
+            }
+            Outcome::Released(why)
+        }
+        Err(kept) => Outcome::Kept(kept),
+    })
+}
+
+/// Why a damaged record may be struck off; else why it stays.
+fn has_nothing(
+    context: &LeaseContext<'_>,
+    damaged: &Damaged,
+) -> Result<std::result::Result<String, String>> {
+    let claim = claim(damaged)?;
+    // Should its creator still be at work, it finds its record gone and undoes what it made.
+    let _lock = context
+        .store
+        .lock_gpu(&claim.gpu_uuid, "gc of a damaged lease")?;
+    let driver = context.driver();
+    let there = match claim.tie {
+        Tie::Own if is_claimed_by_others(context, claim)? => None,
+        // That others have the same place says nothing of this one's container.
+        Tie::Own | Tie::Adopted | Tie::Shared | Tie::Unknown => at_its_place(&driver, claim)?,
+    };
+    if there.is_none() {
+        return Ok(Ok(
+            "its record is damaged, and there is no slice at its place".to_owned(),
+        ));
+    }
+    Ok(Err(format!(
+        "its record is damaged ({}), so whether its container lives is not known: when it is gone, \
+             migctl release {}",
+        damaged.why.line(),
+        claim.lease
+    )))
+}
+
+/// Whether another lease has the claimed place.
+fn is_claimed_by_others(context: &LeaseContext<'_>, claim: &Claim) -> Result<bool> {
+    let others = context.store.neighbours(claim)?;
+    let mut unreadable = others.unreadable.iter();
+    // A lease of nobody makes way for another record that cannot be read.
+    Ok(!others.leases.is_empty() || unreadable.any(|c| c.tie == Tie::Shared || claim.is_nobodys()))
+}
+
+fn at_its_place(driver: &impl Queries, claim: &Claim) -> Result<Option<ListedInstance>> {
+    let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
+    Ok({ there.into_iter() }.find(|i| i.placement == claim.placement))
+}
+
+fn claim(damaged: &Damaged) -> Result<&Claim> {
+    let file = damaged.file.display();
+    match &damaged.claim {
+        Some(claim) if claim.tie != Tie::Unknown => Ok(claim),
+        // Its place is not given out, and no more than that is known of it.
+        Some(_) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
+            .hint("give it back with the runmig that wrote it")),
+        None => Err(Error::new(format!("{file} is no lease of ours"))
+            .hint("remove the file; nothing depends on it")),
+    }
+}

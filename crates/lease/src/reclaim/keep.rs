@@ -1,0 +1,51 @@
+//! Slices that are released and kept for the next create that asks for their profile. Such a slice has a
+//! lease of its own, of no container: no late hook or delete of its last container finds it.
+
+use super::destroy;
+use crate::context::LeaseContext;
+use crate::draft;
+use crate::error::Result;
+use crate::store::Lease;
+use std::time::SystemTime;
+
+/// Keeps the slice of a lease that is *releasing*: a lease of no container takes its place. False
+/// where the slice is not to be kept, or cannot be.
+pub(super) fn keep_idle(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
+    let slice = &lease.slice;
+    let is_whole = slice.compute_instance.is_some() && slice.mig_uuid.is_some();
+    let keeps = !context.config.keep_idle.is_zero()
+        && lease.boot_id == context.boot_id
+        && !lease.adopted
+        && is_whole;
+    if !keeps {
+        return Ok(false);
+    }
+    let idle = Lease {
+        idle_since: Some(humantime::format_rfc3339_millis(SystemTime::now()).to_string()),
+        ..draft::of_nobody(context, slice.clone())?
+    };
+    // It is *releasing*, so another process that collects may be destroying it this very moment.
+    let why = format!("release of {}", lease.holder.key.id);
+    let _gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
+    let ledger = context.store.lock("release")?;
+    let Some(lease) = context.store.get(&lease.id)? else {
+        // Another process released it and struck it off.
+        return Ok(true);
+    };
+    if lease.attempt.is_some() || lease.slice.emptied {
+        return Ok(false);
+    }
+    if destroy::has_other_leases(context, &lease)? {
+        ledger.remove(&lease)?;
+        return Ok(true);
+    }
+    ledger.replace(&lease, &idle)?;
+    tracing::info!(
+        lease = idle.id,
+        "{} at {} on GPU {} is kept idle",
+        slice.profile,
+        slice.placement,
+        slice.gpu_index
+    );
+    Ok(true)
+}

@@ -1,0 +1,109 @@
+//! Leases that are not in the ledger any more though nobody gave them back: the state directory was
+//! removed or unmounted under a container. A create leaves its leases beside the original
+//! `config.json` too, and a hook that knows its lease by name puts it on record again from there. From
+//! then on it is a lease like another.
+
+use super::destroy;
+use crate::bundles::Author;
+use crate::context::LeaseContext;
+use crate::error::{Error, Result};
+use crate::store::{Claim, Lease, decode, encode};
+
+/// A bundle's account of the leases that its hook names.
+pub struct Told {
+    author: Option<Author>,
+    /// From the edit itself, for a bundle without records beside the original.
+    uuids: Vec<String>,
+}
+
+impl Told {
+    /// `author` as it is beside the original; `uuids`: the MIG devices that the edit grants.
+    pub fn new(author: Option<Author>, uuids: Vec<String>) -> Told {
+        Told { author, uuids }
+    }
+
+    fn lease(&self, id: &str, container: &str) -> Option<Lease> {
+        let records = self.author.as_ref()?.records.iter();
+        let mut leases = records.filter_map(|record| decode(record.as_bytes()).ok());
+        leases.find(|l| l.id == id && l.holder.key.id == container)
+    }
+
+    /// Names an instance that stays, with the command that destroys it.
+    pub fn stays(&self, id: &str, container: &str, why: Error) -> Error {
+        let error = Error::new(format!("cannot give back lease {id}")).caused_by(why);
+        let slice = self.lease(id, container).map(|l| l.slice);
+        let instance = slice.and_then(|s| Some((s.gpu_uuid, s.gpu_instance?, s.compute_instance?)));
+        error.hint(match (instance, self.uuids.as_slice()) {
+            (Some((gpu, gi, ci)), _) => format!(
+                "once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci {ci} -dci && \
+                 nvidia-smi mig -i {gpu} -gi {gi} -dgi"
+            ),
+            (None, []) => "compare nvidia-smi mig -lgi with migctl list".to_owned(),
+            (None, uuids) => format!(
+                "find {} with nvidia-smi -L, and destroy it with nvidia-smi mig -dci and -dgi",
+                uuids.join(" and ")
+            ),
+        })
+    }
+}
+
+/// Returns what a create leaves beside the original of its bundle.
+pub fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
+    let first = leases
+        .first()
+        .ok_or_else(|| Error::new("the create has no lease"))?;
+    let text = |lease| Ok(String::from_utf8_lossy(&encode(lease)?).into_owned());
+    Ok(Author {
+        lease: first.id.clone(),
+        records: leases.iter().map(text).collect::<Result<_>>()?,
+        ledger: context.store.identity(),
+    })
+}
+
+/// Whether a lease that is not on record was given back by somebody who had this ledger.
+pub fn has_struck_off(context: &LeaseContext<'_>, told: &Told) -> bool {
+    let ledger = told.author.as_ref().and_then(|a| a.ledger.as_ref());
+    ledger.is_none() || ledger == context.store.identity().as_ref()
+}
+
+/// Puts a lost lease on record again, if its instance is there and provably its own.
+pub fn recover(
+    context: &LeaseContext<'_>,
+    told: &Told,
+    id: &str,
+    container: &str,
+) -> Result<Option<Lease>> {
+    let recovered = match told.lease(id, container) {
+        Some(lease) => put_again(context, lease),
+        None => Err(Error::new("its bundle does not tell which slice it had")),
+    };
+    recovered.map_err(|e| told.stays(id, container, e))
+}
+
+fn put_again(context: &LeaseContext<'_>, lease: Lease) -> Result<Option<Lease>> {
+    let container = &lease.holder.key.id;
+    let is_over = lease.boot_id != context.boot_id;
+    if is_over || destroy::locate(&context.driver(), &lease.slice)?.is_none() {
+        return Ok(None);
+    }
+    if lease.shared_in.is_some() {
+        // Their leases are as lost as this one.
+        return Err(Error::new("other containers of its pod may use the slice"));
+    }
+    // A create adopts an administrator's instance under the plan's lock.
+    let why = format!("recovery of {container}");
+    let _plan = context.store.lock_plan(&why)?;
+    let ledger = context.store.lock(&why)?;
+    let claim = Claim::of(&lease);
+    let mut claims = context.store.claims()?.into_iter();
+    if claims.any(|c| c.lease != lease.id && c.is_at_place_of(&claim)) {
+        return Err(Error::new("another lease has its place"));
+    }
+    ledger.put(&lease)?;
+    tracing::warn!(
+        lease = lease.id,
+        container,
+        "was not in the ledger: put on record again by what its bundle tells"
+    );
+    Ok(Some(lease))
+}
