@@ -2,9 +2,9 @@
 //! back into them.
 
 use crate::spec::bundle::{self, Bundle};
+use runmig_lease::Told;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::lost::Told;
 use runmig_lease::store::{BundleId, BundleLock, Store};
 use runmig_lease::{Bundles, LeaseManager};
 use std::path::{Path, PathBuf};

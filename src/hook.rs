@@ -4,10 +4,10 @@
 
 use crate::bundles;
 use crate::log;
+use runmig_lease::Told;
 use runmig_lease::config::Config;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::files;
-use runmig_lease::lost::Told;
 use runmig_lease::process::signals;
 use runmig_lease::store::{Lease, State};
 use runmig_lease::{LeaseManager, Patience, Returned};

@@ -4,7 +4,7 @@ use crate::placement::Constraints;
 use crate::request::{self, Alternative};
 
 #[derive(Debug, Default)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     pub alternatives: Vec<Alternative>,
     /// The slice of each alternative.
     pub slices: Vec<request::Slice>,
@@ -15,7 +15,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    pub fn wanted(&self) -> Constraints<'_> {
+    pub(crate) fn wanted(&self) -> Constraints<'_> {
         Constraints {
             alternatives: &self.slices,
             min_compute: self.min_compute,

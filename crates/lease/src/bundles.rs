@@ -15,7 +15,7 @@ pub trait Bundles {
 }
 
 /// For callers that release nothing.
-pub struct NoBundles;
+pub(crate) struct NoBundles;
 
 impl Bundles for NoBundles {
     fn restore(&self, _: &Store, _: &Path, _: &str) -> Result<()> {

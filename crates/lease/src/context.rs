@@ -8,7 +8,7 @@ use crate::process;
 use crate::store::{Key, Lease, Store};
 use std::path::Path;
 
-pub struct LeaseContext<'a> {
+pub(crate) struct LeaseContext<'a> {
     pub config: &'a Config,
     pub store: Store,
     pub boot_id: String,
@@ -17,13 +17,13 @@ pub struct LeaseContext<'a> {
 
 impl<'a> LeaseContext<'a> {
     /// Creates the state directory where it is missing.
-    pub fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+    pub(crate) fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
         let store = Store::open(&config.state_dir, config.lock_timeout)?;
         LeaseContext::with(config, store, bundles)
     }
 
     /// Returns none where there is no ledger, for callers that only look or give back.
-    pub fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
+    pub(crate) fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
         Store::existing(&config.state_dir, config.lock_timeout)?
             .map(|store| LeaseContext::with(config, store, bundles))
             .transpose()
@@ -41,19 +41,19 @@ impl<'a> LeaseContext<'a> {
 
     /// Returns the leases of a container: one, but for the moments in which a successor comes while the
     /// predecessor's slice could not be destroyed yet.
-    pub fn leases_of(&self, key: &Key) -> Result<Vec<Lease>> {
+    pub(crate) fn leases_of(&self, key: &Key) -> Result<Vec<Lease>> {
         let (mut leases, _) = self.store.list()?;
         leases.retain(|l| l.holder.key == *key);
         Ok(leases)
     }
 
     /// Puts the original `config.json` back into the bundle of a lease.
-    pub fn restore(&self, bundle: &Path, lease: &str) -> Result<()> {
+    pub(crate) fn restore(&self, bundle: &Path, lease: &str) -> Result<()> {
         self.bundles.restore(&self.store, bundle, lease)
     }
 
     /// Changes a lease on record; an error where it is there no more.
-    pub fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
+    pub(crate) fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
         let ledger = self.store.lock("create")?;
         ledger.update(&lease.id, change)?.ok_or_else(|| {
             Error::new(format!(
@@ -64,7 +64,7 @@ impl<'a> LeaseContext<'a> {
     }
 
     /// Returns a session with the driver, which the first call opens.
-    pub fn driver(&self) -> nvml::Session {
+    pub(crate) fn driver(&self) -> nvml::Session {
         session(self.config, Some(&self.boot_id))
     }
 }
@@ -83,6 +83,6 @@ fn session(config: &Config, boot_id: Option<&str>) -> nvml::Session {
 }
 
 /// Returns the time as records hold it.
-pub fn now() -> String {
+pub(crate) fn now() -> String {
     humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
 }

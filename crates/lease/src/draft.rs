@@ -9,14 +9,14 @@ use crate::store::{Holder, Lease, Slice, State};
 use std::path::Path;
 
 /// Returns a random lease id.
-pub fn random_id() -> Result<String> {
+pub(crate) fn random_id() -> Result<String> {
     const FILE: &str = "/proc/sys/kernel/random/uuid";
     let uuid = files::read_text(Path::new(FILE), 64).context(|| format!("read {FILE}"))?;
     Ok(uuid.trim().replace('-', ""))
 }
 
 /// Returns a lease of no container on a slice of this boot, to be released.
-pub fn of_nobody(context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
+pub(crate) fn of_nobody(context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
     Ok(Lease {
         id: random_id()?,
         state: State::Releasing,
@@ -42,7 +42,7 @@ pub fn of_nobody(context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
 }
 
 /// Returns the place of a slice.
-pub fn slot_of(slice: &Slice) -> Slot {
+pub(crate) fn slot_of(slice: &Slice) -> Slot {
     Slot {
         gpu: slice.gpu_uuid.clone(),
         profile_id: slice.profile_id,

@@ -34,7 +34,7 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The same, as text.
-pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path, max: u64) -> io::Result<String> {
     open(path, Links::Follow)?.read_text(max)
 }
 
@@ -73,7 +73,7 @@ impl Opened {
     }
 
     /// The same, as text.
-    pub fn read_text(self, max: u64) -> io::Result<String> {
+    pub(crate) fn read_text(self, max: u64) -> io::Result<String> {
         let not_text = |e| io::Error::new(ErrorKind::InvalidData, e);
         String::from_utf8(self.read(max)?).map_err(not_text)
     }

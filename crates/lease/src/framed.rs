@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// The version and the kind of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub(crate) struct Form {
     pub version: &'static str,
     pub kind: &'static str,
 }
@@ -24,7 +24,7 @@ struct Header {
 
 impl Form {
     /// Returns a body of one line with its header.
-    pub fn frame(self, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn frame(self, body: &[u8]) -> Vec<u8> {
         let header = Header {
             api_version: self.version.to_owned(),
             kind: self.kind.to_owned(),
@@ -35,7 +35,7 @@ impl Form {
     }
 
     /// Returns the body of a whole file of this form.
-    pub fn body(self, bytes: &[u8]) -> Result<&str> {
+    pub(crate) fn body(self, bytes: &[u8]) -> Result<&str> {
         let text = std::str::from_utf8(bytes).context(|| "it is not text")?;
         let (head, rest) = text
             .split_once('\n')

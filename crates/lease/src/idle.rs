@@ -6,13 +6,13 @@ use crate::store::{Lease, Slice};
 use std::time::{Duration, SystemTime};
 
 /// Returns for how long a slice has been idle; none where the clock was set back.
-pub fn age(lease: &Lease) -> Option<Duration> {
+pub(crate) fn age(lease: &Lease) -> Option<Duration> {
     let since = humantime::parse_rfc3339(lease.idle_since.as_deref()?).ok()?;
     SystemTime::now().duration_since(since).ok()
 }
 
 /// Returns why an idle slice may be destroyed; else why it stays.
-pub fn is_over(config: &Config, lease: &Lease) -> Result<String, String> {
+pub(crate) fn is_over(config: &Config, lease: &Lease) -> Result<String, String> {
     let limit = config.keep_idle;
     if limit.is_zero() {
         return Ok("idle slices are not kept".to_owned());
@@ -26,7 +26,12 @@ pub fn is_over(config: &Config, lease: &Lease) -> Result<String, String> {
 }
 
 /// Returns whether an idle slice can be handed out: it is there, unchanged, and its time is not over.
-pub fn is_usable(config: &Config, snapshot: &Snapshot, leases: &[Lease], idle: &Lease) -> bool {
+pub(crate) fn is_usable(
+    config: &Config,
+    snapshot: &Snapshot,
+    leases: &[Lease],
+    idle: &Lease,
+) -> bool {
     let mut others = leases.iter().filter(|l| l.id != idle.id);
     is_there(snapshot, &idle.slice)
         && is_over(config, idle).is_err()
@@ -35,7 +40,7 @@ pub fn is_usable(config: &Config, snapshot: &Snapshot, leases: &[Lease], idle: &
 }
 
 /// Returns whether the driver shows the very instance of a slice.
-pub fn is_there(snapshot: &Snapshot, slice: &Slice) -> bool {
+pub(crate) fn is_there(snapshot: &Snapshot, slice: &Slice) -> bool {
     let instance = |i: &GpuInstance| (Some(i.id), i.profile_id, i.placement);
     let wanted = (slice.gpu_instance, slice.profile_id, slice.placement);
     let mut here = snapshot

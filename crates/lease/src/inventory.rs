@@ -49,7 +49,7 @@ impl Inventory {
 
     /// Reads the machine without a lock, for callers that decide nothing. `waiting`: the requests that
     /// came before.
-    pub fn read(
+    pub(crate) fn read(
         context: &LeaseContext<'_>,
         driver: &impl Queries,
         waiting: Vec<Waiting>,
@@ -61,7 +61,7 @@ impl Inventory {
     }
 
     /// Reads the machine for a decision: no other create chooses a place meanwhile.
-    pub fn locked(
+    pub(crate) fn locked(
         context: &LeaseContext<'_>,
         driver: &impl Queries,
         waiting: Vec<Waiting>,
@@ -175,18 +175,18 @@ impl Inventory {
     }
 
     /// Returns the idle slices that can be handed out.
-    pub fn idle_leases(&self) -> impl Iterator<Item = &Lease> {
+    pub(crate) fn idle_leases(&self) -> impl Iterator<Item = &Lease> {
         let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
         idle.filter(|l| !self.over.contains(&l.id))
     }
 
     /// Returns the idle slices that a create destroys before it looks for a place.
-    pub fn idle_over(&self) -> impl Iterator<Item = &Lease> {
+    pub(crate) fn idle_over(&self) -> impl Iterator<Item = &Lease> {
         self.leases.iter().filter(|l| self.over.contains(&l.id))
     }
 
     /// Returns the machine as it is once a create has destroyed the idle slices that are over.
-    pub fn without_idle_over(&self) -> Inventory {
+    pub(crate) fn without_idle_over(&self) -> Inventory {
         let mut snapshot = self.snapshot.clone();
         for slice in self.idle_over().map(|l| &l.slice) {
             let is_it = |i: &GpuInstance| {

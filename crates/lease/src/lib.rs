@@ -15,6 +15,8 @@
 //! driver confirms that the instance is gone. A kill in between leaves a record from which the next
 //! process goes on.
 
+#![warn(unreachable_pub)]
+
 mod admitted;
 mod allocate;
 mod bundles;
@@ -50,5 +52,5 @@ pub use manager::LeaseManager;
 pub use reclaim::liveness::{
     Liveness, UNSEEN_HINT, container_lives, is_made_by_others, sign_of_life, unseen,
 };
-pub use reclaim::lost;
+pub use reclaim::lost::Told;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};

@@ -16,7 +16,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    pub fn overlaps(self, other: Placement) -> bool {
+    pub(crate) fn overlaps(self, other: Placement) -> bool {
         self.start < other.start.saturating_add(other.size)
             && other.start < self.start.saturating_add(self.size)
     }

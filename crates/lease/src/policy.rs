@@ -11,7 +11,9 @@ use serde::Deserialize;
 
 mod subjects;
 
-pub use subjects::{Each, Subjects, User, Who};
+pub use subjects::{Each, User, Who};
+
+pub(crate) use subjects::Subjects;
 use subjects::{matches, not_empty, subjects};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -12,7 +12,7 @@ use crate::store::Waiting;
 use std::time::Duration;
 
 /// A rejection, and the queue around it.
-pub struct Refusal<'a> {
+pub(crate) struct Refusal<'a> {
     pub rejection: &'a Rejection,
     /// Requests that wait already, in their order.
     pub blockers: &'a [Waiting],
@@ -20,7 +20,7 @@ pub struct Refusal<'a> {
     pub waited: Option<Waited>,
 }
 
-pub struct Waited {
+pub(crate) struct Waited {
     pub time: Duration,
     /// The engine whose deadline shortened the time.
     pub cut_by: Option<&'static str>,
@@ -39,7 +39,7 @@ impl From<Rejection> for Error {
 
 impl Refusal<'_> {
     /// Returns the error with its hint.
-    pub fn error(&self) -> Error {
+    pub(crate) fn error(&self) -> Error {
         let Some(main) = self.rejection.main_cause() else {
             return Error::new("cannot allocate a slice: the request names none")
                 .hint("request a profile or an amount of memory");

@@ -7,12 +7,14 @@ mod engine;
 mod slice;
 
 pub use engine::{Deadline, Engine, Identity, Image, ImageAnnotations, believed, identity};
-pub use slice::{Alternative, MAX_COUNT, Slice, alternatives, memory, written};
+
+pub(crate) use slice::MAX_COUNT;
+pub use slice::{Alternative, Slice, alternatives, memory, written};
 
 pub const SLICE: &str = "runmig.dev/slice";
 pub const COMPUTE: &str = "runmig.dev/compute";
 pub const WAIT: &str = "runmig.dev/wait";
-pub const SCOPE: &str = "runmig.dev/scope";
+pub(crate) const SCOPE: &str = "runmig.dev/scope";
 /// `slice.runmig.dev/<container>`: a Kubernetes key has one `/` at most.
 pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
@@ -21,7 +23,7 @@ const KEYS: [&str; 4] = [SLICE, COMPUTE, WAIT, SCOPE];
 pub const PREFIXES: [&str; 2] = ["runmig.", "slice.runmig."];
 
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
-pub const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A profile list or an amount is a few words; what is longer is no request.
 const MAX_VALUE: usize = 256;

@@ -61,7 +61,7 @@ fn follow(path: &Path) -> Result<PathBuf> {
 
 /// The canonical path and all its parents. In a folder with the sticky bit (`/tmp`) nobody can
 /// replace what is another's, so that others write to one on the way is no danger.
-pub fn check_path(canonical: &Path) -> Result<()> {
+pub(crate) fn check_path(canonical: &Path) -> Result<()> {
     let mut at = PathBuf::new();
     for part in canonical.components() {
         at.push(part);

@@ -11,7 +11,7 @@ use crate::request::{Alternative, Request};
 use crate::store::{Holder, Lease, Slice};
 
 /// Returns what the policy admits of a request; an error where that is nothing.
-pub fn admit(
+pub(super) fn admit(
     policy: &Policy,
     snapshot: &Snapshot,
     request: &Request,
@@ -28,7 +28,7 @@ pub fn admit(
 }
 
 /// The limits of a subject, and what it holds already.
-pub struct Limits<'a> {
+pub(super) struct Limits<'a> {
     policy: &'a Policy,
     subject: Who,
     held: Vec<Held>,
@@ -37,12 +37,12 @@ pub struct Limits<'a> {
 impl<'a> Limits<'a> {
     /// Counts the leases of the inventory. A decision by it needs the plan's lock, so that no two creates
     /// take the last slice that a limit leaves.
-    pub fn new(policy: &'a Policy, subject: Who, inventory: &Inventory) -> Self {
+    pub(super) fn new(policy: &'a Policy, subject: Who, inventory: &Inventory) -> Self {
         Limits::of(policy, subject, &inventory.snapshot.gpus, &inventory.leases)
     }
 
     /// The limits of a subject that holds nothing.
-    pub fn of_nothing_held(policy: &'a Policy, subject: Who) -> Self {
+    pub(crate) fn of_nothing_held(policy: &'a Policy, subject: Who) -> Self {
         Limits::of(policy, subject, &[], &[])
     }
 
@@ -67,14 +67,14 @@ impl<'a> Limits<'a> {
     }
 
     /// Checks whether the subject may hold so many more slices, with so much memory together.
-    pub fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
+    pub(super) fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.policy
             .check_limits(&self.subject, (slices, memory_mib), &self.held)
     }
 
     /// Returns the GPUs that rules exclude, and those on which even the least that is requested is more
     /// than a limit allows: the memory of a profile differs by model.
-    pub fn excluded(
+    pub(super) fn excluded(
         &self,
         snapshot: &Snapshot,
         asked: &Alternative,
@@ -96,7 +96,7 @@ impl<'a> Limits<'a> {
     }
 
     /// Returns the least memory, in MiB, that one of the wanted slices can have.
-    pub fn least_memory(&self, snapshot: &Snapshot, wanted: &Constraints<'_>) -> u64 {
+    pub(crate) fn least_memory(&self, snapshot: &Snapshot, wanted: &Constraints<'_>) -> u64 {
         if self.policy.limit.is_empty() {
             return 0;
         }
@@ -110,7 +110,7 @@ impl<'a> Limits<'a> {
 
 /// Joins the denials of all alternatives. A limit counts where no alternative can be had one day, since a
 /// request above a limit is not queued.
-pub fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
+pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
     let is_never = |no: &Rejection| matches!(no, Rejection::Unsatisfiable { .. });
     match over {
         Some(e) if noes.iter().all(is_never) => Denial::Limit(e),
@@ -119,7 +119,7 @@ pub fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
 }
 
 /// Returns the subject that rules and limits apply to.
-pub fn subject_of(holder: &Holder) -> Who {
+pub(crate) fn subject_of(holder: &Holder) -> Who {
     Who {
         namespace: holder.namespace.clone(),
         pod: holder.pod.clone(),
@@ -130,7 +130,7 @@ pub fn subject_of(holder: &Holder) -> Who {
 
 /// Returns the memory of a slice in MiB: as the driver says, or as the profile's name says for a GPU that
 /// the driver does not show.
-pub fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
+pub(crate) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
     memory_on(gpus, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
         let name: Option<ProfileName> = slice.profile.parse().ok();
         name.map_or(0, |name| u64::from(name.gigabytes) << 10)

@@ -10,7 +10,7 @@ use crate::store::Slice;
 
 /// Returns the instance that suits the request best, if it is at least as wanted as the best that could be
 /// created.
-pub fn candidate(
+pub(crate) fn candidate(
     snapshot: &Snapshot,
     taken: &[Slot],
     wanted: &Constraints<'_>,

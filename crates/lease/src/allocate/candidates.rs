@@ -8,7 +8,7 @@ use crate::policy::{Policy, Who};
 
 /// Returns profile ids by GPU. A request does not wait for a slice that its limits would not leave it if it
 /// held nothing, nor for one that no empty machine has.
-pub fn could_use(
+pub(crate) fn could_use(
     (policy, subject): (&Policy, Who),
     snapshot: &Snapshot,
     admitted: &Admitted,

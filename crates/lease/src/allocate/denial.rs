@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::placement::Rejection;
 
-pub enum Denial {
+pub(crate) enum Denial {
     Room(Rejection),
     /// A limit of the policy.
     Limit(Error),
@@ -12,7 +12,7 @@ pub enum Denial {
 impl Denial {
     /// Returns whether the answer may be another one once containers that are gone have released what they
     /// hold.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         !matches!(self, Denial::Room(Rejection::Unsatisfiable { .. }))
     }
 }

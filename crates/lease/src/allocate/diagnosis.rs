@@ -13,7 +13,7 @@ use crate::queue::Turn;
 /// Adds to the answer the slices that would have to lie elsewhere. The search has a new look at the
 /// machine, without a lock, since it decides nothing. If it fails, or finds room after all, the
 /// answer stays as it was.
-pub fn explained(
+pub(super) fn explained(
     context: &LeaseContext<'_>,
     requester: &Requester<'_>,
     turn: &Turn,

@@ -4,7 +4,7 @@ use crate::model::Snapshot;
 use crate::placement::{Constraints, Slot};
 
 /// Returns the same request for slices that exist already: no place has to stay free for others.
-pub fn unreserved<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
+pub(crate) fn unreserved<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
     Constraints {
         idle: &[],
         blockers: &[],
@@ -14,7 +14,7 @@ pub fn unreserved<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
 }
 
 /// Returns a machine on which these places are all the room there is.
-pub fn only(snapshot: &Snapshot, places: &[Slot]) -> Snapshot {
+pub(super) fn only(snapshot: &Snapshot, places: &[Slot]) -> Snapshot {
     let mut only = snapshot.clone();
     for gpu in &mut only.gpus {
         gpu.instances.clear();

@@ -33,7 +33,7 @@ use requester::{Requester, Tried};
 use reserve::Outcome;
 
 /// Returns leases on slices that exist. They are still *creating*: the container is not made yet.
-pub fn acquire(
+pub(crate) fn acquire(
     context: &LeaseContext<'_>,
     holder: Holder,
     request: &Request,

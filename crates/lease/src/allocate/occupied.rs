@@ -7,7 +7,7 @@ use crate::reclaim::{lasting, liveness};
 use crate::store::{Holder, Lease};
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
-pub fn by_process(holder: &Holder, path: &str) -> Result<()> {
+pub(crate) fn by_process(holder: &Holder, path: &str) -> Result<()> {
     let wanted = [path.to_owned()];
     let occupant = || match process::in_cgroup(&Host, &wanted) {
         Ok(pid) => pid.map(|pid| format!("process {pid} ({}) runs in it", process::name(pid))),
@@ -21,7 +21,7 @@ pub fn by_process(holder: &Holder, path: &str) -> Result<()> {
 
 /// An error where another container has the cgroup, or is being made in it. Creates that choose one after
 /// the other see each other so, before either has a process.
-pub fn by_lease(holder: &Holder, path: &str, leases: &[Lease]) -> Result<()> {
+pub(super) fn by_lease(holder: &Holder, path: &str, leases: &[Lease]) -> Result<()> {
     let own = liveness::namespaces()?.cgroup;
     for lease in leases {
         let is_same_namespace = lease.namespaces.as_ref().is_some_and(|n| n.cgroup == own);

@@ -13,7 +13,7 @@ use crate::store::{Lease, Slice};
 
 /// How one slice of a plan is had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// At a free place.
     Create(Slice),
     /// An administrator's instance, as it is.
@@ -23,7 +23,7 @@ pub enum Step {
 }
 
 impl Step {
-    pub fn slice(&self) -> &Slice {
+    pub(super) fn slice(&self) -> &Slice {
         match self {
             Step::Create(slice) | Step::Adopt(slice) => slice,
             Step::Reuse(lease) => &lease.slice,
@@ -32,7 +32,7 @@ impl Step {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// One step for each slice that is requested.
     pub steps: Vec<Step>,
     /// Idle slices that lie where new ones go: they have to be destroyed first.
@@ -40,7 +40,7 @@ pub struct Plan {
 }
 
 /// Everything that a plan depends on.
-pub struct Planner<'a> {
+pub(crate) struct Planner<'a> {
     pub inventory: &'a Inventory,
     /// The request's constraints: what it wants, and what blockers reserve.
     pub wanted: &'a Constraints<'a>,
@@ -52,7 +52,7 @@ pub struct Planner<'a> {
 
 impl Planner<'_> {
     /// Plans the first alternative that can be had.
-    pub fn plan(&self, alternatives: &[Alternative]) -> Result<Plan, Denial> {
+    pub(super) fn plan(&self, alternatives: &[Alternative]) -> Result<Plan, Denial> {
         let (mut noes, mut over) = (Vec::new(), None);
         for asked in alternatives {
             match self.plan_one(asked) {
@@ -65,7 +65,7 @@ impl Planner<'_> {
     }
 
     /// Plans one alternative.
-    pub fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial> {
+    pub(crate) fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial> {
         let (snapshot, count) = (&self.inventory.snapshot, asked.count);
         let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),

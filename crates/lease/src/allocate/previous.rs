@@ -7,7 +7,7 @@ use crate::reclaim::{self, Patience, Returned, liveness};
 use crate::store::{Holder, Lease, State};
 
 /// Releases earlier leases of the same container; an error where that container lives.
-pub fn release_previous(context: &LeaseContext<'_>, holder: &Holder) -> Result<()> {
+pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Holder) -> Result<()> {
     for lease in context.leases_of(&holder.key)? {
         let against = |now: &Lease| {
             let is_over = now.boot_id != context.boot_id || now.state == State::Releasing;

@@ -15,7 +15,7 @@ use crate::store::{Lease, Slice};
 const MAX_REFUSALS: usize = 8;
 
 /// A allocation that could not be carried out.
-pub struct Failed {
+pub(super) struct Failed {
     /// The leases to roll back.
     pub undo: Vec<Undo>,
     /// None where another choice may succeed.
@@ -24,7 +24,7 @@ pub struct Failed {
 
 /// Returns the leases once every slice of the allocation is there. Undoes nothing where one is not, and
 /// adds to `tried` what the next choice leaves out.
-pub fn provision(
+pub(super) fn provision(
     context: &LeaseContext<'_>,
     driver: &impl Mig,
     allocation: Allocation,

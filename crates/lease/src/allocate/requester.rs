@@ -11,7 +11,7 @@ use crate::request::{self, Request};
 use crate::store::{Holder, Lease, Slice, State};
 
 /// A container that requests slices.
-pub struct Requester<'a> {
+pub(crate) struct Requester<'a> {
     pub holder: &'a Holder,
     pub request: &'a Request,
     pub cgroup: &'a Cgroup,
@@ -19,12 +19,12 @@ pub struct Requester<'a> {
 
 impl Requester<'_> {
     /// Returns why this create takes a lock, for processes that wait for it.
-    pub fn purpose(&self) -> String {
+    pub(super) fn purpose(&self) -> String {
         format!("create of {}", self.holder.key.id)
     }
 
     /// Returns a lease of the container's on a slice, not on record yet.
-    pub fn draft(&self, context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
+    pub(super) fn draft(&self, context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
         Ok(Lease {
             id: random_id()?,
             state: State::Creating,
@@ -53,7 +53,7 @@ impl Requester<'_> {
 
 /// Everything that a create has tried in vain since it last waited.
 #[derive(Default)]
-pub struct Tried {
+pub(crate) struct Tried {
     /// Places that the driver refused.
     pub refused: Vec<Slot>,
     /// Existing instances that could not be handed out.
@@ -66,7 +66,7 @@ pub struct Tried {
 
 impl Tried {
     /// Returns whether these tries woke queued requests: each was a lease that went.
-    pub fn woke_others(&self) -> bool {
+    pub(crate) fn woke_others(&self) -> bool {
         !self.refused.is_empty() || !self.unfit.is_empty()
     }
 }

@@ -19,7 +19,7 @@ use crate::request;
 use crate::store::{Lease, Lock};
 
 /// The outcome of one look for room. A lease in it is on record.
-pub enum Outcome {
+pub(super) enum Outcome {
     Reserved(Allocation),
     /// A lease on the slice of another container of the pod.
     Shared(Lease),
@@ -32,12 +32,12 @@ pub enum Outcome {
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
 #[must_use]
-pub struct Allocation {
+pub(crate) struct Allocation {
     pub parts: Vec<Part>,
 }
 
 /// One slice of an allocation.
-pub enum Part {
+pub(crate) enum Part {
     /// A free place, where the slice is to be created.
     Place(Lease),
     /// An existing slice, to be validated; and how long its destruction is retried otherwise.
@@ -45,7 +45,7 @@ pub enum Part {
 }
 
 /// A lease of a create that comes to nothing.
-pub enum Undo {
+pub(super) enum Undo {
     /// The driver created nothing: an instance at that place belongs to somebody else.
     Forget(Lease),
     Release(Lease),
@@ -55,7 +55,7 @@ pub enum Undo {
 
 impl Part {
     /// Returns how a part is undone that was not provisioned.
-    pub fn undo(self) -> Undo {
+    pub(super) fn undo(self) -> Undo {
         match self {
             Part::Place(lease) => Undo::Forget(lease),
             Part::Existing(lease, _) => Undo::Release(lease),
@@ -64,7 +64,7 @@ impl Part {
 }
 
 /// Undoes all of these, whichever fail.
-pub fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
+pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
         Undo::Forget(lease) => context.store.lock("refused create")?.remove(&lease),
         Undo::Release(lease) => reclaim::release(context, &lease.id, Patience::default()),
@@ -91,7 +91,7 @@ fn give_up(context: &LeaseContext<'_>, lease: &Lease, patience: Patience) -> Res
 /// Looks at the machine, chooses and puts the choice on record, under the plan's lock. The look at the
 /// driver is under the lock too: two hundred creates at once that look first and queue afterwards take six
 /// times as long.
-pub fn reserve(
+pub(super) fn reserve(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
     requester: &Requester<'_>,

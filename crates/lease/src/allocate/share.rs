@@ -19,7 +19,7 @@ use crate::store::{Holder, Lease, State};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
-pub enum Peer {
+pub(crate) enum Peer {
     /// It has the slice; this is the requester's lease on it.
     Has(Box<Lease>),
     /// It creates the slice.
@@ -28,7 +28,7 @@ pub enum Peer {
 
 /// Puts a lease of the requester's on record on the slice that another container of its pod has. None
 /// where no container of the pod has one.
-pub fn share(
+pub(super) fn share(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
     inventory: &Inventory,
@@ -85,7 +85,7 @@ fn locate(driver: &impl Queries, peer: &Lease) -> Result<Option<ListedInstance>>
 
 /// Waits a moment for the slice that another container of the pod creates, or for the end of that
 /// create; an error where that takes too long. `since`: the peer, and when this create began to wait.
-pub fn wait_for(
+pub(crate) fn wait_for(
     context: &LeaseContext<'_>,
     peer: &Lease,
     who: &Holder,

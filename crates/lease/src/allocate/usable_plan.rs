@@ -14,7 +14,7 @@ use crate::placement::{Constraints, Slot};
 use crate::store::Slice;
 
 /// Plans until each instance of an administrator in the plan is usable.
-pub fn usable_plan(
+pub(super) fn usable_plan(
     config: &Config,
     driver: &impl Queries,
     (inventory, wanted, limits): (&Inventory, &Constraints<'_>, &Limits<'_>),

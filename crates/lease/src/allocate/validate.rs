@@ -8,7 +8,11 @@ use crate::store::Lease;
 
 /// Returns the lease of a slice that is still what it was and that nobody uses; none, and why is logged,
 /// where that is not so or cannot be found out.
-pub fn validate(context: &LeaseContext<'_>, driver: &impl Queries, lease: &Lease) -> Option<Lease> {
+pub(super) fn validate(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    lease: &Lease,
+) -> Option<Lease> {
     let wrong = match defect(context, driver, lease) {
         Ok(Ok(lease)) => return Some(lease),
         Ok(Err(why)) => why,

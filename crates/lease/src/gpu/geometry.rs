@@ -49,7 +49,7 @@ impl Geometry {
     }
 
     /// Tells whether it is all that a GPU in MIG mode tells: every profile has a place.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|o| !o.profile.placements.is_empty())
     }
 
@@ -61,7 +61,7 @@ impl Geometry {
 }
 
 /// Geometry by the UUID of its GPU.
-pub type Geometries = BTreeMap<String, Geometry>;
+pub(crate) type Geometries = BTreeMap<String, Geometry>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -44,7 +44,7 @@ pub trait Queries {
 }
 
 /// Creates and destroys the instances of MIG.
-pub trait Mig: Queries {
+pub(crate) trait Mig: Queries {
     /// Creates a GPU instance and returns its id. `INSUFFICIENT_RESOURCES` means that nothing was made.
     fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
 
@@ -91,14 +91,14 @@ pub enum Reason {
     Answer(String),
 }
 
-pub const INVALID_ARGUMENT: u32 = 2;
+pub(crate) const INVALID_ARGUMENT: u32 = 2;
 pub const NOT_SUPPORTED: u32 = 3;
 pub const NO_PERMISSION: u32 = 4;
-pub const NOT_FOUND: u32 = 6;
+pub(crate) const NOT_FOUND: u32 = 6;
 pub const DRIVER_NOT_LOADED: u32 = 9;
 pub const GPU_IS_LOST: u32 = 15;
 pub const IN_USE: u32 = 19;
-pub const INSUFFICIENT_RESOURCES: u32 = 23;
+pub(crate) const INSUFFICIENT_RESOURCES: u32 = 23;
 
 impl DriverError {
     pub fn code(&self) -> Option<u32> {
@@ -110,7 +110,7 @@ impl DriverError {
 
     /// A code that did not come from the call that makes, so that nobody reads it as that one's
     /// answer.
-    pub fn about_what_was_made(self) -> DriverError {
+    pub(crate) fn about_what_was_made(self) -> DriverError {
         DriverError {
             reason: match self.reason {
                 Reason::Code(code) => Reason::Answer(format!(
@@ -124,7 +124,7 @@ impl DriverError {
     }
 
     /// Something uses the instance, which passes; not a fault of ours or the driver's.
-    pub fn is_in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         self.code() == Some(IN_USE)
     }
 

@@ -153,7 +153,7 @@ impl Nodes {
 
 /// Returns the files that a process has open if it holds a GPU instance: its capability files and
 /// the numbers of its capability nodes. This is for a look, so it omits unreadable ones.
-pub fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, Vec<(u32, u32)>) {
+pub(crate) fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, Vec<(u32, u32)>) {
     let instance = root.join(format!(
         "proc/driver/nvidia/capabilities/gpu{gpu}/mig/gi{gi}"
     ));

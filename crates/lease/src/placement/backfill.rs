@@ -9,7 +9,7 @@ use super::plan::Reservation;
 use crate::model::{Gpu, Placement, Profile, Snapshot};
 
 /// Returns every profile on every GPU that could ever satisfy a request, by the rules and by the driver.
-pub fn could_use(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<Reservation> {
+pub(crate) fn could_use(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<Reservation> {
     let mut all = Vec::new();
     for (gpu, profile) in candidates(snapshot, constraints) {
         let one = Reservation {
@@ -25,7 +25,7 @@ pub fn could_use(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Vec<Rese
 
 /// Says whether the reservations of earlier requests alone block a request. Then the driver has no answer
 /// that helps.
-pub fn is_blocked(snapshot: &Snapshot, constraints: &Constraints<'_>) -> bool {
+pub(crate) fn is_blocked(snapshot: &Snapshot, constraints: &Constraints<'_>) -> bool {
     let permits = |(gpu, profile): (&Gpu, &Profile)| {
         let backfill = Backfill::on(gpu, constraints);
         let mut places = profile.placements.iter();
@@ -48,13 +48,13 @@ fn candidates<'a>(
 }
 
 /// The slots of one GPU that earlier requests could use after all our own instances are gone.
-pub struct Backfill<'a> {
+pub(crate) struct Backfill<'a> {
     gpu: &'a Gpu,
     places: Vec<(&'a Profile, Placement)>,
 }
 
 impl<'a> Backfill<'a> {
-    pub fn on(gpu: &'a Gpu, constraints: &Constraints<'_>) -> Self {
+    pub(super) fn on(gpu: &'a Gpu, constraints: &Constraints<'_>) -> Self {
         let here = constraints.blockers.iter().filter(|a| a.gpu == gpu.uuid);
         let mut awaited = here
             .filter_map(|a| gpu.profile(a.profile_id))
@@ -75,7 +75,7 @@ impl<'a> Backfill<'a> {
     }
 
     /// Says whether a slice there delays no earlier request.
-    pub fn permits(&self, profile: &Profile, at: Placement) -> bool {
+    pub(crate) fn permits(&self, profile: &Profile, at: Placement) -> bool {
         self.places.iter().all(|(awaited, place)| {
             !place.overlaps(at) && self.parts_are_left(profile, awaited, *place)
         })

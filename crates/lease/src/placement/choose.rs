@@ -36,7 +36,7 @@ pub fn choose<'a>(
 }
 
 /// Chooses the cheapest free slot for one slice.
-pub fn choose_one<'a>(
+pub(crate) fn choose_one<'a>(
     snapshot: &'a Snapshot,
     reserved: &[Slot],
     slice: &Slice,
@@ -75,7 +75,7 @@ pub fn choose_one<'a>(
 }
 
 /// A free slot. The one with the least rank is chosen.
-pub struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     pub gpu: &'a Gpu,
     pub profile: &'a Profile,
     pub placement: Placement,
@@ -86,7 +86,7 @@ pub struct Candidate<'a> {
 
 /// The order of candidates: the fields are compared from the first to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
+pub(crate) struct Rank {
     /// The slices of one container go to different GPUs as far as possible.
     shares_gpu: bool,
     /// Gigabytes by the profile's name, then compute slices. An amount of memory may stand for different
@@ -101,7 +101,7 @@ pub struct Rank {
 }
 
 /// Visits each free slot. It returns true where free slots are reserved for earlier requests.
-pub fn each_candidate<'a>(
+pub(crate) fn each_candidate<'a>(
     snapshot: &Snapshot,
     fitting: &[(&'a Gpu, &'a Profile)],
     reserved: &[Slot],

@@ -77,19 +77,19 @@ impl<'a> Constraints<'a> {
 }
 
 /// Says whether MIG is on.
-pub fn is_on(gpu: &Gpu) -> bool {
+pub(super) fn is_on(gpu: &Gpu) -> bool {
     gpu.mig == MigMode::Enabled
 }
 
 /// Returns the GPUs in MIG mode that no rule excludes.
-pub fn usable<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<&'a Gpu> {
+pub(crate) fn usable<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<&'a Gpu> {
     let gpus = snapshot.gpus.iter();
     gpus.filter(|g| is_on(g) && !constraints.excludes(g))
         .collect()
 }
 
 /// Returns the profile that a request stands for on each GPU that offers it.
-pub fn fitting<'a>(
+pub(crate) fn fitting<'a>(
     usable: &[&'a Gpu],
     slice: &Slice,
     constraints: &Constraints<'_>,

@@ -17,7 +17,7 @@ fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
 }
 
 /// Diagnoses a machine without a usable GPU.
-pub fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obstacle {
+pub(crate) fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obstacle {
     let left_out = left_out(snapshot, constraints);
     let with = |mode: MigMode| snapshot.gpus.iter().filter(move |g| g.mig == mode);
     if with(MigMode::Enabled).next().is_some() {
@@ -42,7 +42,11 @@ pub fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obstacle {
 }
 
 /// Diagnoses GPUs none of which offers what a request stands for.
-pub fn no_profile(gpus: &[&Gpu], request: &Slice, constraints: &Constraints<'_>) -> Obstacle {
+pub(crate) fn no_profile(
+    gpus: &[&Gpu],
+    request: &Slice,
+    constraints: &Constraints<'_>,
+) -> Obstacle {
     let needed = constraints.min_compute;
     let mut known: Vec<&Profile> = Vec::new();
     for profile in gpus.iter().flat_map(|g| &g.profiles) {
@@ -86,7 +90,7 @@ pub fn no_profile(gpus: &[&Gpu], request: &Slice, constraints: &Constraints<'_>)
 }
 
 /// Diagnoses GPUs that offer the profile and have no slot for it.
-pub fn no_slot(
+pub(crate) fn no_slot(
     snapshot: &Snapshot,
     fitting: &[(&Gpu, &Profile)],
     reserved: &[Slot],
@@ -128,7 +132,7 @@ pub fn no_slot(
 }
 
 /// Diagnoses a count that even the empty machine does not hold. `most` is the number it holds.
-pub fn too_many(fitting: &[(&Gpu, &Profile)], most: u32) -> Obstacle {
+pub(crate) fn too_many(fitting: &[(&Gpu, &Profile)], most: u32) -> Obstacle {
     Obstacle::TooMany {
         gpus: fitting.len(),
         profile: first_profile(fitting),
@@ -137,7 +141,7 @@ pub fn too_many(fitting: &[(&Gpu, &Profile)], most: u32) -> Obstacle {
 }
 
 /// Diagnoses free slots that earlier requests have reserved.
-pub fn reserved(fitting: &[(&Gpu, &Profile)]) -> Obstacle {
+pub(super) fn reserved(fitting: &[(&Gpu, &Profile)]) -> Obstacle {
     Obstacle::Reserved {
         profile: first_profile(fitting),
     }

@@ -18,7 +18,7 @@ mod several;
 #[cfg(test)]
 mod tests;
 
-pub use backfill::{could_use, is_blocked};
+pub(crate) use backfill::{could_use, is_blocked};
 pub use choose::choose;
 pub use constraints::Constraints;
 pub use defrag::diagnose::diagnose;
@@ -30,4 +30,5 @@ pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, Sear
 pub use rejection::{
     Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,
 };
-pub use several::{Diagnosis, Selection, choose_several, never_several};
+pub use several::Diagnosis;
+pub(crate) use several::{Selection, never_several};

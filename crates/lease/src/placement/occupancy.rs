@@ -12,7 +12,7 @@ pub struct Slot {
 }
 
 /// A set of memory slices.
-pub type SliceSet = u64;
+pub(crate) type SliceSet = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
@@ -49,7 +49,7 @@ pub struct Occupancy<'a> {
 }
 
 /// Amounts of compute slices and of engines, in the order of `PARTS`.
-pub type Parts = [u32; 6];
+pub(super) type Parts = [u32; 6];
 
 impl<'a> Occupancy<'a> {
     pub fn new(gpu: &'a Gpu, reserved: &[Slot], idle: &[Slot]) -> Self {
@@ -181,7 +181,7 @@ impl<'a> Occupancy<'a> {
     }
 
     /// Returns the part that one more slice of the profile beside `others` would exceed.
-    pub fn exhausted<'l>(
+    pub(crate) fn exhausted<'l>(
         &self,
         profile: &Profile,
         others: impl Iterator<Item = &'l Occupant>,
@@ -214,7 +214,7 @@ impl<'a> Occupancy<'a> {
     }
 
     /// Says whether the occupant uses some of the part that the profile lacks.
-    pub fn frees(&self, what: Exhausted, profile: &Profile, occupant: &Occupant) -> bool {
+    pub(crate) fn frees(&self, what: Exhausted, profile: &Profile, occupant: &Occupant) -> bool {
         let Some(part) = PARTS.iter().position(|part| *part == what) else {
             return occupant.profile_id == profile.id;
         };
@@ -228,7 +228,7 @@ impl<'a> Occupancy<'a> {
     }
 
     /// Says whether both are the same model with the same occupants. `as_movable` compares two movable ones.
-    pub fn is_like(
+    pub(crate) fn is_like(
         &self,
         other: &Occupancy<'_>,
         as_movable: impl Fn(usize, usize) -> bool,
@@ -250,7 +250,7 @@ impl<'a> Occupancy<'a> {
 
     /// Returns the sum over all profiles of the free memory slices that no free placement of the profile
     /// covers, times the weight of the profile.
-    pub fn uncovered(&self, free: SliceSet, weights: &[i64]) -> i64 {
+    pub(crate) fn uncovered(&self, free: SliceSet, weights: &[i64]) -> i64 {
         let (mut lost, mut start) = (0, 0);
         for (&end, weight) in self.ends.iter().zip(weights) {
             let mut covered = 0;
@@ -289,7 +289,7 @@ const PARTS: [Exhausted; 6] = [
     Exhausted::OpticalFlowAccelerators,
 ];
 
-pub fn parts(p: &Profile) -> Parts {
+pub(super) fn parts(p: &Profile) -> Parts {
     [
         p.compute_slices,
         p.copy_engines,
@@ -300,7 +300,7 @@ pub fn parts(p: &Profile) -> Parts {
     ]
 }
 
-pub fn slice_set(at: Placement) -> SliceSet {
+pub(crate) fn slice_set(at: Placement) -> SliceSet {
     let ones = |n: u32| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
     ones(at.start.saturating_add(at.size)) & !ones(at.start)
 }

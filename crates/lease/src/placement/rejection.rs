@@ -137,7 +137,7 @@ impl Rejection {
     }
 
     /// Says for which request a single slice was chosen, and how many of its slices found a slot before.
-    pub fn for_request(self, request: &Alternative, found: usize) -> Rejection {
+    pub(crate) fn for_request(self, request: &Alternative, found: usize) -> Rejection {
         let again = |cause: Cause| Cause {
             request: request.clone(),
             found,
@@ -161,7 +161,7 @@ impl Rejection {
     }
 
     /// Returns the cause to act on: the first that may pass, or else the first.
-    pub fn main_cause(&self) -> Option<&Cause> {
+    pub(crate) fn main_cause(&self) -> Option<&Cause> {
         let may_pass = |cause: &&Cause| cause.obstacle.may_pass();
         let mut causes = self.causes().iter();
         causes.clone().find(may_pass).or(causes.next())
@@ -213,7 +213,7 @@ impl From<Cause> for Rejection {
 
 impl Obstacle {
     /// Says whether a slice that comes back may remove the obstacle.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Obstacle::Reserved { .. } | Obstacle::NoSlot(_))
     }
 }

@@ -14,7 +14,7 @@ use super::occupancy::{Occupancy, SliceSet, slice_set};
 use crate::model::{Gpu, GpuInstance, Placement, Snapshot};
 
 /// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.
-pub const SLICE: i64 = 840 * NOW * EVEN;
+pub(super) const SLICE: i64 = 840 * NOW * EVEN;
 /// Weights of the two parts. Each number of slices up to 8 divides 840.
 const NOW: i64 = 20;
 const NEXT: i64 = 3;
@@ -25,10 +25,10 @@ const BY_DEMAND: i64 = 40;
 const FREE: i64 = SLICE * 60 / 100;
 
 /// The number of slices of each profile in use on the machine: the best guess at later requests.
-pub struct Demand<'a>(Vec<(&'a str, i64)>);
+pub(crate) struct Demand<'a>(Vec<(&'a str, i64)>);
 
 impl<'a> Demand<'a> {
-    pub fn on(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Self {
+    pub(super) fn on(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Self {
         let mut there: Vec<(&str, i64)> = Vec::with_capacity(16);
         for gpu in &snapshot.gpus {
             let is_spare = |i: &&GpuInstance| {
@@ -64,7 +64,7 @@ impl<'a> Demand<'a> {
 }
 
 /// The costs of slots on one GPU.
-pub struct Costs<'r, 'a> {
+pub(crate) struct Costs<'r, 'a> {
     occupancy: &'r Occupancy<'a>,
     weights: Vec<i64>,
     free: SliceSet,
@@ -74,7 +74,7 @@ pub struct Costs<'r, 'a> {
 }
 
 impl<'r, 'a> Costs<'r, 'a> {
-    pub fn of(occupancy: &'r Occupancy<'a>, demand: &Demand<'_>) -> Self {
+    pub(super) fn of(occupancy: &'r Occupancy<'a>, demand: &Demand<'_>) -> Self {
         let costs = Costs {
             occupancy,
             weights: demand.weights(occupancy.gpu),
@@ -90,14 +90,14 @@ impl<'r, 'a> Costs<'r, 'a> {
 
     /// Returns the cost of a slot among all GPUs, from its cost on its own GPU. Each idle slice that has to go
     /// for it counts as a memory slice that one profile loses.
-    pub fn machine_cost(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
+    pub(crate) fn machine_cost(&self, cost: i64, at: Placement, evicts: usize) -> i64 {
         let profiles = self.occupancy.gpu.profiles.len() as i64;
         let taken = i64::from(at.size) * profiles * SLICE * 3 / 2;
         let lost = taken + cost + evicts as i64 * SLICE;
         lost.saturating_mul(self.worth)
     }
 
-    pub fn cost(&self, at: Placement) -> i64 {
+    pub(super) fn cost(&self, at: Placement) -> i64 {
         let new = slice_set(at);
         let free = i64::from(self.free.count_ones()) * FREE;
         self.potential(self.free & !new, Some(new)) - self.before + free

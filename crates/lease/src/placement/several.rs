@@ -11,7 +11,7 @@ use crate::request::Alternative;
 
 /// The slots selected so far for one request, and what they leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection {
+pub(crate) struct Selection {
     pub reserved: Vec<Slot>,
     /// Idle slices that are left.
     pub idle: Vec<Slot>,
@@ -22,7 +22,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    pub fn new(reserved: &[Slot], idle: &[Slot]) -> Self {
+    pub(crate) fn new(reserved: &[Slot], idle: &[Slot]) -> Self {
         Selection {
             reserved: reserved.to_vec(),
             idle: idle.to_vec(),
@@ -32,7 +32,7 @@ impl Selection {
     }
 
     /// Returns the constraints of the next slice.
-    pub fn constraints<'a>(&'a self, constraints: &Constraints<'a>) -> Constraints<'a> {
+    pub(crate) fn constraints<'a>(&'a self, constraints: &Constraints<'a>) -> Constraints<'a> {
         Constraints {
             idle: &self.idle,
             evicted: &self.evicted,
@@ -42,7 +42,7 @@ impl Selection {
     }
 
     /// Adds a slot, and the idle slices on its GPU that go for it.
-    pub fn add(&mut self, slot: Slot, evicts: &[Placement]) {
+    pub(crate) fn add(&mut self, slot: Slot, evicts: &[Placement]) {
         let goes = |r: &Slot| r.gpu == slot.gpu && evicts.contains(&r.placement);
         let (evicted, left) = std::mem::take(&mut self.idle).into_iter().partition(goes);
         let evicted: Vec<Slot> = evicted;
@@ -57,12 +57,12 @@ impl Selection {
 /// The rejection of a request, and the slots that were selected before one was missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    pub selection: Selection,
+    pub(crate) selection: Selection,
     pub rejection: Rejection,
 }
 
 /// Chooses a slot for each slice of a request, one after the other.
-pub fn choose_several<'a>(
+pub(crate) fn choose_several<'a>(
     snapshot: &'a Snapshot,
     reserved: &[Slot],
     request: &Alternative,
@@ -101,7 +101,7 @@ pub fn choose_several<'a>(
 }
 
 /// Returns the rejection where even the empty machine does not hold all slices of a request.
-pub fn never_several(
+pub(crate) fn never_several(
     snapshot: &Snapshot,
     request: &Alternative,
     constraints: &Constraints<'_>,

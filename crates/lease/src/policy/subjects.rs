@@ -6,7 +6,7 @@ use std::fmt;
 
 /// For whom a rule is: for who matches all that is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Subjects {
+pub(crate) struct Subjects {
     /// Patterns.
     pub namespace: Option<String>,
     pub pod: Option<String>,

@@ -15,7 +15,7 @@ const MOST: usize = 1 << 18;
 
 /// The processes that have a slice open.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Holders {
+pub(crate) struct Holders {
     /// `(pid, name)`
     pub seen: Vec<(i32, String)>,
     /// Why there may be more.
@@ -24,7 +24,7 @@ pub struct Holders {
 
 /// Finds the processes that have one of these files or devices open. It leaves out
 /// those that a security module hides, and descriptors on their way through a socket.
-pub fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {
+pub(crate) fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {
     // In the driver's own part of `/proc`.
     let metadata = files.iter().filter_map(|f| std::fs::metadata(f).ok());
     let wanted = Wanted {

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-pub enum Look {
+pub(super) enum Look {
     /// The kernel's own knowledge of a file; no server is asked for it. On NFS and 9p the way there may
     /// ask one all the same.
     Known(CString),
@@ -24,7 +24,7 @@ pub enum Look {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub(super) enum Seen {
     File(File),
     /// Result of a comparison.
     Same(bool),
@@ -34,7 +34,7 @@ pub enum Seen {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct File {
+pub(super) struct File {
     pub mode: u32,
     pub dev: u64,
     pub ino: u64,
@@ -67,7 +67,7 @@ const DIFFERENT: u32 = 3;
 const FAILED: u32 = 4;
 
 /// Makes all of these looks. An error where no child could be had.
-pub fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
+pub(super) fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
     if looks.is_empty() {
         return Ok(Vec::new());
     }

@@ -9,10 +9,11 @@ pub mod signals;
 mod view;
 
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
-pub use holders::{Holders, holders_of};
+pub(crate) use holders::{Holders, holders_of};
 pub use mounts::answers;
 pub use reads::{Host, Reads, is_gone};
-pub use view::{Sight, View};
+pub(crate) use view::Sight;
+pub use view::View;
 
 use crate::files;
 use crate::model::Process;
@@ -85,7 +86,7 @@ fn read_stat(reads: &dyn Reads, dir: &Path) -> io::Result<Option<Stat>> {
 }
 
 /// Whether it started us, or started what started us.
-pub fn is_ancestor(process: &Process) -> bool {
+pub(crate) fn is_ancestor(process: &Process) -> bool {
     let mut pid = std::process::id() as i32;
     // The first of all has none above it; those outside of a pid namespace show as 0.
     while pid > 1 {
@@ -109,7 +110,7 @@ pub fn is_alive(process: &Process) -> bool {
     is_alive_by(&Host, process)
 }
 
-pub fn is_alive_by(reads: &dyn Reads, process: &Process) -> bool {
+pub(crate) fn is_alive_by(reads: &dyn Reads, process: &Process) -> bool {
     look(reads, process.pid).map_or(true, |now| now == Some(*process))
 }
 

@@ -22,7 +22,7 @@ pub struct View {
 
 /// Whether the absence of a record's processes is their death.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Sight {
+pub(crate) enum Sight {
     Clear,
     /// Everything in the record's pid namespace has ended, so with it all that the record names.
     Ended,
@@ -50,7 +50,7 @@ impl View {
     }
 
     /// Whether processes of a record can be looked for by pid and start time.
-    pub fn of_processes(&self, reads: &dyn Reads, record: Option<&Namespaces>) -> Sight {
+    pub(crate) fn of_processes(&self, reads: &dyn Reads, record: Option<&Namespaces>) -> Sight {
         match seen_from(self, record) {
             Sight::Blocked(why) if self.sees_all_namespaces() => match record {
                 Some(record) if record.pid != self.namespaces.pid => ended(reads, record, why),
@@ -61,7 +61,7 @@ impl View {
     }
 
     /// Whether a record's cgroup paths are what `/proc/PID/cgroup` says here.
-    pub fn of_cgroups(&self, record: Option<&Namespaces>) -> Sight {
+    pub(crate) fn of_cgroups(&self, record: Option<&Namespaces>) -> Sight {
         let own = &self.namespaces.cgroup;
         let (same, theirs) = match record {
             Some(record) => (record.cgroup == *own, shown(record.cgroup.as_ref())),

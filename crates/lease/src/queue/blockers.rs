@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Returns the profiles that earlier requests could use, by GPU. An unreadable ticket counts as wanting
 /// every place.
-pub fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
+pub(crate) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
     let mut all = BTreeSet::new();
     for waiting in ahead {
         match &waiting.waiter {

@@ -8,7 +8,7 @@
 mod blockers;
 mod watch;
 
-pub use blockers::awaited;
+pub(crate) use blockers::awaited;
 
 use crate::admitted::Admitted;
 use crate::bundles::Bundles;
@@ -37,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
+pub(crate) enum Wake {
     /// There may be room.
     Look,
     /// It is time to collect leases; one that goes wakes the request.
@@ -46,7 +46,7 @@ pub enum Wake {
 }
 
 /// A create's turn in the queue.
-pub struct Turn {
+pub(crate) struct Turn {
     bundle: PathBuf,
     begun: Instant,
     wait: Duration,
@@ -64,7 +64,7 @@ pub struct Turn {
 }
 
 /// The machine as it was when the driver was last asked.
-pub struct LastLook {
+pub(crate) struct LastLook {
     at: Instant,
     snapshot: Snapshot,
     admitted: Admitted,
@@ -72,7 +72,7 @@ pub struct LastLook {
 }
 
 impl LastLook {
-    pub fn new(snapshot: Snapshot, admitted: Admitted, ours: Vec<Slot>) -> LastLook {
+    pub(crate) fn new(snapshot: Snapshot, admitted: Admitted, ours: Vec<Slot>) -> LastLook {
         LastLook {
             at: Instant::now(),
             snapshot,
@@ -83,7 +83,7 @@ impl LastLook {
 }
 
 impl Turn {
-    pub fn new(config: &Config, request: &Request, bundle: &Path) -> Turn {
+    pub(crate) fn new(config: &Config, request: &Request, bundle: &Path) -> Turn {
         let wanted = request.wait.unwrap_or(config.wait);
         let deadline = request.deadline.filter(|d| wanted > d.longest_wait);
         let wait = deadline.map_or(wanted, |d| d.longest_wait);
@@ -108,12 +108,12 @@ impl Turn {
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.begun.elapsed() >= self.wait
     }
 
     /// Begins to watch, unless there is no time to wait: from here on no event is missed.
-    pub fn watch(&mut self, store: &Store) {
+    pub(crate) fn watch(&mut self, store: &Store) {
         if !self.is_over() {
             let watch = || Watch::on(store, &self.bundle);
             self.watch.get_or_insert_with(watch).forget();
@@ -121,7 +121,7 @@ impl Turn {
     }
 
     /// Returns the requests that came before.
-    pub fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
+    pub(crate) fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
         store.waiting_before(self.number())?.collect()
     }
 
@@ -132,7 +132,7 @@ impl Turn {
 
     /// Joins the queue, or renews the ticket, unless there is no time to wait. `could_use`: profile ids by
     /// GPU.
-    pub fn join(
+    pub(crate) fn join(
         &mut self,
         (store, plan): (&Store, &Lock),
         (container, request, could_use): (&str, String, Vec<(String, Vec<u32>)>),
@@ -171,7 +171,7 @@ impl Turn {
     }
 
     /// Lets later requests pass: this one has its place. The number stays its own until it is done.
-    pub fn step_aside(&mut self) {
+    pub(crate) fn step_aside(&mut self) {
         self.written.could_use.clear();
         if let Some(Err(e)) = self.ticket.as_mut().map(Ticket::step_aside) {
             tracing::warn!("{}", e.line());
@@ -179,7 +179,7 @@ impl Turn {
     }
 
     /// Pauses after a look whose choice came to nothing.
-    pub fn pause(&mut self, was_in_vain: bool) {
+    pub(crate) fn pause(&mut self, was_in_vain: bool) {
         self.in_vain = if was_in_vain { self.in_vain + 1 } else { 0 };
         if was_in_vain {
             let pause = FIRST_PAUSE * (1 << self.in_vain.min(10));
@@ -189,7 +189,7 @@ impl Turn {
     }
 
     /// Waits until there is something to do; an error when nobody has a use for its container any more.
-    pub fn wait(&mut self, store: &Store, bundles: &dyn Bundles) -> Result<Wake> {
+    pub(crate) fn wait(&mut self, store: &Store, bundles: &dyn Bundles) -> Result<Wake> {
         let mut gap = COLLECT_AGAIN;
         let mut next = Instant::now() + gap;
         let mut held_up_by = None;
@@ -262,7 +262,7 @@ impl Turn {
     }
 
     /// Returns the error of a create whose time to wait is over, or that was never to wait.
-    pub fn give_up(&self, store: &Store, no: Rejection) -> Error {
+    pub(crate) fn give_up(&self, store: &Store, no: Rejection) -> Error {
         Refusal {
             rejection: &no,
             blockers: &self.ahead(store).unwrap_or_default(),
@@ -276,7 +276,7 @@ impl Turn {
 }
 
 /// Removes the tickets that killed requests left, if there is anything in the queue.
-pub fn sweep(store: &Store) -> Result<()> {
+pub(crate) fn sweep(store: &Store) -> Result<()> {
     if store.is_queue_empty() {
         return Ok(());
     }

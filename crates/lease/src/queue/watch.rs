@@ -48,7 +48,7 @@ struct Told {
 }
 
 impl Watch {
-    pub fn on(store: &Store, bundle: &Path) -> Watch {
+    pub(super) fn on(store: &Store, bundle: &Path) -> Watch {
         let mut watch = Watch {
             bundle: bundle.to_owned(),
             told: Told::of(store, u64::MAX, bundle),
@@ -59,14 +59,14 @@ impl Watch {
     }
 
     /// Forgets the events until now, which the caller is about to see.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         if let Some(Told { inotify, .. }) = &self.told {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
     }
 
     /// An error where its bundle is gone.
-    pub fn wait(
+    pub(super) fn wait(
         &mut self,
         (store, bundles): (&Store, &dyn Bundles),
         number: u64,

@@ -14,12 +14,16 @@ use crate::model::ListedInstance;
 use crate::store::{Claim, Damaged, Key, Lease, Slice, Tie};
 use std::path::Path;
 
-pub fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
+pub(crate) fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
     Ok(context.store.list()?.1)
 }
 
 /// Releases a hook's lease that cannot be read.
-pub fn release_damaged_of(context: &LeaseContext<'_>, lease: &str, bundle: &Path) -> Result<()> {
+pub(crate) fn release_damaged_of(
+    context: &LeaseContext<'_>,
+    lease: &str,
+    bundle: &Path,
+) -> Result<()> {
     let all = damaged(context)?;
     let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == lease);
     let Some(damaged) = all.iter().find(is_it) else {
@@ -56,7 +60,7 @@ pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Res
 ///
 /// A lease of nobody takes the place of the record, and is released like any other: the driver
 /// confirms the end of its instance, an instance in use is tried again, and a failure is on record.
-pub fn release_damaged(
+pub(crate) fn release_damaged(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
     patience: Patience,

@@ -16,7 +16,7 @@ const MAX_GAP: Duration = Duration::from_millis(500);
 
 /// Destroys the instance of a lease that is on record, unless it outlives the lease: an instance of an
 /// administrator's, or one that another lease holds too.
-pub fn destroy_instance_of(
+pub(crate) fn destroy_instance_of(
     context: &LeaseContext<'_>,
     lease: &Lease,
     patience: Patience,
@@ -66,7 +66,7 @@ fn try_destroy(
 
 /// Destroys the instance of a slice, if it is there: the compute instance, then the GPU instance. The
 /// driver's lists confirm that each is gone. `emptied` puts on record that the compute instance is.
-pub fn destroy(
+pub(crate) fn destroy(
     driver: &impl Mig,
     slice: &Slice,
     emptied: impl FnOnce() -> Result<()>,
@@ -101,7 +101,7 @@ pub fn destroy(
 /// Returns the instance of a slice, if it is still the one that runmig made. GPU instance ids and
 /// MIG UUIDs come again, so profile and placement must be right as well. If no compute instance of
 /// ours can be in it, an instance with one is foreign.
-pub fn locate(driver: &impl Queries, slice: &Slice) -> Result<Option<ListedInstance>> {
+pub(crate) fn locate(driver: &impl Queries, slice: &Slice) -> Result<Option<ListedInstance>> {
     let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
     let there = listed.into_iter().find(|i| i.placement == slice.placement);
     let Some(id) = slice.gpu_instance else {
@@ -150,13 +150,13 @@ fn strike_off_beside_others(context: &LeaseContext<'_>, lease: &Lease) -> Result
 }
 
 /// Returns whether another lease holds the instance too. The caller has the ledger's lock.
-pub fn has_other_leases(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
+pub(crate) fn has_other_leases(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
     let neighbours = context.store.neighbours(&Claim::of(lease))?;
     Ok(neighbours.have_instance_of(lease))
 }
 
 /// Returns the processes that have the instance's capabilities open.
-pub fn holders(context: &LeaseContext<'_>, lease: &Lease) -> Holders {
+pub(crate) fn holders(context: &LeaseContext<'_>, lease: &Lease) -> Holders {
     let Some(gi) = lease.slice.gpu_instance else {
         return Holders::default();
     };

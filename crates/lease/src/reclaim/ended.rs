@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// After a delete: gives back what the container has, if it is gone. `deleted` says that the
 /// low-level runtime has it no more.
-pub fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> Result<()> {
+pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> Result<()> {
     // Another low-level runtime with the same root says that it has no such container.
     let damaged = match deleted && !liveness::lives_on_record(key) {
         true => damaged::release_damaged_with(context, key),
@@ -44,7 +44,7 @@ pub fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> 
 
 /// By its creator, whose low-level runtime failed, was killed or is done: gives back what it has,
 /// unless it lives on without them.
-pub fn release_if_over(
+pub(crate) fn release_if_over(
     context: &LeaseContext<'_>,
     id: &str,
     patience: Patience,
@@ -66,7 +66,7 @@ fn stays(lease: &Lease, life: &str) -> Error {
 }
 
 /// A sign of life that stays: a container that was just killed takes a moment to be gone.
-pub fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
+pub(crate) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
     let mut gap = Duration::from_millis(1);
     loop {
         let sign = sign_of_life()?;

@@ -29,7 +29,7 @@ pub struct Collection {
 
 impl Collection {
     /// Whether another look for room is worth it.
-    pub fn gave_room(&self) -> bool {
+    pub(crate) fn gave_room(&self) -> bool {
         let gave = |outcome: &Outcome| matches!(outcome, Outcome::Released(_));
         self.leases.iter().any(Finding::gave_room) || self.damaged.iter().any(|(_, o)| gave(o))
     }

@@ -11,12 +11,12 @@ use crate::store::{Lease, State};
 use std::time::Instant;
 
 /// By hand or from a timer: everything that is due, with patience.
-pub fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
+pub(crate) fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
     look_through(context, dry_run, true, Patience::default())
 }
 
 /// At need, inside a create: one try each, and nothing that failed a moment ago.
-pub fn collect(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
+pub(crate) fn collect(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
     look_through(context, dry_run, false, Patience::NONE)
 }
 
@@ -60,7 +60,7 @@ fn look_through(
 
 /// The leases that nobody collects because their containers cannot be seen, for an error about
 /// room.
-pub fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
+pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
     let (leases, _) = context.store.list().ok()?;
     let of_this_boot = leases.iter().filter(|l| l.boot_id == context.boot_id);
     let mut unseen = of_this_boot.filter_map(liveness::unseen);
@@ -107,7 +107,7 @@ fn remaining(end: Instant) -> Patience {
 
 /// Destroys an idle slice, unless it was handed out meanwhile. One that cannot be destroyed stays on
 /// record like any other.
-pub fn discard_idle(context: &LeaseContext<'_>, idle: &Lease) {
+pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Lease) {
     let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
     if let Err(e) =
         release::release_unless(context, &idle.id, Patience::with_idle(idle), handed_out)

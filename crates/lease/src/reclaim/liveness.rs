@@ -26,7 +26,7 @@ fn here() -> Liveness<'static> {
 
 /// The namespaces of this process, for a record of its container. An error where nobody could tell from
 /// that record whether the container lives.
-pub fn namespaces() -> Result<Namespaces> {
+pub(crate) fn namespaces() -> Result<Namespaces> {
     let view = here().view;
     match &view.obstacle {
         None => Ok(view.namespaces.clone()),
@@ -43,7 +43,7 @@ pub fn sign_of_life(lease: &Lease) -> Option<String> {
 }
 
 /// The same but for its creator, who asks.
-pub fn outlives_its_front(lease: &Lease) -> Option<String> {
+pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
     here().outlives_its_front(lease)
 }
 
@@ -80,20 +80,20 @@ pub const UNSEEN_HINT: &str =
     "run migctl gc as root on the host, in the namespaces of the engine that made the container";
 
 /// Whether the maker of a lease is known to have ended.
-pub fn creator_is_dead(lease: &Lease) -> bool {
+pub(crate) fn creator_is_dead(lease: &Lease) -> bool {
     here().maker_is_dead(lease)
 }
 
 /// Whether the low-level runtime has a container with a living init on record. Without a lease, nobody
 /// knows in which namespaces that was written: in those of who asks.
-pub fn lives_on_record(key: &Key) -> bool {
+pub(crate) fn lives_on_record(key: &Key) -> bool {
     let here = here();
     let recorded = here.recorded_init(key);
     here.view.obstacle.is_some() || recorded.map_or(true, |i| i.is_some_and(|i| here.lives(&i)))
 }
 
 /// Init as the low-level runtime wrote it down; see `Liveness::recorded_init`.
-pub fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
+pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
     here().recorded_init(key)
 }
 
@@ -111,7 +111,7 @@ impl<'a> Liveness<'a> {
         })
     }
 
-    pub fn outlives_its_front(&self, lease: &Lease) -> Option<String> {
+    pub(crate) fn outlives_its_front(&self, lease: &Lease) -> Option<String> {
         self.where_seen(lease, || self.runtime_or_container(lease))
     }
 

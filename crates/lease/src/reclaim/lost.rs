@@ -48,7 +48,7 @@ impl Told {
 }
 
 /// Returns what a create leaves beside the original of its bundle.
-pub fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
+pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
     let first = leases
         .first()
         .ok_or_else(|| Error::new("the create has no lease"))?;
@@ -61,13 +61,13 @@ pub fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
 }
 
 /// Whether a lease that is not on record was given back by somebody who had this ledger.
-pub fn has_struck_off(context: &LeaseContext<'_>, told: &Told) -> bool {
+pub(crate) fn has_struck_off(context: &LeaseContext<'_>, told: &Told) -> bool {
     let ledger = told.author.as_ref().and_then(|a| a.ledger.as_ref());
     ledger.is_none() || ledger == context.store.identity().as_ref()
 }
 
 /// Puts a lost lease on record again, if its instance is there and provably its own.
-pub fn recover(
+pub(crate) fn recover(
     context: &LeaseContext<'_>,
     told: &Told,
     id: &str,

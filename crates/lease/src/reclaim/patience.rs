@@ -28,7 +28,7 @@ impl Patience {
 
     /// The processes of an idle slice's last container may have been killed a moment ago, and nobody has
     /// reaped them yet. Several slices that became idle together are waited for at the same time.
-    pub fn with_idle(lease: &Lease) -> Patience {
+    pub(crate) fn with_idle(lease: &Lease) -> Patience {
         let age = idle::age(lease).unwrap_or(Duration::MAX);
         Patience(Patience::default().0.saturating_sub(age))
     }

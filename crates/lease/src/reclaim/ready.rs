@@ -8,7 +8,11 @@ use crate::process;
 use crate::store::{Lease, State};
 
 /// On record before the low-level runtime does anything: it goes on when we are killed.
-pub fn started(context: &LeaseContext<'_>, id: &str, runtime: Process) -> Result<Option<Lease>> {
+pub(crate) fn started(
+    context: &LeaseContext<'_>,
+    id: &str,
+    runtime: Process,
+) -> Result<Option<Lease>> {
     context
         .store
         .lock("create")?
@@ -17,7 +21,7 @@ pub fn started(context: &LeaseContext<'_>, id: &str, runtime: Process) -> Result
 
 /// For a low-level runtime that stays as long as its container: whether that was seen to run, or
 /// there is nothing to wait for any more.
-pub fn ready_if_started(context: &LeaseContext<'_>, id: &str) -> Result<bool> {
+pub(crate) fn ready_if_started(context: &LeaseContext<'_>, id: &str) -> Result<bool> {
     let Some(lease) = context.store.get(id)? else {
         return Ok(true);
     };
@@ -43,7 +47,7 @@ pub(super) fn ready_without_its_front(context: &LeaseContext<'_>, lease: &Lease)
 
 /// The container exists. A lease that has gone meanwhile (the container ended at once and its
 /// hook ran) stays gone.
-pub fn ready(context: &LeaseContext<'_>, id: &str) -> Result<Option<Lease>> {
+pub(crate) fn ready(context: &LeaseContext<'_>, id: &str) -> Result<Option<Lease>> {
     let ledger = context.store.lock("create")?;
     let Some(lease) = context.store.get(id)? else {
         return Ok(None);

@@ -27,7 +27,7 @@ pub enum Returned {
 }
 
 /// Ends a lease, whatever state it is in. One that is gone already is fine.
-pub fn release(context: &LeaseContext<'_>, id: &str, patience: Patience) -> Result<()> {
+pub(crate) fn release(context: &LeaseContext<'_>, id: &str, patience: Patience) -> Result<()> {
     release_unless(context, id, patience, |_| None).map(drop)
 }
 
@@ -35,7 +35,7 @@ pub fn release(context: &LeaseContext<'_>, id: &str, patience: Patience) -> Resu
 /// wait for who looks at processes; so it counts only if the record is the same under the ledger's
 /// lock. One that was read while the creator lived may not name the low-level runtime yet that
 /// goes on without it. Once it is marked, nobody writes such a thing.
-pub fn release_unless(
+pub(crate) fn release_unless(
     context: &LeaseContext<'_>,
     id: &str,
     patience: Patience,

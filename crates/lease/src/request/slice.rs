@@ -14,7 +14,7 @@ pub enum Slice {
 
 impl Slice {
     /// A profile by name that has fewer compute slices than that.
-    pub fn has_fewer_than(&self, least: u32) -> Option<&ProfileName> {
+    pub(crate) fn has_fewer_than(&self, least: u32) -> Option<&ProfileName> {
         match self {
             Slice::Profile(name) if name.gpu_slices < least => Some(name),
             _ => None,
@@ -50,7 +50,7 @@ pub struct Alternative {
 }
 
 /// More than the GPUs of one machine hold; a configuration allows fewer (`policy.slices_per_container`).
-pub const MAX_COUNT: u32 = 64;
+pub(crate) const MAX_COUNT: u32 = 64;
 
 impl fmt::Display for Alternative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,12 +74,12 @@ impl Claim {
     }
 
     /// Whether no container has it: an idle slice, or one that is given back for nobody.
-    pub fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_nobodys(&self) -> bool {
         self.is_of(&Key::default())
     }
 
     /// Whether both say that they have the same place, on the same boot.
-    pub fn is_at_place_of(&self, other: &Claim) -> bool {
+    pub(crate) fn is_at_place_of(&self, other: &Claim) -> bool {
         (&self.boot_id, &self.gpu_uuid, self.placement)
             == (&other.boot_id, &other.gpu_uuid, other.placement)
     }

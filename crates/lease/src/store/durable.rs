@@ -6,11 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How a file that is not finished is called.
-pub const TEMPORARY: &str = ".new-";
+pub(super) const TEMPORARY: &str = ".new-";
 
 /// Under the ledger's lock: one writer at a time, so the name of the unfinished file can be fixed
 /// and one left by a killed writer is written over.
-pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = dir.join(format!("{TEMPORARY}{name}"));
@@ -35,13 +35,13 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Gone already is fine.
-pub fn remove(file: &Path) -> io::Result<()> {
+pub(super) fn remove(file: &Path) -> io::Result<()> {
     unlink(file)?;
     sync(file.parent().unwrap_or(Path::new("/")))
 }
 
 /// The same for many files of one folder, which is synced once.
-pub fn remove_all(dir: &Path, files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
+pub(super) fn remove_all(dir: &Path, files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
     let removed = files.iter().map(|file| unlink(file)).collect();
     sync(dir)?;
     Ok(removed)
@@ -54,7 +54,7 @@ fn unlink(file: &Path) -> io::Result<()> {
     }
 }
 
-pub fn sweep(dir: &Path) {
+pub(crate) fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
             let _ = std::fs::remove_file(entry.path());

@@ -27,7 +27,7 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// Whether another lease has the instance of this one too, whose end will be its end.
-    pub fn have_instance_of(&self, lease: &Lease) -> bool {
+    pub(crate) fn have_instance_of(&self, lease: &Lease) -> bool {
         let mut unreadable = self.unreadable.iter();
         self.leases.iter().any(|l| l.has_instance_of(lease))
             || unreadable.any(|c| c.tie == Tie::Shared)

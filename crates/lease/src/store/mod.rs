@@ -28,9 +28,10 @@ pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, Tie};
 pub use lock::Lock;
 pub use look::{Damaged, Neighbours};
-pub use queue::{Ticket, UNFINISHED, Waiter, Waiting};
-pub use record::{Attempt, Holder, Key, Lease, Slice, State};
-pub(crate) use record::{decode, encode, frame};
+pub(crate) use queue::Ticket;
+pub use queue::{UNFINISHED, Waiter, Waiting};
+pub(crate) use record::encode;
+pub use record::{Attempt, Holder, Key, Lease, Slice, State, decode, frame};
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
@@ -130,12 +131,12 @@ impl Store {
 
     /// The right to choose a place. Apart from the ledger's: who is making a slice, and keeps a GPU
     /// waiting, writes down how far it is without queueing behind those who still look for a place.
-    pub fn lock_plan(&self, why: &str) -> Result<Lock> {
+    pub(crate) fn lock_plan(&self, why: &str) -> Result<Lock> {
         let file = self.dir.join("plan.lock");
         Lock::take(&file, self.lock_timeout, why).context(|| "lock the choice of a place")
     }
 
-    pub fn lock_gpu(&self, uuid: &str, why: &str) -> Result<Lock> {
+    pub(crate) fn lock_gpu(&self, uuid: &str, why: &str) -> Result<Lock> {
         let safe: String = uuid
             .chars()
             .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
@@ -187,7 +188,7 @@ impl Ledger<'_> {
     }
 
     /// The same, where the one that goes cannot be read.
-    pub fn replace_damaged(&self, gone: &Damaged, come: &Lease) -> Result<()> {
+    pub(crate) fn replace_damaged(&self, gone: &Damaged, come: &Lease) -> Result<()> {
         let done = self.put(come).and_then(|()| self.remove_damaged(gone));
         if done.is_err() && gone.file.exists() {
             let _ = self.remove(come);
@@ -211,13 +212,13 @@ impl Ledger<'_> {
         Ok(removed.into_iter().zip(files).map(told).collect())
     }
 
-    pub fn remove_damaged(&self, damaged: &Damaged) -> Result<()> {
+    pub(crate) fn remove_damaged(&self, damaged: &Damaged) -> Result<()> {
         let file = &damaged.file;
         durable::remove(file).context(|| format!("remove the lease {}", file.display()))
     }
 
     /// Takes away what a writer left that was killed while it wrote.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         durable::sweep(&self.store.leases());
     }
 

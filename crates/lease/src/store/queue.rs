@@ -55,7 +55,7 @@ enum State {
 
 /// A place in the queue, left when this is dropped or its process ends.
 #[derive(Debug)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     pub number: u64,
     file: File,
     path: PathBuf,
@@ -67,7 +67,7 @@ impl Store {
     }
 
     /// Made where it is missing.
-    pub fn open_queue(&self) -> Result<()> {
+    pub(crate) fn open_queue(&self) -> Result<()> {
         let dir = self.queue();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.context(|| format!("make {}", dir.display()))
@@ -79,7 +79,10 @@ impl Store {
     }
 
     /// Those who came before this number. Each is read when it is asked for.
-    pub fn waiting_before(&self, number: u64) -> Result<impl Iterator<Item = Result<Waiting>>> {
+    pub(crate) fn waiting_before(
+        &self,
+        number: u64,
+    ) -> Result<impl Iterator<Item = Result<Waiting>>> {
         let mut tickets = self.tickets()?;
         tickets.retain(|(other, _)| *other < number);
         let waits = |(number, file): (u64, PathBuf)| match state(&file) {
@@ -91,14 +94,14 @@ impl Store {
     }
 
     /// Their numbers, of dead ones too, without a look at any.
-    pub fn numbers_before(&self, number: u64) -> Vec<u64> {
+    pub(crate) fn numbers_before(&self, number: u64) -> Vec<u64> {
         let tickets = self.tickets().unwrap_or_default();
         let numbers = tickets.into_iter().map(|(number, _)| number);
         numbers.filter(|other| *other < number).collect()
     }
 
     /// Behind all who are there: in the order in which the plan's lock is had.
-    pub fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
+    pub(crate) fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
         let dir = self.queue();
         let what = || format!("write a place in the queue into {}", dir.display());
         self.open_queue()?;
@@ -126,7 +129,7 @@ impl Store {
     }
 
     /// Takes away what killed waiters left.
-    pub fn sweep_queue(&self, _plan: &Lock) {
+    pub(crate) fn sweep_queue(&self, _plan: &Lock) {
         for (_, file) in self.tickets().unwrap_or_default() {
             if matches!(state(&file), Ok(State::Dead)) {
                 let _ = durable::remove(&file);
@@ -136,7 +139,7 @@ impl Store {
     }
 
     /// Whether not even anything killed is in it.
-    pub fn is_queue_empty(&self) -> bool {
+    pub(crate) fn is_queue_empty(&self) -> bool {
         let entries = std::fs::read_dir(self.queue());
         entries.into_iter().flatten().next().is_none()
     }
@@ -162,14 +165,14 @@ impl Store {
 
 impl Ticket {
     /// Writes the present wish of the waiter.
-    pub fn write(&mut self, waiter: &Waiter) -> Result<()> {
+    pub(crate) fn write(&mut self, waiter: &Waiter) -> Result<()> {
         let text = serde_json::to_vec(waiter).context(|| "write a place in the queue")?;
         self.replace(&text)
     }
 
     /// It has found its place and is about to make its slice. Nobody has to go on behind it; should it
     /// come to nothing, its number is still its own.
-    pub fn step_aside(&mut self) -> Result<()> {
+    pub(crate) fn step_aside(&mut self) -> Result<()> {
         self.replace(b"")
     }
 

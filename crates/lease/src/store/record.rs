@@ -24,7 +24,7 @@ const MAX_SIZE: u64 = 256 * 1024;
 const MAX_SIZE_AT_FIRST: u64 = MAX_SIZE / 4;
 
 /// Before it is written.
-pub fn check_size(lease: &Lease, size: usize) -> Result<()> {
+pub(crate) fn check_size(lease: &Lease, size: usize) -> Result<()> {
     let most = match lease.state {
         State::Creating => MAX_SIZE_AT_FIRST,
         State::Ready | State::Releasing => MAX_SIZE,
@@ -97,13 +97,13 @@ impl Lease {
     }
 
     /// Neither free nor in use: its slice could not be destroyed.
-    pub fn is_quarantined(&self) -> bool {
+    pub(crate) fn is_quarantined(&self) -> bool {
         self.state == State::Releasing && self.attempt.is_some()
     }
 
     /// Whether both are of one instance, and of one that was made: what is only planned has its place
     /// to itself.
-    pub fn has_instance_of(&self, other: &Lease) -> bool {
+    pub(crate) fn has_instance_of(&self, other: &Lease) -> bool {
         let instance = |l: &Lease| {
             let s = &l.slice;
             (
@@ -262,7 +262,7 @@ pub struct Attempt {
 }
 
 /// Fails for a path that is not UTF-8: JSON cannot say it.
-pub fn encode(lease: &Lease) -> Result<Vec<u8>> {
+pub(crate) fn encode(lease: &Lease) -> Result<Vec<u8>> {
     let body = serde_json::to_vec(lease).map_err(|e| {
         Error::new(format!("cannot write the lease as JSON: {e}"))
             .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
@@ -280,7 +280,7 @@ pub fn decode(bytes: &[u8]) -> Result<Lease> {
 }
 
 /// None when it has gone.
-pub fn read(file: &Path) -> Result<Option<Lease>> {
+pub(super) fn read(file: &Path) -> Result<Option<Lease>> {
     let opened = match files::open(file, Links::Refuse) {
         Ok(opened) => opened,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),

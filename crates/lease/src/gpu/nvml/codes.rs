@@ -6,7 +6,7 @@ use nvml_wrapper::error::NvmlError;
 /// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected
 /// variant).
 #[allow(deprecated)] // a code that NVML may still give
-pub fn failed(what: String, e: NvmlError) -> DriverError {
+pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
     use NvmlError as E;
     let code = match &e {
         E::Uninitialized => 1,

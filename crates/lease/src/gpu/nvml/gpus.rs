@@ -156,7 +156,7 @@ impl Session {
 
     /// Keeps the geometry that this session read for the next one. Called without any lock, once all
     /// that matters is written: a failure is only logged.
-    pub fn keep_geometry(&self) {
+    pub(crate) fn keep_geometry(&self) {
         if let Err(e) = self.write_geometry() {
             tracing::debug!("{}", e.line());
         }

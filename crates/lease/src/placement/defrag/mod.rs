@@ -1,6 +1,6 @@
 //! The fewest containers to restart for a request to fit: found by exact search (`search`), checked by
 //! playing it through (`simulate`), and told to whoever was refused (`diagnose`).
 
-pub mod diagnose;
-pub mod search;
+pub(super) mod diagnose;
+pub(super) mod search;
 mod simulate;

@@ -8,7 +8,7 @@ use crate::placement::several::choose_several;
 use crate::request::{Alternative, Slice};
 
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub(crate) struct Moved {
     pub which: usize,
     pub profile: String,
     pub gpu: u32,
@@ -17,7 +17,7 @@ pub struct Moved {
 }
 
 /// The machine, the request and the movable slices of a trial.
-pub struct Simulation<'a> {
+pub(crate) struct Simulation<'a> {
     pub snapshot: &'a Snapshot,
     pub reserved: &'a [Slot],
     pub movable: &'a [Movable],
@@ -27,7 +27,7 @@ pub struct Simulation<'a> {
 
 impl Simulation<'_> {
     /// Removes the moved slices, places the request, and places the moved slices again.
-    pub fn run(&self, moved: &[&Moved]) -> Option<DefragPlan> {
+    pub(super) fn run(&self, moved: &[&Moved]) -> Option<DefragPlan> {
         let is_moved =
             |gpu: &str, at: Placement| moved.iter().any(|m| m.gpu_uuid == gpu && m.from == at);
         let mut snapshot = self.snapshot.clone();
@@ -81,7 +81,7 @@ impl Simulation<'_> {
 
 /// Returns the given order, and then every other order of few slices, or every exchange of two of many. The
 /// order matters where rules exclude GPUs from some of them.
-pub fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
+pub(crate) fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
     let n = given.len();
     let mut all = vec![given];
     if n <= FEW {
