@@ -33,7 +33,7 @@ const ORDERS: &[(&str, &[&[&str]])] = &[
             // values in, values out: the parts know neither the configuration nor each other
             &["placement", "store", "gpu", "config"],
             &["policy"],
-            &["request", "process", "trust", "framed"],
+            &["request", "process", "trust", "framed", "programs"],
             &["model", "error", "paths", "files"],
         ],
     ),

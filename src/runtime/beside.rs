@@ -4,6 +4,7 @@ use super::Front;
 use super::lowlevel::c_string;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::process::signals;
+use runmig_lease::programs;
 use runmig_lease::trust;
 use std::path::PathBuf;
 
@@ -22,7 +23,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
 /// Hands this call to `runmig-slice`, under the name we were called by: that picks the
 /// configuration.
 pub fn exec(front: &Front<'_>) -> Result<i32> {
-    let path = program("runmig-slice")?;
+    let path = program(programs::SLICE)?;
     let name = front.name.unwrap_or(path.as_os_str());
     let mut argv = vec![c_string(name)?];
     for arg in front.args {

@@ -12,6 +12,7 @@ use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::on_host;
 use runmig_lease::process;
+use runmig_lease::programs;
 use runmig_lease::request::{self, Request};
 use runmig_lease::store::{Holder, Lease};
 use runmig_lease::trust;
@@ -77,7 +78,7 @@ impl Slicing<'_> {
         let stays = self.asking.stays;
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
         let driver = self.driver_files()?;
-        let hook = beside::program(spec::HOOK_NAME)?;
+        let hook = beside::program(programs::HOOK)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let manager = CgroupManager {
             is_crun: Family::of(self.front.runtime.path()) == Family::Crun,

@@ -3,12 +3,12 @@
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use oci_spec::runtime::{Hook, HookBuilder};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::programs::HOOK;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Our hook's `argv[0]`. With `--lease` after it, it is the mark of an edit of ours: the hook that
 /// an administrator puts into hooks.d has the name but no lease.
-pub const HOOK_NAME: &str = "runmig-hook";
 const LEASE_FLAG: &str = "--lease";
 
 /// Low-level runtimes give a hook that has no environment their own, runc 1.1 gives createContainer
@@ -29,7 +29,7 @@ pub struct HookCommand {
 }
 
 pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
-    args.next() == Some(HOOK_NAME) && args.next() == Some(LEASE_FLAG)
+    args.next() == Some(HOOK) && args.next() == Some(LEASE_FLAG)
 }
 
 /// Returns whether our hook in a config.json names this lease.
@@ -55,7 +55,7 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     if command.timeout_s == 0 {
         return Err(Error::new("the poststop hook has no timeout"));
     }
-    let mut args = vec![HOOK_NAME.to_owned()];
+    let mut args = vec![HOOK.to_owned()];
     for lease in &command.leases {
         args.extend([LEASE_FLAG.to_owned(), lease.clone()]);
     }

@@ -27,7 +27,7 @@ mod tokens;
 
 pub use cgroups::{CgroupManager, cgroup};
 pub use edit::{DriverFiles, Grant, edit, strip, uses_user_namespace};
-pub use hooks::{HOOK_NAME, HookCommand};
+pub use hooks::HookCommand;
 pub use host::{Host, HostView, Source};
 pub use mounts::check_dev;
 pub use peek::{Peek, peek};

@@ -6,6 +6,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::policy::Policy;
+use crate::programs;
 use crate::trust;
 use serde::Deserialize;
 use std::ffi::OsStr;
@@ -91,7 +92,7 @@ impl Config {
         if let Some(file) = std::env::var_os("RUNMIG_CONFIG") {
             return Config::read(Path::new(&file));
         }
-        match argv0.and_then(variant) {
+        match argv0.map(Path::new).and_then(programs::configuration_of) {
             Some(name) => Config::read(&Path::new(DIRECTORY).join(format!("{name}.toml"))),
             None => {
                 let file = Path::new(DIRECTORY).join("config.toml");
@@ -143,15 +144,6 @@ impl Config {
     }
 }
 
-/// `runmig-NAME` gives NAME, whatever folder it was called from.
-fn variant(argv0: &OsStr) -> Option<String> {
-    let name = Path::new(argv0).file_name()?.to_str()?;
-    let variant = name.strip_prefix("runmig-")?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    (!variant.is_empty() && variant != "hook" && variant.chars().all(plain))
-        .then(|| variant.to_owned())
-}
-
 fn is_absent(file: &Path) -> bool {
     matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound)
 }
@@ -195,16 +187,5 @@ mod tests {
         assert!(line("wait = \"500000000000years\"").contains("is more than a day"));
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
-    }
-
-    #[test]
-    fn the_name_picks_the_file() {
-        assert_eq!(
-            variant(OsStr::new("/usr/bin/runmig-crun")).as_deref(),
-            Some("crun")
-        );
-        assert_eq!(variant(OsStr::new("runmig")), None);
-        assert_eq!(variant(OsStr::new("runmig-")), None);
-        assert_eq!(variant(OsStr::new("/x/runmig-hook")), None);
     }
 }

@@ -37,6 +37,7 @@ pub mod paths;
 pub mod placement;
 pub mod policy;
 pub mod process;
+pub mod programs;
 mod queue;
 mod reclaim;
 pub mod refusal;

@@ -3,13 +3,13 @@
 use super::file::{self, Change};
 use super::{Task, named};
 use runmig_lease::error::{Context, Result};
+use runmig_lease::programs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Returns NAME for a program `runmig-NAME`, which reads NAME.toml.
+/// Returns NAME for a link `runmig-NAME`, which reads NAME.toml.
 pub fn variant(name: &str) -> Option<&str> {
-    name.strip_prefix("runmig-")
-        .filter(|n| !matches!(*n, "hook" | "slice"))
+    programs::configuration_of(Path::new(name))
 }
 
 impl Task<'_> {
@@ -25,7 +25,7 @@ impl Task<'_> {
         }
         let on_disk = self.on_disk(&self.runtime);
         let there = std::fs::symlink_metadata(&on_disk).is_ok();
-        let ours = std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new("runmig"));
+        let ours = std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new(programs::FRONT));
         let wanted = match self.remove {
             false => !there,
             true => ours,
@@ -58,7 +58,7 @@ pub struct Link {
 
 impl Link {
     pub fn make(&self) -> Result<()> {
-        symlink("runmig", &self.on_disk)
+        symlink(programs::FRONT, &self.on_disk)
             .context(|| format!("cannot make the link {}", self.path.display()))
     }
 

@@ -23,6 +23,7 @@ use super::output::{self, Format};
 use clap::{Args, ValueEnum};
 use file::Change;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::programs;
 use std::path::{Path, PathBuf};
 use task::{MADE, Task};
 
@@ -210,6 +211,6 @@ fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
         Ok(inside) => Path::new("/").join(inside),
         Err(_) => migctl,
     };
-    let name = link::variant(&options.name).map_or("runmig", |_| options.name.as_str());
+    let name = link::variant(&options.name).map_or(programs::FRONT, |_| options.name.as_str());
     Ok(migctl.with_file_name(name))
 }

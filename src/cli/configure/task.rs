@@ -3,6 +3,7 @@
 use super::file::{self, Change};
 use super::table;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::programs;
 use runmig_lease::trust;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ impl Task<'_> {
         let to_be_made =
             self.is_link() && std::fs::symlink_metadata(self.on_disk(&self.runtime)).is_err();
         let runmig = match to_be_made {
-            true => self.runtime.with_file_name("runmig"),
+            true => self.runtime.with_file_name(programs::FRONT),
             false => self.runtime.clone(),
         };
         let checked = trust::program(&self.on_disk(&runmig));

@@ -1,0 +1,54 @@
+//! The names of our programs. An engine calls a link `runmig-NAME` that is none of them to use the
+//! configuration `NAME.toml`.
+
+use std::path::Path;
+
+/// The OCI runtime, which every call passes.
+pub const FRONT: &str = "runmig";
+/// The program for calls that concern a slice.
+pub const SLICE: &str = "runmig-slice";
+/// The poststop hook.
+pub const HOOK: &str = "runmig-hook";
+
+/// All names that no configuration can have, with those that are reserved for the Kubernetes driver.
+const ALL: &[&str] = &[FRONT, SLICE, HOOK, "runmig-dra", "runmig-claim"];
+
+/// Returns NAME for a link `runmig-NAME`, whatever folder it is in; none for a program's own name.
+pub fn configuration_of(link: &Path) -> Option<&str> {
+    let link = link.file_name()?.to_str()?;
+    let name = link.strip_prefix("runmig-")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = !name.is_empty() && name.chars().all(plain) && !ALL.contains(&link);
+    is_name.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_name_configurations() {
+        let name = |link: &'static str| configuration_of(Path::new(link));
+        assert_eq!(name("/usr/bin/runmig-crun"), Some("crun"));
+        assert_eq!(name("runmig-slice.d"), Some("slice.d"));
+        for program in ALL.iter().chain(&["runmig-", "runmig-a b", "migctl", ""]) {
+            assert_eq!(name(program), None, "{program}");
+        }
+        assert_eq!(name("/x/runmig-hook"), None);
+    }
+
+    #[test]
+    fn lists_every_program() {
+        let manifest = include_str!("../../../Cargo.toml");
+        let (_, programs) = manifest.split_once("[[bin]]").unwrap();
+        let (programs, _) = programs.split_once("[[bench]]").unwrap();
+        let names = programs
+            .lines()
+            .filter_map(|line| line.strip_prefix("name = "));
+        let names: Vec<&str> = names.map(|name| name.trim_matches('"')).collect();
+        assert!(names.contains(&"migctl"), "{names:?}");
+        for name in names.iter().filter(|name| name.starts_with(FRONT)) {
+            assert!(ALL.contains(name), "{name} is not listed");
+        }
+    }
+}
