@@ -439,7 +439,7 @@ fn room_files(room: &str) -> BTreeMap<String, PathBuf> {
     let name = |file: PathBuf| {
         let name = file.strip_prefix(room).unwrap().with_extension("");
         let name = name.to_str().unwrap().to_owned();
-        let is_test = name == "tests" || name.ends_with("/tests");
+        let is_test = name.split('/').any(|part| part == "tests");
         (!is_test).then_some((name, file))
     };
     sources(&[room]).into_iter().filter_map(name).collect()

@@ -20,12 +20,12 @@ pub struct Inventory {
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Lease>,
     /// Claims of this boot whose records cannot be read.
-    damaged: Vec<Claim>,
+    pub(super) damaged: Vec<Claim>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
     /// Idle slices, by lease, that cannot be handed out: the next create destroys them before it looks for
     /// a place.
-    over: Vec<String>,
+    pub(super) over: Vec<String>,
     /// Places of leases that were on record before the driver was asked.
     before: Vec<Slot>,
     /// Why the ledger could not be read, or a part of it.

@@ -202,3 +202,6 @@ fn to_be_created(decision: &Decision<'_>) -> Slice {
         emptied: false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,7 @@ impl Requester<'_> {
 }
 
 /// Everything that a create has tried in vain since it last waited.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tried {
     /// Places that the driver refused.
     pub refused: Vec<Slot>,

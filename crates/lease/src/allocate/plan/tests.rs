@@ -1,0 +1,262 @@
+//! Properties of plans on random worlds, without a driver.
+
+mod machine;
+mod reference;
+mod world;
+
+use super::{Plan, Step};
+use crate::draft::slot_of;
+use crate::model::Gpu;
+use crate::placement::Slot;
+use crate::policy::Limit;
+use crate::request;
+use crate::store::{Lease, Slice};
+use machine::machine;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use reference::{Span, can_be_had, fits, is_within_limit, is_within_parts, meant};
+use std::collections::BTreeSet;
+use world::{World, worlds};
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+fn slices<'p>(plan: &'p Plan, gpu: &Gpu) -> Vec<&'p Slice> {
+    let all = plan.steps.iter().map(Step::slice);
+    all.filter(|s| s.gpu_uuid == gpu.uuid).collect()
+}
+
+fn span(slice: &Slice) -> Span {
+    (slice.profile_id, slice.placement)
+}
+
+/// Returns the instances that no lease claims.
+fn foreign(world: &World, gpu: &Gpu) -> Vec<Span> {
+    let taken = world.inventory.taken().into_iter();
+    let taken: Vec<Span> = { taken.filter(|slot| slot.gpu == gpu.uuid) }
+        .map(|slot| (slot.profile_id, slot.placement))
+        .collect();
+    let all = gpu.instances.iter().map(|i| (i.profile_id, i.placement));
+    all.filter(|span| !taken.contains(span)).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(2000))]
+
+    /// A GPU after the plan has no overlap and no more than its parts: spare idle slices that are not
+    /// evicted included.
+    #[test]
+    fn overlaps_nothing_that_stays(world in worlds()) {
+        let plan = world.plan().unwrap_or_default();
+        for gpu in &world.inventory.snapshot.gpus {
+            let goes = |l: &&Lease| plan.evict.contains(l)
+                || plan.steps.iter().any(|step| matches!(step, Step::Reuse(idle) if **idle == **l));
+            let idle = world.spare().into_iter().filter(|l| l.slice.gpu_uuid == gpu.uuid);
+            let mut there = world.staying(gpu);
+            there.extend(idle.filter(|l| !goes(l)).map(|l| span(&l.slice)));
+            let mut foreign = foreign(&world, gpu);
+            for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
+                let new = span(step.slice());
+                match step {
+                    Step::Adopt(_) => {
+                        let known = foreign.len();
+                        foreign.retain(|other| *other != new);
+                        prop_assert_eq!(foreign.len() + 1, known, "adopts {:?}", new);
+                        continue;
+                    }
+                    Step::Reuse(lease) => prop_assert!(world.spare().contains(&&**lease)),
+                    Step::Create(slice) => prop_assert_eq!(slice.gpu_instance, None),
+                }
+                prop_assert!(there.iter().all(|(_, other)| !other.overlaps(new.1)), "{:?}", new);
+                there.push(new);
+            }
+            prop_assert!(is_within_parts(gpu, &there));
+        }
+    }
+
+    /// All steps serve one alternative, each with the profile that it stands for on an admitted GPU.
+    #[test]
+    fn offers_what_request_and_rules_allow(world in worlds()) {
+        let Ok(plan) = world.plan() else { return Ok(()) };
+        let is_meant = |slice: &Slice, asked| {
+            let gpu = world.gpu(&slice.gpu_uuid);
+            meant(&world, gpu, asked).is_some_and(|profile| {
+                (&slice.profile, slice.profile_id) == (&profile.name, profile.id)
+                    && (slice.gpu_index, slice.gpu_minor) == (gpu.index, gpu.minor)
+                    && profile.placements.contains(&slice.placement)
+            })
+        };
+        let serves = world.alternatives.iter().any(|asked| plan.steps.len() == asked.count as usize
+            && plan.steps.iter().all(|step| is_meant(step.slice(), &asked.slice)));
+        prop_assert!(serves);
+        let memory = |step: &Step| {
+            let slice = step.slice();
+            world.gpu(&slice.gpu_uuid).profile(slice.profile_id).unwrap().memory_mib
+        };
+        let memory: Vec<u64> = plan.steps.iter().map(memory).collect();
+        prop_assert!(is_within_limit(&world, &memory));
+    }
+
+    /// An evicted slice is idle, stays out of the plan, and is in the way of a new one: by its place, or by
+    /// a part that the new one lacks.
+    #[test]
+    fn evicts_idle_slices_in_way(world in worlds()) {
+        let plan = world.plan().unwrap_or_default();
+        let mut seen = BTreeSet::new();
+        for lease in &plan.evict {
+            prop_assert!(world.spare().contains(&lease));
+            prop_assert!(seen.insert(&lease.id), "evicted twice");
+            let is_reused = |step: &Step| matches!(step, Step::Reuse(l) if l.id == lease.id);
+            prop_assert!(!plan.steps.iter().any(is_reused));
+            let gpu = world.gpu(&lease.slice.gpu_uuid);
+            let new: Vec<Span> = slices(&plan, gpu).into_iter().map(span).collect();
+            let is_new = |step: &Step| matches!(step, Step::Create(s) if s.gpu_uuid == gpu.uuid
+                && s.placement.overlaps(lease.slice.placement));
+            let spare = world.spare().into_iter().filter(|l| l.slice.gpu_uuid == gpu.uuid);
+            let spare: Vec<Span> = spare.map(|l| span(&l.slice)).collect();
+            let mut all = [world.staying(gpu), spare, new].concat();
+            all.sort();
+            all.dedup();
+            prop_assert!(plan.steps.iter().any(is_new) || !is_within_parts(gpu, &all));
+        }
+    }
+
+    /// The order of the records in the ledger changes nothing.
+    #[test]
+    fn same_inventory_gives_same_plan(world in worlds()) {
+        let plan = |world: &World| world.plan().ok().map(|mut plan| {
+            plan.evict.sort_by(|a, b| a.id.cmp(&b.id));
+            plan
+        });
+        let first = plan(&world);
+        prop_assert_eq!(&plan(&world), &first);
+        let mut world = world;
+        world.inventory.leases.reverse();
+        prop_assert_eq!(&plan(&world), &first);
+    }
+
+    #[test]
+    fn finds_place_whenever_one_exists(mut world in worlds()) {
+        world.blockers.clear();
+        world.alternatives.iter_mut().for_each(|asked| asked.count = 1);
+        let first = { world.alternatives.iter() }.find(|asked| can_be_had(&world, &asked.slice));
+        let plan = world.plan().ok();
+        prop_assert_eq!(plan.is_some(), first.is_some());
+        if let (Some(plan), Some(asked)) = (plan, first) {
+            let slice = plan.steps[0].slice();
+            let profile = meant(&world, world.gpu(&slice.gpu_uuid), &asked.slice);
+            prop_assert_eq!(profile.map(|p| p.id), Some(slice.profile_id), "another alternative");
+        }
+    }
+
+    #[test]
+    fn never_repeats_failed_tries(world in worlds()) {
+        let plan = world.plan().unwrap_or_default();
+        let tried = &world.tried;
+        for step in &plan.steps {
+            let slot = slot_of(step.slice());
+            let is_here = |refused: &Slot| {
+                refused.gpu == slot.gpu && refused.placement.overlaps(slot.placement)
+            };
+            match step {
+                // Another process may have created the instance that the driver refused this create.
+                Step::Adopt(_) => {
+                    prop_assert!(!tried.unfit.contains(&slot) && !tried.unusable.contains(&slot));
+                }
+                Step::Create(_) => prop_assert!(!tried.refused.iter().any(is_here)),
+                Step::Reuse(idle) => {
+                    prop_assert!(!tried.refused.iter().any(is_here));
+                    prop_assert!(!tried.idle.contains(&idle.id));
+                }
+            }
+        }
+        prop_assert!(plan.evict.iter().all(|l| !tried.idle.contains(&l.id)));
+    }
+
+    /// A queued request finds every place that it could use once all of ours are gone.
+    #[test]
+    fn leaves_places_of_queued_requests(world in worlds()) {
+        let plan = world.plan().unwrap_or_default();
+        let ours = world.inventory.ours();
+        for blocker in &world.blockers {
+            let gpu = world.gpu(&blocker.gpu);
+            let is_ours = |at| ours.iter().any(|slot| slot.gpu == gpu.uuid && slot.placement == at);
+            let stays = gpu.instances.iter().filter(|i| !is_ours(i.placement));
+            let stays: Vec<Span> = stays.map(|i| (i.profile_id, i.placement)).collect();
+            let awaited = gpu.profile(blocker.profile_id).unwrap();
+            for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
+                let slice = step.slice();
+                if let Step::Adopt(_) = step {
+                    prop_assert_ne!(slice.profile_id, blocker.profile_id);
+                    continue;
+                }
+                let mut places = awaited.placements.iter();
+                let lost = places.find(|at| fits(gpu, &stays, awaited, **at)
+                    && at.overlaps(slice.placement));
+                prop_assert_eq!(lost, None, "{:?}", slice);
+            }
+        }
+    }
+}
+
+/// The properties above say nothing about plans that no world asks for.
+#[test]
+fn worlds_reach_every_outcome() {
+    let mut runner = TestRunner::deterministic();
+    let mut reached = BTreeSet::new();
+    for _ in 0..3000 {
+        let world = worlds().new_tree(&mut runner).unwrap().current();
+        let Ok(plan) = world.plan() else {
+            reached.insert("denied");
+            continue;
+        };
+        reached.extend(plan.steps.iter().map(|step| match step {
+            Step::Create(_) => "creates",
+            Step::Adopt(_) => "adopts",
+            Step::Reuse(_) => "reuses",
+        }));
+        let is_overlapped = |old: &Slice| {
+            let mut new = plan.steps.iter().map(Step::slice);
+            new.any(|s| s.gpu_uuid == old.gpu_uuid && s.placement.overlaps(old.placement))
+        };
+        let evicts = plan.evict.iter().map(|l| match is_overlapped(&l.slice) {
+            true => "evicts from its place",
+            false => "evicts elsewhere",
+        });
+        reached.extend(evicts);
+        let is_several = plan.steps.len() > 1;
+        reached.extend(is_several.then_some("several"));
+        reached.extend((!world.blockers.is_empty()).then_some("passes the queue"));
+        reached.extend((!world.tried.refused.is_empty()).then_some("after a refusal"));
+    }
+    assert_eq!(reached.len(), 9, "{reached:?}");
+}
+
+#[test]
+fn limit_leaves_model_with_less_memory() {
+    let mut world = machine(&["H100-80GB", "A100-80GB"], &[]);
+    let mut gpus = |request: &str, mib: u64| -> Option<Vec<u32>> {
+        world.alternatives = request::alternatives(request).unwrap().unwrap();
+        world.limit = Some(Limit {
+            namespace: None,
+            pod: None,
+            user: None,
+            slices: None,
+            memory: Some(mib << 20),
+        });
+        let plan = world.plan().ok()?;
+        let gpu = |step: &Step| step.slice().gpu_index;
+        Some(plan.steps.iter().map(gpu).collect())
+    };
+    // 1g.10gb has 9984 MiB on GPU 0 and 9728 MiB on GPU 1.
+    assert_eq!(gpus("1g.10gb", 9984), Some(vec![0]));
+    assert_eq!(gpus("1g.10gb", 9728), Some(vec![1]));
+    assert_eq!(gpus("1g.10gb*2", 9984 + 9728), Some(vec![0, 1]));
+    assert_ne!(gpus("1g.10gb*2", 9728 + 9728), Some(vec![0, 1]));
+}

@@ -1,0 +1,233 @@
+//! Random machines with leases, instances of others, and places where earlier tries failed. Every machine is
+//! one that a driver allows: nothing overlaps, and no GPU has more than its parts.
+
+use super::reference::{Span, fits};
+use super::world::World;
+use crate::allocate::requester::Tried;
+use crate::draft::slot_of;
+use crate::inventory::Inventory;
+use crate::model::{Gpu, GpuInstance, MigMode, Placement, Process, Profile};
+use crate::store::{Claim, Holder, Lease, Slice, State};
+use nvml_sim::engine::{GiProfile, Model};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+/// Some offer profiles of one name, with a little more or less memory.
+pub(super) const MODELS: &[&str] = &[
+    "A100-40GB",
+    "A100-80GB",
+    "H100-80GB",
+    "A30-24GB",
+    "RTX-PRO-6000-96GB",
+];
+
+/// The state of one place of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A container has the slice.
+    Held,
+    /// Two containers of a pod have it.
+    Shared,
+    /// On record, and not created yet.
+    Promised,
+    /// Its record cannot be read.
+    Damaged,
+    Idle,
+    /// Idle, and destroyed before the next plan.
+    IdleOver,
+    /// Idle, and an earlier try could not destroy it.
+    IdleTried,
+    /// An administrator's instance, without a lease.
+    Foreign,
+    Adopted,
+    /// An administrator's instance that was in use when this create tried it.
+    Unfit,
+    Unusable,
+    /// The driver refused to create here.
+    Refused,
+    /// The same, and an instance of another process appeared since.
+    RefusedAndTaken,
+}
+
+const KINDS: &[Kind] = &[
+    Kind::Held,
+    Kind::Shared,
+    Kind::Promised,
+    Kind::Damaged,
+    Kind::Idle,
+    Kind::Idle,
+    Kind::Idle,
+    Kind::Idle,
+    Kind::IdleOver,
+    Kind::IdleTried,
+    Kind::Foreign,
+    Kind::Foreign,
+    Kind::Foreign,
+    Kind::Adopted,
+    Kind::Unfit,
+    Kind::Unusable,
+    Kind::Refused,
+    Kind::RefusedAndTaken,
+];
+
+/// A GPU, one of its profiles, a place of that, and what lies there.
+pub(super) type Filling = (Index, Index, Index, Kind);
+
+pub(super) fn filling() -> impl Strategy<Value = Filling> {
+    (
+        any::<Index>(),
+        any::<Index>(),
+        any::<Index>(),
+        select(KINDS),
+    )
+}
+
+/// Returns a machine with everything of the filling that fits, and no request.
+pub(super) fn machine(models: &[&str], filling: &[Filling]) -> World {
+    let mut world = World {
+        inventory: Inventory::default(),
+        alternatives: Vec::new(),
+        min_compute: 0,
+        excluded: Vec::new(),
+        denied: Vec::new(),
+        blockers: Vec::new(),
+        limit: None,
+        tried: Tried::default(),
+        adopts: false,
+    };
+    let gpus = models.iter().zip(0..);
+    world.inventory.snapshot.gpus = gpus.map(|(m, i)| gpu(Model::find(m).unwrap(), i)).collect();
+    let mut there: Vec<Vec<Span>> = vec![Vec::new(); models.len()];
+    for (n, (at, profile, place, kind)) in filling.iter().enumerate() {
+        let at = at.index(models.len());
+        let gpu = &mut world.inventory.snapshot.gpus[at];
+        let profile = profile.get(&gpu.profiles).clone();
+        let place = *place.get(&profile.placements);
+        if fits(gpu, &there[at], &profile, place) {
+            there[at].push((profile.id, place));
+            add(&mut world, (at, &profile, place), *kind, n as u32);
+        }
+    }
+    world
+}
+
+fn add(
+    world: &mut World,
+    (at, profile, placement): (usize, &Profile, Placement),
+    kind: Kind,
+    n: u32,
+) {
+    let gpu = &mut world.inventory.snapshot.gpus[at];
+    let has_instance = !matches!(kind, Kind::Promised | Kind::Refused);
+    if has_instance {
+        gpu.instances.push(GpuInstance {
+            id: n,
+            profile_id: profile.id,
+            placement,
+        });
+    }
+    let slice = Slice {
+        request: profile.name.clone(),
+        profile: profile.name.clone(),
+        profile_id: profile.id,
+        gpu_uuid: gpu.uuid.clone(),
+        gpu_index: gpu.index,
+        gpu_minor: gpu.minor,
+        placement,
+        gpu_instance: has_instance.then_some(n),
+        compute_instance: has_instance.then_some(0),
+        mig_uuid: None,
+        emptied: false,
+    };
+    let (slot, lease) = (slot_of(&slice), lease(slice, kind, n));
+    let (inventory, tried) = (&mut world.inventory, &mut world.tried);
+    match kind {
+        Kind::Foreign => {}
+        Kind::Unfit => tried.unfit.push(slot),
+        Kind::Unusable => tried.unusable.push(slot),
+        Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
+        Kind::Damaged => inventory.damaged.push(Claim::of(&lease)),
+        Kind::IdleOver => inventory.over.push(lease.id.clone()),
+        Kind::IdleTried => tried.idle.push(lease.id.clone()),
+        Kind::Shared => inventory.leases.push(Lease {
+            id: format!("{n}-beside"),
+            ..lease.clone()
+        }),
+        Kind::Held | Kind::Promised | Kind::Idle | Kind::Adopted => {}
+    }
+    let is_readable = !matches!(
+        kind,
+        Kind::Foreign
+            | Kind::Unfit
+            | Kind::Unusable
+            | Kind::Refused
+            | Kind::RefusedAndTaken
+            | Kind::Damaged
+    );
+    inventory.leases.extend(is_readable.then_some(lease));
+}
+
+fn lease(slice: Slice, kind: Kind, n: u32) -> Lease {
+    let is_idle = matches!(kind, Kind::Idle | Kind::IdleOver | Kind::IdleTried);
+    let state = match kind {
+        _ if is_idle => State::Releasing,
+        Kind::Promised => State::Creating,
+        _ => State::Ready,
+    };
+    Lease {
+        id: n.to_string(),
+        state,
+        boot_id: "this".to_owned(),
+        created: String::new(),
+        holder: Holder::default(),
+        slice,
+        creator: Process {
+            pid: 0,
+            start_time: 0,
+        },
+        runtime_process: None,
+        init: None,
+        namespaces: None,
+        cgroups: Vec::new(),
+        attempt: None,
+        idle_since: is_idle.then(|| "2026-01-01T00:00:00Z".to_owned()),
+        adopted: kind == Kind::Adopted,
+        shared_in: (kind == Kind::Shared).then(|| "pod".to_owned()),
+        unknown: serde_json::Map::new(),
+    }
+}
+
+/// Returns an empty GPU with MIG on, as NVML describes the model.
+fn gpu(model: &Model, index: u32) -> Gpu {
+    let profile = |p: &GiProfile| Profile {
+        name: p.name.clone(),
+        id: p.id,
+        compute_slices: p.compute_slices,
+        memory_mib: p.memory_mb,
+        multiprocessors: p.sm,
+        copy_engines: p.engines.copy_engines,
+        decoders: p.engines.decoders,
+        encoders: p.engines.encoders,
+        jpegs: p.engines.jpeg,
+        ofas: p.engines.ofa,
+        p2p: false,
+        max_instances: p.max_instances,
+        placements: { p.placements() }
+            .map(|at| Placement {
+                start: at.start,
+                size: at.size,
+            })
+            .collect(),
+    };
+    Gpu {
+        index,
+        minor: index,
+        uuid: format!("GPU-{index}"),
+        name: model.product.clone(),
+        pci_bus_id: String::new(),
+        mig: MigMode::Enabled,
+        mig_pending: None,
+        profiles: model.profiles.iter().map(profile).collect(),
+        instances: Vec::new(),
+    }
+}
