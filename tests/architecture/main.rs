@@ -1,0 +1,305 @@
+//! The order of the modules, held: an import points down or it is refused. ARCHITECTURE.md says what
+//! each of them is for; this is where the rules are.
+
+mod order;
+mod reader;
+
+use order::{FLOORS, ORDERS, floor, module, room_files, row};
+use reader::{code, imports, room_imports, root, sources, strip, words, words_after};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The purpose of each crate, and the only places that use it.
+const CRATES: &[(&str, &[&str])] = &[
+    ("clap", &["src/cli/"]),
+    ("nvml_wrapper", &["crates/lease/src/gpu/nvml/"]),
+    ("nvml_wrapper_sys", &["crates/lease/src/gpu/nvml/"]),
+    (
+        "fs2",
+        &[
+            "crates/lease/src/store/lock.rs",
+            "crates/lease/src/store/queue.rs",
+        ],
+    ),
+    ("serde_yaml_ng", &["src/spec/cdi.rs"]),
+    (
+        "toml",
+        &["crates/lease/src/config.rs", "src/cli/configure/"],
+    ),
+    ("similar", &["src/cli/configure/"]),
+    ("toml_edit", &["src/cli/configure/toml_text.rs"]),
+    ("jsonc_parser", &["src/cli/configure/json_text.rs"]),
+    ("oci_spec", &["src/spec/"]),
+];
+
+/// The files with unsafe code, and the reason for each.
+const UNSAFE: &[(&str, &str)] = &[
+    (
+        "src/bin/runmig.rs",
+        "a main of its own, which Rust's would precede with a change of SIGPIPE",
+    ),
+    ("src/bin/runmig-slice.rs", "the same"),
+    (
+        "crates/lease/src/gpu/nvml/gpus.rs",
+        "a handle as nvml-wrapper's device again",
+    ),
+    ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
+    ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
+    ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
+    (
+        "crates/lease/src/process/look.rs",
+        "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
+    ),
+    (
+        "crates/lease/src/process/signals.rs",
+        "dispositions of signals, of which none runs code of ours",
+    ),
+    (
+        "src/runtime/image.rs",
+        "execve with arrays that were laid out before the fork",
+    ),
+    (
+        "src/runtime/spawn.rs",
+        "fork, and descriptors that are numbers before they are anybody's",
+    ),
+];
+
+/// Calls that destroy an instance.
+const DESTROYS: &[&str] = &["destroy_gpu_instance", "destroy_compute_instance"];
+
+/// The driver's files, and the one path that confirms with the driver that an instance is gone.
+const DESTROYERS: &[&str] = &[
+    "crates/lease/src/gpu/",
+    "crates/lease/src/reclaim/destroy.rs",
+];
+
+/// Calls that open a file for reading, or read one without a limit.
+const READS: &[&str] = &[
+    "File::open(",
+    ".read(true)",
+    "fs::read(",
+    "fs::read_to_string(",
+    "io::read_to_string(",
+    ".read_to_end(",
+    ".read_to_string(",
+    "openat(",
+    "fcntl::open(",
+    "libc::open",
+];
+
+/// Files that make such calls, and why each has to. All others read through `files`.
+const READERS: &[(&str, &str)] = &[
+    ("crates/lease/src/files.rs", "the one reader"),
+    ("src/cli/configure/file.rs", "opens a directory to sync it"),
+    (
+        "src/runtime/spawn.rs",
+        "opens /dev/null in the place of closed descriptors",
+    ),
+    (
+        "src/runtime/update.rs",
+        "opens resources as crun does: they may be a pipe, and `files` limits the read",
+    ),
+    (
+        "src/spec/bundle.rs",
+        "opens the bundle's directory, and new files below it to write them",
+    ),
+    (
+        "crates/lease/src/store/durable.rs",
+        "opens a directory to sync it",
+    ),
+    (
+        "crates/lease/src/store/lock.rs",
+        "opens a lock file for writing too, and `files` limits the read",
+    ),
+];
+
+/// The folders of what is installed.
+const SOURCES: &[&str] = &["src", "crates/lease/src", "hooks"];
+
+/// Lines of code in a file; the tests at its end do not count.
+const LONGEST: usize = 400;
+const INLINE_TESTS: &str = "\n#[cfg(test)]\nmod tests {";
+
+#[test]
+fn imports_point_down() {
+    let mut wrong = Vec::new();
+    for file in sources(SOURCES) {
+        let (order, from) = module(&file);
+        let row = row(order, &from);
+        for to in imports(&code(&file)) {
+            if to != from && self::row(order, &to) <= row {
+                wrong.push(format!("{}: {from} imports {to}", file.display()));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "arrows that point up or sideways:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn every_module_has_its_place() {
+    for (folder, order) in ORDERS {
+        let lib = Path::new(folder).join("lib.rs");
+        let declared: BTreeSet<String> = words_after(&code(&lib), "mod ").collect();
+        let placed = order.iter().copied().flatten();
+        let mut placed: BTreeSet<String> = placed.map(|m| m.to_string()).collect();
+        placed.remove("bins");
+        assert_eq!(declared, placed, "{} and ORDERS differ", lib.display());
+    }
+}
+
+#[test]
+fn imports_point_down_inside_rooms() {
+    let mut wrong = Vec::new();
+    for (room, rows) in FLOORS {
+        let files = room_files(room);
+        for (name, file) in &files {
+            let text = fs::read_to_string(root().join(file)).unwrap();
+            let code = strip(text.split(INLINE_TESTS).next().unwrap());
+            for to in room_imports(room, name, &code, &files) {
+                if to != *name && floor(rows, &to) <= floor(rows, name) {
+                    wrong.push(format!("{}: {name} imports {to}", file.display()));
+                }
+            }
+        }
+        let listed: BTreeSet<&str> = rows.iter().copied().flatten().copied().collect();
+        let found: BTreeSet<&str> = files.keys().map(String::as_str).collect();
+        assert_eq!(found, listed, "files of {room}, and those in FLOORS");
+    }
+    assert!(
+        wrong.is_empty(),
+        "arrows that point up or sideways:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn nothing_climbs_out_of_its_module() {
+    for file in sources(SOURCES) {
+        let code = code(&file);
+        assert!(
+            !code.contains("super::super"),
+            "{}: say crate:: instead",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn crates_stay_where_they_belong() {
+    for file in sources(SOURCES) {
+        let name = file.to_str().unwrap().to_owned();
+        let words: BTreeSet<String> = words(&code(&file)).map(str::to_owned).collect();
+        for (used, places) in CRATES {
+            let here = words.contains(*used) && code(&file).contains(&format!("{used}::"));
+            let allowed = places.iter().any(|place| name.starts_with(place));
+            assert!(
+                !here || allowed,
+                "{name} uses {used}, which belongs to {places:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn instances_have_one_destroy_path() {
+    let mut found = BTreeSet::new();
+    for file in sources(SOURCES) {
+        if words(&code(&file)).any(|word| DESTROYS.contains(&word)) {
+            let place = DESTROYERS
+                .iter()
+                .find(|place| file.to_str().unwrap().starts_with(*place));
+            let place = place.unwrap_or_else(|| {
+                panic!(
+                    "{} destroys instances; use reclaim::destroy",
+                    file.display()
+                )
+            });
+            found.insert(*place);
+        }
+    }
+    assert_eq!(found, DESTROYERS.iter().copied().collect());
+}
+
+#[test]
+fn unsafe_code_is_where_it_has_to_be() {
+    let found: BTreeSet<String> = sources(SOURCES)
+        .into_iter()
+        .filter(|file| words(&code(file)).any(|word| word == "unsafe"))
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect();
+    let reasons: BTreeMap<&str, &str> = UNSAFE.iter().copied().collect();
+    let listed: BTreeSet<String> = reasons.keys().map(|file| file.to_string()).collect();
+    assert_eq!(
+        found, listed,
+        "files with unsafe code, and those that have a reason for it"
+    );
+}
+
+#[test]
+fn files_are_read_in_one_place() {
+    let reads = |file: &PathBuf| {
+        let code = code(file);
+        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        READS.iter().any(|read| code.contains(read))
+    };
+    let found: BTreeSet<String> = sources(SOURCES)
+        .into_iter()
+        .filter(|file| !file.ends_with("tests.rs") && reads(file))
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect();
+    let listed: BTreeSet<String> = READERS.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(
+        found, listed,
+        "files that open and read, and those that have a reason for it; use crate::files"
+    );
+}
+
+/// The rule of whose files count as root's stands once.
+#[test]
+fn trust_alone_judges_owners() {
+    // Another file may ask who this process is, for these reasons.
+    let reasons = [
+        (
+            "src/cli/configure/mod.rs",
+            "tells users early that engines are root's",
+        ),
+        (
+            "src/runtime/key.rs",
+            "finds the low-level runtime's default --root",
+        ),
+    ];
+    let judges = |file: &PathBuf| {
+        let code = code(file);
+        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        words(code).any(|word| ["0o022", "0o002", "geteuid", "getuid"].contains(&word))
+    };
+    let mut found: BTreeSet<String> = sources(SOURCES)
+        .into_iter()
+        .filter(judges)
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect();
+    assert!(found.remove("crates/lease/src/trust.rs"));
+    let listed: BTreeSet<String> = reasons.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(
+        found, listed,
+        "files that judge owners or modes; use crate::trust"
+    );
+}
+
+#[test]
+fn files_are_short() {
+    for file in sources(&[SOURCES, &["nvml-sim/src"]].concat()) {
+        let text = fs::read_to_string(root().join(&file)).unwrap();
+        let lines = text.split(INLINE_TESTS).next().unwrap().lines().count();
+        assert!(
+            lines <= LONGEST,
+            "{} has {lines} lines, more than {LONGEST}",
+            file.display()
+        );
+    }
+}
