@@ -136,10 +136,8 @@ fn give_back(leases: &LeaseManager<'_>, lease: &Lease) -> Result<()> {
 
 fn tell(lease: &Lease) {
     output::line(&format!(
-        "gave back {} at {} on GPU {}{}",
-        lease.slice.profile,
-        lease.slice.placement,
-        lease.slice.gpu_index,
+        "gave back {}{}",
+        lease.slice,
         match lease.idle_since {
             Some(_) => ", which was idle".to_owned(),
             None => format!(

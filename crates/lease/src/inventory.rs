@@ -68,14 +68,10 @@ impl Inventory {
         _plan: &Lock,
     ) -> Result<Inventory> {
         // An instance that is released while the driver is asked was runmig's. It matters to those who wait.
-        let before = match waiting.is_empty() {
-            true => Inventory::default(),
-            false => {
-                let mut before = Inventory::default();
-                before.add_ledger(context)?;
-                before
-            }
-        };
+        let mut before = Inventory::default();
+        if !waiting.is_empty() {
+            before.add_ledger(context)?;
+        }
         let mut inventory = Inventory::read(context, driver, waiting)?;
         inventory.before = before.ours();
         for e in &inventory.unread {
@@ -126,7 +122,13 @@ impl Inventory {
                 changed = true;
             }
         }
-        changed.then(|| Inventory {
+        changed.then(|| self.on(snapshot))
+    }
+
+    /// Returns the ledger of this boot beside another machine. Errors of the look are told once, with this
+    /// inventory.
+    fn on(&self, snapshot: Snapshot) -> Inventory {
+        Inventory {
             snapshot,
             idle_of_earlier_boot: Vec::new(),
             leases: self.leases.clone(),
@@ -135,7 +137,7 @@ impl Inventory {
             over: self.over.clone(),
             before: self.before.clone(),
             unread: Vec::new(),
-        })
+        }
     }
 
     /// Returns all places that the ledger has promised, idle slices among them.
@@ -197,17 +199,10 @@ impl Inventory {
                 .filter(|gpu| gpu.uuid == slice.gpu_uuid)
                 .for_each(|gpu| gpu.instances.retain(|i| !is_it(i)));
         }
-        let is_left = |l: &&Lease| !self.over.contains(&l.id);
-        Inventory {
-            snapshot,
-            idle_of_earlier_boot: Vec::new(),
-            leases: self.leases.iter().filter(is_left).cloned().collect(),
-            damaged: self.damaged.clone(),
-            waiting: self.waiting.clone(),
-            over: Vec::new(),
-            before: self.before.clone(),
-            unread: Vec::new(),
-        }
+        let mut then = self.on(snapshot);
+        then.leases.retain(|l| !self.over.contains(&l.id));
+        then.over.clear();
+        then
     }
 
     /// Returns the slices that a restart of their containers could move, each with its leases. An instance

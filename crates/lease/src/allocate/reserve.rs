@@ -242,14 +242,7 @@ fn persist(context: &LeaseContext<'_>, lease: &Lease, fate: &str) -> Result<()> 
     let ledger = context.store.lock(&format!("create of {container}"))?;
     ledger.sweep();
     ledger.put(lease)?;
-    tracing::info!(
-        lease = lease.id,
-        container,
-        "{} at {} on GPU {} {fate}",
-        lease.slice.profile,
-        lease.slice.placement,
-        lease.slice.gpu_index
-    );
+    tracing::info!(lease = lease.id, container, "{} {fate}", lease.slice);
     Ok(())
 }
 
@@ -275,10 +268,8 @@ fn take_over(
     tracing::info!(
         lease = lease.id,
         container = requester.holder.key.id,
-        "{} at {} on GPU {}, which was idle, is handed out",
-        lease.slice.profile,
-        lease.slice.placement,
-        lease.slice.gpu_index
+        "{}, which was idle, is handed out",
+        lease.slice
     );
     Ok(Some(lease))
 }

@@ -40,12 +40,6 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, lease: &Lease) -> Result<boo
         return Ok(true);
     }
     ledger.replace(&lease, &idle)?;
-    tracing::info!(
-        lease = idle.id,
-        "{} at {} on GPU {} is kept idle",
-        slice.profile,
-        slice.placement,
-        slice.gpu_index
-    );
+    tracing::info!(lease = idle.id, "{slice} is kept idle");
     Ok(true)
 }

@@ -114,10 +114,8 @@ fn finish(
     tracing::info!(
         lease = lease.id,
         container = lease.holder.key.id,
-        "{} at {} on GPU {} is given back",
-        lease.slice.profile,
-        lease.slice.placement,
-        lease.slice.gpu_index
+        "{} is given back",
+        lease.slice
     );
     restored.map_or(Ok(()), Err)
 }

@@ -9,6 +9,7 @@ use crate::framed::{Form, hex};
 use crate::model::{Namespaces, Placement, Process};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -247,6 +248,14 @@ pub struct Slice {
     /// instance there now is somebody else's, who came after us.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied: bool,
+}
+
+/// `1g.10gb at 4:1 on GPU 0`
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (profile, placement, gpu) = (&self.profile, self.placement, self.gpu_index);
+        write!(f, "{profile} at {placement} on GPU {gpu}")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

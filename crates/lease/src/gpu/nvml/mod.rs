@@ -3,9 +3,9 @@
 
 mod codes;
 mod gpus;
-mod inventory;
 mod mig;
 mod profiles;
+mod queries;
 mod session;
 
 pub use session::Session;
