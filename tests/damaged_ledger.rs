@@ -61,7 +61,7 @@ fn truncated_at_every_byte() {
     let world = World::small();
     let (_, file) = running(&world);
     let config = config(&world);
-    let leases = bundles::existing(&config).unwrap().unwrap();
+    let leases = bundles::existing_or_new(&config).unwrap().0;
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
@@ -212,7 +212,7 @@ fn the_operator_gives_it_back() {
 fn each_damage(give_back: impl Fn(&World, &str, &str)) {
     let world = World::small();
     let config = config(&world);
-    let leases = bundles::existing(&config).unwrap().unwrap();
+    let leases = bundles::existing_or_new(&config).unwrap().0;
     let (_, file) = running(&world);
     let ways = damages(&fs::read(&file).unwrap()).len();
     world.delete(ID);

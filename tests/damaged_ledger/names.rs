@@ -31,7 +31,7 @@ fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
     fs::write(&now, "").unwrap();
     // A collector takes neither the instance nor its record.
     let config = config(&world);
-    let leases = bundles::existing(&config).unwrap().unwrap();
+    let leases = bundles::existing_or_new(&config).unwrap().0;
     let found = leases.gc(true).unwrap();
     let outcomes: Vec<&Outcome> = found.damaged.iter().map(|(_, o)| o).collect();
     assert!(
