@@ -5,12 +5,18 @@ use crate::error::Result;
 use crate::store::Store;
 use std::path::Path;
 
+/// Restores the bundles of containers after a release. The caller implements it, since it knows
+/// `config.json`.
 pub trait Bundles {
-    /// Puts the original `config.json` back, if the file is still the one that this lease's create wrote. A
-    /// bundle that is gone needs nothing, and neither does one that another create has locked.
+    /// Puts the original `config.json` back if the file is still the edit of this lease's create. A missing
+    /// bundle
+    /// needs nothing. Leaves a bundle alone that another create has locked.
+    ///
+    /// # Errors
+    /// The original cannot be read or written. The release goes on and reports it.
     fn restore(&self, store: &Store, bundle: &Path, lease: &str) -> Result<()>;
 
-    /// Returns whether somebody removed a bundle, or its `config.json`. An answer that leaves doubt is no.
+    /// Says whether a bundle or its `config.json` was removed. Returns false in doubt.
     fn is_gone(&self, bundle: &Path) -> bool;
 }
 
@@ -27,14 +33,14 @@ impl Bundles for NoBundles {
     }
 }
 
-/// The create that edited a `config.json`, as it is written beside the original.
+/// The create that edited a `config.json`, as runmig writes it beside the original.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Author {
-    /// The first lease, where a container has several.
+    /// The id of the lease, or of the first of several.
     pub lease: String,
-    /// All leases of the create as the ledger has them, for a hook that finds no ledger.
+    /// All leases of the create as JSON, for a hook that finds no ledger.
     pub records: Vec<String>,
-    /// Which ledger that was.
+    /// The identity of the ledger.
     pub ledger: Option<String>,
 }
 

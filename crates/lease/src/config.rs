@@ -13,50 +13,64 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The directory of the configuration files.
 pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
 
+/// A configuration: the keys of docs/configuration.md, with a default for each.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The low-level runtime; absent: runc, then crun, in the usual places.
+    /// The absolute path of the low-level runtime. Without one runmig looks for runc, then crun, in the
+    /// usual places.
     pub runtime: Option<PathBuf>,
+    /// The absolute path of the directory that holds the ledger.
     pub state_dir: PathBuf,
-    /// For requests that name no wait.
+    /// The time that a request without an own wait waits for room.
     #[serde(deserialize_with = "duration")]
     pub wait: Duration,
+    /// The time that one holder may keep a lock before a waiter fails.
     #[serde(deserialize_with = "duration")]
     pub lock_timeout: Duration,
+    /// The source of the driver's files for containers.
     pub driver_files: DriverFiles,
-    /// How long a slice that was given back waits for the next that asks for its profile; zero: not.
+    /// The time that a released slice waits for the next request for its profile. Zero destroys it at once.
     #[serde(deserialize_with = "duration")]
     pub keep_idle: Duration,
-    /// Whether idle instances that an administrator made are handed out.
+    /// Says whether runmig hands out idle instances that an administrator made.
     pub adopt: bool,
+    /// The driver's library and files.
     pub driver: Driver,
+    /// The administrator's rules.
     pub policy: Policy,
-    /// The file that it was read from; none if there was no file and all is default.
+    /// The file that the configuration comes from. None if the file is missing and all is default.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
 
+/// The source of the driver's files (libraries, programs) for containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverFiles {
-    /// `nvidia-runtime` where that is the low-level runtime, else `cdi` where the node has a
-    /// specification, else `none`.
+    /// `nvidia-runtime` where that is the low-level runtime, else `cdi` where the node has a specification,
+    /// else
+    /// `none`.
     Auto,
+    /// The node's CDI specification.
     Cdi,
+    /// The low-level runtime adds them itself: it is nvidia-container-runtime.
     NvidiaRuntime,
+    /// The image has them.
     None,
 }
 
+/// The driver's library and files.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Driver {
-    /// A soname or an absolute path.
+    /// The soname or the absolute path of NVML's library.
     pub library: PathBuf,
-    /// The directory that holds its `proc/` and `dev/`.
+    /// The absolute path of the directory that holds the driver's `proc/` and `dev/`.
     pub root: PathBuf,
 }
 
@@ -87,7 +101,12 @@ impl Default for Driver {
 }
 
 impl Config {
-    /// For a program called `argv0`.
+    /// Reads the configuration of the program that is called `argv0`. Without `RUNMIG_CONFIG` and without
+    /// the
+    /// default file, all is default.
+    ///
+    /// # Errors
+    /// A file that is missing, wrong, or writable for others than root.
     pub fn for_program(argv0: Option<&OsStr>) -> Result<Config> {
         if let Some(file) = std::env::var_os("RUNMIG_CONFIG") {
             return Config::read(Path::new(&file));
@@ -104,6 +123,10 @@ impl Config {
         }
     }
 
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// A file that is missing, wrong, or writable for others than root.
     pub fn read(file: &Path) -> Result<Config> {
         let what = || format!("read configuration {}", file.display());
         let text = trust::read_to_string(file, MAX_SIZE).context(what)?;
@@ -112,6 +135,10 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads the text of a configuration and checks it.
+    ///
+    /// # Errors
+    /// Unknown keys, wrong values, relative paths, and rules that could match nothing.
     pub fn parse(text: &str) -> Result<Config> {
         let config: Config = toml::from_str(text).map_err(|e| {
             let place = e.span().map_or(String::new(), |span| {

@@ -6,8 +6,10 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
+/// The result of an operation that may end at a person.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// An error with an optional hint, a cause, and later failures.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -18,6 +20,7 @@ struct Inner {
 }
 
 impl Error {
+    /// Creates an error: `cannot VERB OBJECT`, or a cause.
     pub fn new(what: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             what: what.into(),
@@ -27,28 +30,30 @@ impl Error {
         }))
     }
 
-    /// Adds the operator's next step.
+    /// Sets the operator's next step, an imperative.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
+    /// Returns the hint of this error alone, not of its causes.
     pub fn advice(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
+    /// Sets the cause.
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// A second failure, on the way out of the first: both are told.
+    /// Adds a failure that came on the way out of this one. `line` tells both.
     pub fn and(mut self, other: Option<Error>) -> Self {
         self.0.also.extend(other);
         self
     }
 
-    /// The whole chain and the hint nearest to the cause, in one line: engines show one.
+    /// Returns the whole chain and the hint nearest to the cause, in one line, since engines show one.
     pub fn line(&self) -> String {
         let mut line = short(&self.0.what).into_owned();
         let mut hint = self.0.hint.as_deref();
@@ -73,7 +78,7 @@ impl Error {
     }
 }
 
-/// All of these are done, whichever fail; every failure is told.
+/// Runs all results to their end and returns the failures as one error.
 pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let mut failures = results.into_iter().filter_map(Result::err);
     let first = failures.next();
@@ -136,8 +141,9 @@ impl StdError for Error {
     }
 }
 
-/// `read().context(|| format!("read {path}"))?`
+/// Adds the failed operation to an error: `read().context(|| format!("cannot read {path}"))?`
 pub trait Context<T> {
+    /// Wraps the error as the cause of a new one, whose text `what` returns.
     fn context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
 }
 

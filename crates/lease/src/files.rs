@@ -13,6 +13,7 @@ use std::path::Path;
 /// Says whether the last part of a path may be a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
+    /// The reader follows a link.
     Follow,
     /// Fails with `ELOOP` at a link.
     Refuse,
@@ -21,7 +22,9 @@ pub enum Links {
 /// A regular file that is open for reading.
 #[derive(Debug)]
 pub struct Opened {
+    /// The open file.
     pub file: File,
+    /// Its metadata, from the open file.
     pub meta: Metadata,
 }
 

@@ -12,8 +12,10 @@ use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{Claim, Damaged, Lease, Lock, State, Tie, Waiting};
 
+/// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
 pub struct Inventory {
+    /// The driver's answers.
     pub snapshot: Snapshot,
     /// Leases of this boot.
     pub leases: Vec<Lease>,
@@ -241,12 +243,13 @@ impl Inventory {
         self.leases.iter().filter(here).collect()
     }
 
+    /// Says whether an unreadable record names the instance at a place.
     pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
         let mut claims = self.damaged.iter();
         claims.any(|c| c.gpu_uuid == gpu.uuid && c.placement == at)
     }
 
-    /// Returns everything that lies on a GPU, or is promised.
+    /// Returns the occupancy of a GPU: its instances, and the slots that leases reserve.
     pub fn room<'g>(&self, gpu: &'g Gpu) -> Occupancy<'g> {
         Occupancy::new(gpu, &self.reserved(), &self.idle())
     }

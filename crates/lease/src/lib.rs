@@ -15,7 +15,7 @@
 //! driver confirms that the instance is gone. A kill in between leaves a record from which the next
 //! process goes on.
 
-#![warn(unreachable_pub)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod admitted;
 mod allocate;

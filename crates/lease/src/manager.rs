@@ -16,21 +16,31 @@ use std::path::Path;
 pub struct LeaseManager<'a>(LeaseContext<'a>);
 
 impl<'a> LeaseManager<'a> {
-    /// Creates the state directory where it is missing.
+    /// Opens the ledger, and creates the state directory if it is missing.
+    ///
+    /// # Errors
+    /// A state directory that cannot be made or that others than root may write, and a missing boot id.
     pub fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
         LeaseContext::open(config, bundles).map(LeaseManager)
     }
 
-    /// Returns none where there is no ledger, for callers that only look or give back.
+    /// Opens the ledger, or returns none if there is none. For callers that only look or release.
+    ///
+    /// # Errors
+    /// As `open`.
     pub fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
         Ok(LeaseContext::existing(config, bundles)?.map(LeaseManager))
     }
 
+    /// Returns the ledger.
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
     /// Returns the leases of a container.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read. Damaged records are left out; see `damaged`.
     pub fn of(&self, key: &Key) -> Result<Vec<Lease>> {
         self.0.leases_of(key)
     }

@@ -11,7 +11,9 @@ use std::fmt;
 /// A span of memory slices on one GPU, written `start:size` as nvidia-smi does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Placement {
+    /// The first memory slice.
     pub start: u32,
+    /// The number of memory slices.
     pub size: u32,
 }
 
@@ -32,88 +34,117 @@ impl fmt::Display for Placement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
-    /// `1g.10gb`, `1g.10gb+me`; as the driver calls it, so it may be no `ProfileName`.
+    /// The driver's name of the profile, such as `1g.10gb` or `1g.10gb+me`. It may be no `ProfileName`.
     pub name: String,
-    /// The profile id (19, 14, 9 …): what every NVML call but one takes.
+    /// The profile id (19, 14, 9 …), which every NVML call but one takes.
     pub id: u32,
+    /// Compute slices of one instance.
     pub compute_slices: u32,
     /// Memory in MiB, as NVML reports it.
     pub memory_mib: u64,
+    /// Streaming multiprocessors of one instance.
     pub multiprocessors: u32,
+    /// Copy engines of one instance.
     pub copy_engines: u32,
+    /// Video decoders (NVDEC) of one instance.
     pub decoders: u32,
+    /// Video encoders (NVENC) of one instance.
     pub encoders: u32,
+    /// JPEG engines of one instance.
     pub jpegs: u32,
+    /// Optical flow accelerators of one instance.
     pub ofas: u32,
+    /// Says whether an instance supports peer-to-peer access.
     pub p2p: bool,
-    /// How many of it an empty GPU holds.
+    /// The number of instances that an empty GPU holds.
     pub max_instances: u32,
-    /// The places that the driver ever allows.
+    /// Every placement that the driver allows on an empty GPU.
     pub placements: Vec<Placement>,
 }
 
 impl Profile {
-    /// Memory as its name says: `1g.10gb+me` gives 10, though it has a little less. 0 where the driver
-    /// calls it otherwise.
+    /// Returns the memory in the name, in GB: 10 for `1g.10gb+me`, which has a little less. Returns 0 where
+    /// the driver's name is no `ProfileName`.
     pub fn gigabytes(&self) -> u32 {
         { self.name.parse() }.map_or(0, |name: ProfileName| name.gigabytes)
     }
 
-    /// Memory slices that one instance takes.
+    /// Returns the memory slices of one instance, or 0 for a profile without placements.
     pub fn memory_slices(&self) -> u32 {
         self.placements.first().map_or(0, |p| p.size)
     }
 }
 
+/// A compute instance of a GPU instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputeInstance {
+    /// The driver's id, unique in the GPU instance until the driver gives it again.
     pub id: u32,
+    /// The id of the compute instance profile.
     pub profile_id: u32,
 }
 
-/// A GPU instance and the place it takes.
+/// A GPU instance and its placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInstance {
+    /// The driver's id, unique on the GPU until the driver gives it again.
     pub id: u32,
+    /// The id of the GPU instance profile.
     pub profile_id: u32,
+    /// The memory slices of the instance.
     pub placement: Placement,
 }
 
-/// A GPU instance with its contents. A type of its own, so that nobody takes an instance whose compute
-/// instances were not listed for an empty one.
+/// A GPU instance with its compute instances. The type differs from `GpuInstance`, so that nobody takes an
+/// instance whose compute instances were not listed for an empty one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedInstance {
+    /// The driver's id, unique on the GPU until the driver gives it again.
     pub id: u32,
+    /// The id of the GPU instance profile.
     pub profile_id: u32,
+    /// The memory slices of the instance.
     pub placement: Placement,
+    /// All compute instances of the instance.
     pub compute_instances: Vec<ComputeInstance>,
 }
 
+/// The MIG mode of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigMode {
-    /// The GPU has no MIG.
+    /// The GPU does not support MIG.
     Unsupported,
+    /// MIG is off.
     Disabled,
+    /// MIG is on.
     Enabled,
 }
 
+/// A GPU as the driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
+    /// The driver's index, which may change with a reboot.
     pub index: u32,
     /// The number of `/dev/nvidia<minor>`.
     pub minor: u32,
+    /// The UUID, such as `GPU-…`.
     pub uuid: String,
+    /// The name of the model.
     pub name: String,
+    /// The PCI address, such as `00000000:07:00.0`.
     pub pci_bus_id: String,
+    /// The current MIG mode.
     pub mig: MigMode,
-    /// The mode after the next reset, where it differs.
+    /// The MIG mode after the next reset, where it differs from the current one.
     pub mig_pending: Option<MigMode>,
-    /// The profiles that it offers; empty if MIG is off.
+    /// The profiles that the GPU offers. Empty if MIG is off.
     pub profiles: Vec<Profile>,
+    /// The GPU instances that exist.
     pub instances: Vec<GpuInstance>,
 }
 
 impl Gpu {
+    /// Returns the profile with this id, if the GPU offers it.
     pub fn profile(&self, id: u32) -> Option<&Profile> {
         self.profiles.iter().find(|p| p.id == id)
     }
@@ -122,61 +153,68 @@ impl Gpu {
 /// The driver's answers at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Snapshot {
+    /// The version of the driver, such as `570.86.10`.
     pub driver_version: String,
+    /// The GPUs that answer, in the order of their indexes.
     pub gpus: Vec<Gpu>,
-    /// GPUs that the driver counts but would not speak of, and why.
+    /// The index of each GPU that does not answer, with the driver's error.
     pub unreadable: Vec<(u32, String)>,
 }
 
-/// A process that cannot be mistaken for a later one of the same number.
+/// A process, told from a later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Process {
+    /// The process id in the pid namespace of the process that recorded it.
     pub pid: i32,
     /// Field 22 of `/proc/PID/stat`, in clock ticks since boot.
     pub start_time: u64,
 }
 
 /// The namespaces that give pids, start times and cgroup paths their meaning, each as the device and
-/// inode number of its file. A kernel may be without those that are optional here.
+/// inode number of its file. A kernel may lack the optional ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Namespaces {
+    /// The pid namespace.
     pub pid: String,
-    /// Start times in `/proc/PID/stat` are shifted by it.
+    /// The time namespace, which shifts start times in `/proc/PID/stat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
+    /// The cgroup namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
 }
 
-/// The cgroup of a container that is not there yet.
+/// The cgroup of a container that does not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Path components, one of which the container's cgroup will have: the last of a cgroupfs path,
-    /// the scope of a systemd triple, or the names that low-level runtimes make of the id when nothing is
-    /// said.
+    /// Path components, one of which the container's cgroup will have: the last of a cgroupfs path, the
+    /// scope of
+    /// a systemd triple, or the names that low-level runtimes derive from the container id.
     pub names: Vec<String>,
-    /// The path as `/proc/PID/cgroup` will have it; none where it cannot be told beforehand.
+    /// The future path in `/proc/PID/cgroup`; none if runmig cannot predict it.
     pub path: Option<String>,
 }
 
-/// A character device node to be made in a container.
+/// A character device node for a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
-    /// Absolute, the same on the host and in the container: `/dev/nvidia0`.
+    /// The absolute path, the same on the host and in the container, such as `/dev/nvidia0`.
     pub path: std::path::PathBuf,
+    /// The major device number.
     pub major: u32,
+    /// The minor device number.
     pub minor: u32,
-    /// Permission bits.
+    /// The permission bits.
     pub mode: u32,
 }
 
-/// Which device numbers are NVIDIA's on this host.
+/// The device numbers of NVIDIA's drivers on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NvidiaNumbers {
-    /// Every major that `/proc/devices` gives to a name that begins with `nvidia`.
+    /// Every major in `/proc/devices` whose name begins with `nvidia`.
     pub majors: Vec<u32>,
-    /// `(major, minor)` of DRM nodes whose GPU is NVIDIA's.
+    /// `(major, minor)` of the DRM nodes of NVIDIA GPUs.
     pub drm: Vec<(u32, u32)>,
 }

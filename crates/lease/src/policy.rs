@@ -16,26 +16,32 @@ pub use subjects::{Each, User, Who};
 pub(crate) use subjects::Subjects;
 use subjects::{matches, not_empty, subjects};
 
+/// The administrator's rules: the section `policy` of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Patterns of profile names; absent: all.
+    /// Patterns of the profile names that containers may have. Without the key they may have all.
     pub profiles: Option<Vec<String>>,
-    /// The most that one container may ask for; absent: one, as CUDA uses one MIG device in a process.
+    /// The most slices that one container may request. Without the key that is one, since CUDA uses one MIG
+    /// device in a process.
     pub slices_per_container: Option<u32>,
     /// Refuses or believes a request that podman may have taken from an image.
     pub image_annotations: ImageAnnotations,
-    /// That get no slice of ours.
+    /// GPUs on which runmig allocates nothing.
     pub exclude_gpus: Vec<GpuName>,
+    /// Reservations of GPUs for some containers.
     pub reserve: Vec<Reserve>,
+    /// Limits on the slices of containers.
     pub limit: Vec<Limit>,
 }
 
-/// By the driver's index, or by UUID.
+/// A GPU in a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a GPU is an index (0) or a UUID (\"GPU-…\")")]
 pub enum GpuName {
+    /// The driver's index.
     Index(u32),
+    /// The full UUID, in any case.
     Uuid(String),
 }
 
@@ -63,37 +69,51 @@ impl GpuName {
     }
 }
 
-/// GPUs that only some may use.
+/// GPUs that only some containers may use: those that match all named keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reserve {
+    /// The GPUs.
     pub gpus: Vec<GpuName>,
+    /// A pattern of namespaces.
     pub namespace: Option<String>,
+    /// A pattern of pod names.
     pub pod: Option<String>,
+    /// The users.
     pub user: Option<User>,
 }
 
-/// The most that a namespace, a pod or a user may have, each for itself.
+/// The most that each namespace, pod or user may have. The named keys tell which of them the rule counts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
+    /// A pattern of namespaces.
     pub namespace: Option<String>,
+    /// A pattern of pod names.
     pub pod: Option<String>,
+    /// The users.
     pub user: Option<User>,
+    /// The most slices.
     pub slices: Option<u32>,
+    /// The most memory, in bytes.
     #[serde(default, deserialize_with = "memory")]
     pub memory: Option<u64>,
 }
 
-/// A slice that somebody has, or asks for.
+/// A slice that a subject has or requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
+    /// The subject.
     pub who: Who,
+    /// Its memory, in MiB.
     pub memory_mib: u64,
 }
 
 impl Policy {
     /// Checks the rules beyond their syntax.
+    ///
+    /// # Errors
+    /// A rule that could match nothing or limits nothing. The error names it.
     pub fn check(&self) -> Result<()> {
         if let Some(most) = self.slices_per_container
             && !(1..=MAX_COUNT).contains(&most)
@@ -133,7 +153,7 @@ impl Policy {
         Ok(())
     }
 
-    /// GPUs that this container may not use, by UUID, and the rule in words.
+    /// Returns the UUIDs of the GPUs that the subject may not use, each with the rule in words.
     pub fn excluded(&self, gpus: &[Gpu], who: &Who) -> Vec<(String, String)> {
         let rule = |gpu: &Gpu| {
             if self.exclude_gpus.iter().any(|name| name.is(gpu)) {
@@ -154,7 +174,7 @@ impl Policy {
         ruled.collect()
     }
 
-    /// The profiles among these that nobody may have.
+    /// Returns the names of the GPUs' profiles that no container may have, sorted.
     pub fn barred(&self, gpus: &[Gpu]) -> Vec<String> {
         let names = gpus.iter().flat_map(|g| &g.profiles).map(|p| &p.name);
         let mut barred: Vec<String> = names.filter(|n| !self.allows(n)).cloned().collect();
@@ -163,7 +183,10 @@ impl Policy {
         barred
     }
 
-    /// The alternatives that are allowed; an error where none is.
+    /// Returns the allowed alternatives.
+    ///
+    /// # Errors
+    /// No alternative is allowed.
     pub fn allowed(&self, alternatives: &[Alternative]) -> Result<Vec<Alternative>> {
         let most = self.slices_per_container.unwrap_or(1);
         let is_allowed = |asked: &&Alternative| match &asked.slice {
@@ -196,7 +219,11 @@ impl Policy {
         self.profiles.is_none() || patterns.any(|pattern| matches(pattern, profile))
     }
 
-    /// Whether somebody may have so many slices more, with so much memory together, beside what there is.
+    /// Checks the limits for so many more slices, with so much memory together in MiB, beside the used
+    /// ones.
+    ///
+    /// # Errors
+    /// The first limit that the slices would exceed.
     pub fn check_limits(
         &self,
         who: &Who,

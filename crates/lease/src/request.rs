@@ -11,11 +11,14 @@ pub use engine::{Deadline, Engine, Identity, Image, ImageAnnotations, believed, 
 pub(crate) use slice::MAX_COUNT;
 pub use slice::{Alternative, Slice, alternatives, memory, written};
 
+/// The annotation with the requested slices, such as `1g.10gb` or `10Gi`.
 pub const SLICE: &str = "runmig.dev/slice";
+/// The annotation with the least number of compute slices.
 pub const COMPUTE: &str = "runmig.dev/compute";
+/// The annotation with the time to wait for room, such as `30s`.
 pub const WAIT: &str = "runmig.dev/wait";
 pub(crate) const SCOPE: &str = "runmig.dev/scope";
-/// `slice.runmig.dev/<container>`: a Kubernetes key has one `/` at most.
+/// The prefix of annotations for one container of a pod: `slice.runmig.dev/<container>`.
 pub const SLICE_OF: &str = "slice.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
 const KEYS: [&str; 4] = [SLICE, COMPUTE, WAIT, SCOPE];
@@ -28,21 +31,25 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A profile list or an amount is a few words; what is longer is no request.
 const MAX_VALUE: usize = 256;
 
+/// A container's request for slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The first that can be had; one at least.
+    /// The alternatives in order of preference, at least one. The first that fits is chosen.
     pub alternatives: Vec<Alternative>,
-    /// The least number of compute slices of each; 0 where any will do.
+    /// The least number of compute slices of each slice, or 0.
     pub min_compute: u32,
-    /// How long to wait for room; none: as configured.
+    /// The time to wait for room. Without one the configuration's counts.
     pub wait: Option<Duration>,
-    /// The engine gives up on its own, after a time that is known.
+    /// The deadline of the engine, if it is known.
     pub deadline: Option<Deadline>,
-    /// The pod whose containers have the slice together; none: it is this container's alone.
+    /// The pod whose containers share the slice. Without one the container has it alone.
     pub shared_in: Option<String>,
 }
 
-/// `None`: this container does not ask.
+/// Returns the request in a container's annotations, or none if the container requests nothing.
+///
+/// # Errors
+/// An unknown key of runmig, a value that cannot be read, and keys that contradict each other.
 pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     let ours: Vec<(&str, &str)> = annotations
         .iter()

@@ -106,6 +106,10 @@ pub fn room_for(path: &Path) -> Result<()> {
     check_path(resolved.ancestors().find(there).unwrap_or(Path::new("/")))
 }
 
+/// Checks the owner and the mode of an open file or folder.
+///
+/// # Errors
+/// An owner other than root and this process's user, and a mode that lets others write.
 pub fn check_metadata(meta: &Metadata) -> Result<()> {
     check_owner(meta)?;
     check_mode(meta)

@@ -20,6 +20,7 @@ use crate::request::{Alternative, Request};
 use crate::store::Lease;
 use std::cell::RefCell;
 
+/// A request on trial: the rules, limits and slots of a create, without any write.
 pub struct WhatIf<'a, D> {
     config: &'a Config,
     driver: &'a D,
@@ -38,25 +39,30 @@ pub struct WhatIf<'a, D> {
 
 /// The outcome of one alternative of a request.
 pub enum Answer {
+    /// A create would get these slots.
     Fits(Fit),
-    /// It would be more than a limit allows.
+    /// The alternative exceeds a limit.
     Limited(Error),
+    /// The alternative gets no slot.
     No(Diagnosis),
 }
 
 /// The place of each requested slice.
 pub struct Fit {
+    /// The slot of each requested slice, and its source.
     pub sites: Vec<(Site, Source)>,
-    /// How many idle slices would be destroyed for it.
+    /// The number of idle slices that a create would destroy.
     pub evicts: usize,
 }
 
+/// The way in which a create gets a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// runmig creates it.
     Made,
-    /// An idle slice, as it is.
+    /// runmig hands out an idle slice.
     Idle,
-    /// An administrator made it.
+    /// runmig hands out an instance that an administrator made.
     Adopted,
 }
 

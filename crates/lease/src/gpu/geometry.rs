@@ -36,14 +36,17 @@ const MAX_SIZE: u64 = 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry(pub Vec<Offer>);
 
-/// A profile, and the number by which the driver is asked for it (not its id).
+/// A profile with the number by which runmig asks the driver for it. The number is not the profile's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
+    /// The index of the profile in NVML's enumeration.
     pub number: u32,
+    /// The profile.
     pub profile: Profile,
 }
 
 impl Geometry {
+    /// Returns the profiles without their numbers.
     pub fn profiles(&self) -> Vec<Profile> {
         self.0.iter().map(|offer| offer.profile.clone()).collect()
     }
@@ -79,6 +82,7 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// Names the cache of a state directory for one boot. Touches no file.
     pub fn new(state_dir: &Path, boot_id: &str) -> Cache {
         Cache {
             dir: state_dir.to_owned(),

@@ -12,8 +12,9 @@ use std::fmt;
 
 /// Reads what GPUs offer and what lies on them; changes nothing.
 pub trait Queries {
-    /// Reads what stays the same while a driver runs: which GPUs there are, and what those in MIG mode
-    /// offer. A snapshot then asks for the rest alone. Called before a lock that others wait for.
+    /// Reads the GPUs, and the profiles of those in MIG mode, which stay the same while a driver runs. A
+    /// snapshot
+    /// then asks for the rest alone. Callers prepare before they take a lock that others wait for.
     fn prepare(&self) -> Result<()>;
 
     /// Returns all GPUs, with what they offer and what lies on them: the places of GPU instances, whose
@@ -63,8 +64,10 @@ pub(crate) trait Mig: Queries {
     fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()>;
 }
 
+/// The names of a GPU and of one of its profiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
+    /// The driver's index of the GPU.
     pub index: u32,
     /// The number of `/dev/nvidia<minor>`.
     pub minor: u32,
@@ -72,35 +75,40 @@ pub struct Label {
     pub profile: String,
 }
 
+/// The result of a call of the driver.
 pub type Result<T> = std::result::Result<T, DriverError>;
 
-/// A call that failed: what it was to do, on what, and the driver's reason.
+/// A failed call of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverError {
+    /// The operation and its object.
     pub what: String,
+    /// The driver's reason.
     pub reason: Reason,
 }
 
+/// The reason for which a call of the driver failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// NVML's return code.
     Code(u32),
-    /// The library is not there, or lacks a function.
+    /// The library is missing, or lacks a function.
     Library(String),
-    /// The library answered, and its answer cannot be used.
+    /// The library's answer is unusable.
     Answer(String),
 }
 
 pub(crate) const INVALID_ARGUMENT: u32 = 2;
-pub const NOT_SUPPORTED: u32 = 3;
-pub const NO_PERMISSION: u32 = 4;
+pub(crate) const NOT_SUPPORTED: u32 = 3;
+pub(crate) const NO_PERMISSION: u32 = 4;
 pub(crate) const NOT_FOUND: u32 = 6;
-pub const DRIVER_NOT_LOADED: u32 = 9;
-pub const GPU_IS_LOST: u32 = 15;
-pub const IN_USE: u32 = 19;
+pub(crate) const DRIVER_NOT_LOADED: u32 = 9;
+pub(crate) const GPU_IS_LOST: u32 = 15;
+pub(crate) const IN_USE: u32 = 19;
 pub(crate) const INSUFFICIENT_RESOURCES: u32 = 23;
 
 impl DriverError {
+    /// Returns NVML's return code, if the driver gave one.
     pub fn code(&self) -> Option<u32> {
         match self.reason {
             Reason::Code(code) => Some(code),

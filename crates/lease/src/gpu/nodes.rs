@@ -69,6 +69,7 @@ impl Nodes {
         })
     }
 
+    /// Returns the device numbers of NVIDIA's drivers.
     pub fn numbers(&self) -> &NvidiaNumbers {
         &self.numbers
     }

@@ -8,7 +8,7 @@ use crate::request::Slice;
 /// The slices that a request asks for, and everything but occupied slots that restricts their choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Constraints<'a> {
-    /// In order of preference: the first that fits is chosen.
+    /// The alternatives in order of preference. The first that fits is chosen.
     pub alternatives: &'a [Slice],
     /// The least number of compute slices, or 0.
     pub min_compute: u32,
@@ -18,7 +18,7 @@ pub struct Constraints<'a> {
     pub denied_profiles: &'a [String],
     /// Reservations of earlier requests.
     pub blockers: &'a [Reservation],
-    /// Slots of our own instances, which go one day. `blockers` could use them then.
+    /// Slots of runmig's own instances. Requests in `blockers` may use them after their release.
     pub ours: &'a [Slot],
     /// UUIDs of GPUs where the container has a slice already. Other GPUs are preferred.
     pub own_gpus: &'a [String],
@@ -31,6 +31,7 @@ pub struct Constraints<'a> {
 }
 
 impl<'a> Constraints<'a> {
+    /// Asks for one slice, without any other constraint.
     pub fn one(slice: &'a Slice) -> Self {
         Constraints {
             alternatives: std::slice::from_ref(slice),

@@ -12,14 +12,19 @@ use crate::request::Slice;
 /// The answer of one GPU to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuReport<'a> {
+    /// The GPU.
     pub gpu: &'a Gpu,
-    /// The profile that the request stands for there.
+    /// The profile that the request stands for on this GPU, if the GPU offers one.
     pub profile: Option<&'a Profile>,
+    /// Free memory slices. Slices of idle instances count as free.
     pub free_slices: u32,
+    /// All memory slices of the GPU.
     pub total_slices: u32,
+    /// The answer.
     pub verdict: Verdict,
 }
 
+/// Says whether a GPU has a slot for a request, and if not, why.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// The free slots, the best first.
@@ -32,10 +37,13 @@ pub enum Verdict {
     NoSlot,
     /// The GPU reached another limit.
     Exhausted(Exhausted),
+    /// The GPU offers no profile for the request, or rules deny it.
     NoProfile,
+    /// MIG is off.
     MigOff,
     /// The next reset switches MIG on.
     MigPending,
+    /// The GPU does not support MIG.
     NoMig,
     /// The rule, as its author worded it.
     Excluded(String),
@@ -44,6 +52,7 @@ pub enum Verdict {
 /// A free slot and its cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlotCost {
+    /// The memory slices of the slot.
     pub placement: Placement,
     /// In memory slices that one profile loses (docs/packing.md).
     pub cost: f64,

@@ -6,27 +6,35 @@ use crate::model::{Gpu, Placement, Profile};
 /// A placement of a profile on one GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
+    /// The UUID of the GPU.
     pub gpu: String,
+    /// The id of the profile.
     pub profile_id: u32,
+    /// The memory slices.
     pub placement: Placement,
 }
 
 /// A set of memory slices.
 pub(crate) type SliceSet = u64;
 
+/// A slice that takes room on a GPU, or will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
+    /// The id of its profile.
     pub profile_id: u32,
+    /// Its placement.
     pub at: Placement,
+    /// The same placement as a set of memory slices.
     pub slices: SliceSet,
-    /// Without a holder, and kept for the next request: it counts as free.
+    /// Says whether runmig keeps the slice for the next request. Such a slice has no holder and counts as
+    /// free.
     pub idle: bool,
     /// Its index among the movable slices, in a search for moves.
     pub movable: Option<usize>,
 }
 
 impl Occupant {
-    pub fn new(profile_id: u32, at: Placement) -> Self {
+    pub(crate) fn new(profile_id: u32, at: Placement) -> Self {
         Occupant {
             profile_id,
             at,
@@ -37,9 +45,12 @@ impl Occupant {
     }
 }
 
+/// One GPU and the slices that take room on it.
 #[derive(Clone)]
 pub struct Occupancy<'a> {
+    /// The GPU.
     pub gpu: &'a Gpu,
+    /// The occupants: existing instances and reserved slots.
     pub occupants: Vec<Occupant>,
     /// All placements that the driver offers, profile after profile. `ends` holds the end of each profile's.
     windows: Vec<SliceSet>,
@@ -52,12 +63,17 @@ pub struct Occupancy<'a> {
 pub(super) type Parts = [u32; 6];
 
 impl<'a> Occupancy<'a> {
-    pub fn new(gpu: &'a Gpu, reserved: &[Slot], idle: &[Slot]) -> Self {
+    pub(crate) fn new(gpu: &'a Gpu, reserved: &[Slot], idle: &[Slot]) -> Self {
         Occupancy::without(gpu, &[], reserved, idle)
     }
 
     /// Leaves out the `evicted` instances.
-    pub fn without(gpu: &'a Gpu, evicted: &[Slot], reserved: &[Slot], idle: &[Slot]) -> Self {
+    pub(crate) fn without(
+        gpu: &'a Gpu,
+        evicted: &[Slot],
+        reserved: &[Slot],
+        idle: &[Slot],
+    ) -> Self {
         let mut occupancy = Occupancy::empty(gpu);
         let here = |r: &&Slot| r.gpu == gpu.uuid;
         let is_one = |of: &[Slot], id: u32, at: Placement| {
@@ -105,7 +121,7 @@ impl<'a> Occupancy<'a> {
     }
 
     /// Returns the parts of the whole GPU: those of its largest profiles.
-    pub fn limit(gpu: &Gpu) -> Parts {
+    pub(super) fn limit(gpu: &Gpu) -> Parts {
         let mut limit = Parts::default();
         for p in &gpu.profiles {
             for (most, part) in limit.iter_mut().zip(parts(p)) {
@@ -116,45 +132,50 @@ impl<'a> Occupancy<'a> {
     }
 
     /// Keeps only the instances that runmig did not make. They may stay for ever.
-    pub fn foreign(gpu: &'a Gpu, ours: &[Slot]) -> Self {
+    pub(crate) fn foreign(gpu: &'a Gpu, ours: &[Slot]) -> Self {
         let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
         let mut occupancy = Occupancy::new(gpu, &[], &[]);
         occupancy.occupants.retain(|l| !is_ours(l.at));
         occupancy
     }
 
-    pub fn with(&self, profile: &Profile, at: Placement) -> Self {
+    pub(crate) fn with(&self, profile: &Profile, at: Placement) -> Self {
         let mut more = self.clone();
         more.occupants.push(Occupant::new(profile.id, at));
         more
     }
 
     /// Returns the placements that are free for the profile, with the idle slices evicted.
-    pub fn places<'p>(&self, profile: &'p Profile) -> impl Iterator<Item = Placement> + use<'p> {
+    pub(crate) fn places<'p>(
+        &self,
+        profile: &'p Profile,
+    ) -> impl Iterator<Item = Placement> + use<'p> {
         let free = self.free();
         let any = self.exhausted(profile, self.taken()).is_none();
         let places = profile.placements.iter().copied();
         places.filter(move |at| any && slice_set(*at) & !free == 0)
     }
 
-    pub fn taken(&self) -> impl Iterator<Item = &Occupant> + Clone {
+    pub(crate) fn taken(&self) -> impl Iterator<Item = &Occupant> + Clone {
         self.occupants.iter().filter(|l| !l.idle)
     }
 
-    pub fn free(&self) -> SliceSet {
+    pub(crate) fn free(&self) -> SliceSet {
         self.taken().fold(self.all, |free, l| free & !l.slices)
     }
 
+    /// Returns the number of free memory slices. Slices of idle instances count as free.
     pub fn free_slices(&self) -> u32 {
         self.free().count_ones()
     }
 
+    /// Returns the number of memory slices of the GPU.
     pub fn total_slices(&self) -> u32 {
         self.all.count_ones()
     }
 
     /// Returns the idle slices that runmig has to destroy before it makes the profile there.
-    pub fn evictions(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
+    pub(crate) fn evictions(&self, profile: &Profile, at: Placement) -> Vec<Placement> {
         if self.occupants.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
             return Vec::new();
         }
@@ -175,7 +196,7 @@ impl<'a> Occupancy<'a> {
         going.into_iter().map(|l| l.at).collect()
     }
 
-    pub fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
+    pub(crate) fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
         let is = |l: &Occupant| l.idle && l.profile_id == profile.id && l.at == at;
         self.occupants.iter().any(is)
     }
@@ -203,7 +224,7 @@ impl<'a> Occupancy<'a> {
         over.map(|part| PARTS[part])
     }
 
-    /// Returns for each memory slice the index of its occupant.
+    /// Returns for each memory slice the index of its occupant in `occupants`.
     pub fn by_slice(&self) -> Vec<Option<usize>> {
         let of = |slot: u32| {
             self.occupants
@@ -222,6 +243,7 @@ impl<'a> Occupancy<'a> {
         of.is_some_and(|p| parts(p)[part] > 0)
     }
 
+    /// Returns the name of a profile, or its id if the GPU does not offer it.
     pub fn name(&self, profile_id: u32) -> String {
         let known = self.gpu.profile(profile_id);
         known.map_or_else(|| profile_id.to_string(), |p| p.name.clone())
@@ -271,11 +293,17 @@ impl<'a> Occupancy<'a> {
 pub enum Exhausted {
     /// The GPU holds no more slices of the profile.
     Instances,
+    /// Too few compute slices are free.
     ComputeSlices,
+    /// Too few copy engines are free.
     CopyEngines,
+    /// Too few video decoders (NVDEC) are free.
     Decoders,
+    /// Too few video encoders (NVENC) are free.
     Encoders,
+    /// Too few JPEG engines are free.
     JpegEngines,
+    /// Too few optical flow accelerators are free.
     OpticalFlowAccelerators,
 }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 /// How many of each profile, in the order of `Packer::names`.
 type Counts = Vec<u32>;
 
+/// A search for a way to pack slices on GPUs.
 pub struct Packer {
     names: Vec<String>,
     /// The memory slices of each profile, on the model where it needs the fewest.
@@ -27,7 +28,7 @@ struct Kind {
 }
 
 impl Packer {
-    /// Takes the GPUs with occupants that stay.
+    /// Creates a packer for these GPUs, whose occupants stay. `steps` bounds the work of each `holds`.
     pub fn new(occupancies: &[Occupancy<'_>], steps: u32) -> Self {
         let (mut names, mut sizes): (Vec<String>, Vec<u32>) = Default::default();
         for p in occupancies.iter().flat_map(|r| &r.gpu.profiles) {
@@ -67,7 +68,9 @@ impl Packer {
         }
     }
 
-    /// Says whether slices of these profiles fit. None where the answer takes too many steps.
+    /// Says whether slices of these profiles fit on the GPUs together. Returns none if the answer takes
+    /// more
+    /// steps than allowed.
     pub fn holds<'n>(&mut self, profiles: impl Iterator<Item = &'n str>) -> Option<bool> {
         let mut counts = vec![0; self.names.len()];
         for profile in profiles {

@@ -6,8 +6,11 @@ use crate::model::{Gpu, Placement, Profile};
 /// A chosen slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision<'a> {
+    /// The GPU of the slot.
     pub gpu: &'a Gpu,
+    /// The profile of the slice on this GPU.
     pub profile: &'a Profile,
+    /// The memory slices of the slot.
     pub placement: Placement,
     /// Idle slices of the GPU that runmig destroys first. Empty where the slot holds an idle slice of the
     /// profile, which runmig hands out as it is.
@@ -15,6 +18,7 @@ pub struct Decision<'a> {
 }
 
 impl Decision<'_> {
+    /// Returns the chosen slot without the evictions.
     pub fn slot(&self) -> Slot {
         Slot {
             gpu: self.gpu.uuid.clone(),
@@ -38,10 +42,11 @@ impl From<&Decision<'_>> for Site {
 /// A slice that may get another slot when its containers restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movable {
+    /// The current slot of the slice.
     pub slot: Slot,
-    /// The number of containers to restart: containers of a pod may share a slice.
+    /// The number of containers to restart. Containers of a pod may share a slice.
     pub containers: usize,
-    /// GPUs that rules exclude for them, as in `Constraints`.
+    /// UUIDs of the GPUs that rules exclude for these containers, with the rule as in `Constraints`.
     pub excluded: Vec<(String, String)>,
 }
 
@@ -58,27 +63,39 @@ impl Movable {
 /// Moves that make room for a request, and the slots of the request after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefragPlan {
+    /// The slots of the request after the moves.
     pub sites: Vec<Site>,
+    /// The moves. All these slices go before the request gets its slots.
     pub moves: Vec<Move>,
 }
 
-/// The slot of one slice, for people.
+/// The slot of one slice, with the names that people know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
+    /// The UUID of the GPU.
     pub gpu_uuid: String,
+    /// The driver's index of the GPU.
     pub gpu_index: u32,
+    /// The name of the profile.
     pub profile: String,
+    /// The memory slices of the slot.
     pub placement: Placement,
 }
 
+/// One move of a slice to another slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
-    /// The index of the movable slice.
+    /// The index of the slice in the list of movable slices.
     pub which: usize,
+    /// The name of the profile.
     pub profile: String,
+    /// The index of the GPU that the slice leaves.
     pub from_gpu: u32,
+    /// The placement that the slice leaves.
     pub from: Placement,
+    /// The index of the GPU that gets the slice.
     pub to_gpu: u32,
+    /// The placement that the slice gets.
     pub to: Placement,
 }
 
@@ -89,16 +106,18 @@ pub enum SearchResult {
     Plan(DefragPlan),
     /// No move of any slices makes room.
     Impossible,
-    /// Restarts of up to so many containers make no room. The search gave up on more.
+    /// Restarts of up to this number of containers make no room. The search gave up on more.
     Beyond(usize),
 }
 
-/// The steps of a long search, which takes some tens of milliseconds.
+/// The steps after which a search for moves gives up. They take some tens of milliseconds.
 pub const MAX_STEPS: u32 = 200_000;
 
 /// A profile on a GPU that an earlier request waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
+    /// The UUID of the GPU.
     pub gpu: String,
+    /// The id of the profile.
     pub profile_id: u32,
 }

@@ -16,50 +16,75 @@ pub enum Rejection {
 /// The obstacle of one alternative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
+    /// The alternative.
     pub request: Alternative,
     /// Slices of the alternative that found a slot before one found none.
     pub found: usize,
+    /// The reason for its rejection.
     pub obstacle: Obstacle,
 }
 
+/// The reason for which an alternative gets no slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// Rules exclude every GPU in MIG mode.
     GpusExcluded(LeftOut),
-    /// The driver lists so many GPUs, none of which supports MIG.
-    NoMigGpu { gpus: usize, left_out: LeftOut },
+    /// No GPU that the driver lists supports MIG.
+    NoMigGpu {
+        /// The number of listed GPUs.
+        gpus: usize,
+        /// The GPUs that the request cannot use.
+        left_out: LeftOut,
+    },
     /// MIG is off on these GPUs, and on for none.
     MigOff {
+        /// Their indexes.
         gpus: Vec<u32>,
         /// Those of them whose MIG mode the next reset switches on.
         pending: Vec<u32>,
+        /// The other GPUs.
         left_out: LeftOut,
     },
     /// The requested profile has fewer compute slices than the request needs.
-    FewComputeSlices { has: u32, needed: u32 },
-    /// No GPU offers the requested profile. `offered` names the allowed ones, the nearest first.
-    UnknownProfile { offered: Vec<String> },
+    FewComputeSlices {
+        /// Compute slices of the profile.
+        has: u32,
+        /// Compute slices that the request needs.
+        needed: u32,
+    },
+    /// No GPU offers the requested profile.
+    UnknownProfile {
+        /// The names of the allowed profiles, the nearest first.
+        offered: Vec<String>,
+    },
     /// No profile has the requested memory.
     TooMuchMemory {
         /// The compute slices that the request needs as well, or 0.
         needed_compute: u32,
-        /// Whether rules deny some profiles.
+        /// Says whether rules deny some profiles.
         is_restricted: bool,
+        /// The largest allowed profile, if there is one.
         largest: Option<Largest>,
     },
     /// The GPUs hold fewer slices of the profile than the request counts, even when they are empty.
     TooMany {
+        /// The number of GPUs that offer the profile.
         gpus: usize,
+        /// The name of the profile.
         profile: String,
+        /// The number of slices that the empty GPUs hold.
         most: u32,
     },
     /// All free slots of the profile are reserved for earlier requests.
-    Reserved { profile: String },
+    Reserved {
+        /// The name of the profile.
+        profile: String,
+    },
     /// No slot of the profile is free.
     NoSlot(Box<Shortage>),
 }
 
-/// GPUs that a request cannot use, whatever is free on them.
+/// The GPUs that a request cannot use, whatever is free on them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The index of each excluded GPU, with the rule as its author worded it.
@@ -71,8 +96,11 @@ pub struct LeftOut {
 /// The largest profile that a request may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Largest {
+    /// The name of the profile.
     pub profile: String,
+    /// Its memory in MiB.
     pub memory_mib: u64,
+    /// Its compute slices.
     pub compute_slices: u32,
 }
 
@@ -81,8 +109,11 @@ pub struct Largest {
 pub struct Shortage {
     /// The profile that the request stands for on the first of these GPUs.
     pub profile: String,
+    /// The number of these GPUs.
     pub gpus: usize,
+    /// Their free memory slices.
     pub free_slices: u32,
+    /// All their memory slices.
     pub total_slices: u32,
     /// The free memory slices of the GPU that has most of them.
     pub most_free: u32,
@@ -92,33 +123,40 @@ pub struct Shortage {
     pub exhausted: Vec<Exhaustion>,
     /// Memory slices of instances that runmig could not destroy.
     pub quarantined: u32,
+    /// The other GPUs.
     pub left_out: LeftOut,
-    /// None where nobody searched.
+    /// The search for moves that make room, if runmig made one.
     pub search: Option<Search>,
 }
 
 /// A GPU that reached a limit for its profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exhaustion {
+    /// The index of the GPU.
     pub gpu: u32,
+    /// The name of the profile on this GPU.
     pub profile: String,
+    /// The limit.
     pub what: Exhausted,
 }
 
 /// A search for slices whose move makes room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
+    /// Its result.
     pub result: SearchResult,
     /// Whether the machine has a slice that can be moved at all.
     pub has_movable: bool,
 }
 
+/// The kind of a rejection, as `migctl explain` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RejectionKind {
     /// No wait helps.
     Unsatisfiable,
     /// The free slots are reserved for earlier requests.
     Queued,
+    /// No slot is free, and no move makes one.
     Full,
     /// A move of other slices makes room, or the search for one gave up.
     Fragmented,
@@ -150,6 +188,7 @@ impl Rejection {
         }
     }
 
+    /// Returns the causes, one for each rejected alternative.
     pub fn causes(&self) -> &[Cause] {
         let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
         causes
@@ -178,6 +217,7 @@ impl Rejection {
             })
     }
 
+    /// Returns the kind of the main cause.
     pub fn kind(&self) -> RejectionKind {
         let main = self.main_cause().map(|cause| &cause.obstacle);
         match main {
@@ -193,7 +233,7 @@ impl Rejection {
         }
     }
 
-    /// Returns the moves that make room, where a search found some.
+    /// Returns the moves that make room, if a search found some.
     pub fn plan(&self) -> Option<&DefragPlan> {
         let Obstacle::NoSlot(shortage) = &self.main_cause()?.obstacle else {
             return None;
@@ -219,6 +259,7 @@ impl Obstacle {
 }
 
 impl Shortage {
+    /// Returns the moves that make room, if a search found some.
     pub fn plan(&self) -> Option<&DefragPlan> {
         match &self.search.as_ref()?.result {
             SearchResult::Plan(plan) => Some(plan),

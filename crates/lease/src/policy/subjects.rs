@@ -13,25 +13,34 @@ pub(crate) struct Subjects {
     pub user: Option<User>,
 }
 
+/// The users of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a user is a number, or \"*\" for each")]
 pub enum User {
+    /// One user, by the id of the login.
     Id(u32),
+    /// Each user, counted alone.
     Each(Each),
 }
 
+/// The word for each user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Each {
+    /// `*`
     #[serde(rename = "*")]
     Each,
 }
 
-/// For whom a slice is, or is to be.
+/// The subject of rules: the pod and the user of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Who {
+    /// The namespace of the pod.
     pub namespace: Option<String>,
+    /// The name of the pod.
     pub pod: Option<String>,
+    /// The UID of the pod, which tells it from a later one with its name.
     pub pod_uid: Option<String>,
+    /// The login that called the engine.
     pub user: Option<u32>,
 }
 

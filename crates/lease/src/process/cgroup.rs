@@ -20,8 +20,9 @@ fn cgroup_lines(reads: &dyn Reads, pid: i32) -> io::Result<Vec<String>> {
 /// The cgroup that the device rules of this process belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnCgroup {
-    /// Below cgroup v1's hierarchy for devices.
+    /// The path in cgroup v1's hierarchy for devices.
     V1(String),
+    /// The path in cgroup v2's hierarchy.
     V2(String),
 }
 

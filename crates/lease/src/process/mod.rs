@@ -24,7 +24,7 @@ const PROC: &str = "/proc";
 /// More than a file of one number or identifier has.
 const MAX_LINE: u64 = 256;
 
-/// Ourselves.
+/// Returns this process.
 pub fn current() -> Process {
     let pid = std::process::id() as i32;
     of(pid).unwrap_or(Process { pid, start_time: 0 })
@@ -143,7 +143,7 @@ fn all(reads: &dyn Reads) -> io::Result<Vec<i32>> {
     Ok(names.into_iter().filter_map(pid).collect())
 }
 
-pub fn name(pid: i32) -> String {
+pub(crate) fn name(pid: i32) -> String {
     let name = read_text(&Host, &dir(pid).join("comm"));
     let name = name.ok().flatten().unwrap_or_default();
     crate::error::printable(name.trim_end())

@@ -8,16 +8,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Reads `/proc`, cgroups and the files of low-level runtimes.
 pub trait Reads {
-    /// All of a file; longer than `MAX` is an error.
+    /// Returns all bytes of a file. More than 16 MiB are an error.
     fn file(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// The names in a folder.
+    /// Returns the names in a folder.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
-    /// The target of a link.
+    /// Returns the target of a link.
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Device and inode number of the target of a path.
+    /// Returns the device and inode number of the target of a path.
     fn identity(&self, path: &Path) -> io::Result<(u64, u64)>;
-    /// False where the file system of one of these paths does not answer.
+    /// Returns false if the file system of one of these paths does not answer.
     fn answers(&self, paths: &[PathBuf]) -> bool;
 }
 

@@ -15,8 +15,9 @@ const FIRST_TIME: &str = ":4026531834";
 /// The view that this process has of others.
 #[derive(Debug)]
 pub struct View {
+    /// The namespaces of this process.
     pub namespaces: Namespaces,
-    /// Why a process that lives may not be seen at all.
+    /// The reason for which a living process may be invisible here.
     pub obstacle: Option<String>,
 }
 

@@ -6,24 +6,29 @@ use crate::store::{Damaged, Lease};
 /// The judgement of `gc` on one lease.
 #[derive(Debug)]
 pub struct Finding {
+    /// The lease.
     pub lease: Lease,
+    /// The judgement.
     pub outcome: Outcome,
 }
 
+/// The fate of a lease in a collection.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Left alone, and why.
+    /// The collection leaves the lease alone, for this reason.
     Kept(String),
-    /// Given back, or in a dry run to be given back, and why.
+    /// The collection released the lease for this reason, or would in a dry run.
     Released(String),
-    /// Stays on record, and is tried again.
+    /// The release failed. The lease stays on record, and a later collection tries again.
     Failed(Error),
 }
 
 /// The findings of `gc` in the whole ledger.
 #[derive(Debug, Default)]
 pub struct Collection {
+    /// The leases.
     pub leases: Vec<Finding>,
+    /// The unreadable records.
     pub damaged: Vec<(Damaged, Outcome)>,
 }
 

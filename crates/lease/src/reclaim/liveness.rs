@@ -47,7 +47,7 @@ pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
     here().outlives_its_front(lease)
 }
 
-/// Whether others than those who called us are making it.
+/// Returns the process that makes the container of a lease, unless it called this one.
 pub fn is_made_by_others(lease: &Lease) -> Option<String> {
     let is_ours = |maker: &Process| process::is_ancestor(maker);
     let makers = || std::iter::once(lease.creator).chain(lease.runtime_process);
@@ -57,12 +57,14 @@ pub fn is_made_by_others(lease: &Lease) -> Option<String> {
     here().maker(lease)
 }
 
-/// The same for the container alone: at a poststop hook its low-level runtime lives, and waits for us.
+/// Returns a sign that the container of a lease lives. Its low-level runtime does not count, since it waits
+/// for
+/// this process at a poststop hook.
 pub fn container_lives(lease: &Lease) -> Option<String> {
     here().container_lives(lease)
 }
 
-/// Why nobody can tell from here whether the container of a lease lives; none where it can be told.
+/// Returns the reason for which this process cannot tell whether the container of a lease lives.
 pub fn unseen(lease: &Lease) -> Option<String> {
     if lease.state == State::Releasing {
         return None;
@@ -75,7 +77,7 @@ pub fn unseen(lease: &Lease) -> Option<String> {
     }
 }
 
-/// The way out where a lease is kept because its container cannot be seen.
+/// The hint for a lease that is kept because its container cannot be seen.
 pub const UNSEEN_HINT: &str =
     "run migctl gc as root on the host, in the namespaces of the engine that made the container";
 
@@ -98,10 +100,12 @@ pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
 }
 
 impl<'a> Liveness<'a> {
+    /// Judges by these reads, from this view.
     pub fn new(reads: &'a dyn Reads, view: &'a View) -> Self {
         Liveness { reads, view }
     }
 
+    /// Returns a sign that the creator, the low-level runtime or the container of a lease lives.
     pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
         self.where_seen(lease, || {
             if self.lives(&lease.creator) {
@@ -115,6 +119,7 @@ impl<'a> Liveness<'a> {
         self.where_seen(lease, || self.runtime_or_container(lease))
     }
 
+    /// Returns a sign that the container of a lease lives.
     pub fn container_lives(&self, lease: &Lease) -> Option<String> {
         self.where_seen(lease, || self.container(lease))
     }

@@ -4,6 +4,7 @@ use crate::idle;
 use crate::store::Lease;
 use std::time::Duration;
 
+/// The time for which a release tries again while a process uses the instance. Zero means one try.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience(pub Duration);
 

@@ -42,17 +42,24 @@ impl Image {
     }
 }
 
-/// Whether an annotation that the image may have set counts as its user's (`policy.image_annotations`).
+/// Says whether an annotation counts that podman may have taken from the image
+/// (`policy.image_annotations`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageAnnotations {
+    /// runmig refuses the container.
     #[default]
     Refuse,
+    /// The annotation counts as the user's.
     Allow,
 }
 
-/// Returns the annotations that the engine or the user set. Fails where an image may have set one that
-/// would count: to pass it over could start the container with another slice than its user meant.
+/// Returns the annotations that the engine or the user set.
+///
+/// # Errors
+/// An image may have set one that would count. Without it the container could start with another slice than
+/// its
+/// user meant.
 pub fn believed(
     annotations: Vec<(String, String)>,
     engine: Engine,
@@ -125,13 +132,15 @@ fn shown(text: &str) -> String {
     printable(&shorten(text))
 }
 
-/// How long an engine waits for a create, as far as that is known.
+/// The time that an engine waits for a create, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
+    /// The name of the engine.
     pub engine: &'static str,
     /// The longest wait for room that leaves time for the create itself.
     pub longest_wait: Duration,
-    /// It then kills us and deletes nothing, so what we have begun must end with us.
+    /// Says whether the engine kills runmig at the deadline and deletes nothing. runmig's work must end
+    /// with it then.
     pub kills: bool,
 }
 
@@ -144,12 +153,17 @@ const LONGEST_WAIT_IN_KUBERNETES: Duration = Duration::from_secs(90);
 /// key applies, whose limits count, and with which pod a slice is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
+    /// The namespace of the pod.
     pub namespace: Option<String>,
+    /// The name of the pod.
     pub pod: Option<String>,
+    /// The UID of the pod.
     pub pod_uid: Option<String>,
+    /// The name of the container in the pod.
     pub container_name: Option<String>,
+    /// Says whether the container is the pod's sandbox.
     pub sandbox: bool,
-    /// The key that tells the pod from every other: its sandbox's id, else its namespace and uid.
+    /// The key that tells the pod from every other: its sandbox's id, else its namespace and UID.
     pub pod_key: Option<String>,
 }
 

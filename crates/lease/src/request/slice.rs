@@ -4,11 +4,12 @@ use crate::error::{Error, Result, printable};
 use crate::model::ProfileName;
 use std::fmt;
 
+/// The requested kind of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slice {
-    /// `1g.10gb`
+    /// A profile by name, such as `1g.10gb`.
     Profile(ProfileName),
-    /// The smallest profile that has so many bytes.
+    /// The smallest profile with at least so many bytes of memory.
     Memory(u64),
 }
 
@@ -42,10 +43,12 @@ impl fmt::Display for Slice {
     }
 }
 
-/// So many slices of one kind, for one container.
+/// A number of slices of one kind, for one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
+    /// The kind.
     pub slice: Slice,
+    /// The number of slices, at least 1.
     pub count: u32,
 }
 

@@ -19,10 +19,12 @@ pub struct BundleLock {
     _file: File,
 }
 
-/// Device and inode of a bundle's directory, which whoever names them keeps open.
+/// The device and inode of a bundle's directory, which the caller keeps open.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleId {
+    /// The device.
     pub dev: u64,
+    /// The inode.
     pub ino: u64,
 }
 

@@ -16,28 +16,35 @@
 use super::record::{Key, Lease};
 use crate::model::Placement;
 
+/// The name of a record, in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// As in `Key::prefix`, without its dot.
+    /// The hash of the container's key: `Key::prefix` without its dot.
     pub key: String,
+    /// The id of the lease.
     pub lease: String,
+    /// The boot of the lease.
     pub boot_id: String,
+    /// The UUID of the GPU.
     pub gpu_uuid: String,
+    /// The id of the profile.
     pub profile_id: u32,
+    /// The memory slices of the slice.
     pub placement: Placement,
+    /// The relation between the lease and its instance.
     pub tie: Tie,
 }
 
-/// How a lease and its instance belong together.
+/// The relation between the ends of a lease and of its instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tie {
-    /// They end together.
+    /// The instance ends with the lease.
     Own,
     /// An administrator made the instance, and ends it.
     Adopted,
-    /// It ends with the last of several leases.
+    /// The instance ends with the last of several leases.
     Shared,
-    /// A newer program knows.
+    /// A newer version defined the relation.
     Unknown,
 }
 
@@ -52,6 +59,7 @@ impl Tie {
 }
 
 impl Claim {
+    /// Returns the name of a lease's record.
     pub fn of(lease: &Lease) -> Claim {
         let plain = |text: &str| -> String {
             let fits = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
@@ -68,22 +76,24 @@ impl Claim {
         }
     }
 
-    /// Whether the lease is of this container.
+    /// Says whether the container with this key has the lease.
     pub fn is_of(&self, key: &Key) -> bool {
         key.prefix().strip_suffix('.') == Some(&self.key)
     }
 
-    /// Whether no container has it: an idle slice, or one that is given back for nobody.
+    /// Says whether no container has the lease: the slice is idle, or its release failed without a
+    /// container.
     pub(crate) fn is_nobodys(&self) -> bool {
         self.is_of(&Key::default())
     }
 
-    /// Whether both say that they have the same place, on the same boot.
+    /// Says whether both name the same place in the same boot.
     pub(crate) fn is_at_place_of(&self, other: &Claim) -> bool {
         (&self.boot_id, &self.gpu_uuid, self.placement)
             == (&other.boot_id, &other.gpu_uuid, other.placement)
     }
 
+    /// Reads the name of a file. Returns none if it is not the name of a record.
     pub fn parse(name: &str) -> Option<Claim> {
         let parts: Vec<&str> = name.split('.').collect();
         let [key, lease, boot, gpu, profile, start, size, ref tail @ ..] = parts[..] else {
@@ -109,6 +119,7 @@ impl Claim {
         })
     }
 
+    /// Returns the name of the file.
     pub fn name(&self) -> String {
         let tail = match self.tie {
             Tie::Own | Tie::Unknown => "",

@@ -20,7 +20,7 @@ const NOBODY: &str = "a process that cannot be named";
 
 /// Held until it is dropped.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     file: File,
 }
 
@@ -32,7 +32,7 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    pub fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
+    pub(crate) fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
         let what = || format!("lock {}", path.display());
         for _ in 0..MAX_REPLACED {
             let file = open(path)?;

@@ -8,20 +8,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A record that could not be read. Its name still holds: that place is not given out, and only a
-/// caller who knows that its container is gone gives it back.
+/// A record that cannot be read. Its name still reserves its place. Only a caller that knows that its
+/// container
+/// is gone releases it.
 #[derive(Debug)]
 pub struct Damaged {
+    /// The path of the record.
     pub file: PathBuf,
+    /// The error of the read.
     pub why: Error,
-    /// None where not even the name is one of ours.
+    /// The name of the record; none where the name is not one of runmig's.
     pub claim: Option<Claim>,
 }
 
 /// The other records that claim one place.
 #[derive(Debug, Default)]
 pub struct Neighbours {
+    /// The readable ones.
     pub leases: Vec<Lease>,
+    /// The names of the others.
     pub unreadable: Vec<Claim>,
 }
 
@@ -35,15 +40,16 @@ impl Neighbours {
 }
 
 impl Store {
-    /// Whether this container has a lease, at the price of a look into one directory.
+    /// Says whether a container has a lease. Reads the names in one directory, and no record.
     pub fn has(&self, key: &Key) -> bool {
         let prefix = key.prefix();
         self.files()
             .is_ok_and(|files| files.iter().any(|f| name(f).starts_with(&prefix)))
     }
 
-    /// All leases, and what cannot be read. Each record is whole at any time, so looking needs no
-    /// lock; deciding does.
+    /// Returns all leases in order of creation, and the records that cannot be read. Each record is whole
+    /// at any
+    /// time, so a reader needs no lock; a decision does.
     pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
         let (mut leases, mut damaged) = (Vec::new(), Vec::new());
         for (file, outcome) in read_all(|| self.files(), read)? {
@@ -60,7 +66,7 @@ impl Store {
         Ok((leases, damaged))
     }
 
-    /// All that is claimed, also by what cannot be read: the names tell. No record is opened for it.
+    /// Returns the names of all records, also of unreadable ones. Opens no record.
     pub fn claims(&self) -> Result<Vec<Claim>> {
         let files = self.files()?;
         Ok(files
@@ -69,6 +75,10 @@ impl Store {
             .collect())
     }
 
+    /// Returns the lease with this id, or none if it is not on record.
+    ///
+    /// # Errors
+    /// The directory or the record cannot be read.
     pub fn get(&self, id: &str) -> Result<Option<Lease>> {
         for file in self.files()? {
             if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {

@@ -26,12 +26,14 @@ mod record;
 
 pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, Tie};
-pub use lock::Lock;
+pub(crate) use lock::Lock;
 pub use look::{Damaged, Neighbours};
 pub(crate) use queue::Ticket;
-pub use queue::{UNFINISHED, Waiter, Waiting};
+pub(crate) use queue::UNFINISHED;
+pub use queue::{Waiter, Waiting};
 pub(crate) use record::encode;
-pub use record::{Attempt, Holder, Key, Lease, Slice, State, decode, frame};
+pub use record::{Attempt, Holder, Key, Lease, Slice, State};
+pub(crate) use record::{decode, frame};
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
@@ -41,6 +43,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The state directory of one machine.
 pub struct Store {
     dir: PathBuf,
     lock_timeout: Duration,
@@ -53,7 +56,10 @@ pub struct Ledger<'a> {
 }
 
 impl Store {
-    /// Makes the directory where it is missing.
+    /// Opens the state directory, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or its owner or mode lets others than root write into it.
     pub fn open(dir: &Path, lock_timeout: Duration) -> Result<Store> {
         let what = || format!("open state directory {}", dir.display());
         let store = Store {
@@ -71,7 +77,10 @@ impl Store {
         Ok(store)
     }
 
-    /// For those who only look or give back: none where there is no ledger, hence no lease.
+    /// Opens the state directory if it has a ledger; for callers that only look or release.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or others than root may write into it.
     pub fn existing(dir: &Path, lock_timeout: Duration) -> Result<Option<Store>> {
         let store = Store {
             dir: dir.to_owned(),
@@ -111,15 +120,18 @@ impl Store {
         trust::check_metadata(&meta).context(what)
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    pub fn leases(&self) -> PathBuf {
+    pub(crate) fn leases(&self) -> PathBuf {
         self.dir.join("leases")
     }
 
-    /// `why` is shown to whoever waits too long for it.
+    /// Locks the ledger for writing. The error of a waiter that times out shows `why`.
+    ///
+    /// # Errors
+    /// One holder keeps the lock for longer than `lock_timeout`, or the lock file cannot be used.
     pub fn lock(&self, why: &str) -> Result<Ledger<'_>> {
         let lock = Lock::take(&self.dir.join("ledger.lock"), self.lock_timeout, why)
             .context(|| "lock the ledger")?;
@@ -151,7 +163,7 @@ impl Store {
 }
 
 impl Ledger<'_> {
-    /// On disk when this returns.
+    /// Writes a lease. The record is on disk when this returns.
     pub fn put(&self, lease: &Lease) -> Result<()> {
         let file = self.file(lease);
         let what = || {
@@ -166,7 +178,7 @@ impl Ledger<'_> {
         durable::replace(&file, &bytes).context(what)
     }
 
-    /// Changes a lease that is still there; gives what it is now, none when it has gone meanwhile.
+    /// Changes a lease. Returns its new state, or none if it is not on record.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut Lease)) -> Result<Option<Lease>> {
         let Some(mut lease) = self.store.get(id)? else {
             return Ok(None);
@@ -176,8 +188,9 @@ impl Ledger<'_> {
         Ok(Some(lease))
     }
 
-    /// One lease goes, and another of the same slice comes. Never neither: killed in between, both are
-    /// there, and whoever ends one of them sees the other.
+    /// Writes `come` and removes `gone`, which name the same slice. A kill in between leaves both, and
+    /// whoever
+    /// releases one of them sees the other.
     pub fn replace(&self, gone: &Lease, come: &Lease) -> Result<()> {
         let done = self.put(come).and_then(|()| self.remove(gone));
         if done.is_err() && self.file(gone).exists() {
@@ -196,12 +209,16 @@ impl Ledger<'_> {
         done
     }
 
+    /// Removes the record of a lease.
+    ///
+    /// # Errors
+    /// The file cannot be removed. A missing one is no error.
     pub fn remove(&self, lease: &Lease) -> Result<()> {
         let file = self.file(lease);
         durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
     }
 
-    /// One result for each of these records, whose end nobody has to confirm.
+    /// Removes records whose end needs no confirmation. Returns a result for each.
     pub fn remove_all(&self, files: &[PathBuf]) -> Result<Vec<Result<()>>> {
         let leases = self.store.leases();
         let removed = durable::remove_all(&leases, files)

@@ -17,30 +17,33 @@ use std::io::{ErrorKind, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-pub const UNFINISHED: &str = ".new";
+pub(crate) const UNFINISHED: &str = ".new";
 /// A waiter names the profiles that it could use on each GPU: 16 GPUs with 20 of them are 20 KiB.
 const MAX_SIZE: u64 = 256 * 1024;
 
+/// A request in the queue, as its ticket tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiter {
+    /// The id of the container.
     pub container: String,
-    /// As it was asked for.
+    /// The request, as the user wrote it.
     pub request: String,
-    /// Since when, RFC 3339.
+    /// The time of its arrival, in RFC 3339.
     pub since: String,
-    /// Its process; an earlier runmig did not write it down.
+    /// The process that waits. An earlier runmig did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The places that could ever satisfy it: profile ids by GPU.
+    /// The profiles that could ever satisfy the request, by UUID of the GPU.
     pub could_use: Vec<(String, Vec<u32>)>,
 }
 
-/// One that waits now.
+/// A queued request with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
+    /// The position in the order of arrival.
     pub number: u64,
-    /// None where that cannot be read: then nobody knows what it does not need.
+    /// The request. None where the ticket cannot be read: such a request counts as wanting every place.
     pub waiter: Option<Waiter>,
 }
 
@@ -62,7 +65,7 @@ pub(crate) struct Ticket {
 }
 
 impl Store {
-    pub fn queue(&self) -> PathBuf {
+    pub(crate) fn queue(&self) -> PathBuf {
         self.dir.join("queue")
     }
 
@@ -73,7 +76,7 @@ impl Store {
         made.context(|| format!("make {}", dir.display()))
     }
 
-    /// Those who wait, in their order. Looking needs no lock.
+    /// Returns the queued requests in their order. Needs no lock.
     pub fn waiting(&self) -> Result<Vec<Waiting>> {
         self.waiting_before(u64::MAX)?.collect()
     }

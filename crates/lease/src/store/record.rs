@@ -39,54 +39,59 @@ pub(crate) fn check_size(lease: &Lease, size: usize) -> Result<()> {
     )
 }
 
-/// Ties a slice to a container.
+/// A container's hold on a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
-    /// Random; what the hook is told, so that a late one cannot mistake a successor.
+    /// A random id. The hook gets it as an argument, so that a late hook cannot mistake a successor.
     pub id: String,
+    /// The state of the lease.
     pub state: State,
-    /// Instances do not survive a boot, and neither does a lease.
+    /// The boot of the lease. Neither instances nor leases survive a boot.
     pub boot_id: String,
-    /// RFC 3339
+    /// The time of the create, in RFC 3339.
     pub created: String,
+    /// The container.
     pub holder: Holder,
+    /// The slice.
     pub slice: Slice,
-    /// The process that makes the container; while it lives, nobody collects the lease.
+    /// The process that makes the container. runmig does not collect the lease while it lives.
     pub creator: Process,
-    /// The low-level runtime it started, which goes on when its parent is killed.
+    /// The low-level runtime that the creator started. It goes on after a kill of the creator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_process: Option<Process>,
+    /// The first process of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<Process>,
-    /// In which the processes and cgroups of this record are what they are called here. None in a record
-    /// of an older program, and where there is no container.
+    /// The namespaces in which the processes and cgroups of this record have these names. None in a record
+    /// of an
+    /// older program, and without a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Namespaces>,
     /// Names of the container's cgroup, as path components.
     #[serde(default)]
     pub cgroups: Vec<String>,
-    /// Tries to give it back that failed.
+    /// The failed attempts to release the slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
-    /// RFC 3339; since when a slice without a container waits for the next that asks for its profile.
-    /// Such a lease is *releasing*: a program that does not know this field ends what it takes for
-    /// begun.
+    /// The time since which a slice without a container waits for the next request, in RFC 3339. The lease
+    /// is
+    /// *releasing* meanwhile: a program that does not know this field goes on with the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_since: Option<String>,
-    /// An administrator made the instance, and it outlives the lease.
+    /// Says whether an administrator made the instance, which then outlives the lease.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
-    /// The pod whose containers have the slice together, each with a lease of its own.
+    /// The pod whose containers share the slice, each with a lease of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_in: Option<String>,
+    /// Fields of a newer version, which a rewrite keeps.
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Lease {
-    /// The state as people and programs are shown it: a slice that could not be destroyed is
-    /// quarantined, not free and not in use.
+    /// Returns the state as `migctl` shows it. A slice that runmig could not destroy is `quarantined`.
     pub fn shown_state(&self) -> &'static str {
         match self.state {
             State::Creating => "creating",
@@ -119,34 +124,40 @@ impl Lease {
     }
 }
 
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// About to exist, or half made.
+    /// The instance is about to exist, or half made.
     Creating,
-    /// The container has it.
+    /// The container has the slice.
     Ready,
-    /// On its way out; the driver has not confirmed that it is gone.
+    /// runmig releases the slice; the driver has not confirmed that the instance is gone.
     Releasing,
 }
 
-/// For whom: a container; all empty while there is none.
+/// The container that holds a slice. All is empty without a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
+    /// The name of the container.
     #[serde(flatten)]
     pub key: Key,
-    /// Canonical path of the low-level runtime that made the container; told to people only.
+    /// The canonical path of the low-level runtime that made the container, for people only.
     #[serde(default, rename = "lowLevelRuntime")]
     pub runtime: PathBuf,
-    /// Canonical.
+    /// The canonical path of the bundle.
     pub bundle: PathBuf,
+    /// The namespace of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// The name of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// The UID of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
+    /// The name of the container in the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
     /// The login that called the engine, if it is known.
@@ -154,9 +165,11 @@ pub struct Holder {
     pub user: Option<u32>,
 }
 
-/// Names a container: ids are not unique across the roots of low-level runtimes. The low-level
-/// runtime itself is no part of the name, because an upgrade may move its file under a container that
-/// runs. runc and crun with one root and one id collide anyway.
+/// The name of a container. Ids are not unique across the roots of low-level runtimes. The low-level
+/// runtime
+/// itself is no part of the name, because an upgrade may move its file under a container that runs. runc
+/// and
+/// crun with one root and one id collide anyway.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
@@ -167,6 +180,7 @@ pub struct Key {
     former_runtime: PathBuf,
     /// The low-level runtime's `--root`, resolved.
     pub root: PathBuf,
+    /// The id of the container.
     pub id: String,
 }
 
@@ -180,6 +194,7 @@ impl PartialEq for Key {
 impl Eq for Key {}
 
 impl Key {
+    /// Names a container by its resolved root and its id.
     pub fn new(root: PathBuf, id: String) -> Key {
         Key {
             former_runtime: PathBuf::new(),
@@ -188,7 +203,7 @@ impl Key {
         }
     }
 
-    /// Returns the first part of the names of its records.
+    /// Returns the first part of the names of the container's records.
     pub fn prefix(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
         let mut hash = Sha256::new();
@@ -216,36 +231,46 @@ impl Holder {
     }
 }
 
-/// The slice: a GPU instance with the one compute instance that fills it.
+/// A slice: a GPU instance with the one compute instance that fills it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Slice {
-    /// As it was asked for.
+    /// The request, as the user wrote it.
     pub request: String,
+    /// The name of the profile.
     pub profile: String,
+    /// The id of the profile.
     #[serde(rename = "profileID")]
     pub profile_id: u32,
+    /// The UUID of the GPU.
     #[serde(rename = "gpuUUID")]
     pub gpu_uuid: String,
+    /// The driver's index of the GPU.
     pub gpu_index: u32,
+    /// The number of `/dev/nvidia<minor>`.
     pub gpu_minor: u32,
+    /// The memory slices of the slice.
     pub placement: Placement,
+    /// The id of the GPU instance, once it exists.
     #[serde(
         rename = "gpuInstanceID",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub gpu_instance: Option<u32>,
+    /// The id of the compute instance, once it exists.
     #[serde(
         rename = "computeInstanceID",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub compute_instance: Option<u32>,
+    /// The UUID of the MIG device, once it exists.
     #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
     pub mig_uuid: Option<String>,
-    /// Its compute instance is destroyed, and the GPU instance is next: whatever holds a compute
-    /// instance there now is somebody else's, who came after us.
+    /// Says whether the compute instance is destroyed and the GPU instance is next. A compute instance
+    /// there now
+    /// belongs to somebody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied: bool,
 }
@@ -258,15 +283,18 @@ impl fmt::Display for Slice {
     }
 }
 
+/// The failed attempts to release a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
+    /// The number of attempts.
     pub count: u32,
+    /// The error of the last attempt.
     pub error: String,
-    /// The processes that had the instance open: `12345 python3`.
+    /// The processes that had the instance open, such as `12345 python3`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
-    /// RFC 3339; not before then is it tried again, unless somebody asks by hand.
+    /// The time before which only an operator tries again, in RFC 3339.
     pub next: String,
 }
 
@@ -280,11 +308,11 @@ pub(crate) fn encode(lease: &Lease) -> Result<Vec<u8>> {
 }
 
 /// Returns the body with its header.
-pub fn frame(body: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(body: &[u8]) -> Vec<u8> {
     FORM.frame(body)
 }
 
-pub fn decode(bytes: &[u8]) -> Result<Lease> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Lease> {
     serde_json::from_str(FORM.body(bytes)?).context(|| "it is not a lease")
 }
 
