@@ -2,7 +2,7 @@
 
 use runmig_lease::config::Config;
 use runmig_lease::model::{Gpu, MigMode, Profile};
-use runmig_lease::policy::{Held, Policy, Who};
+use runmig_lease::policy::{Policy, Subject, Usage};
 use runmig_lease::request::{Alternative, alternatives};
 
 fn policy(text: &str) -> Policy {
@@ -13,8 +13,8 @@ fn refused(text: &str) -> String {
     Config::parse(text).unwrap_err().line()
 }
 
-fn who(namespace: &str, pod: &str) -> Who {
-    Who {
+fn subject(namespace: &str, pod: &str) -> Subject {
+    Subject {
         namespace: Some(namespace.to_owned()),
         pod: Some(pod.to_owned()),
         pod_uid: Some(format!("uid-of-{pod}")),
@@ -22,16 +22,16 @@ fn who(namespace: &str, pod: &str) -> Who {
     }
 }
 
-fn user(id: u32) -> Who {
-    Who {
+fn user(id: u32) -> Subject {
+    Subject {
         user: Some(id),
-        ..Who::default()
+        ..Subject::default()
     }
 }
 
-fn held(who: Who, gib: u64) -> Held {
-    Held {
-        who,
+fn usage(subject: Subject, gib: u64) -> Usage {
+    Usage {
+        subject,
         memory_mib: gib << 10,
     }
 }
@@ -67,16 +67,19 @@ fn gpu(index: u32) -> Gpu {
 #[test]
 fn profiles_by_pattern() {
     let policy = policy("[policy]\nprofiles = [\"1g.*\", \"2g.20gb\"]");
-    assert_eq!(policy.barred(&[gpu(0), gpu(1)]), ["7g.80gb"]);
+    assert_eq!(policy.denied_profiles(&[gpu(0), gpu(1)]), ["7g.80gb"]);
     let list = asked("7g.80gb,2g.20gb,1Gi");
     assert_eq!(policy.allowed(&list).unwrap(), list[1..]);
     assert_eq!(
         policy.allowed(&list[..1]).unwrap_err().line(),
         "7g.80gb is not allowed (policy.profiles); hint: allowed is 1g.*, 2g.20gb"
     );
-    assert_eq!(Policy::default().barred(&[gpu(0)]), Vec::<String>::new());
+    assert_eq!(
+        Policy::default().denied_profiles(&[gpu(0)]),
+        Vec::<String>::new()
+    );
     let nothing = self::policy("[policy]\nprofiles = []");
-    assert_eq!(nothing.barred(&[gpu(0)]).len(), 4);
+    assert_eq!(nothing.denied_profiles(&[gpu(0)]).len(), 4);
     assert_eq!(
         nothing.allowed(&list[..1]).unwrap_err().line(),
         "7g.80gb is not allowed (policy.profiles); hint: allowed is none"
@@ -100,8 +103,8 @@ fn a_star_is_any_text() {
         let mut gpu = gpu(0);
         gpu.profiles.truncate(1);
         gpu.profiles[0].name = text.to_owned();
-        let barred = policy.barred(&[gpu]);
-        assert_eq!(barred.is_empty(), is, "{pattern} {text}");
+        let denied = policy.denied_profiles(&[gpu]);
+        assert_eq!(denied.is_empty(), is, "{pattern} {text}");
     }
 }
 
@@ -114,14 +117,17 @@ fn gpus_that_are_excluded_or_reserved() {
         uuid(1).replace("-6af1-", "-6AF1-"),
     ));
     let gpus = [gpu(0), gpu(1), gpu(2), gpu(3)];
-    let excluded = |who: &Who| policy.excluded(&gpus, who);
+    let excluded = |subject: &Subject| policy.excluded(&gpus, subject);
     let rule = |n: u32, rule: &str| (uuid(n), rule.to_owned());
     let zero = rule(0, "excluded by policy.exclude_gpus");
-    assert_eq!(excluded(&who("team-a", "p")), std::slice::from_ref(&zero));
+    assert_eq!(
+        excluded(&subject("team-a", "p")),
+        std::slice::from_ref(&zero)
+    );
     let one = rule(1, "reserved for namespace team-a by [[policy.reserve]] 1");
     assert_eq!(excluded(&user(1000)), [zero.clone(), one.clone()]);
     let two = rule(2, "reserved for namespace team-a by [[policy.reserve]] 1");
-    assert_eq!(excluded(&who("team-b", "p")), [zero, one, two]);
+    assert_eq!(excluded(&subject("team-b", "p")), [zero, one, two]);
 }
 
 #[test]
@@ -129,18 +135,18 @@ fn each_namespace_has_its_own_share() {
     let policy = policy(
         "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
     );
-    let a = |pod| held(who("team-a", pod), 10);
-    let check = |who: &Who, held: &[Held]| policy.check_limits(who, (1, 1), held);
-    let both = [a("p"), a("q"), held(who("team-b", "p"), 10)];
+    let a = |pod| usage(subject("team-a", pod), 10);
+    let check = |s: &Subject, usage: &[Usage]| policy.check_limits(s, (1, 1), usage);
+    let both = [a("p"), a("q"), usage(subject("team-b", "p"), 10)];
     assert_eq!(
-        check(&who("team-a", "r"), &both).unwrap_err().line(),
+        check(&subject("team-a", "r"), &both).unwrap_err().line(),
         "namespace team-a has 2 of 2 slices ([[policy.limit]] 2); hint: migctl list shows which; when \
          one of them ends, ask again"
     );
-    check(&who("team-b", "r"), &both).unwrap();
-    check(&who("other", "r"), &both).unwrap();
+    check(&subject("team-b", "r"), &both).unwrap();
+    check(&subject("other", "r"), &both).unwrap();
     check(&user(0), &both).unwrap();
-    let full = vec![held(who("other", "p"), 10); 9];
+    let full = vec![usage(subject("other", "p"), 10); 9];
     let line = check(&user(0), &full).unwrap_err().line();
     assert!(
         line.starts_with("the machine has 9 of 9 slices ([[policy.limit]] 1)"),
@@ -151,7 +157,7 @@ fn each_namespace_has_its_own_share() {
 #[test]
 fn several_slices_are_counted_together() {
     let policy = policy("[[policy.limit]]\nslices = 3\n[[policy.limit]]\nmemory = \"40Gi\"\n");
-    let has = [held(user(1), 10)];
+    let has = [usage(user(1), 10)];
     let line = |slices, gib: u64| {
         let checked = policy.check_limits(&user(2), (slices, gib << 10), &has);
         checked.map_err(|e| e.line())
@@ -200,7 +206,7 @@ fn several_slices_are_allowed_by_number() {
 #[test]
 fn memory_is_counted_with_what_is_asked_for() {
     let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
-    let has = [held(user(1000), 30), held(user(2000), 40)];
+    let has = [usage(user(1000), 30), usage(user(2000), 40)];
     let check = |id, gib: u64| policy.check_limits(&user(id), (1, gib << 10), &has);
     check(1000, 10).unwrap();
     check(3000, 40).unwrap();
@@ -210,15 +216,15 @@ fn memory_is_counted_with_what_is_asked_for() {
     check(2000, 0).unwrap();
     // A container that the rule does not name is not counted.
     policy
-        .check_limits(&Who::default(), (1, 1 << 20), &has)
+        .check_limits(&Subject::default(), (1, 1 << 20), &has)
         .unwrap();
 }
 
 #[test]
 fn a_pod_of_the_same_name_is_another() {
     let policy = policy("[[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n");
-    let has = [held(who("team-a", "p"), 10)];
-    let mut again = who("team-a", "p");
+    let has = [usage(subject("team-a", "p"), 10)];
+    let mut again = subject("team-a", "p");
     assert!(
         policy
             .check_limits(&again, (1, 0), &has)
@@ -229,7 +235,7 @@ fn a_pod_of_the_same_name_is_another() {
     again.pod_uid = Some("another".into());
     policy.check_limits(&again, (1, 0), &has).unwrap();
     policy
-        .check_limits(&who("team-b", "p"), (1, 0), &has)
+        .check_limits(&subject("team-b", "p"), (1, 0), &has)
         .unwrap();
 }
 

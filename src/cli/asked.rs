@@ -2,7 +2,7 @@
 
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
-use runmig_lease::policy::Who;
+use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, Request, SLICE};
 
 #[derive(clap::Args)]
@@ -32,13 +32,13 @@ impl By {
         })
     }
 
-    pub fn who(&self, world: &Inventory) -> Who {
+    pub fn subject(&self, world: &Inventory) -> Subject {
         let is_its =
             |h: &runmig_lease::store::Holder| h.pod == self.pod && h.namespace == self.namespace;
         let its = world.leases.iter().filter(|l| is_its(&l.holder));
         // A limit counts for each pod, and one that was made again under its name is another.
         let latest = self.pod.as_ref().and(its.max_by_key(|l| &l.created));
-        Who {
+        Subject {
             namespace: self.namespace.clone(),
             pod: self.pod.clone(),
             pod_uid: latest.and_then(|l| l.holder.pod_uid.clone()),

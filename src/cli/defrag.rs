@@ -33,8 +33,8 @@ type Way = (DefragAlternative, Option<DefragPlan>);
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.plan)?;
     let (driver, world) = world::look(config)?;
-    let who = asked.by.who(&world);
-    let outlook = WhatIf::new((config, &driver), &world, &request, who)?;
+    let subject = asked.by.subject(&world);
+    let outlook = WhatIf::new((config, &driver), &world, &request, subject)?;
     let (_, holders) = world.movable();
     let alternatives = outlook.alternatives().iter();
     let ways = alternatives.map(|one| way(&outlook, one, &holders));

@@ -39,9 +39,9 @@ impl From<&Site> for SliceSite {
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.request)?;
     let (driver, world) = world::look(config)?;
-    let who = asked.by.who(&world);
+    let subject = asked.by.subject(&world);
     let there = (config, &driver);
-    let outlook = WhatIf::new(there, &world, &request, who.clone())?;
+    let outlook = WhatIf::new(there, &world, &request, subject.clone())?;
     let (_, whose) = world.movable();
     let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
     for one in outlook.alternatives() {
@@ -54,7 +54,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         }
     }
     if !fits {
-        for (request, answer) in mig_on::foresee(there, &world, (&request, who)) {
+        for (request, answer) in mig_on::foresee(there, &world, (&request, subject)) {
             let mut same = alternatives.iter_mut().filter(|a| a.request == request);
             if let Some(one) = same.find(|one| answer.fits || one.why != answer.why) {
                 one.with_mig_on = Some(answer);

@@ -6,7 +6,7 @@ use runmig_lease::config::Config;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::placement::MAX_STEPS;
-use runmig_lease::policy::Who;
+use runmig_lease::policy::Subject;
 use runmig_lease::request::Request;
 use runmig_lease::{Answer, Inventory, WhatIf};
 
@@ -26,13 +26,13 @@ pub fn command(gpus: &[&Gpu]) -> String {
 pub fn foresee(
     (config, driver): (&Config, &impl Queries),
     world: &Inventory,
-    (request, who): (&Request, Who),
+    (request, subject): (&Request, Subject),
 ) -> Vec<(String, WithMigOn)> {
     let Some(switched) = world.with_mig_on(driver) else {
         return Vec::new();
     };
     let there = (config, driver);
-    let Ok(outlook) = WhatIf::new(there, &switched, request, who) else {
+    let Ok(outlook) = WhatIf::new(there, &switched, request, subject) else {
         return Vec::new();
     };
     let alternatives = outlook.alternatives().iter();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 mod subjects;
 
-pub use subjects::{Each, User, Who};
+pub use subjects::{Each, Subject, User};
 
 pub(crate) use subjects::Subjects;
 use subjects::{matches, not_empty, subjects};
@@ -102,9 +102,9 @@ pub struct Limit {
 
 /// A slice that a subject has or requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct Usage {
     /// The subject.
-    pub who: Who,
+    pub subject: Subject,
     /// Its memory, in MiB.
     pub memory_mib: u64,
 }
@@ -154,7 +154,7 @@ impl Policy {
     }
 
     /// Returns the UUIDs of the GPUs that the subject may not use, each with the rule in words.
-    pub fn excluded(&self, gpus: &[Gpu], who: &Who) -> Vec<(String, String)> {
+    pub fn excluded(&self, gpus: &[Gpu], subject: &Subject) -> Vec<(String, String)> {
         let rule = |gpu: &Gpu| {
             if self.exclude_gpus.iter().any(|name| name.is(gpu)) {
                 return Some("excluded by policy.exclude_gpus".to_owned());
@@ -162,11 +162,11 @@ impl Policy {
             let mut reserves =
                 numbered(&self.reserve).filter(|(_, r)| r.gpus.iter().any(|name| name.is(gpu)));
             let (n, first) = reserves.clone().next()?;
-            if reserves.any(|(_, r)| r.subjects().group(who).is_some()) {
+            if reserves.any(|(_, r)| r.subjects().group(subject).is_some()) {
                 return None;
             }
-            let whose = first.subjects();
-            Some(format!("reserved for {whose} by [[policy.reserve]] {n}"))
+            let subjects = first.subjects();
+            Some(format!("reserved for {subjects} by [[policy.reserve]] {n}"))
         };
         let ruled = gpus
             .iter()
@@ -175,12 +175,12 @@ impl Policy {
     }
 
     /// Returns the names of the GPUs' profiles that no container may have, sorted.
-    pub fn barred(&self, gpus: &[Gpu]) -> Vec<String> {
+    pub fn denied_profiles(&self, gpus: &[Gpu]) -> Vec<String> {
         let names = gpus.iter().flat_map(|g| &g.profiles).map(|p| &p.name);
-        let mut barred: Vec<String> = names.filter(|n| !self.allows(n)).cloned().collect();
-        barred.sort();
-        barred.dedup();
-        barred
+        let mut denied: Vec<String> = names.filter(|n| !self.allows(n)).cloned().collect();
+        denied.sort();
+        denied.dedup();
+        denied
     }
 
     /// Returns the allowed alternatives.
@@ -226,18 +226,18 @@ impl Policy {
     /// The first limit that the slices would exceed.
     pub fn check_limits(
         &self,
-        who: &Who,
+        subject: &Subject,
         (slices, memory_mib): (u32, u64),
-        held: &[Held],
+        usage: &[Usage],
     ) -> Result<()> {
         for (n, limit) in numbered(&self.limit) {
             let subjects = limit.subjects();
-            let Some(group) = subjects.group(who) else {
+            let Some(group) = subjects.group(subject) else {
                 continue;
             };
-            let same = held
+            let same = usage
                 .iter()
-                .filter(|h| subjects.group(&h.who).as_ref() == Some(&group));
+                .filter(|h| subjects.group(&h.subject).as_ref() == Some(&group));
             let too_much = |what: String, hint: &str| {
                 Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
             };

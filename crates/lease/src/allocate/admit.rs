@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::inventory::Inventory;
 use crate::model::{Gpu, ProfileName, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
-use crate::policy::{Held, Policy, Who};
+use crate::policy::{Policy, Subject, Usage};
 use crate::request::{Alternative, Request};
 use crate::store::{Holder, Lease, Slice};
 
@@ -15,7 +15,7 @@ pub(super) fn admit(
     policy: &Policy,
     snapshot: &Snapshot,
     request: &Request,
-    subject: &Who,
+    subject: &Subject,
 ) -> Result<Admitted> {
     let alternatives = policy.allowed(&request.alternatives)?;
     Ok(Admitted {
@@ -23,30 +23,30 @@ pub(super) fn admit(
         alternatives,
         min_compute: request.min_compute,
         excluded: policy.excluded(&snapshot.gpus, subject),
-        denied_profiles: policy.barred(&snapshot.gpus),
+        denied_profiles: policy.denied_profiles(&snapshot.gpus),
     })
 }
 
 /// The limits of a subject, and what it holds already.
 pub(super) struct Limits<'a> {
     policy: &'a Policy,
-    subject: Who,
-    held: Vec<Held>,
+    subject: Subject,
+    usage: Vec<Usage>,
 }
 
 impl<'a> Limits<'a> {
     /// Counts the leases of the inventory. A decision by it needs the plan's lock, so that no two creates
     /// take the last slice that a limit leaves.
-    pub(super) fn new(policy: &'a Policy, subject: Who, inventory: &Inventory) -> Self {
+    pub(super) fn new(policy: &'a Policy, subject: Subject, inventory: &Inventory) -> Self {
         Limits::of(policy, subject, &inventory.snapshot.gpus, &inventory.leases)
     }
 
     /// The limits of a subject that holds nothing.
-    pub(crate) fn of_nothing_held(policy: &'a Policy, subject: Who) -> Self {
+    pub(crate) fn without_usage(policy: &'a Policy, subject: Subject) -> Self {
         Limits::of(policy, subject, &[], &[])
     }
 
-    fn of(policy: &'a Policy, subject: Who, gpus: &[Gpu], leases: &[Lease]) -> Self {
+    fn of(policy: &'a Policy, subject: Subject, gpus: &[Gpu], leases: &[Lease]) -> Self {
         let mut counted: Vec<&Lease> = Vec::new();
         for lease in leases {
             // A slice that the containers of a pod share counts once.
@@ -55,21 +55,21 @@ impl<'a> Limits<'a> {
                 counted.push(lease);
             }
         }
-        let held = counted.into_iter().map(|lease| Held {
-            who: subject_of(&lease.holder),
+        let usage = counted.into_iter().map(|lease| Usage {
+            subject: subject_of(&lease.holder),
             memory_mib: memory_of(&lease.slice, gpus),
         });
         Limits {
             policy,
             subject,
-            held: held.collect(),
+            usage: usage.collect(),
         }
     }
 
     /// Checks whether the subject may hold so many more slices, with so much memory together.
     pub(super) fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.policy
-            .check_limits(&self.subject, (slices, memory_mib), &self.held)
+            .check_limits(&self.subject, (slices, memory_mib), &self.usage)
     }
 
     /// Returns the GPUs that rules exclude, and those on which even the least that is requested is more
@@ -119,8 +119,8 @@ pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
 }
 
 /// Returns the subject that rules and limits apply to.
-pub(crate) fn subject_of(holder: &Holder) -> Who {
-    Who {
+pub(crate) fn subject_of(holder: &Holder) -> Subject {
+    Subject {
         namespace: holder.namespace.clone(),
         pod: holder.pod.clone(),
         pod_uid: holder.pod_uid.clone(),

@@ -4,16 +4,16 @@ use super::admit::Limits;
 use crate::admitted::Admitted;
 use crate::model::Snapshot;
 use crate::placement::{self, Constraints, Reservation};
-use crate::policy::{Policy, Who};
+use crate::policy::{Policy, Subject};
 
 /// Returns profile ids by GPU. A request does not wait for a slice that its limits would not leave it if it
 /// held nothing, nor for one that no empty machine has.
 pub(crate) fn could_use(
-    (policy, subject): (&Policy, Who),
+    (policy, subject): (&Policy, Subject),
     snapshot: &Snapshot,
     admitted: &Admitted,
 ) -> Vec<(String, Vec<u32>)> {
-    let limits = Limits::of_nothing_held(policy, subject);
+    let limits = Limits::without_usage(policy, subject);
     let mut all: Vec<(String, Vec<u32>)> = Vec::new();
     for asked in &admitted.alternatives {
         let wanted = Constraints {

@@ -13,7 +13,7 @@ use crate::inventory::Inventory;
 use crate::placement::{
     self, Constraints, Diagnosis, GpuReport, Movable, Rejection, Reservation, Selection, Site, Slot,
 };
-use crate::policy::Who;
+use crate::policy::Subject;
 use crate::queue::awaited;
 use crate::refusal::Refusal;
 use crate::request::{Alternative, Request};
@@ -72,7 +72,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         (config, driver): (&'a Config, &'a D),
         inventory: &Inventory,
         request: &Request,
-        subject: Who,
+        subject: Subject,
     ) -> Result<Self> {
         let (mut movable, holders) = inventory.movable();
         let inventory = inventory.without_idle_over();

@@ -33,7 +33,7 @@ pub enum Each {
 
 /// The subject of rules: the pod and the user of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct Subject {
     /// The namespace of the pod.
     pub namespace: Option<String>,
     /// The name of the pod.
@@ -86,17 +86,17 @@ impl Subjects {
     /// Returns the group that the rule counts the requester in, or none if the rule is not for it.
     /// A key that the rule omits does not matter, so without any key all are one group. A key that
     /// it names, the container must have.
-    pub(super) fn group(&self, who: &Who) -> Option<Group> {
+    pub(super) fn group(&self, subject: &Subject) -> Option<Group> {
         let named = |pattern: &Option<String>, value: &Option<String>| match (pattern, value) {
             (None, _) => Some(None),
             (Some(pattern), Some(value)) => matches(pattern, value).then(|| Some(value.clone())),
             (Some(_), None) => None,
         };
-        let pod = named(&self.pod, &who.pod)?;
+        let pod = named(&self.pod, &subject.pod)?;
         Some(Group {
-            namespace: named(&self.namespace, &who.namespace)?,
-            pod: pod.map(|name| (name, who.pod_uid.clone(), who.namespace.clone())),
-            user: match (&self.user, who.user) {
+            namespace: named(&self.namespace, &subject.namespace)?,
+            pod: pod.map(|name| (name, subject.pod_uid.clone(), subject.namespace.clone())),
+            user: match (&self.user, subject.user) {
                 (None, _) => None,
                 (Some(User::Each(_)), Some(id)) => Some(id),
                 (Some(User::Id(named)), Some(id)) if *named == id => Some(id),

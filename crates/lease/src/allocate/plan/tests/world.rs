@@ -10,7 +10,7 @@ use crate::draft::slot_of;
 use crate::inventory::Inventory;
 use crate::model::{Gpu, GpuInstance, MigMode, Profile};
 use crate::placement::{Constraints, Reservation, Slot};
-use crate::policy::{Limit, Policy, Who};
+use crate::policy::{Limit, Policy, Subject};
 use crate::request::{self, Alternative};
 use crate::store::Lease;
 use proptest::collection::vec;
@@ -53,7 +53,7 @@ impl World {
         let planner = Planner {
             inventory: &self.inventory,
             wanted: &wanted,
-            limits: &Limits::new(&policy, Who::default(), &self.inventory),
+            limits: &Limits::new(&policy, Subject::default(), &self.inventory),
             tried: &self.tried,
             adopts: self.adopts,
         };
