@@ -43,12 +43,12 @@ fn words(outcome: &Outcome) -> (&'static str, String) {
 /// Returns the item of a damaged record, from its name.
 fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
     let (outcome, why) = words(outcome);
-    let claim = damaged.claim.as_ref();
+    let name = damaged.name.as_ref();
     CollectionItem {
-        id: claim.map_or("", |c| &c.lease),
+        id: name.map_or("", |c| &c.lease),
         container: "?",
         profile: "?",
-        gpu_uuid: claim.map_or("", |c| &c.gpu_uuid),
+        gpu_uuid: name.map_or("", |c| &c.gpu_uuid),
         outcome,
         why,
     }

@@ -119,7 +119,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         }
     }
     for d in &damaged {
-        let kept = d.claim.as_ref().map_or(String::new(), |c| {
+        let kept = d.name.as_ref().map_or(String::new(), |c| {
             format!(
                 "; {} on GPU {} stays taken for lease {}, until its container is deleted or migctl \
                  release {} is run",

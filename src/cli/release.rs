@@ -26,7 +26,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
-            let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == id);
+            let is_it = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.lease == id);
             let Some(damaged) = damaged.iter().find(is_it) else {
                 let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
                 return Err(waits(&leases, id)?.unwrap_or_else(among));

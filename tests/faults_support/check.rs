@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Instance;
 use crate::support::said;
-use runmig_lease::store::{Claim, Tie};
+use runmig_lease::store::{Ownership, RecordName};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -55,12 +55,12 @@ impl World {
         Ok(())
     }
 
-    /// Returns the claims in the names of records that cannot be read.
-    pub fn damaged(&self) -> Vec<Claim> {
+    /// Returns the names of records that cannot be read.
+    pub fn damaged(&self) -> Vec<RecordName> {
         let ids: Vec<Value> = self.leases().iter().map(|l| l["id"].clone()).collect();
         let records = names(&self.state().join("leases"));
-        let claims = records.iter().filter_map(|name| Claim::parse(name));
-        claims
+        let names = records.iter().filter_map(|name| RecordName::parse(name));
+        names
             .filter(|c| !ids.contains(&c.lease.clone().into()))
             .collect()
     }
@@ -68,8 +68,8 @@ impl World {
     fn of_earlier_boots(&self) -> Vec<String> {
         let now = runmig_lease::process::boot_id(&self.machine()).unwrap();
         let records = names(&self.state().join("leases"));
-        let claims = records.iter().filter_map(|name| Claim::parse(name));
-        { claims.filter(|c| c.boot_id != now) }
+        let names = records.iter().filter_map(|name| RecordName::parse(name));
+        { names.filter(|c| c.boot_id != now) }
             .map(|c| c.lease)
             .collect()
     }
@@ -170,14 +170,14 @@ impl World {
 }
 
 /// As `migctl list` would show what a name claims.
-fn as_lease(claim: &Claim) -> Value {
+fn as_lease(name: &RecordName) -> Value {
     json!({
-        "id": claim.lease,
+        "id": name.lease,
         "container": null,
         "state": "damaged",
-        "gpuUUID": claim.gpu_uuid,
-        "migPlacement": { "start": claim.placement.start, "size": claim.placement.size },
-        "adopted": claim.tie == Tie::Adopted,
+        "gpuUUID": name.gpu_uuid,
+        "migPlacement": { "start": name.placement.start, "size": name.placement.size },
+        "adopted": name.ownership == Ownership::Adopted,
     })
 }
 

@@ -293,8 +293,8 @@ pub fn damage_is_mended(world: &World) {
         return;
     }
     fs::remove_file(marker).unwrap();
-    for claim in world.damaged() {
-        said(&mut world.migctl(&["release", &claim.lease])).ok();
+    for name in world.damaged() {
+        said(&mut world.migctl(&["release", &name.lease])).ok();
     }
     if world.bundle_is_edited(ID) {
         world.create(ID);

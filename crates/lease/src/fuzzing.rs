@@ -6,7 +6,7 @@ use crate::gpu::nodes;
 use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
-use crate::store::{self, Claim, Key, Lease, Tie};
+use crate::store::{self, Key, Lease, Ownership, RecordName};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ pub fn record_bytes(lease: &Lease) -> Vec<u8> {
 /// Reads the name of a record. Returns the name that its parts give, and whether this program
 /// understands its ending; none where it is no record's name.
 pub fn record_name(name: &str) -> Option<(String, bool)> {
-    let claim = Claim::parse(name)?;
-    Some((claim.name(), claim.tie != Tie::Unknown))
+    let name = RecordName::parse(name)?;
+    Some((name.name(), name.ownership != Ownership::Unknown))
 }
 
 /// Returns the majors and names of the character devices in a text like `/proc/devices`.

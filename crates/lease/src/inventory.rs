@@ -10,7 +10,7 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
-use crate::store::{Claim, Damaged, Lease, Lock, State, Tie, Waiting};
+use crate::store::{Damaged, Lease, Lock, Ownership, RecordName, State, Waiting};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub struct Inventory {
     pub leases: Vec<Lease>,
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Lease>,
-    /// Claims of this boot whose records cannot be read.
-    pub(super) damaged: Vec<Claim>,
+    /// Names of this boot whose records cannot be read.
+    pub(super) damaged: Vec<RecordName>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
     /// Idle slices, by lease, that cannot be handed out: the next create destroys them before it looks for
@@ -93,11 +93,11 @@ impl Inventory {
         let (mut leases, damaged) = context.store.list()?;
         let earlier = leases.extract_if(.., |l| l.boot_id != context.boot_id);
         self.idle_of_earlier_boot = earlier.filter(|l| l.idle_since.is_some()).collect();
-        for Damaged { file, why, claim } in damaged {
+        for Damaged { file, why, name } in damaged {
             let file = printable(&file.to_string_lossy());
             let unread = Error::new(format!("lease {file} cannot be read")).caused_by(why);
             self.unread.push(unread);
-            self.damaged.extend(claim);
+            self.damaged.extend(name);
         }
         self.damaged.retain(|c| c.boot_id == context.boot_id);
         let over = leases.iter().filter(|l| {
@@ -164,7 +164,10 @@ impl Inventory {
     pub fn ours(&self) -> Vec<Slot> {
         let leases = self.leases.iter().filter(|l| !l.adopted);
         let leases = leases.map(|l| slot_of(&l.slice));
-        let damaged = self.damaged.iter().filter(|c| c.tie != Tie::Adopted);
+        let damaged = self
+            .damaged
+            .iter()
+            .filter(|c| c.ownership != Ownership::Adopted);
         let before = self.before.iter().cloned();
         leases.chain(damaged.map(reserved)).chain(before).collect()
     }
@@ -245,8 +248,8 @@ impl Inventory {
 
     /// Says whether an unreadable record names the instance at a place.
     pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
-        let mut claims = self.damaged.iter();
-        claims.any(|c| c.gpu_uuid == gpu.uuid && c.placement == at)
+        let mut names = self.damaged.iter();
+        names.any(|c| c.gpu_uuid == gpu.uuid && c.placement == at)
     }
 
     /// Returns the occupancy of a GPU: its instances, and the slots that leases reserve.
@@ -255,10 +258,10 @@ impl Inventory {
     }
 }
 
-fn reserved(claim: &Claim) -> Slot {
+fn reserved(name: &RecordName) -> Slot {
     Slot {
-        gpu: claim.gpu_uuid.clone(),
-        profile_id: claim.profile_id,
-        placement: claim.placement,
+        gpu: name.gpu_uuid.clone(),
+        profile_id: name.profile_id,
+        placement: name.placement,
     }
 }

@@ -11,7 +11,7 @@ use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
 use crate::model::ListedInstance;
-use crate::store::{Claim, Damaged, Key, Lease, Slice, Tie};
+use crate::store::{Damaged, Key, Lease, Ownership, RecordName, Slice};
 use std::path::Path;
 
 pub(crate) fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
@@ -25,7 +25,7 @@ pub(crate) fn release_damaged_of(
     bundle: &Path,
 ) -> Result<()> {
     let all = damaged(context)?;
-    let is_it = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.lease == lease);
+    let is_it = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.lease == lease);
     let Some(damaged) = all.iter().find(is_it) else {
         return Ok(());
     };
@@ -40,7 +40,7 @@ pub(crate) fn release_damaged_of(
 /// Releases the unreadable leases of a delete, once the low-level runtime has no such container any
 /// more.
 pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Result<()> {
-    let is_its = |d: &&Damaged| d.claim.as_ref().is_some_and(|c| c.is_of(key));
+    let is_its = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.is_of(key));
     let damaged = damaged(context)?;
     let its = damaged.iter().filter(is_its);
     error::all(its.map(|d| {
@@ -74,30 +74,30 @@ pub(crate) fn release_damaged(
 /// Puts a lease of nobody in the place of a damaged record. None where there is no instance to
 /// destroy: the record is struck off.
 fn take_over_damaged(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Lease>> {
-    let claim = claim(damaged)?;
-    let ends_instance = claim.boot_id == context.boot_id && claim.tie != Tie::Adopted;
+    let name = name_of(damaged)?;
+    let ends_instance = name.boot_id == context.boot_id && name.ownership != Ownership::Adopted;
     let slice = match ends_instance {
-        true => slice_of(context, claim)?,
+        true => slice_of(context, name)?,
         false => None,
     };
     // The lock of the ledger decides which of several records is the last of an instance.
     let ledger = context.store.lock("release of a damaged lease")?;
     if !context.store.is_damaged(damaged) {
-        return match context.store.get(&claim.lease)? {
+        return match context.store.get(&name.lease)? {
             None => Ok(None),
             Some(_) => Err(
-                Error::new(format!("lease {} can be read again", claim.lease))
+                Error::new(format!("lease {} can be read again", name.lease))
                     .hint("release it again"),
             ),
         };
     }
-    let slice = match is_claimed_by_others(context, claim)? {
+    let slice = match is_named_by_others(context, name)? {
         true => None,
         false => slice,
     };
     let Some(slice) = slice else {
         ledger.remove_damaged(damaged)?;
-        tracing::info!(lease = claim.lease, "its damaged record is struck off");
+        tracing::info!(lease = name.lease, "its damaged record is struck off");
         return Ok(None);
     };
     let lease = draft::of_nobody(context, slice)?;
@@ -105,21 +105,21 @@ fn take_over_damaged(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Op
     tracing::info!(
         lease = lease.id,
         "gives back the slice of the damaged lease {}",
-        claim.lease
+        name.lease
     );
     Ok(Some(lease))
 }
 
-/// The slice that the driver shows at a claimed place.
-fn slice_of(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Slice>> {
+/// The slice that the driver shows at a named place.
+fn slice_of(context: &LeaseContext<'_>, name: &RecordName) -> Result<Option<Slice>> {
     let _lock = context
         .store
-        .lock_gpu(&claim.gpu_uuid, "release of a damaged lease")?;
+        .lock_gpu(&name.gpu_uuid, "release of a damaged lease")?;
     let driver = context.driver();
-    let Some(instance) = at_its_place(&driver, claim)? else {
+    let Some(instance) = at_its_place(&driver, name)? else {
         return Ok(None);
     };
-    let gpu_uuid = &claim.gpu_uuid;
+    let gpu_uuid = &name.gpu_uuid;
     let ci = match instance.compute_instances.as_slice() {
         [] => None,
         [only] => Some(only.id),
@@ -134,15 +134,15 @@ fn slice_of(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Slice>> 
         }
     };
     let uuid = |ci| driver.mig_uuid(gpu_uuid, instance.id, ci);
-    let label = driver.label(gpu_uuid, claim.profile_id)?;
+    let label = driver.label(gpu_uuid, name.profile_id)?;
     Ok(Some(Slice {
         request: label.profile.clone(),
         profile: label.profile,
-        profile_id: claim.profile_id,
+        profile_id: name.profile_id,
         gpu_uuid: gpu_uuid.clone(),
         gpu_index: label.index,
         gpu_minor: label.minor,
-        placement: claim.placement,
+        placement: name.placement,
         gpu_instance: Some(instance.id),
         compute_instance: ci,
         mig_uuid: ci.map(uuid).transpose()?,
@@ -175,7 +175,7 @@ fn look_at_damaged(
     dry_run: bool,
     patience: Patience,
 ) -> Result<Outcome> {
-    if claim(damaged)?.is_nobodys() {
+    if name_of(damaged)?.is_nobodys() {
         if !dry_run {
             release_damaged(context, damaged, patience)?;
         }
@@ -201,16 +201,18 @@ fn has_nothing(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
 ) -> Result<std::result::Result<String, String>> {
-    let claim = claim(damaged)?;
+    let name = name_of(damaged)?;
     // Should its creator still be at work, it finds its record gone and undoes what it made.
     let _lock = context
         .store
-        .lock_gpu(&claim.gpu_uuid, "gc of a damaged lease")?;
+        .lock_gpu(&name.gpu_uuid, "gc of a damaged lease")?;
     let driver = context.driver();
-    let there = match claim.tie {
-        Tie::Own if is_claimed_by_others(context, claim)? => None,
+    let there = match name.ownership {
+        Ownership::Own if is_named_by_others(context, name)? => None,
         // That others have the same place says nothing of this one's container.
-        Tie::Own | Tie::Adopted | Tie::Shared | Tie::Unknown => at_its_place(&driver, claim)?,
+        Ownership::Own | Ownership::Adopted | Ownership::Shared | Ownership::Unknown => {
+            at_its_place(&driver, name)?
+        }
     };
     if there.is_none() {
         return Ok(Ok(
@@ -221,27 +223,28 @@ fn has_nothing(
         "its record is damaged ({}), so whether its container lives is not known: when it is gone, \
              migctl release {}",
         damaged.why.line(),
-        claim.lease
+        name.lease
     )))
 }
 
-/// Whether another lease has the claimed place.
-fn is_claimed_by_others(context: &LeaseContext<'_>, claim: &Claim) -> Result<bool> {
-    let others = context.store.neighbours(claim)?;
+/// Whether another lease has the named place.
+fn is_named_by_others(context: &LeaseContext<'_>, name: &RecordName) -> Result<bool> {
+    let others = context.store.neighbours(name)?;
     let mut unreadable = others.unreadable.iter();
     // A lease of nobody makes way for another record that cannot be read.
-    Ok(!others.leases.is_empty() || unreadable.any(|c| c.tie == Tie::Shared || claim.is_nobodys()))
+    Ok(!others.leases.is_empty()
+        || unreadable.any(|c| c.ownership == Ownership::Shared || name.is_nobodys()))
 }
 
-fn at_its_place(driver: &impl Queries, claim: &Claim) -> Result<Option<ListedInstance>> {
-    let there = driver.instances_of(&claim.gpu_uuid, claim.profile_id)?;
-    Ok({ there.into_iter() }.find(|i| i.placement == claim.placement))
+fn at_its_place(driver: &impl Queries, name: &RecordName) -> Result<Option<ListedInstance>> {
+    let there = driver.instances_of(&name.gpu_uuid, name.profile_id)?;
+    Ok({ there.into_iter() }.find(|i| i.placement == name.placement))
 }
 
-fn claim(damaged: &Damaged) -> Result<&Claim> {
+fn name_of(damaged: &Damaged) -> Result<&RecordName> {
     let file = damaged.file.display();
-    match &damaged.claim {
-        Some(claim) if claim.tie != Tie::Unknown => Ok(claim),
+    match &damaged.name {
+        Some(name) if name.ownership != Ownership::Unknown => Ok(name),
         // Its place is not given out, and no more than that is known of it.
         Some(_) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
             .hint("give it back with the runmig that wrote it")),

@@ -8,7 +8,7 @@ use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
-use crate::store::{Claim, Lease, Slice};
+use crate::store::{Lease, RecordName, Slice};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -151,7 +151,7 @@ fn strike_off_beside_others(context: &LeaseContext<'_>, lease: &Lease) -> Result
 
 /// Returns whether another lease holds the instance too. The caller has the ledger's lock.
 pub(crate) fn has_other_leases(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
-    let neighbours = context.store.neighbours(&Claim::of(lease))?;
+    let neighbours = context.store.neighbours(&RecordName::of(lease))?;
     Ok(neighbours.have_instance_of(lease))
 }
 

@@ -4,7 +4,7 @@
 use super::finding::{Finding, Outcome};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::store::{Damaged, Lease, Tie};
+use crate::store::{Damaged, Lease, Ownership};
 use std::path::PathBuf;
 
 /// So many records go under one lock of the ledger, which others wait for.
@@ -57,8 +57,8 @@ pub(super) fn strike_off_damaged(
 }
 
 pub(super) fn is_damaged_of_it(context: &LeaseContext<'_>, damaged: &Damaged) -> bool {
-    let claim = damaged.claim.as_ref();
-    claim.is_some_and(|c| c.boot_id != context.boot_id && c.tie != Tie::Unknown)
+    let name = damaged.name.as_ref();
+    name.is_some_and(|c| c.boot_id != context.boot_id && c.ownership != Ownership::Unknown)
 }
 
 /// One result for each file.

@@ -7,7 +7,7 @@ use super::destroy;
 use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::store::{Claim, Lease, decode, encode};
+use crate::store::{Lease, RecordName, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
 pub struct Told {
@@ -94,9 +94,9 @@ fn put_again(context: &LeaseContext<'_>, lease: Lease) -> Result<Option<Lease>> 
     let why = format!("recovery of {container}");
     let _plan = context.store.lock_plan(&why)?;
     let ledger = context.store.lock(&why)?;
-    let claim = Claim::of(&lease);
-    let mut claims = context.store.claims()?.into_iter();
-    if claims.any(|c| c.lease != lease.id && c.is_at_place_of(&claim)) {
+    let name = RecordName::of(&lease);
+    let mut names = context.store.record_names()?.into_iter();
+    if names.any(|c| c.lease != lease.id && c.is_at_place_of(&name)) {
         return Err(Error::new("another lease has its place"));
     }
     ledger.put(&lease)?;

@@ -1,7 +1,7 @@
 //! Reading the ledger. Each record is whole at any time, so a reader needs no lock; a decision does.
 
-use super::claim::{Claim, Tie};
 use super::record::{self, Key, Lease};
+use super::record_name::{Ownership, RecordName};
 use super::{Store, durable};
 use crate::error::{Context, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,16 @@ pub struct Damaged {
     /// The error of the read.
     pub why: Error,
     /// The name of the record; none where the name is not one of runmig's.
-    pub claim: Option<Claim>,
+    pub name: Option<RecordName>,
 }
 
-/// The other records that claim one place.
+/// The other records of one place.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     /// The readable ones.
     pub leases: Vec<Lease>,
     /// The names of the others.
-    pub unreadable: Vec<Claim>,
+    pub unreadable: Vec<RecordName>,
 }
 
 impl Neighbours {
@@ -35,7 +35,7 @@ impl Neighbours {
     pub(crate) fn have_instance_of(&self, lease: &Lease) -> bool {
         let mut unreadable = self.unreadable.iter();
         self.leases.iter().any(|l| l.has_instance_of(lease))
-            || unreadable.any(|c| c.tie == Tie::Shared)
+            || unreadable.any(|c| c.ownership == Ownership::Shared)
     }
 }
 
@@ -56,7 +56,7 @@ impl Store {
             match outcome {
                 Ok(lease) => leases.push(lease),
                 Err(why) => damaged.push(Damaged {
-                    claim: Claim::parse(&name(&file)),
+                    name: RecordName::parse(&name(&file)),
                     file,
                     why,
                 }),
@@ -67,11 +67,11 @@ impl Store {
     }
 
     /// Returns the names of all records, also of unreadable ones. Opens no record.
-    pub fn claims(&self) -> Result<Vec<Claim>> {
+    pub(crate) fn record_names(&self) -> Result<Vec<RecordName>> {
         let files = self.files()?;
         Ok(files
             .iter()
-            .filter_map(|f| Claim::parse(&name(f)))
+            .filter_map(|f| RecordName::parse(&name(f)))
             .collect())
     }
 
@@ -81,7 +81,7 @@ impl Store {
     /// The directory or the record cannot be read.
     pub fn get(&self, id: &str) -> Result<Option<Lease>> {
         for file in self.files()? {
-            if Claim::parse(&name(&file)).is_some_and(|claim| claim.lease == id) {
+            if RecordName::parse(&name(&file)).is_some_and(|n| n.lease == id) {
                 return read(&file).context(|| format!("read the lease {}", file.display()));
             }
         }
@@ -90,18 +90,18 @@ impl Store {
 
     /// Returns the other records at the place of this one, on the same boot. It reads only these. A
     /// caller that acts on the answer has the ledger's lock.
-    pub fn neighbours(&self, of: &Claim) -> Result<Neighbours> {
+    pub fn neighbours(&self, of: &RecordName) -> Result<Neighbours> {
         let mut neighbours = Neighbours::default();
         for file in self.files()? {
-            let Some(claim) = Claim::parse(&name(&file)) else {
+            let Some(name) = RecordName::parse(&name(&file)) else {
                 continue;
             };
-            if claim.lease == of.lease || !claim.is_at_place_of(of) {
+            if name.lease == of.lease || !name.is_at_place_of(of) {
                 continue;
             }
             match read(&file) {
                 Ok(lease) => neighbours.leases.extend(lease),
-                Err(_) => neighbours.unreadable.push(claim),
+                Err(_) => neighbours.unreadable.push(name),
             }
         }
         Ok(neighbours)
@@ -109,7 +109,7 @@ impl Store {
 
     /// Returns the path of a lease's record.
     pub fn file(&self, lease: &Lease) -> PathBuf {
-        self.leases().join(Claim::of(lease).name())
+        self.leases().join(RecordName::of(lease).name())
     }
 
     /// Whether a record is there still and still cannot be read.
@@ -190,13 +190,13 @@ fn read_all<T>(
 
 /// A record under a name that is not its own is no record: one lease would be two.
 fn read(file: &Path) -> Result<Option<Lease>> {
-    if Claim::parse(&name(file)).is_some_and(|claim| claim.tie == Tie::Unknown) {
+    if RecordName::parse(&name(file)).is_some_and(|n| n.ownership == Ownership::Unknown) {
         return Err(Error::new("it is a lease of a newer runmig")
             .hint("give it back with the runmig that wrote it"));
     }
     let lease = record::read(file)?;
     match &lease {
-        Some(lease) if Claim::of(lease).name() != name(file) => {
+        Some(lease) if RecordName::of(lease).name() != name(file) => {
             Err(Error::new("its name is not that of the lease in it"))
         }
         _ => Ok(lease),

@@ -6,7 +6,7 @@
 //!   ledger.lock               held while a lease is written, never longer; names its holder
 //!   bundles.lock              a byte of it is held while a create is at work on a bundle (bundles.rs)
 //!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
-//!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); what its name says: claim.rs
+//!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); its name: record_name.rs
 //!   queue/<number>             one that waits for room, in its order (queue.rs)
 //!   geometry                   what GPUs offer, for the next create (src/gpu/geometry.rs)
 //!   runmig.log                what was done, for people
@@ -16,16 +16,15 @@
 //! container has no lease. A lock is a value: what must not happen without it takes it as argument.
 
 mod bundles;
-mod claim;
 mod durable;
 mod identity;
 mod lock;
 mod look;
 mod queue;
 mod record;
+mod record_name;
 
 pub use bundles::{BundleId, BundleLock};
-pub use claim::{Claim, Tie};
 pub(crate) use lock::Lock;
 pub use look::{Damaged, Neighbours};
 pub(crate) use queue::Ticket;
@@ -34,6 +33,7 @@ pub use queue::{Waiter, Waiting};
 pub(crate) use record::encode;
 pub use record::{Attempt, Holder, Key, Lease, Slice, State};
 pub(crate) use record::{decode, frame};
+pub use record_name::{Ownership, RecordName};
 
 use crate::error::{Context, Error, Result};
 use crate::trust;

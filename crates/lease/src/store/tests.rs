@@ -232,7 +232,7 @@ fn a_damaged_record_hides_no_other() {
 }
 
 #[test]
-fn what_is_claimed_is_known_without_reading() {
+fn names_tell_places_of_unreadable_records() {
     let (_dir, store) = store();
     let ledger = store.lock("t").unwrap();
     let mut nobodys = lease("two");
@@ -240,22 +240,22 @@ fn what_is_claimed_is_known_without_reading() {
     for lease in [&lease("one"), &nobodys] {
         ledger.put(lease).unwrap();
     }
-    let damaged = store.leases().join(Claim::of(&nobodys).name());
+    let damaged = store.leases().join(RecordName::of(&nobodys).name());
     std::fs::write(damaged, "").unwrap();
     std::fs::write(store.leases().join("notes.txt"), "").unwrap();
-    let mut claims = store.claims().unwrap();
-    claims.sort_by(|a, b| a.lease.cmp(&b.lease));
-    assert_eq!(claims, [Claim::of(&lease("one")), Claim::of(&nobodys)]);
-    let is_nobodys: Vec<bool> = claims.iter().map(Claim::is_nobodys).collect();
+    let mut names = store.record_names().unwrap();
+    names.sort_by(|a, b| a.lease.cmp(&b.lease));
+    assert_eq!(names, [&lease("one"), &nobodys].map(RecordName::of));
+    let is_nobodys: Vec<bool> = names.iter().map(RecordName::is_nobodys).collect();
     assert_eq!(is_nobodys, [false, true]);
-    assert!(claims[0].is_of(&lease("one").holder.key));
+    assert!(names[0].is_of(&lease("one").holder.key));
 }
 
 /// Also where the state directory outlives a boot.
 #[test]
 fn a_place_is_one_on_one_boot() {
-    let one = Claim::of(&lease("one"));
-    assert!(one.is_at_place_of(&Claim::of(&lease("two"))));
+    let one = RecordName::of(&lease("one"));
+    assert!(one.is_at_place_of(&RecordName::of(&lease("two"))));
     for change in [
         (|l: &mut Lease| l.boot_id = "later".into()) as fn(&mut Lease),
         |l| l.slice.gpu_uuid = "GPU-2".into(),
@@ -263,7 +263,7 @@ fn a_place_is_one_on_one_boot() {
     ] {
         let mut other = lease("two");
         change(&mut other);
-        assert!(!one.is_at_place_of(&Claim::of(&other)));
+        assert!(!one.is_at_place_of(&RecordName::of(&other)));
     }
 }
 
@@ -290,25 +290,25 @@ fn what_an_older_program_makes_of_what_is_there_already() {
     let text = String::from_utf8(encode(&idle).unwrap()).unwrap();
     assert!(text.contains(r#""state":"releasing""#), "{text}");
     // Seven parts: what a name was before there were adopted and shared leases.
-    let parts = |lease: &Lease| Claim::of(lease).name().split('.').count();
-    assert_eq!((parts(&idle), Claim::of(&idle).tie), (7, Tie::Own));
+    let parts = |lease: &Lease| RecordName::of(lease).name().split('.').count();
+    assert_eq!(parts(&idle), 7);
+    assert_eq!(RecordName::of(&idle).ownership, Ownership::Own);
     let (mut adopted, mut shared) = (lease("adopted"), lease("shared"));
     adopted.adopted = true;
     shared.shared_in = Some("sandbox s".into());
     assert_eq!((parts(&adopted), parts(&shared)), (8, 8));
-    for (lease, tie) in [(&adopted, Tie::Adopted), (&shared, Tie::Shared)] {
-        assert_eq!(
-            Claim::parse(&Claim::of(lease).name()),
-            Some(Claim::of(lease))
-        );
-        assert_eq!(Claim::of(lease).tie, tie);
+    for (lease, ownership) in [(&adopted, Ownership::Adopted), (&shared, Ownership::Shared)] {
+        let name = RecordName::of(lease);
+        assert_eq!(name.ownership, ownership);
+        assert_eq!(RecordName::parse(&name.name()), Some(name));
     }
     // Shared or not, nobody destroys it.
     adopted.shared_in = shared.shared_in.clone();
-    assert_eq!(Claim::of(&adopted).tie, Tie::Adopted);
+    assert_eq!(RecordName::of(&adopted).ownership, Ownership::Adopted);
     // And we of what is newer than we are: its place is not ours to give.
-    let newer = Claim::parse("k.l.b.GPU-1.19.3.1.borrowed").unwrap();
-    assert_eq!((newer.tie, newer.placement.start), (Tie::Unknown, 3));
+    let newer = RecordName::parse("k.l.b.GPU-1.19.3.1.borrowed").unwrap();
+    assert_eq!(newer.ownership, Ownership::Unknown);
+    assert_eq!(newer.placement.start, 3);
 }
 
 #[test]

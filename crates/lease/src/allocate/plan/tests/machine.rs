@@ -7,7 +7,7 @@ use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
 use crate::model::{Gpu, GpuInstance, MigMode, Placement, Process, Profile};
-use crate::store::{Claim, Holder, Lease, Slice, State};
+use crate::store::{Holder, Lease, RecordName, Slice, State};
 use nvml_sim::engine::{GiProfile, Model};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -146,7 +146,7 @@ fn add(
         Kind::Unfit => tried.unfit.push(slot),
         Kind::Unusable => tried.unusable.push(slot),
         Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
-        Kind::Damaged => inventory.damaged.push(Claim::of(&lease)),
+        Kind::Damaged => inventory.damaged.push(RecordName::of(&lease)),
         Kind::IdleOver => inventory.over.push(lease.id.clone()),
         Kind::IdleTried => tried.idle.push(lease.id.clone()),
         Kind::Shared => inventory.leases.push(Lease {

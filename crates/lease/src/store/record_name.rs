@@ -18,7 +18,7 @@ use crate::model::Placement;
 
 /// The name of a record, in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct RecordName {
     /// The hash of the container's key: `Key::prefix` without its dot.
     pub key: String,
     /// The id of the lease.
@@ -32,12 +32,12 @@ pub struct Claim {
     /// The memory slices of the slice.
     pub placement: Placement,
     /// The relation between the lease and its instance.
-    pub tie: Tie,
+    pub ownership: Ownership,
 }
 
 /// The relation between the ends of a lease and of its instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tie {
+pub enum Ownership {
     /// The instance ends with the lease.
     Own,
     /// An administrator made the instance, and ends it.
@@ -48,31 +48,31 @@ pub enum Tie {
     Unknown,
 }
 
-impl Tie {
-    fn of(lease: &Lease) -> Tie {
+impl Ownership {
+    fn of(lease: &Lease) -> Ownership {
         match (lease.adopted, &lease.shared_in) {
-            (true, _) => Tie::Adopted,
-            (false, Some(_)) => Tie::Shared,
-            (false, None) => Tie::Own,
+            (true, _) => Ownership::Adopted,
+            (false, Some(_)) => Ownership::Shared,
+            (false, None) => Ownership::Own,
         }
     }
 }
 
-impl Claim {
+impl RecordName {
     /// Returns the name of a lease's record.
-    pub fn of(lease: &Lease) -> Claim {
+    pub fn of(lease: &Lease) -> RecordName {
         let plain = |text: &str| -> String {
             let fits = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
             text.chars().filter(fits).collect()
         };
-        Claim {
+        RecordName {
             key: lease.holder.key.prefix().trim_end_matches('.').to_owned(),
             lease: plain(&lease.id),
             boot_id: plain(&lease.boot_id),
             gpu_uuid: plain(&lease.slice.gpu_uuid),
             profile_id: lease.slice.profile_id,
             placement: lease.slice.placement,
-            tie: Tie::of(lease),
+            ownership: Ownership::of(lease),
         }
     }
 
@@ -88,24 +88,24 @@ impl Claim {
     }
 
     /// Says whether both name the same place in the same boot.
-    pub(crate) fn is_at_place_of(&self, other: &Claim) -> bool {
+    pub(crate) fn is_at_place_of(&self, other: &RecordName) -> bool {
         (&self.boot_id, &self.gpu_uuid, self.placement)
             == (&other.boot_id, &other.gpu_uuid, other.placement)
     }
 
     /// Reads the name of a file. Returns none if it is not the name of a record.
-    pub fn parse(name: &str) -> Option<Claim> {
+    pub fn parse(name: &str) -> Option<RecordName> {
         let parts: Vec<&str> = name.split('.').collect();
         let [key, lease, boot, gpu, profile, start, size, ref tail @ ..] = parts[..] else {
             return None;
         };
-        let tie = match tail {
-            [] => Tie::Own,
-            ["adopted"] => Tie::Adopted,
-            ["shared"] => Tie::Shared,
-            _ => Tie::Unknown,
+        let ownership = match tail {
+            [] => Ownership::Own,
+            ["adopted"] => Ownership::Adopted,
+            ["shared"] => Ownership::Shared,
+            _ => Ownership::Unknown,
         };
-        Some(Claim {
+        Some(RecordName {
             key: key.to_owned(),
             lease: lease.to_owned(),
             boot_id: boot.to_owned(),
@@ -115,16 +115,16 @@ impl Claim {
                 start: start.parse().ok()?,
                 size: size.parse().ok()?,
             },
-            tie,
+            ownership,
         })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> String {
-        let tail = match self.tie {
-            Tie::Own | Tie::Unknown => "",
-            Tie::Adopted => ".adopted",
-            Tie::Shared => ".shared",
+        let tail = match self.ownership {
+            Ownership::Own | Ownership::Unknown => "",
+            Ownership::Adopted => ".adopted",
+            Ownership::Shared => ".shared",
         };
         format!(
             "{}.{}.{}.{}.{}.{}.{}{tail}",
