@@ -41,7 +41,7 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
             report::error(&e, None);
         }
     }
-    Ok(ended.imitate())
+    Ok(ended.propagate())
 }
 
 /// Returns the leases that the container has afterwards: one that lives on (a plain delete of a running

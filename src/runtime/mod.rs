@@ -6,16 +6,16 @@
 //! the same arguments; that one makes up its own mind and does the work.
 
 pub mod args;
-mod ask;
-mod beside;
+mod companion;
+mod create;
 mod delete;
+mod detect;
 mod features;
 mod image;
 mod key;
 mod lowlevel;
 mod podman;
 mod report;
-mod slicing;
 mod spawn;
 mod update;
 
@@ -37,7 +37,7 @@ struct Front<'a> {
 
 /// The handler of calls that concern a slice.
 struct Slicer {
-    create: fn(&Front<'_>, ask::Asking<'_>) -> Result<i32>,
+    create: fn(&Front<'_>, detect::Asking<'_>) -> Result<i32>,
     delete: fn(&Front<'_>, runmig_lease::store::Key) -> Result<i32>,
     update: fn(&Front<'_>, &args::Update) -> Result<i32>,
     features: fn(&Front<'_>) -> Result<i32>,
@@ -46,18 +46,18 @@ struct Slicer {
 /// `runmig`
 pub fn front() -> i32 {
     enter(&Slicer {
-        create: |front, _| beside::exec(front),
+        create: |front, _| companion::exec(front),
         // A container must be deletable whatever became of our installation; its slice then comes
         // back by the hook or a collection.
-        delete: |front, _| beside_or_bare(front),
-        update: |front, _| beside_or_bare(front),
-        features: beside_or_bare,
+        delete: |front, _| companion_or_bare(front),
+        update: |front, _| companion_or_bare(front),
+        features: companion_or_bare,
     })
 }
 
 /// The low-level runtime does without us what has to be done in any case.
-fn beside_or_bare(front: &Front<'_>) -> Result<i32> {
-    let e = match beside::exec(front) {
+fn companion_or_bare(front: &Front<'_>) -> Result<i32> {
+    let e = match companion::exec(front) {
         Ok(status) => return Ok(status),
         Err(e) => e,
     };
@@ -68,7 +68,7 @@ fn beside_or_bare(front: &Front<'_>) -> Result<i32> {
 /// `runmig-slice`
 pub fn slice() -> i32 {
     enter(&Slicer {
-        create: slicing::create,
+        create: create::create,
         delete: delete::give_back,
         update: update::but_for_devices,
         features: features::tell,
@@ -112,7 +112,7 @@ fn dispatch(
         call: &call,
     };
     let asks = match &call.verb {
-        Verb::Create(_) | Verb::Run(_) | Verb::Restore { .. } => ask::look(&front)?,
+        Verb::Create(_) | Verb::Run(_) | Verb::Restore { .. } => detect::request(&front)?,
         Verb::Delete { id, .. } => match delete::lease_of(&front, id)? {
             Some(key) => return (slicer.delete)(&front, key),
             None => None,

@@ -92,7 +92,7 @@ impl Ended {
     }
 
     /// Our own end, the same, but for a core: the low-level runtime has left its own.
-    pub fn imitate(self) -> i32 {
+    pub fn propagate(self) -> i32 {
         match self {
             Ended::Exited(status) => status,
             Ended::Killed(signal) => {

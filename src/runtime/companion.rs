@@ -1,4 +1,4 @@
-//! The programs that lie beside this one.
+//! The programs that are installed beside this one.
 
 use super::Front;
 use super::lowlevel::c_string;

@@ -1,4 +1,4 @@
-//! Does this container ask? A look at its annotations, and nothing more for one that does not.
+//! Detects a request for slices. For a container without one, runmig looks at its annotations alone.
 
 use super::args::{Create, Run, Verb};
 use super::{Front, podman};
@@ -28,7 +28,7 @@ pub enum Stays {
     While,
 }
 
-pub fn look<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
+pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     let (id, bundle, config, stays) = match &front.call.verb {
         Verb::Create(c) => (&c.id, &c.bundle, other_config(c), Stays::Until),
         Verb::Run(Run {

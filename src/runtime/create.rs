@@ -1,9 +1,9 @@
 //! A create that gets its slices, from the request to the running low-level runtime.
 
 use super::args::Family;
-use super::ask::{Asking, Stays};
+use super::detect::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, beside, key, report};
+use super::{Front, companion, key, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, cdi};
@@ -78,7 +78,7 @@ impl Slicing<'_> {
         let stays = self.asking.stays;
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
         let driver = self.driver_files()?;
-        let hook = beside::program(programs::HOOK)?;
+        let hook = companion::program(programs::HOOK)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let manager = CgroupManager {
             is_crun: Family::of(self.front.runtime.path()) == Family::Crun,
@@ -104,7 +104,7 @@ impl Slicing<'_> {
                         tracing::warn!(lease = lease.id, "{}", e.line());
                     }
                 }
-                Ok(ended.imitate())
+                Ok(ended.propagate())
             }
             Ok(ended) => {
                 // It failed and said why, or a foreground run is over and its hook may have run.
@@ -116,7 +116,7 @@ impl Slicing<'_> {
                         report::error(&e, None);
                     }
                 }
-                Ok(ended.imitate())
+                Ok(ended.propagate())
             }
             Err(e) => Err(e.and(self.over(&leases).err())),
         }
