@@ -9,8 +9,7 @@ use std::path::Path;
 /// `config.json`.
 pub trait Bundles {
     /// Puts the original `config.json` back if the file is still the edit of this lease's create. A missing
-    /// bundle
-    /// needs nothing. Leaves a bundle alone that another create has locked.
+    /// bundle needs nothing. Leaves a bundle alone that another create has locked.
     ///
     /// # Errors
     /// The original cannot be read or written. The release goes on and reports it.
@@ -20,8 +19,8 @@ pub trait Bundles {
     fn is_gone(&self, bundle: &Path) -> bool;
 }
 
-/// For callers that release nothing.
-pub(crate) struct NoBundles;
+/// Stands for bundles where there are none to restore: for callers that edit no `config.json` or only look.
+pub struct NoBundles;
 
 impl Bundles for NoBundles {
     fn restore(&self, _: &Store, _: &Path, _: &str) -> Result<()> {

@@ -1,6 +1,92 @@
 //! Leases of MIG slices: placement, driver and ledger of one machine, without any OCI type.
 //!
-//! The floors, from the top; an import points down:
+//! # Model
+//!
+//! A *slice* is a GPU instance with one compute instance that fills it. A *lease* is a container's hold on
+//! a slice: one record in the ledger, a state directory that lives for one boot.
+//!
+//! - [`LeaseManager::acquire`] journals each lease, creates the instances, and returns *creating* leases.
+//!   Without room it collects, then waits in the queue for as long as the request allows.
+//! - [`LeaseManager::started`] and [`LeaseManager::ready`] record the container's processes.
+//! - [`LeaseManager::release_unless`] destroys an instance and removes its lease only after the driver
+//!   confirms that the instance is gone. A failure leaves the lease *quarantined*.
+//! - [`LeaseManager::gc`] releases the leases of containers that ended without a release.
+//! - [`Inventory`] is the driver, the ledger and the queue at one moment. [`WhatIf`] answers a request
+//!   from it without a write.
+//!
+//! A kill at any point leaves a record from which the next process goes on. Locks are files of the state
+//! directory, so any number of processes may use one ledger.
+//!
+//! The caller makes the containers and implements [`Bundles`], by which a release restores `config.json`.
+//! A caller without bundles passes [`NoBundles`].
+//!
+//! # Example
+//!
+//! A container gets a slice of a simulated GPU and gives it back.
+//!
+//! ```
+//! use runmig_lease::config::Config;
+//! use runmig_lease::gpu::Queries;
+//! use runmig_lease::model::Cgroup;
+//! use runmig_lease::store::{Holder, Key};
+//! use runmig_lease::{LeaseManager, NoBundles, Patience, Returned, request};
+//!
+//! # use std::path::{Path, PathBuf};
+//! # /// Makes a machine with one H100 in MIG mode, and returns its driver library.
+//! # fn simulate(machine: &Path) -> std::io::Result<PathBuf> {
+//! #     use nvml_sim::engine::{Machine, Mode, Model, NewGpu};
+//! #     let model = Model::find("h100-80gb").expect("the simulation knows the model");
+//! #     let gpu = NewGpu { model, floor_swept: false, mode: Mode::On };
+//! #     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+//! #     let target = target.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+//! #     let built = ["debug", "debug/deps", "release", "release/deps"]
+//! #         .map(|folder| target.join(folder).join("libnvml_sim.so"));
+//! #     let time = |file: &PathBuf| file.metadata().ok()?.modified().ok();
+//! #     let built = built.into_iter().filter(|file| time(file).is_some()).max_by_key(time);
+//! #     let built = built.expect("cargo build -p nvml-sim makes the library");
+//! #     let library = machine.join("lib/libnvidia-ml.so.1");
+//! #     std::fs::create_dir_all(machine.join("lib"))?;
+//! #     std::fs::copy(built, &library)?;
+//! #     nvml_sim::state::create(machine, &Machine::new("example", &[gpu]))?;
+//! #     Ok(library)
+//! # }
+//! let dir = tempfile::tempdir()?;
+//! let machine = dir.path().join("machine");
+//! let mut config = Config::default();
+//! config.driver.library = simulate(&machine)?;
+//! config.driver.root = machine;
+//! config.state_dir = dir.path().join("state");
+//!
+//! let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+//! let annotations = [(request::SLICE.to_owned(), "1g.10gb".to_owned())];
+//! let request = request::parse(&annotations)?.expect("the annotations request a slice");
+//! let holder = Holder {
+//!     key: Key::new("/run/runc".into(), "train".to_owned()),
+//!     ..Holder::default()
+//! };
+//! let cgroup = Cgroup { names: vec!["train".to_owned()], path: None };
+//!
+//! let acquired = leases.acquire(holder, &request, cgroup)?;
+//! let slice = &acquired[0].slice;
+//! assert_eq!(slice.profile, "1g.10gb");
+//!
+//! let driver = runmig_lease::driver(&config);
+//! let exists = || -> Result<bool, Box<dyn std::error::Error>> {
+//!     let instances = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
+//!     Ok(instances.iter().any(|instance| Some(instance.id) == slice.gpu_instance))
+//! };
+//! assert!(exists()?);
+//!
+//! // No sign of life speaks against the release: this caller has started no container.
+//! let end = leases.release_unless(&acquired[0].id, Patience::default(), |_| None)?;
+//! assert_eq!(end, Returned::Yes);
+//! assert!(!exists()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Floors
+//!
+//! An import points down:
 //!
 //! ```text
 //! manager       LeaseManager: the operations that other crates call
@@ -10,10 +96,6 @@
 //! inventory     driver, ledger and queue at one moment
 //! idle, admitted, draft, context, refusal, bundles
 //! ```
-//!
-//! A create journals each instance before it creates it, and a release strikes a lease off only after the
-//! driver confirms that the instance is gone. A kill in between leaves a record from which the next
-//! process goes on.
 
 #![warn(missing_docs, unreachable_pub)]
 
@@ -46,7 +128,7 @@ pub mod store;
 pub mod trust;
 
 pub use allocate::{Answer, Fit, Source, WhatIf};
-pub use bundles::{Author, Bundles};
+pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::Inventory;
 pub use manager::LeaseManager;
