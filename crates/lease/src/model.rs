@@ -190,8 +190,7 @@ pub struct Namespaces {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     /// Path components, one of which the container's cgroup will have: the last of a cgroupfs path, the
-    /// scope of
-    /// a systemd triple, or the names that low-level runtimes derive from the container id.
+    /// scope of a systemd triple, or the names that low-level runtimes derive from the container id.
     pub names: Vec<String>,
     /// The future path in `/proc/PID/cgroup`; none if runmig cannot predict it.
     pub path: Option<String>,

@@ -13,8 +13,7 @@ use std::fmt;
 /// Reads what GPUs offer and what lies on them; changes nothing.
 pub trait Queries {
     /// Reads the GPUs, and the profiles of those in MIG mode, which stay the same while a driver runs. A
-    /// snapshot
-    /// then asks for the rest alone. Callers prepare before they take a lock that others wait for.
+    /// snapshot then asks for the rest alone. Callers prepare before they take a lock that others wait for.
     fn prepare(&self) -> Result<()>;
 
     /// Returns all GPUs, with what they offer and what lies on them: the places of GPU instances, whose

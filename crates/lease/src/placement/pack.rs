@@ -69,8 +69,7 @@ impl Packer {
     }
 
     /// Says whether slices of these profiles fit on the GPUs together. Returns none if the answer takes
-    /// more
-    /// steps than allowed.
+    /// more steps than allowed.
     pub fn holds<'n>(&mut self, profiles: impl Iterator<Item = &'n str>) -> Option<bool> {
         let mut counts = vec![0; self.names.len()];
         for profile in profiles {

@@ -58,8 +58,7 @@ pub fn is_made_by_others(lease: &Lease) -> Option<String> {
 }
 
 /// Returns a sign that the container of a lease lives. Its low-level runtime does not count, since it waits
-/// for
-/// this process at a poststop hook.
+/// for this process at a poststop hook.
 pub fn container_lives(lease: &Lease) -> Option<String> {
     here().container_lives(lease)
 }

@@ -58,8 +58,7 @@ pub enum ImageAnnotations {
 ///
 /// # Errors
 /// An image may have set one that would count. Without it the container could start with another slice than
-/// its
-/// user meant.
+/// its user meant.
 pub fn believed(
     annotations: Vec<(String, String)>,
     engine: Engine,

@@ -9,8 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A record that cannot be read. Its name still reserves its place. Only a caller that knows that its
-/// container
-/// is gone releases it.
+/// container is gone releases it.
 #[derive(Debug)]
 pub struct Damaged {
     /// The path of the record.
@@ -48,8 +47,7 @@ impl Store {
     }
 
     /// Returns all leases in order of creation, and the records that cannot be read. Each record is whole
-    /// at any
-    /// time, so a reader needs no lock; a decision does.
+    /// at any time, so a reader needs no lock; a decision does.
     pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
         let (mut leases, mut damaged) = (Vec::new(), Vec::new());
         for (file, outcome) in read_all(|| self.files(), read)? {

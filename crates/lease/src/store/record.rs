@@ -64,8 +64,7 @@ pub struct Lease {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<Process>,
     /// The namespaces in which the processes and cgroups of this record have these names. None in a record
-    /// of an
-    /// older program, and without a container.
+    /// of an older program, and without a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Namespaces>,
     /// Names of the container's cgroup, as path components.
@@ -75,8 +74,7 @@ pub struct Lease {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
     /// The time since which a slice without a container waits for the next request, in RFC 3339. The lease
-    /// is
-    /// *releasing* meanwhile: a program that does not know this field goes on with the release.
+    /// is *releasing* meanwhile: a program that does not know this field goes on with the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_since: Option<String>,
     /// Says whether an administrator made the instance, which then outlives the lease.
@@ -166,10 +164,8 @@ pub struct Holder {
 }
 
 /// The name of a container. Ids are not unique across the roots of low-level runtimes. The low-level
-/// runtime
-/// itself is no part of the name, because an upgrade may move its file under a container that runs. runc
-/// and
-/// crun with one root and one id collide anyway.
+/// runtime itself is no part of the name, because an upgrade may move its file under a container that runs.
+/// runc and crun with one root and one id collide anyway.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
@@ -269,8 +265,7 @@ pub struct Slice {
     #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
     pub mig_uuid: Option<String>,
     /// Says whether the compute instance is destroyed and the GPU instance is next. A compute instance
-    /// there now
-    /// belongs to somebody else.
+    /// there now belongs to somebody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied: bool,
 }
