@@ -216,7 +216,7 @@ fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Lease>> {
             "container {} has leases of more than one create",
             state.id
         ))
-        .hint("migctl gc gives back those whose container is gone"));
+        .hint("run migctl gc to release those whose container is gone"));
     }
     Ok(of_it)
 }

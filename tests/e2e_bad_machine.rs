@@ -104,15 +104,15 @@ fn the_configuration() {
     for (text, line) in [
         (
             "statedir = \"/run/x\"",
-            "read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `policy`; hint: docs/configuration.md lists the keys",
+            "read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "wait = \"soon\"",
-            r#"read configuration {config}: line 1: "soon" is no duration: expected number at 0; hint: docs/configuration.md lists the keys"#,
+            r#"read configuration {config}: line 1: "soon" is no duration: expected number at 0; hint: correct it by docs/configuration.md, which lists the keys"#,
         ),
         (
             "driver_files = \"some\"",
-            "read configuration {config}: line 1: unknown variant `some`, expected one of `auto`, `cdi`, `nvidia-runtime`, `none`; hint: docs/configuration.md lists the keys",
+            "read configuration {config}: line 1: unknown variant `some`, expected one of `auto`, `cdi`, `nvidia-runtime`, `none`; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "state_dir = \"run/runmig\"",
@@ -120,7 +120,7 @@ fn the_configuration() {
         ),
         (
             "runtime = /usr/sbin/runc",
-            "read configuration {config}: line 1: string values must be quoted, expected literal string; hint: docs/configuration.md lists the keys",
+            "read configuration {config}: line 1: string values must be quoted, expected literal string; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "runtime = \"/nowhere/runc\"",

@@ -126,7 +126,7 @@ fn profiles_that_nobody_may_have() {
     world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
     assert!(
         refused(&world, "one", "4g.24gb", "n")
-            .contains("4g.24gb is not allowed (policy.profiles); hint: allowed is 2g.*")
+            .contains("4g.24gb is not allowed (policy.profiles); hint: request 2g.*")
     );
     let line = refused(&world, "three", "20Gi", "n");
     assert!(

@@ -72,7 +72,7 @@ fn profiles_by_pattern() {
     assert_eq!(policy.allowed(&list).unwrap(), list[1..]);
     assert_eq!(
         policy.allowed(&list[..1]).unwrap_err().line(),
-        "7g.80gb is not allowed (policy.profiles); hint: allowed is 1g.*, 2g.20gb"
+        "7g.80gb is not allowed (policy.profiles); hint: request 1g.*, 2g.20gb"
     );
     assert_eq!(
         Policy::default().denied_profiles(&[gpu(0)]),
@@ -82,7 +82,7 @@ fn profiles_by_pattern() {
     assert_eq!(nothing.denied_profiles(&[gpu(0)]).len(), 4);
     assert_eq!(
         nothing.allowed(&list[..1]).unwrap_err().line(),
-        "7g.80gb is not allowed (policy.profiles); hint: allowed is none"
+        "7g.80gb is not allowed (policy.profiles); hint: ask the administrator to allow one; the list is empty"
     );
 }
 

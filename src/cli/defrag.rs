@@ -132,7 +132,7 @@ fn tell(item: &DefragmentationPlan<'_>, plan: Option<&DefragPlan>) {
     let sites: Vec<String> = plan.sites.iter().map(of).collect();
     output::line(&format!("{now}: {}", sites.join(" and ")));
     if item.verdict != "fits" && !item.ahead.is_empty() {
-        output::line("before it comes who waits already: migctl list shows them");
+        output::line("earlier requests come before it: run migctl list to see them");
     }
     if item.alternatives.len() > 1 {
         let rows = item.alternatives.iter().map(|way| {

@@ -14,7 +14,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             "cannot find container or lease {}",
             runmig_lease::error::printable(id)
         ))
-        .hint("migctl list shows them")
+        .hint("find its name with migctl list")
     };
     let leases = bundles::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);

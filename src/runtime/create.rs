@@ -280,7 +280,7 @@ fn owner(leases: &[Lease]) -> Result<&str> {
 }
 
 fn utf8(path: &Path) -> Result<String> {
-    path.to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| Error::new(format!("path {path:?} is not UTF-8")).hint("use one that is"))
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Error::new(format!("path {path:?} is not UTF-8")).hint("use a path that is valid UTF-8")
+    })
 }

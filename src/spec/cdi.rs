@@ -47,7 +47,7 @@ impl Found {
                 "cannot find a CDI specification of {KIND} in {}",
                 DIRS.join(" or ")
             ));
-            let none = none.hint("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
+            let none = none.hint("run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
             self.skipped
                 .into_iter()
                 .fold(none, |e, why| e.and(Some(why)))

@@ -29,7 +29,7 @@ fn refused(setup: &Setup, root: &Path, bundle: &Bundle, named: &Path) {
     create.arg("--bundle").arg(&bundle.path).arg(unique());
     assert_eq!(
         said(&mut create).refused(),
-        format!("runmig: path {named:?} is not UTF-8; hint: use one that is")
+        format!("runmig: path {named:?} is not UTF-8; hint: use a path that is valid UTF-8")
     );
     assert_eq!((bundle.bytes(), bundle.names()), before);
     setup.nothing_is_left();

@@ -145,7 +145,7 @@ impl Config {
                 format!("line {}: ", text[..span.start].matches('\n').count() + 1)
             });
             Error::new(format!("{place}{}", e.message()))
-                .hint("docs/configuration.md lists the keys")
+                .hint("correct it by docs/configuration.md, which lists the keys")
         })?;
         for (key, path) in [
             ("runtime", config.runtime.as_deref()),

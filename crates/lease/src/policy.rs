@@ -197,15 +197,15 @@ impl Policy {
             alternatives.iter().filter(is_allowed).cloned().collect();
         if allowed.is_empty() {
             let patterns = self.profiles.as_deref().unwrap_or_default();
-            let patterns = match patterns.is_empty() {
-                true => "none".to_owned(),
-                false => printable(&patterns.join(", ")),
+            let hint = match patterns.is_empty() {
+                true => "ask the administrator to allow one; the list is empty".to_owned(),
+                false => format!("request {}", printable(&patterns.join(", "))),
             };
             return Err(Error::new(format!(
                 "{} is not allowed (policy.profiles)",
                 request::written(alternatives)
             ))
-            .hint(format!("allowed is {patterns}")));
+            .hint(hint));
         }
         allowed.retain(|asked| asked.count <= most);
         if allowed.is_empty() {

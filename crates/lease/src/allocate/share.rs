@@ -116,7 +116,7 @@ pub(crate) fn wait_for(
         peer.creator.pid,
         humantime::format_duration(context.config.lock_timeout)
     ))
-    .hint("lock_timeout in the configuration is how long to wait"))
+    .hint("let it end, or set a longer lock_timeout in the configuration"))
 }
 
 fn does_not_answer(peer: &Lease) -> Error {

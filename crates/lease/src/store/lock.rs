@@ -55,7 +55,7 @@ impl Lock {
                         named(&signature(path)?).as_deref().unwrap_or(NOBODY),
                         humantime::format_duration(timeout)
                     ))
-                    .hint("lock_timeout in the configuration is how long to wait"));
+                    .hint("let it end, or set a longer lock_timeout in the configuration"));
                 }
             }
         }
@@ -106,7 +106,7 @@ pub(super) fn open(path: &Path) -> Result<File> {
     if !file.metadata().context(what)?.is_file() {
         return Err(
             Error::new(format!("{} is not a regular file", path.display()))
-                .hint("nothing of ours is anything else; remove it"),
+                .hint("remove it: runmig creates only regular files there"),
         );
     }
     Ok(file)

@@ -115,7 +115,7 @@ impl Store {
         let meta = std::fs::symlink_metadata(&leases).context(what)?;
         if !meta.is_dir() {
             return Err(Error::new(format!("{} is no folder", leases.display()))
-                .hint("nothing of ours replaces it; see what did, and remove it"));
+                .hint("find the program that replaced it, and remove it"));
         }
         trust::check_metadata(&meta).context(what)
     }
