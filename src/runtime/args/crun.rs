@@ -1,6 +1,8 @@
-//! crun: GNU argp over getopt_long, told to stop at the first argument that is no option: once for
-//! the global options, once for the command's. Long options may be cut short while they are
-//! unambiguous, one-letter options may be written together and with their value.
+//! Reads arguments as crun does: GNU argp over getopt_long. It stops at the first argument that is no option,
+//! once for the global options and once for the command's.
+//!
+//! A long option may be cut short while it is unambiguous. One-letter options may be written together, and
+//! with their value.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +16,7 @@ struct Opt {
     short: u8,
     key: Key,
     takes: Takes,
-    /// Not in every crun: another one's abbreviation goes before this one's.
+    /// Marks an option that some versions of crun lack. An abbreviation prefers an option without this mark.
     newer: bool,
 }
 
@@ -22,7 +24,7 @@ struct Opt {
 enum Takes {
     Nothing,
     Value,
-    /// Only as `--option=value`.
+    /// Takes a value only as `--option=value`.
     Maybe,
 }
 use Takes::{Maybe, Nothing, Value};
@@ -49,7 +51,7 @@ const fn newer(long: &'static str, key: Key, takes: Takes) -> Opt {
     }
 }
 
-/// argp's own, on every level.
+/// The options of argp itself, on every level.
 const ARGP: &[Opt] = &[
     opt("help", b'?', Key::Help, Nothing),
     opt("usage", 0, Key::Help, Nothing),
@@ -67,7 +69,7 @@ const GLOBAL: &[Opt] = &[
     opt("version", b'v', Key::Version, Nothing),
     opt("version", b'V', Key::Version, Nothing),
     newer("log-level", Key::LogLevel, Value),
-    // as old as --root, and once the same: what abbreviates both is --root
+    // as old as --root, and once the same: an abbreviation of both means --root
     newer("rootless", Key::Rootless, Value),
 ];
 
@@ -153,7 +155,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Call> {
             Read::Answer => return Ok(given.call(Verb::Other)),
             Read::Unknown(n) => {
                 at += n;
-                // one argument whatever it is, and of a newer crun
+                // a newer crun's option, in one argument whatever its meaning
                 if !has_value(&args[at]) {
                     return lost(&args[at], "unknown option", &args[at + 1..]);
                 }
@@ -184,7 +186,7 @@ fn parse_command<'a>(command: Command, mut given: Given<'a>, args: &'a [OsString
     let why = match read(options_of(command), &mut given, args) {
         Read::Answer => return Ok(given.call(Verb::Other)),
         Read::Done { rest, .. } => match &args[rest..] {
-            // restore may have one more, which it leaves alone
+            // restore may have one more argument, which crun ignores
             [id] if !given.bundle.is_some_and(OsStr::is_empty) => {
                 return given.command(command, id, strtol);
             }
@@ -201,13 +203,14 @@ fn parse_command<'a>(command: Command, mut given: Given<'a>, args: &'a [OsString
         Read::Wrong(at, why) => format!("{}: {why}", args[at].display()),
     };
     match command {
-        // crun will refuse it as well
+        // crun will refuse this delete as well
         Command::Delete => Ok(given.call(Verb::Other)),
         _ => Err(refused(command, &why)),
     }
 }
 
-/// Options that are not understood, crun will refuse, or they leave the devices alone.
+/// Returns the call of an update. If runmig cannot read the options, either crun refuses them too, or they
+/// leave the devices alone.
 fn parse_update<'a>(mut given: Given<'a>, args: &'a [OsString], before: usize) -> Call {
     let read = read([ARGP, UPDATE, &[]], &mut given, args);
     let (Read::Done { end, rest }, Some(resources)) = (read, given.resources) else {
@@ -224,12 +227,12 @@ fn parse_update<'a>(mut given: Given<'a>, args: &'a [OsString], before: usize) -
 }
 
 enum Read {
-    /// The end of the options, and the first argument that is none, after a `--`.
+    /// The end of the options, and the first argument that is no option, after any `--`.
     Done {
         end: usize,
         rest: usize,
     },
-    /// Help or version: said at once, whatever follows.
+    /// Help or version: crun answers at once, whatever follows.
     Answer,
     Unknown(usize),
     Wrong(usize, &'static str),
@@ -267,7 +270,8 @@ fn has_value(arg: &OsStr) -> bool {
     bytes.starts_with(b"--") && bytes.contains(&b'=')
 }
 
-/// How many arguments it took, or why it cannot be read; `None`: not known.
+/// The number of arguments that an option took, or the reason why crun cannot read it. `None` is an unknown
+/// option.
 type Took = Result<usize, Option<&'static str>>;
 
 fn read_long<'a>(
@@ -303,7 +307,7 @@ fn find_long(known: Options, name: &[u8]) -> Result<&'static Opt, Option<&'stati
         let Some(first) = found.next() else {
             continue;
         };
-        // --version is there twice, for its two letters
+        // --version has two entries, for its two letters
         return match found.all(|o| o.long == first.long) {
             true => Ok(first),
             false => Err(Some("it abbreviates several options")),
@@ -312,7 +316,7 @@ fn find_long(known: Options, name: &[u8]) -> Result<&'static Opt, Option<&'stati
     Err(None)
 }
 
-/// Letters written together, the last of which may have a value.
+/// Reads letters that are written together. The last of them may have a value.
 fn read_short<'a>(
     known: Options,
     given: &mut Given<'a>,
@@ -341,7 +345,7 @@ fn read_short<'a>(
     Ok(1)
 }
 
-/// `PATH` or `file:PATH`; with another word before a colon it is no file.
+/// Returns the file of `PATH` or `file:PATH`. With another word before a colon, the log is no file.
 fn log_file(log: &OsStr) -> Option<&OsStr> {
     let bytes = log.as_bytes();
     match bytes.strip_prefix(b"file:") {
@@ -350,7 +354,7 @@ fn log_file(log: &OsStr) -> Option<&OsStr> {
     }
 }
 
-/// strtol: what follows the digits is no concern of crun 1.8's.
+/// Reads a number as strtol does. crun 1.8 ignores the text after the digits.
 fn strtol(value: &OsStr) -> Option<i64> {
     let text = value.as_bytes().trim_ascii_start();
     let (negative, text) = match text {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::{Call, Command, Create, LogFormat, Run, Verb};
 use runmig_lease::error::{Error, Result};
 
-/// The subject of an option. `Skip` is for all that do not matter here.
+/// The meaning of an option. `Skip` stands for all options that do not matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Root,
@@ -18,7 +18,7 @@ pub(super) enum Key {
     SystemdCgroup,
     CgroupManager,
     Rootless,
-    /// Help, usage, version: an answer, and the end.
+    /// Help, usage or version: the low-level runtime answers, and ends.
     Help,
     Version,
     Bundle,
@@ -56,7 +56,7 @@ pub(super) struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// The last one wins, in both families.
+    /// Sets the value of an option. In both families the last value wins.
     pub fn value(&mut self, key: Key, value: &'a OsStr) {
         match key {
             Key::Root => self.root = Some(value),
@@ -91,7 +91,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The call that is no command of ours, but has its log and root.
+    /// Returns the call with this verb and the global options, such as the log and the root.
     pub fn call(&self, verb: Verb) -> Call {
         Call {
             root: self.root.map(PathBuf::from),
@@ -99,7 +99,7 @@ impl<'a> Given<'a> {
             log_format: match self.log_format.map(OsStr::as_bytes) {
                 Some(b"json") => Some(LogFormat::Json),
                 Some(b"text") => Some(LogFormat::Text),
-                // runc takes an empty one for text; what is neither, both refuse themselves
+                // runc takes an empty format for text; both families refuse any other format themselves
                 _ => None,
             },
             debug: self.debug,
@@ -109,7 +109,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The command with its one container.
+    /// Returns the call of a command with its one container.
     pub fn command(
         &self,
         command: Command,
@@ -117,7 +117,7 @@ impl<'a> Given<'a> {
         number: fn(&OsStr) -> Option<i64>,
     ) -> Result<Call> {
         if command == Command::Delete {
-            // crun's --regex deletes many, whose own hooks have to do
+            // crun's --regex deletes many containers; their own hooks release the slices
             let verb = if self.regex || self.unclear_root().is_some() {
                 Verb::Other
             } else {
@@ -164,9 +164,9 @@ impl<'a> Given<'a> {
         }))
     }
 
-    /// Returns the error for a root that versions read differently. runc 1.1 takes an empty one for
-    /// the bundle, runc 1.5 for the working directory; crun 1.8 took `--rootless` for `--root`,
-    /// later ones skip it.
+    /// Returns the error for a root that versions read differently. For an empty root runc 1.1 takes the
+    /// bundle, and runc 1.5 the working directory. crun 1.8 takes `--rootless` for `--root`, and later
+    /// versions skip it.
     pub fn unclear_root(&self) -> Option<Error> {
         let what = match self.root {
             Some(root) if root.is_empty() => "--root is empty",
@@ -184,7 +184,7 @@ pub(super) fn refused(command: Command, why: &str) -> Error {
     )
 }
 
-/// To both families an empty path is none.
+/// Returns `None` for an empty path, as both families do.
 fn nonempty(path: Option<&OsStr>) -> Option<PathBuf> {
     path.filter(|p| !p.is_empty()).map(PathBuf::from)
 }

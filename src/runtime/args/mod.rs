@@ -1,8 +1,9 @@
-//! What the low-level runtime will make of its arguments: is this a create, of what, from where?
-//! It is read as the runtime itself reads it, for a bundle missed here is a container without its
-//! slice. So each family has its own reader, and three answers: a create (or run, restore,
-//! delete), surely something else (`Verb::Other`: the runtime's own help or error is the answer),
-//! or, where a container may come up and it cannot be told how, an error.
+//! Reads the arguments as the low-level runtime reads them, to find a create, its container and its bundle. A
+//! bundle that runmig misses is a container without its slice. So each family has its own reader.
+//!
+//! A reader has three answers. The first is a create, run, restore or delete. The second is surely another
+//! call (`Verb::Other`), which the runtime answers with its own help or error. The third is an error: a
+//! container may come up, and the reader cannot tell how.
 
 mod crun;
 mod given;
@@ -16,9 +17,9 @@ use runmig_lease::error::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Go's flags, as runc has them. nvidia-container-runtime hands its own on to runc.
+    /// runc, with Go's flags. nvidia-container-runtime hands its own arguments on to runc.
     Runc,
-    /// GNU argp.
+    /// crun, with GNU argp.
     Crun,
 }
 
@@ -28,16 +29,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// Paths are as they were given; relative ones start at `Call::stands_in`.
+/// The arguments of a call. Paths stay as given, and relative ones start at `Call::stands_in`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub root: Option<PathBuf>,
-    /// The file errors are to be logged to. crun's `syslog:` and `journald:` are not files.
+    /// The log file for errors. crun's `syslog:` and `journald:` are not files.
     pub log: Option<PathBuf>,
     pub log_format: Option<LogFormat>,
     pub debug: bool,
     pub systemd_cgroup: bool,
-    /// crun's `--cgroup-manager=disabled`: no rule about devices is enforced.
+    /// Set by crun's `--cgroup-manager=disabled`: the kernel then enforces no device rule.
     pub no_cgroup: bool,
     pub verb: Verb,
 }
@@ -54,19 +55,19 @@ pub enum Verb {
         id: OsString,
         force: bool,
     },
-    /// crun's alone: runc's leaves the devices as they are.
+    /// An update on crun. runc's update leaves the devices as they are.
     Update(Update),
     Features,
-    /// Nothing that makes or deletes a container.
+    /// A call that neither makes nor deletes a container.
     Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
     pub id: OsString,
-    /// Relative to the caller's working directory; absent: that directory.
+    /// Relative to the caller's working directory, which is also the default.
     pub bundle: Option<PathBuf>,
-    /// crun's `--config`, relative to the caller's working directory, not to the bundle; absent:
+    /// crun's `--config`, relative to the caller's working directory and not to the bundle. The default is
     /// `config.json` in the bundle.
     pub config: Option<PathBuf>,
     pub pid_file: Option<PathBuf>,
@@ -83,9 +84,9 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     pub id: OsString,
-    /// Relative to the caller's working directory; `-` is standard input.
+    /// The file of the resources, relative to the caller's working directory. `-` is standard input.
     pub resources: PathBuf,
-    /// The argument before which one more option can stand.
+    /// The index of the argument before which runmig can add an option.
     pub options_end: usize,
 }
 
@@ -98,7 +99,7 @@ pub fn parse(family: Family, args: &[OsString]) -> Result<Call> {
 }
 
 impl Family {
-    /// By the base name of the file itself: a `runc` may be a link to crun.
+    /// Returns the family by the base name of the file itself, since a `runc` may be a link to crun.
     pub fn of(path: &Path) -> Family {
         let real = path.canonicalize();
         let path = real.as_deref().unwrap_or(path);
@@ -110,8 +111,8 @@ impl Family {
         }
     }
 
-    /// Returns the directory of containers' states without a `--root`. runc honours
-    /// `XDG_RUNTIME_DIR` only if it is not the host's root, crun whenever it is set.
+    /// Returns the directory of containers' states without a `--root`. runc honours `XDG_RUNTIME_DIR` only if
+    /// it is not the host's root, and crun always honours it.
     pub fn default_root(
         self,
         env: &dyn Fn(&str) -> Option<OsString>,
@@ -132,8 +133,8 @@ impl Family {
 }
 
 impl Call {
-    /// The directory that relative `root`, `log` and `pid_file` start at: crun has gone into the
-    /// bundle when it comes to look at them, runc resolves them before.
+    /// Returns the directory at which relative `root`, `log` and `pid_file` start. crun enters the bundle
+    /// before it looks at them, and runc resolves them before.
     pub fn stands_in(&self, family: Family, cwd: &Path) -> PathBuf {
         let bundle = match &self.verb {
             Verb::Create(create) | Verb::Run(Run { create, .. }) => &create.bundle,
@@ -159,7 +160,7 @@ impl Call {
     }
 }
 
-/// The commands behind which a container may come up.
+/// The commands that make or delete a container.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Command {
     Create,
@@ -169,7 +170,7 @@ enum Command {
 }
 
 impl Command {
-    /// Both families take a command's name in full only.
+    /// Returns the command of this name. Both families take only the full name.
     fn of(word: &OsStr) -> Option<Command> {
         match word.as_bytes() {
             b"create" => Some(Command::Create),
@@ -194,7 +195,8 @@ impl Command {
     }
 }
 
-/// The global options could not be followed, so the command could be any word of the rest.
+/// Returns an error if a word of the rest may be a create. The reader could not follow the global options, so
+/// any word could be the command.
 fn lost(at: &OsStr, why: &str, rest: &[OsString]) -> Result<Call> {
     let may_create = |word: &OsString| Command::of(word).is_some_and(Command::makes_a_container);
     if !rest.iter().any(may_create) {

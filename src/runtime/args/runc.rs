@@ -1,7 +1,8 @@
-//! runc: urfave/cli v1 over Go's flag package. One dash is as good as two, an option is known by
-//! its whole name only, and a command's options may follow its arguments: urfave moves them to the
-//! front before they are read. How it moves them changed twice; where that matters, and versions
-//! of runc would create different containers, the call is refused.
+//! Reads arguments as runc does: urfave/cli v1 over Go's flag package. One dash is as good as two, and an
+//! option has no abbreviation.
+//!
+//! A command's options may follow its arguments: urfave moves them to the front before it reads them. That
+//! move changed twice. If versions of runc would create different containers, runmig refuses the call.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +11,7 @@ use super::given::{Given, Key, refused};
 use super::{Call, Command, Verb, lost};
 use runmig_lease::error::Result;
 
-/// One name of an option. Two names of one key are two forms of one option, unless it is skipped.
+/// A name of an option. Two names of one key are two forms of one option, unless the key is `Skip`.
 struct Flag(&'static str, Key, Takes);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,7 +111,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Call> {
                 at += n;
                 break;
             }
-            // one argument whatever it is, and of a newer runc
+            // a newer runc's option, in one argument whatever its meaning
             Read::Unknown { has_value: true } => at += 1,
             Read::Unknown { has_value: false } => {
                 return lost(&args[at], "unknown option", &args[at + 1..]);
@@ -152,7 +153,7 @@ fn parse_command(command: Command, global: &Given, args: &[OsString]) -> Result<
     }
     match (taken, failed) {
         (Some(call), _) => Ok(call),
-        // a delete that runc will refuse as well
+        // runc will refuse this delete as well
         (None, _) if command == Command::Delete => Ok(global.call(Verb::Other)),
         (None, Some(e)) => Err(e),
         (None, None) => Ok(global.call(Verb::Other)),
@@ -171,7 +172,7 @@ fn parse_ordered<'a>(command: Command, global: &Given<'a>, args: &[&'a OsStr]) -
                 at += n;
                 break;
             }
-            // even with its value: who knows what it changes
+            // even with its value, since runmig cannot know what the option changes
             Read::Unknown { .. } => {
                 let why = format!("unknown option {}", args[at].display());
                 return Err(refused(command, &why));
@@ -199,16 +200,16 @@ fn parse_ordered<'a>(command: Command, global: &Given<'a>, args: &[&'a OsStr]) -
 /// Go's flag package, on one set of options.
 struct Flags {
     known: [&'static [Flag]; 2],
-    /// Which options were met by a one-letter name, which by a longer one, a bit for each key:
-    /// urfave does not have both.
+    /// The options with a one-letter name so far, and those with a longer one, as a bit for each key. urfave
+    /// refuses both names for one option.
     short: u32,
     long: u32,
 }
 
 enum Read {
-    /// An option, of so many arguments.
+    /// An option, which took this many arguments.
     Took(usize),
-    /// No option is left; so many arguments to skip.
+    /// The end of the options, with this many arguments to skip.
     Done(usize),
     Unknown {
         has_value: bool,
@@ -270,12 +271,12 @@ impl Flags {
     }
 }
 
-/// How urfave/cli moves a command's options to the front, by the version that changed it.
+/// The version of urfave/cli that changed how a command's options move to the front.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// runc up to 1.1: whatever begins with a dash is an option.
+    /// runc up to 1.1: every argument that begins with a dash is an option.
     V1_22_1,
-    /// Distributions' builds of it: only what is known is.
+    /// Distributions' builds of runc up to 1.1: only a known option is an option.
     V1_22_2,
     /// runc from 1.2: a value may be `-` or `--`.
     V1_22_9,
@@ -302,7 +303,7 @@ fn reorder(command: Command, order: Order, args: &[OsString]) -> Vec<&OsStr> {
         } else if bytes == b"--" {
             let tail = args[i..].iter().map(OsString::as_os_str);
             if order == Order::V1_22_9 {
-                // the mark goes before the arguments that stood before it
+                // the `--` goes before the arguments that stood before it
                 front.push(arg);
                 rest.extend(tail.skip(1));
             } else {
@@ -313,8 +314,8 @@ fn reorder(command: Command, order: Order, args: &[OsString]) -> Vec<&OsStr> {
             front.push(arg);
             value_may_follow = !bytes.contains(&b'=');
         } else {
-            // 1.22.1 forgets here that a value may follow, 1.22.2 does not: where that matters
-            // 1.22.9 differs from 1.22.2 as well, and the call is refused
+            // 1.22.1 forgets here that a value may follow, and 1.22.2 does not. If that matters, 1.22.9
+            // differs from 1.22.2 as well, and runmig refuses the call.
             rest.push(arg);
         }
     }
@@ -322,7 +323,8 @@ fn reorder(command: Command, order: Order, args: &[OsString]) -> Vec<&OsStr> {
     front
 }
 
-/// A third dash counts for the moving, though no option is read with one.
+/// Returns whether urfave moves the argument as an option. A third dash counts for the move, though no option
+/// is read with three.
 fn is_flag(command: Command, arg: &[u8]) -> bool {
     let Some(name) = arg.strip_prefix(b"-") else {
         return false;
@@ -346,7 +348,7 @@ fn find(known: [&'static [Flag]; 2], name: &[u8]) -> Option<&'static Flag> {
     all.find(|flag| flag.0.as_bytes() == name)
 }
 
-/// strconv.ParseBool
+/// Reads a bool as strconv.ParseBool does.
 fn go_bool(value: &[u8]) -> Option<bool> {
     match value {
         b"1" | b"t" | b"T" | b"true" | b"TRUE" | b"True" => Some(true),
@@ -355,7 +357,8 @@ fn go_bool(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// strconv.ParseInt with base 0, a little more lenient: where underscores may stand is not checked.
+/// Reads a number as strconv.ParseInt does with base 0. It is a little more lenient, since it does not check
+/// the positions of underscores.
 fn go_int(value: &OsStr) -> Option<i64> {
     let digits = value.to_str()?.replace('_', "");
     let (negative, digits) = match digits.as_bytes().first()? {
