@@ -1,4 +1,4 @@
-//! The programs that are installed beside this one.
+//! Finds and runs the programs that are installed beside this one.
 
 use super::Front;
 use super::lowlevel::c_string;
@@ -8,7 +8,7 @@ use runmig_lease::programs;
 use runmig_lease::trust;
 use std::path::PathBuf;
 
-/// A program of ours, wherever we were installed.
+/// Returns the path of a program of runmig, which lies beside this one wherever runmig is installed.
 pub fn program(name: &str) -> Result<PathBuf> {
     const LINK: &str = "/proc/self/exe";
     let us = std::fs::read_link(LINK).context(|| format!("find this program: read {LINK}"))?;
@@ -20,7 +20,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// Hands this call to `runmig-slice`, under the name we were called by: that picks the
+/// Hands this call to `runmig-slice`, under the name that the engine called. That name picks the
 /// configuration.
 pub fn exec(front: &Front<'_>) -> Result<i32> {
     let path = program(programs::SLICE)?;

@@ -1,4 +1,4 @@
-//! A create that gets its slices, from the request to the running low-level runtime.
+//! Creates a container with its slices, from the request to the running low-level runtime.
 
 use super::args::Family;
 use super::detect::{Asking, Stays};
@@ -19,7 +19,7 @@ use runmig_lease::trust;
 use runmig_lease::{LeaseManager, Patience, Returned};
 use std::path::{Path, PathBuf};
 
-/// Engines wait for a delete, so for our hook: long enough for a driver that takes its time.
+/// Seconds, long enough for a slow driver. An engine waits for its delete, and the delete waits for the hook.
 const HOOK_TIMEOUT_S: u32 = 30;
 
 pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
@@ -28,7 +28,8 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         drop(asking);
         return Err(front.runtime.exec(front.args));
     };
-    // Before any library is opened: what it opens is not the container's. The bundle is ours.
+    // runmig lists the descriptors before it opens any library, since a library's descriptors are not for the
+    // container. The bundle's descriptor is runmig's own.
     let inherited = Inherited::now(&[&asking.bundle])?;
     if !trust::is_host_root() {
         return Err(Error::new(
@@ -52,12 +53,12 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
     .run(request)
 }
 
-/// The original back into a bundle whose container asks for nothing any more.
+/// Puts the original back into a bundle whose container no longer asks for a slice.
 fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
     let numbers = Nodes::read(&front.config.driver.root)
         .map(|nodes| nodes.numbers().clone())
         .unwrap_or_default();
-    // Nobody but root has a lease, hence a create at work.
+    // Only root can have a lease. Without root, no other create is at work on the bundle.
     let _lock = match trust::is_host_root() {
         true => bundles::lock_if_any(front.config, bundle)?,
         false => None,
@@ -97,8 +98,8 @@ impl Slicing<'_> {
             });
         match made {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
-                // The container is there, whether or not that could be written down: without it the
-                // lease counts as alive by the container's init and cgroup.
+                // The container exists, even if runmig cannot record that. Without the record, the lease
+                // counts as alive by the container's init and cgroup.
                 for lease in &leases {
                     if let Err(e) = self.leases.ready(&lease.id) {
                         tracing::warn!(lease = lease.id, "{}", e.line());
@@ -107,11 +108,12 @@ impl Slicing<'_> {
                 Ok(ended.propagate())
             }
             Ok(ended) => {
-                // It failed and said why, or a foreground run is over and its hook may have run.
+                // The low-level runtime failed and reported why, or a foreground run is over and its hook may
+                // have run.
                 if let Err(e) = self.over(&leases) {
                     tracing::warn!("{}", e.line());
-                    // Not into the engine's log: the last error there is what its user is shown, and
-                    // that has to be why the low-level runtime failed.
+                    // This error stays out of the engine's log. The engine shows its user the log's last
+                    // error, which must say why the low-level runtime failed.
                     if stays == Stays::Until || !ended.succeeded() {
                         report::error(&e, None);
                     }
@@ -122,7 +124,8 @@ impl Slicing<'_> {
         }
     }
 
-    /// The low-level runtime may have been killed and its container live on: then it keeps its slice.
+    /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the
+    /// kill of its low-level runtime, and then keeps its slice.
     fn over(&self, leases: &[Lease]) -> Result<()> {
         let mut lives = false;
         let given_back = error::all(leases.iter().map(|lease| {
@@ -136,14 +139,15 @@ impl Slicing<'_> {
         if lives {
             return given_back;
         }
-        // The hook may have given the slices back, and leaves the bundle to us, who have its lock.
+        // The hook may have released the slices. It leaves the bundle to this create, which has the bundle's
+        // lock.
         let restored = self.asking.bundle.restore(owner(leases)?);
         error::all([given_back, restored.map(drop)])
     }
 
     fn hand_over(&self, leases: &[Lease], stays: Stays, asked: &Request) -> Result<spawn::Ended> {
-        // A foreground run outlives us as runc's own container would; a create that is killed at the
-        // engine's deadline would go on and make a container that nobody deletes.
+        // A foreground run outlives runmig, as a container of runc outlives runc. A create that the engine
+        // kills at its deadline must end: otherwise it makes a container that no engine deletes.
         let ends_with_us = stays == Stays::Until && asked.deadline.is_some_and(|d| d.kills);
         let (runtime, args) = (self.front.runtime, self.front.args);
         let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
@@ -196,7 +200,7 @@ impl Slicing<'_> {
         let mut optional = self.nodes.optional_nodes();
         if spec::uses_user_namespace(original)? {
             on_host::check(&devices)?;
-            // No container is refused for a node that CUDA does not need.
+            // runmig refuses no container for a node that CUDA does not need.
             optional.retain(|node| on_host::check(std::slice::from_ref(node)).is_ok());
         }
         devices.extend(optional);
@@ -252,7 +256,7 @@ impl Slicing<'_> {
 
     fn holder(&self, who: request::Identity) -> Result<Holder> {
         let key = key::of(self.front, self.asking.id)?;
-        // Records are JSON, and so is what a hook is told.
+        // Records are JSON, and so are the hook's arguments in `config.json`.
         let runtime = self.front.runtime.path();
         for path in [runtime, &key.root, &self.asking.bundle_path] {
             utf8(path)?;
@@ -271,7 +275,7 @@ impl Slicing<'_> {
     }
 }
 
-/// The first lease of a container names its bundle's edit.
+/// Returns the container's first lease, which names the edit of its bundle.
 fn owner(leases: &[Lease]) -> Result<&str> {
     let first = leases
         .first()

@@ -1,4 +1,5 @@
-//! The second net: a hook runs once, twice or never, and a delete is often the last word.
+//! Releases slices after a delete, in case the hook did not. A hook runs once, twice or never, and a delete
+//! is often the engine's last call.
 
 use super::spawn::{self, Ended, Inherited, Meanwhile};
 use super::{Front, key, report};
@@ -9,11 +10,11 @@ use runmig_lease::error::Result;
 use runmig_lease::store::{Key, Lease, State, Store};
 use std::ffi::OsStr;
 
-/// One look whether the container has a lease.
+/// Returns the container's key if one look at the ledger finds a lease of it.
 pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     let config = front.config;
-    // A state directory that cannot be trusted has no leases of ours, and is no reason to keep a
-    // container from being deleted.
+    // An untrusted state directory has no leases of runmig, and is no reason to keep a container from its
+    // delete.
     let existing = Store::existing(&config.state_dir, config.lock_timeout);
     let Some(store) = existing.ok().flatten() else {
         return Ok(None);
@@ -25,9 +26,10 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     Ok(store.has(&key).then_some(key))
 }
 
-/// Runs the low-level runtime first, whose word the engine hears; then gives the slice back. If the
-/// low-level runtime failed or was killed, standard error tells the slice's fate: the engine
-/// reports a delete that failed, and its operator wants to know whether a GPU is lost with it.
+/// Runs the low-level runtime first, since the engine gets its result, and then releases the slice.
+///
+/// If the low-level runtime fails or is killed, standard error tells the state of the slice. The engine
+/// reports the failed delete, and its operator needs to know whether a GPU is lost with it.
 pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     let inherited = Inherited::now(&[])?;
     crate::log::start(front.config);
@@ -44,8 +46,8 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     Ok(ended.propagate())
 }
 
-/// Returns the leases that the container has afterwards: one that lives on (a plain delete of a running
-/// one) keeps its slice.
+/// Releases the slices of a dead container, and returns the leases that are left. A container that lives on,
+/// such as after a plain delete while it runs, keeps its slice.
 fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
     let Some(leases) = bundles::existing(config)? else {
         return Ok(Vec::new());
@@ -54,7 +56,8 @@ fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
     leases.of(key)
 }
 
-/// Says what became of a slice whose container was not deleted as it should have been.
+/// Returns the line for a container whose delete failed: how the low-level runtime ended, and the state of
+/// the slice.
 fn fate(container: &str, ended: Ended, left: &[Lease]) -> String {
     let how = match ended {
         Ended::Exited(status) => format!("exited with status {status}"),

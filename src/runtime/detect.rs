@@ -1,4 +1,4 @@
-//! Detects a request for slices. For a container without one, runmig looks at its annotations alone.
+//! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
 use super::args::{Create, Run, Verb};
 use super::{Front, podman};
@@ -8,20 +8,21 @@ use runmig_lease::request::{self, Request};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A create that has to do with a slice.
+/// A create that concerns a slice.
 pub struct Asking<'a> {
     pub id: &'a OsStr,
     pub stays: Stays,
-    /// None: an earlier create of ours left its edit in the bundle, and now it asks for nothing.
+    /// `None` for a container that no longer asks for a slice, while an earlier create of runmig left its
+    /// edit in the bundle.
     pub request: Option<Request>,
-    /// Those that its user or its engine set.
+    /// The annotations that the user or the engine set.
     pub annotations: Vec<(String, String)>,
-    /// Canonical.
+    /// The canonical path of the bundle.
     pub bundle_path: PathBuf,
     pub bundle: Bundle,
 }
 
-/// Whether the low-level runtime ends when the container is there, or with it.
+/// The end of the low-level runtime: as soon as the container exists, or with the container.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stays {
     Until,
@@ -97,7 +98,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     }))
 }
 
-/// crun's `--config`, where it is another file than the bundle's.
+/// Returns crun's `--config`, if it names another file than the bundle's.
 fn other_config(create: &Create) -> Option<&Path> {
     create.config.as_deref()
 }

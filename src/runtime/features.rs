@@ -1,4 +1,5 @@
-//! `features`: what the low-level runtime says, and that our annotations change what a container gets.
+//! Answers `features` with the low-level runtime's answer, and adds that runmig's annotations change a
+//! container.
 
 use super::Front;
 use runmig_lease::error::{Context, Result};
@@ -13,7 +14,7 @@ use std::process::{Command, Stdio};
 pub fn tell(front: &Front<'_>) -> Result<i32> {
     let path = front.runtime.path();
     signals::wait_for_children();
-    // It writes no file, and what runs below it may.
+    // The low-level runtime writes no file here, but a program below it may.
     signals::hand_on_file_limit();
     let said = Command::new(path)
         .args(front.args)
@@ -23,7 +24,7 @@ pub fn tell(front: &Front<'_>) -> Result<i32> {
         .context(|| format!("run {}", path.display()))?;
     let text = match said.status.success() {
         true => with_ours(&said.stdout).unwrap_or(said.stdout),
-        // its refusal, in its words
+        // the low-level runtime's refusal, in its own words
         false => said.stdout,
     };
     let mut out = std::io::stdout();
@@ -36,7 +37,8 @@ pub fn tell(front: &Front<'_>) -> Result<i32> {
         .unwrap_or(128 + said.status.signal().unwrap_or(0)))
 }
 
-/// None: it does not list such, and stays as it is to the byte.
+/// Returns the features with runmig's annotations. Returns `None` if the low-level runtime lists no
+/// annotations; its answer then stays the same to the byte.
 fn with_ours(said: &[u8]) -> Option<Vec<u8>> {
     let mut features: Value = serde_json::from_slice(said).ok()?;
     let list = features.get_mut("potentiallyUnsafeConfigAnnotations")?;
@@ -86,7 +88,7 @@ mod tests {
         }
     }
 
-    /// Every key of ours is below one of them.
+    /// Every key of runmig's annotations is below one of the prefixes.
     #[test]
     fn the_prefixes_are_those_of_the_keys() {
         use runmig_lease::request::{SLICE, SLICE_OF, WAIT};

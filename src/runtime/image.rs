@@ -1,5 +1,5 @@
-//! The image of a child, laid out before the fork: between fork and exec nothing may be allocated,
-//! since a library's thread could have held the allocator's lock.
+//! Lays out the image of a child before the fork. Between fork and exec the child must not allocate, since a
+//! library's thread could have held the allocator's lock.
 
 use super::lowlevel::LowLevel;
 use runmig_lease::error::{Context, Result};
@@ -12,7 +12,7 @@ pub struct Image {
     _strings: Vec<CString>,
     argv: Vec<*const c_char>,
     environment: Vec<*const c_char>,
-    /// `LISTEN_PID=` and room for a number, where our environment has one that means us.
+    /// `LISTEN_PID=` and room for a number, if the environment names this process in `LISTEN_PID`.
     listen_pid: Option<Box<[u8; LISTEN_PID.len() + 11]>>,
 }
 
@@ -55,8 +55,8 @@ impl Image {
         })
     }
 
-    /// In the child: systemd's descriptors are for the process that LISTEN_PID names, now this one.
-    /// Returns only where that failed.
+    /// Executes the image in the child, and returns only if that fails. systemd's descriptors are for the
+    /// process that `LISTEN_PID` names, which is now the child.
     pub fn exec(&mut self) {
         if let Some(text) = &mut self.listen_pid {
             write_number(&mut text[LISTEN_PID.len()..], std::process::id());
@@ -73,7 +73,7 @@ impl Image {
     }
 }
 
-/// In decimal, with a NUL after it.
+/// Writes a number in decimal, with a NUL after it.
 fn write_number(out: &mut [u8], number: u32) {
     let mut digits = [0u8; 10];
     let mut at = digits.len();

@@ -8,7 +8,7 @@ use runmig_lease::store::Key;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 
-/// With the root as the low-level runtime resolves it.
+/// Returns the key of a container, with the root as the low-level runtime resolves it.
 pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
     let id = id.to_str().ok_or_else(|| {
         Error::new(format!(
@@ -19,7 +19,7 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
     let family = Family::of(front.runtime.path());
     let cwd = || std::env::current_dir().context(|| "find the working directory");
     let root = match &front.call.root {
-        // An engine may call from a folder that is gone.
+        // An engine may call from a folder that is gone, so runmig needs the folder only for a relative root.
         Some(root) if root.is_absolute() => root.clone(),
         Some(root) => front.call.stands_in(family, &cwd()?).join(root),
         None => {
@@ -34,19 +34,19 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
             }
         }
     };
-    // It may not be there yet, and must be called the same before and after.
+    // The root may not exist yet, and its name must be the same before and after.
     Ok(Key::new(paths::resolve(&root), id.to_owned()))
 }
 
 /// Longest file name in bytes, on Linux and every file system that a `--root` could be on.
 const MAX_NAME: usize = 255;
-/// The same of a whole path, without the NUL.
+/// Longest path in bytes, without the NUL.
 const MAX_PATH: usize = 4095;
 /// Bytes that a low-level runtime adds to a container's folder, with room for the names of versions to come.
 const MAX_RECORD: usize = 64;
 
-/// Refuses a container whose record could not be looked for. The low-level runtime would fail, and
-/// whether that container lives could never be found out again, so nobody would give its slice back.
+/// Refuses a container whose record runmig could not look for. The low-level runtime would fail, and runmig
+/// could never find out whether the container lives. So runmig would never release the container's slice.
 pub fn check(key: &Key) -> Result<()> {
     check_lengths(key)?;
     let folder = key.root.join(&key.id);

@@ -1,4 +1,4 @@
-//! The low-level runtime: which one, and handing over to it.
+//! Finds the low-level runtime, and hands over to it.
 
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The places of runc and crun in distributions. PATH does not count: it is the caller's.
+/// The folders of runc and crun in distributions. PATH does not count, since the caller sets it.
 const PLACES: [&str; 6] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -57,12 +57,12 @@ impl LowLevel {
         Ok(LowLevel { canonical })
     }
 
-    /// Canonical and absolute.
+    /// Returns the canonical, absolute path.
     pub fn path(&self) -> &Path {
         &self.canonical
     }
 
-    /// Takes our place; comes back only to say why it could not.
+    /// Replaces this process with the low-level runtime. Returns only the error if that fails.
     pub fn exec(&self, args: &[OsString]) -> Error {
         match self.try_exec(args) {
             Ok(never) => match never {},
@@ -79,7 +79,7 @@ impl LowLevel {
         failed.context(what)
     }
 
-    /// For `execv`: what the kernel takes, made beforehand.
+    /// Returns the strings for `execv` in the kernel's form, made beforehand.
     pub fn command(&self, args: &[OsString]) -> Result<(CString, Vec<CString>)> {
         let path = c_string(self.canonical.as_os_str())?;
         let mut argv = vec![path.clone()];
@@ -94,7 +94,8 @@ pub fn c_string(text: &OsStr) -> Result<CString> {
     CString::new(text.as_bytes()).context(|| "an argument holds a NUL")
 }
 
-/// A low-level runtime that is this program would call itself for ever.
+/// Returns whether the low-level runtime is this program. Such a low-level runtime would call itself for
+/// ever.
 fn is_ourselves(path: &Path) -> bool {
     match (std::fs::metadata(path), std::fs::metadata("/proc/self/exe")) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),

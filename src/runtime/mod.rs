@@ -1,9 +1,9 @@
-//! The front: called as an engine calls runc, it is out of the way of everything that asks for no
-//! slice, and of that at the price of an exec.
+//! The front. An engine calls it as it calls runc. For a call that does not concern a slice, the front
+//! becomes the low-level runtime, at the price of an exec.
 //!
-//! Two programs stand on it. `runmig` decides whether a call concerns a slice, and can be linked
-//! statically, since it opens no library. It hands such a call to `runmig-slice` beside it, with
-//! the same arguments; that one makes up its own mind and does the work.
+//! Two programs use this module. `runmig` decides whether a call concerns a slice. It opens no library, so it
+//! can be linked statically. It hands such a call to `runmig-slice` beside it, with the same arguments.
+//! `runmig-slice` decides again by itself, and does the work.
 
 pub mod args;
 mod companion;
@@ -43,19 +43,20 @@ struct Slicer {
     features: fn(&Front<'_>) -> Result<i32>,
 }
 
-/// `runmig`
+/// Runs the program `runmig`, and returns its exit status.
 pub fn front() -> i32 {
     enter(&Slicer {
         create: |front, _| companion::exec(front),
-        // A container must be deletable whatever became of our installation; its slice then comes
-        // back by the hook or a collection.
+        // An engine must be able to delete a container even if the installation of runmig is broken. The hook
+        // or a collection then releases the slice.
         delete: |front, _| companion_or_bare(front),
         update: |front, _| companion_or_bare(front),
         features: companion_or_bare,
     })
 }
 
-/// The low-level runtime does without us what has to be done in any case.
+/// Hands the call to `runmig-slice`. If that fails, hands it to the low-level runtime, which does the
+/// necessary part of the call without runmig.
 fn companion_or_bare(front: &Front<'_>) -> Result<i32> {
     let e = match companion::exec(front) {
         Ok(status) => return Ok(status),
@@ -65,7 +66,7 @@ fn companion_or_bare(front: &Front<'_>) -> Result<i32> {
     Err(front.runtime.exec(front.args))
 }
 
-/// `runmig-slice`
+/// Runs the program `runmig-slice`, and returns its exit status.
 pub fn slice() -> i32 {
     enter(&Slicer {
         create: create::create,
@@ -75,15 +76,15 @@ pub fn slice() -> i32 {
     })
 }
 
-/// Returns the exit status, unless the low-level runtime has taken our place.
+/// Returns the exit status, unless the low-level runtime replaces this process.
 fn enter(slicer: &Slicer) -> i32 {
     spawn::fill_standard_descriptors();
     signals::survive_file_limit();
     let mut argv = std::env::args_os();
     let name = argv.next();
     let args: Vec<OsString> = argv.collect();
-    // The arguments decide where an error goes, and the low-level runtime decides how they are
-    // read.
+    // The arguments name the log for errors, but their syntax depends on the low-level runtime. Until runmig
+    // has found it, runmig guesses the log.
     let mut log = report::Log::guess(&args);
     match dispatch(slicer, name.as_deref(), &args, &mut log) {
         Ok(status) => status,

@@ -1,4 +1,4 @@
-//! podman's records of a container: whether it is podman's at all, and what its image carries.
+//! Reads podman's records of a container: whether podman made it, and the annotations of its image.
 //!
 //! ```text
 //! <root>/<driver>-containers/containers.json, volatile-containers.json   each container's image
@@ -6,8 +6,8 @@
 //! <root>/<driver>-images/<image>/manifest, =<base64 of manifest-…>       the image's manifests
 //! ```
 //!
-//! podman replaces these files atomically, so that a look needs no lock. CRI-O keeps its bundles below
-//! another directory, which has no such records.
+//! podman replaces these files atomically, so a reader needs no lock. CRI-O keeps its bundles below another
+//! directory, which has no such records.
 
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::request::{Engine, Image};
@@ -25,10 +25,10 @@ const MAX_RECORDS: u64 = 64 << 20;
 const MAX_MANIFEST: u64 = 4 << 20;
 /// Most files of one image; each pull of the same configuration with another manifest adds one.
 const MAX_FILES: usize = 256;
-/// How the file of a manifest by digest begins: the base64 of `manifest-`.
+/// Begins the name of a manifest's file by digest: the base64 of `manifest-`.
 const BY_DIGEST: &str = "=bWFuaWZlc3Qt";
 
-/// Finds out who made a container, by the canonical path of its bundle.
+/// Returns the engine that made a container, from the canonical path of its bundle.
 pub fn engine(bundle: &Path) -> Engine {
     let found = Place::of(bundle).map(|place| place.container());
     match found.unwrap_or(Ok(None)) {
@@ -42,7 +42,7 @@ pub fn engine(bundle: &Path) -> Engine {
     }
 }
 
-/// Place of a container in containers/storage.
+/// The folders and the id of a container in containers/storage.
 struct Place<'a> {
     containers: &'a Path,
     images: PathBuf,
@@ -63,7 +63,7 @@ struct Container {
     metadata: String,
 }
 
-/// CRI-O writes the pod into it, podman never.
+/// The metadata of a record. CRI-O writes the pod into it, and podman never does.
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(rename = "pod-id")]
@@ -86,7 +86,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// None where no records are kept beside the container.
+    /// Returns `None` if there are no records beside the container.
     fn container(&self) -> Result<Option<Found>> {
         let mut is_kept = false;
         for file in RECORDS.map(|name| self.containers.join(name)) {
@@ -166,8 +166,8 @@ fn read(file: &Path, max: u64) -> Result<String> {
     trust::read_to_string(file, max).context(|| format!("read {}", file.display()))
 }
 
-/// The annotations of a manifest as Go's decoder reads them, which wrote podman's: a key matches in
-/// any case, and a repeated object is merged. For a repeated key all values are kept.
+/// The annotations of a manifest as podman reads them, with Go's decoder. A key matches in any case, and a
+/// repeated object is merged. A repeated key keeps all its values.
 struct Manifest(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Manifest {
@@ -241,7 +241,7 @@ mod tests {
     const ID: &str = "0123abcd";
     const ENCODED: &str = "=bWFuaWZlc3Qtc2hhMjU2OmFi";
 
-    /// A storage of podman's, with a container of an image that has these files.
+    /// podman's storage with one container, whose image has these files.
     struct Storage(tempfile::TempDir);
 
     impl Storage {

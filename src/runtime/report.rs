@@ -1,5 +1,5 @@
-//! Errors, where the engine looks for them: standard error, and the log file it gave, in runc's
-//! form. Standard output is the low-level runtime's.
+//! Writes errors where the engine looks for them: to standard error, and to its log file in runc's form.
+//! Standard output belongs to the low-level runtime.
 
 use super::args::{Call, LogFormat};
 use runmig_lease::error::Error;
@@ -21,8 +21,8 @@ impl Log {
         call.log.clone().map(|file| Log { file, json })
     }
 
-    /// Before the arguments are understood: good enough to put an error where it is looked for. Only
-    /// what stands before the command counts: what follows may be a program's own.
+    /// Guesses the log before runmig has parsed the arguments, so that an early error still reaches the
+    /// engine. Only arguments before the command count, since later ones may be a program's own.
     pub fn guess(args: &[OsString]) -> Option<Log> {
         let (mut file, mut json) = (None, false);
         let mut rest = args.iter();
@@ -34,7 +34,7 @@ impl Log {
                 },
                 _ => break,
             };
-            // This knows only those options without a value that engines write.
+            // The guess knows only those options without a value that engines write.
             if matches!(name, b"--debug" | b"--systemd-cgroup") {
                 continue;
             }
@@ -74,16 +74,16 @@ impl Log {
 
 pub fn error(e: &Error, log: Option<&Log>) {
     let line = format!("runmig: {}", e.line());
-    // Nobody is left to tell when neither can be written to. The log first: a broken pipe as standard
-    // error may be our end.
+    // runmig writes to the log first, since a broken pipe as standard error may end runmig. If both writes
+    // fail, no reader gets the error.
     if let Some(log) = log {
         let _ = log.write(&line);
     }
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A line that is no error, for the operator: into no log of the engine, whose last line is the error
-/// that its user is shown.
+/// Writes a line for the operator that is no error. It goes into no log of the engine, since the engine shows
+/// its user the log's last line as the error.
 pub fn note(text: &str) {
     let line = runmig_lease::error::printable(text);
     let _ = writeln!(std::io::stderr(), "runmig: {line}");

@@ -1,4 +1,4 @@
-//! Standing in for the low-level runtime: it runs as our child and the world sees no difference.
+//! Runs the low-level runtime as a child, and stands in for it, so that its caller sees no difference.
 
 use super::image::Image;
 use super::lowlevel::LowLevel;
@@ -15,19 +15,20 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The descriptors that were ours before we opened any: what the engine hands on.
+/// The descriptors that were open before runmig opened any. The engine hands them on to the low-level
+/// runtime.
 pub struct Inherited(Vec<i32>);
 
 impl Inherited {
-    /// All that are open now, but for these of ours.
+    /// Returns all descriptors that are open now, except those of runmig in `ours`.
     pub fn now(ours: &[&dyn AsFd]) -> Result<Inherited> {
         let mut all = open_descriptors()?;
-        // The listing itself used one, which a library could get next.
+        // The listing used a descriptor itself, and a library could get its number next.
         all.retain(|fd| is_open(*fd) && !ours.iter().any(|o| o.as_fd().as_raw_fd() == *fd));
         Ok(Inherited(all))
     }
 
-    /// A library may have opened some without close-on-exec; none of those goes on.
+    /// Sets close-on-exec on all other descriptors, since a library may have opened some without it.
     fn close_all_others_on_exec(&self) -> Result<()> {
         for fd in open_descriptors()? {
             if !self.0.contains(&fd) {
@@ -41,11 +42,12 @@ impl Inherited {
     }
 }
 
-/// A file of ours must not become standard error because the caller closed that.
+/// Opens `/dev/null` for each standard descriptor that the caller closed. Otherwise a file of runmig could
+/// become standard error.
 pub fn fill_standard_descriptors() {
     for fd in 0..3 {
         if !is_open(fd) {
-            // The lowest free number is this one: those below are open.
+            // All lower numbers are open, so the file gets this one.
             let null = std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -58,13 +60,13 @@ pub fn fill_standard_descriptors() {
 }
 
 fn keep_on_exec(fd: i32) {
-    // SAFETY: the descriptor was just opened and is nobody else's.
+    // SAFETY: the descriptor was just opened, and nothing else uses it.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let _ = nix::fcntl::fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()));
 }
 
 fn is_open(fd: i32) -> bool {
-    // SAFETY: the number is only used within this statement; one that is closed gives EBADF.
+    // SAFETY: the number is only used within this statement, and a closed descriptor gives EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     nix::fcntl::fcntl(fd, FcntlArg::F_GETFD).is_ok()
 }
@@ -78,11 +80,11 @@ fn open_descriptors() -> Result<Vec<i32>> {
         .collect())
 }
 
-/// How the low-level runtime ended.
+/// The end of the low-level runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Exited(i32),
-    /// By the signal of this number; real-time ones have no name.
+    /// The number of the signal. Real-time signals have no name.
     Killed(i32),
 }
 
@@ -91,12 +93,13 @@ impl Ended {
         self == Ended::Exited(0)
     }
 
-    /// Our own end, the same, but for a core: the low-level runtime has left its own.
+    /// Ends this process as the low-level runtime ended, but without a core: the low-level runtime has left
+    /// its own. Returns the status for an exit.
     pub fn propagate(self) -> i32 {
         match self {
             Ended::Exited(status) => status,
             Ended::Killed(signal) => {
-                // A program that collects cores heeds this one alone.
+                // A program that collects cores heeds only this setting.
                 let _ = nix::sys::prctl::set_dumpable(false);
                 let none = libc::rlimit {
                     rlim_cur: 0,
@@ -104,7 +107,7 @@ impl Ended {
                 };
                 // SAFETY: the limits are a live local.
                 unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
-                // SAFETY: the default disposition runs no code of ours, and the set lives here.
+                // SAFETY: the default disposition runs no code of this program, and the set lives here.
                 unsafe {
                     libc::signal(signal, libc::SIG_DFL);
                     let mut one = std::mem::zeroed();
@@ -119,14 +122,14 @@ impl Ended {
     }
 }
 
-/// A child that has not begun yet: it waits for us to write down who it is.
+/// A child that has not begun yet. It waits until runmig has recorded its process.
 pub struct Waiting {
     pid: Pid,
     go: OwnedFd,
     signals: SignalFd,
 }
 
-/// Signals that are about ourselves and are not passed on.
+/// Signals about runmig itself, which it does not pass on.
 const OWN: [Signal; 7] = [
     Signal::SIGCHLD,
     Signal::SIGSEGV,
@@ -137,7 +140,8 @@ const OWN: [Signal; 7] = [
     Signal::SIGURG,
 ];
 
-/// `ends_with_us`: it is killed when we are, as if the engine had killed it.
+/// Forks the child that becomes the low-level runtime. With `ends_with_us` the kernel kills it when runmig
+/// dies, as if the engine had killed it.
 pub fn spawn(
     runtime: &LowLevel,
     args: &[OsString],
@@ -160,8 +164,8 @@ pub fn spawn(
     let (wait, go) = nix::unistd::pipe2(OFlag::O_CLOEXEC).context(what)?;
 
     let us = nix::unistd::getpid();
-    // SAFETY: this process has one thread, and the child makes system calls only until it execs: all
-    // it needs was made before.
+    // SAFETY: this process has one thread. Until its exec the child only makes system calls, and the parent
+    // made all that it needs before.
     match unsafe { nix::unistd::fork() }.context(what)? {
         ForkResult::Parent { child } => Ok(Waiting {
             pid: child,
@@ -171,13 +175,14 @@ pub fn spawn(
         ForkResult::Child => {
             drop(go);
             if ends_with_us {
-                // Before the pipe is read: a parent that is gone by then is seen there.
+                // The child asks for this before it reads the pipe, which shows a parent that is already
+                // gone.
                 let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
             }
             let mut byte = [0u8];
             // The end of the file means that the parent is gone, and with it the reason to go on.
             let told = nix::unistd::read(&wait, &mut byte) == Ok(1);
-            // Told by one that was killed before the request to die with it was made.
+            // The parent may have written the byte, and died before the child asked to die with it.
             let too_late = ends_with_us && nix::unistd::getppid() != us;
             if told && !too_late {
                 let _ = signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
@@ -198,8 +203,8 @@ impl Waiting {
         })
     }
 
-    /// Lets it begin, and stands in for it until it ends. `meanwhile` is asked from time to time,
-    /// until it has nothing more to do.
+    /// Lets the child begin, and stands in for it until it ends. Calls `meanwhile` from time to time, until
+    /// that returns `Done`.
     pub fn run(self, mut meanwhile: impl FnMut() -> Meanwhile) -> Result<Ended> {
         let what = || "wait for the low-level runtime";
         nix::unistd::write(&self.go, b"g").context(what)?;
@@ -219,12 +224,12 @@ impl Waiting {
                 Err(e) => return Err(e).context(what),
             }
             while let Ok(Some(info)) = self.signals.read_signal() {
-                // A terminal sends its signals to the child as well: the same process group.
+                // A terminal sends its signals to the child as well, which is in the same process group.
                 let from_terminal = info.ssi_code == libc::SI_KERNEL;
                 let signal = info.ssi_signo as i32;
                 if signal != libc::SIGCHLD && !from_terminal {
-                    // SAFETY: no memory is involved; the child is not waited for yet, so the number
-                    // is still its.
+                    // SAFETY: no memory is involved. runmig has not waited for the child yet, so the number
+                    // is still the child's.
                     unsafe { libc::kill(self.pid.as_raw(), signal) };
                 }
             }
@@ -244,7 +249,8 @@ pub enum Meanwhile {
     Done,
 }
 
-/// By hand, since nix has no word for a death by a real-time signal.
+/// Returns the end of the child, if it has ended. It calls `waitpid` itself, since nix has no value for a
+/// death by a real-time signal.
 fn ended(pid: Pid) -> Result<Option<Ended>> {
     let mut status = 0;
     // SAFETY: the status is a live local.

@@ -1,6 +1,6 @@
-//! An update of a container's resources, on crun: engines send their own rules for devices with it,
-//! which know nothing of the slice, and crun, unlike runc, takes them. Without them it leaves the
-//! container's as they are.
+//! Updates a container's resources on crun. Engines send their own device rules with an update, and these
+//! lack the slice. crun applies them, and runc does not. Without device rules in the update, crun leaves the
+//! container's own as they are.
 
 use super::Front;
 use super::args::Update;
@@ -14,10 +14,10 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// The most that we read of resources, in bytes. Engines write some 2 KiB.
+/// The most bytes of resources that runmig reads. Engines write some 2 KiB.
 const LIMIT: u64 = 1024 * 1024;
 
-/// The low-level runtime takes our place, with the same resources but for the rules for devices.
+/// Replaces this process with the low-level runtime, on the same resources without their device rules.
 pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
     let bytes = match read(&update.resources) {
         Ok(bytes) => bytes,
@@ -25,22 +25,22 @@ pub fn but_for_devices(front: &Front<'_>, update: &Update) -> Result<i32> {
             let what = format!("update: the resources are longer than {LIMIT} bytes");
             return Err(Error::new(what).hint("give fewer"));
         }
-        // The low-level runtime refuses unreadable resources, and finds them as we did.
+        // The low-level runtime finds the same unreadable resources, and refuses them.
         Err(_) => return Err(front.runtime.exec(front.args)),
     };
     let what = || "hand the resources to the low-level runtime";
-    // Stays open across the exec.
+    // The descriptor stays open across the exec.
     let fd = memfd_create(c"resources", MFdFlags::empty()).context(what)?;
     let mut file = File::from(fd);
     file.write_all(&without_devices(&bytes)?).context(what)?;
     let mut args = front.args.to_vec();
-    // The last one counts.
+    // crun uses the last `--resources`.
     let ours = format!("--resources=/proc/self/fd/{}", file.as_raw_fd());
     args.insert(update.options_end, OsString::from(ours));
     Err(front.runtime.exec(&args))
 }
 
-/// Opens it as crun does: it may be a pipe, which this waits for.
+/// Opens the resources as crun does. They may come from a pipe, and then this waits for them.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let path = match path.to_str() {
         Some("-") => Path::new("/dev/stdin"),
@@ -49,7 +49,8 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     files::read_rest(File::open(path)?, LIMIT)
 }
 
-/// Refuses what crun could read and we cannot: it takes comments, and ends a key at a NUL.
+/// Returns the resources without their device rules. Refuses those that crun may read and runmig cannot: crun
+/// takes comments, and ends a key at a NUL.
 fn without_devices(bytes: &[u8]) -> Result<Vec<u8>> {
     let Ok(mut resources) = Document::parse(bytes) else {
         return Err(Error::new(
