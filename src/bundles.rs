@@ -1,5 +1,5 @@
-//! The bundles of leases: the leases' account in them, their locks, and the original `config.json` that goes
-//! back into them.
+//! Reads, locks and restores the bundles of leases. A bundle holds an account of its leases, and the original
+//! `config.json`.
 
 use crate::spec::bundle::{self, Bundle};
 use runmig_lease::Told;
@@ -17,8 +17,8 @@ struct OciBundles {
 }
 
 impl Bundles for OciBundles {
-    /// An engine may remove the bundle before or after. Another create of the same bundle that is at work
-    /// makes its own edit of what it finds there.
+    /// Restores the bundle, which an engine may remove before or after. If another create is at work on the
+    /// same bundle, it makes its own edit of the file that it finds.
     fn restore(&self, store: &Store, path: &Path, lease: &str) -> Result<()> {
         if !Bundle::answers(path) {
             let bundle = printable(&path.to_string_lossy());
@@ -48,7 +48,8 @@ impl Bundles for OciBundles {
     }
 }
 
-/// Opens the leases for a create that locks this bundle: releases restore its `config.json` too.
+/// Opens the leases for a create, and locks its bundle. Releases through these leases restore the bundle's
+/// `config.json` too.
 pub fn open_for<'a>(
     config: &'a Config,
     bundle: &Bundle,
@@ -60,13 +61,13 @@ pub fn open_for<'a>(
     Ok((leases, lock))
 }
 
-/// Returns none where there is no ledger, for callers that only look or give back.
+/// Returns `None` if there is no ledger, for callers that only read or release.
 pub fn existing(config: &Config) -> Result<Option<LeaseManager<'_>>> {
     LeaseManager::existing(config, Box::<OciBundles>::default())
 }
 
-/// Returns the leases for a hook that knows its lease, and whether the ledger was there: one that is gone
-/// is created anew.
+/// Returns the leases for a hook that knows its lease, and whether the ledger existed. It creates a missing
+/// ledger anew.
 pub fn existing_or_new(config: &Config) -> Result<(LeaseManager<'_>, bool)> {
     Ok(match existing(config)? {
         Some(leases) => (leases, true),
@@ -77,8 +78,8 @@ pub fn existing_or_new(config: &Config) -> Result<(LeaseManager<'_>, bool)> {
     })
 }
 
-/// Locks a bundle for a create, until its low-level runtime has read `config.json`: two containers of one
-/// bundle would else start with the same slice.
+/// Locks a bundle for a create, until its low-level runtime has read `config.json`. Otherwise two containers
+/// of one bundle would start with the same slice.
 fn lock(store: &Store, bundle: &Bundle) -> Result<BundleLock> {
     try_lock(store, bundle)?.ok_or_else(|| {
         Error::new(format!(
@@ -89,8 +90,8 @@ fn lock(store: &Store, bundle: &Bundle) -> Result<BundleLock> {
     })
 }
 
-/// Locks a bundle for a create that asks for nothing any more. None where there is no ledger: then no other
-/// create is at work.
+/// Locks a bundle for a create that no longer asks for a slice. Returns `None` if there is no ledger: then no
+/// other create is at work.
 pub fn lock_if_any(config: &Config, bundle: &Bundle) -> Result<Option<BundleLock>> {
     let store = Store::existing(&config.state_dir, config.lock_timeout)?;
     store.map(|store| lock(&store, bundle)).transpose()
@@ -101,8 +102,8 @@ fn try_lock(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
     store.try_lock_bundle(BundleId { dev, ino })
 }
 
-/// Reads a bundle's account of the leases that its hook names, before the first is given back, which takes
-/// it away.
+/// Reads a bundle's account of the leases that its hook names. The caller reads it before it releases the
+/// first lease, which removes the account.
 pub fn told_by(bundle: &Path, first: &str) -> Told {
     let bundle = Bundle::open(bundle).ok();
     let author = bundle.as_ref().and_then(|b| b.author().ok().flatten());
@@ -112,7 +113,7 @@ pub fn told_by(bundle: &Path, first: &str) -> Told {
     )
 }
 
-/// Puts the original back without a ledger, hence without a lock: a create of the same bundle would
+/// Puts the original back without a ledger, and so without a lock. Another create of the same bundle would
 /// have put its own leases there.
 pub fn restore_without_ledger(bundle: &Path, lease: &str) -> Result<()> {
     match bundle::is_removed(bundle) {

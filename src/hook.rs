@@ -1,6 +1,6 @@
-//! The poststop hook: reads the OCI state, gives the slice back, exits 0 whatever happens, since
-//! low-level runtimes stop at a hook that fails and throw its output away. A failure is in the log,
-//! and the lease stays on record for the next call.
+//! The poststop hook: reads the OCI state and releases the slice. It exits with 0 in every case, since
+//! low-level runtimes stop at a hook that fails, and discard its output. A failure is in the log, and the
+//! lease stays on record for the next call.
 
 use crate::bundles;
 use crate::log;
@@ -16,18 +16,19 @@ use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A state is a few hundred bytes, and the annotations of the container: of a config.json that is as
-/// long as it may be, with six bytes where Go escapes `<`, `>` and `&`. None of it is kept in memory.
+/// Longest OCI state in bytes. A state is a few hundred bytes and the container's annotations. They can fill
+/// the longest `config.json`, and Go escapes each `<`, `>` and `&` as six bytes. The hook keeps none of it in
+/// memory.
 const MAX_STATE: u64 = (6 * 16 + 1) << 20;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
-    /// None in a hook that an administrator put into hooks.d: then the state says which.
+    /// Empty in a hook that an administrator put into hooks.d. Then the OCI state names the container.
     leases: Vec<String>,
     config: Option<PathBuf>,
 }
 
-/// The fields of the OCI state that we need; low-level runtimes differ in the rest.
+/// The fields of the OCI state that the hook needs. Low-level runtimes differ in the rest.
 #[derive(Debug, Deserialize)]
 struct OciState {
     id: String,
@@ -53,7 +54,8 @@ pub fn main() {
 }
 
 fn run(args: &[OsString]) -> Result<()> {
-    // First, whatever is wrong: who writes the state is not to meet a broken pipe.
+    // The hook reads the state before it can fail, so that the low-level runtime never writes to a broken
+    // pipe.
     let state = read_state(std::io::stdin().lock());
     let arguments = parse(args)?;
     let config = match &arguments.config {
@@ -71,7 +73,7 @@ fn run(args: &[OsString]) -> Result<()> {
     give_back_all(&config, &arguments.leases, state)
 }
 
-/// The leases that the hook was told: each had a ledger once.
+/// Releases the leases that the arguments name. Each of them had a ledger once.
 fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
     let ledger = bundles::existing_or_new(config);
     if ledger.is_ok() {
@@ -105,11 +107,11 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
     let given_back = ids
         .iter()
         .map(|id| give_back_told(&leases, id, &state, lost.as_ref()));
-    // Collected first: all are given back, whichever fail.
+    // The hook releases every lease before it returns an error.
     error::all(given_back.collect::<Vec<_>>())
 }
 
-/// One that is named by its id: it may have gone, be damaged, or be lost with its ledger.
+/// Releases a lease by its id. The lease may be gone, damaged, or lost with its ledger.
 fn give_back_told(
     leases: &LeaseManager<'_>,
     id: &str,
@@ -117,7 +119,7 @@ fn give_back_told(
     lost: Option<&Told>,
 ) -> Result<()> {
     match (leases.store().get(id), lost) {
-        // A second run, or after somebody else gave it back.
+        // The hook runs for a second time, or another call released the lease.
         (Ok(None), None) => Ok(()),
         (Ok(None), Some(told)) => give_back_lost(leases, told, id, state),
         (Ok(Some(other)), _) if other.holder.key.id != state.id => Err(Error::new(format!(
@@ -125,7 +127,7 @@ fn give_back_told(
             state.id, other.holder.key.id
         ))),
         (Ok(Some(lease)), _) => give_back(leases, &lease, true),
-        // Its name still says what there is to give back.
+        // The name of a damaged record still tells what to release.
         (Err(e), _) => {
             tracing::warn!(lease = id, "{}", e.line());
             leases.release_damaged_of(id, &state.bundle)
@@ -150,7 +152,7 @@ fn give_back_lost(
     error::all([recovered.map(drop), restored])
 }
 
-/// A broken standard error is no reason to fail.
+/// Writes a warning to the log and to standard error. A broken standard error is no reason to fail.
 fn warn(line: String) {
     tracing::warn!("poststop: {line}");
     let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
@@ -164,7 +166,8 @@ fn give_back(leases: &LeaseManager<'_>, lease: &Lease, is_told: bool) -> Result<
     }
 }
 
-/// All that is read of what others hand us, without acting on it.
+/// Returns the lease ids of the arguments and the container's id of the state. It parses all input of the
+/// hook without acting on it.
 pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Vec<String>, String)> {
     let arguments = parse(args)?;
     Ok((arguments.leases, read_state(input)?.id))
@@ -193,8 +196,8 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
     Ok(parsed)
 }
 
-/// Reads to the end, also what is wrong, as far as the limit goes: crun dies of SIGPIPE when its hook
-/// ends before it has written all.
+/// Reads the state to its end or to the limit, also after an error. crun dies of SIGPIPE when its hook ends
+/// before crun has written all.
 fn read_state(input: impl Read) -> Result<OciState> {
     let what = || "read the container's state from standard input";
     let mut input = BufReader::new(files::limited(input, MAX_STATE));
@@ -206,7 +209,7 @@ fn read_state(input: impl Read) -> Result<OciState> {
     state
 }
 
-/// The leases of the container that the state is of.
+/// Returns the leases of the container in the state.
 fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Lease>> {
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
     let (mut of_it, _) = leases.store().list()?;
@@ -225,8 +228,9 @@ fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
     lease.state != State::Releasing && lease.holder.key.id == id && lease.holder.bundle == bundle
 }
 
-/// A hook that comes late, after the id was created again, must not take the successor's slice. One
-/// that was not told its lease may come while the successor has no process yet that would show.
+/// Returns the sign that the lease's container lives. A late hook, after another create of the same id, must
+/// not take that create's slice. A hook without `--lease` may come while the new container has no visible
+/// process yet.
 fn life(lease: &Lease, is_told: bool) -> Option<String> {
     runmig_lease::container_lives(lease).or_else(|| {
         if is_told {

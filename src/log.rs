@@ -1,5 +1,5 @@
-//! A log for people of actions and failures: `runmig.log` in the state directory. Only calls that
-//! concern a slice write to it.
+//! Logs actions and failures for people, in `runmig.log` in the state directory. Only calls that concern a
+//! slice write to it.
 
 use runmig_lease::config::Config;
 use std::fs::OpenOptions;
@@ -7,10 +7,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// The state directory is a tmpfs, so the log is memory: this much, and once more in `.1`.
+/// Largest log in bytes. The state directory is a tmpfs, so the log takes that much memory, and the older log
+/// in `.1` as much again.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// A log that cannot be written is no reason to fail.
+/// Starts the log. A log that cannot be written is no reason to fail.
 pub fn start(config: &Config) {
     let file = config.state_dir.join("runmig.log");
     rotate(&file);
@@ -21,7 +22,7 @@ pub fn start(config: &Config) {
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(&file);
     if let Ok(opened) = opened
-        // One name: a second one could be somebody's own file, linked to here.
+        // A file with a second name could be another user's, linked to here.
         && opened.metadata().is_ok_and(|m| m.is_file() && m.nlink() == 1)
     {
         let _ = tracing_subscriber::fmt()
