@@ -1,4 +1,4 @@
-//! The request and its requester: the options of those verbs that speak of a request.
+//! The request and its requester: the options of the verbs that take a request.
 
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
@@ -22,7 +22,7 @@ pub struct By {
 }
 
 impl By {
-    /// As a create reads it, and refused as it refuses it.
+    /// Parses the request as a create does, and refuses it as a create does.
     pub fn request(&self, text: &str) -> Result<Request> {
         let mut annotations = vec![(SLICE.to_owned(), text.to_owned())];
         let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
@@ -36,7 +36,7 @@ impl By {
         let is_its =
             |h: &runmig_lease::store::Holder| h.pod == self.pod && h.namespace == self.namespace;
         let its = world.leases.iter().filter(|l| is_its(&l.holder));
-        // A limit counts for each pod, and one that was made again under its name is another.
+        // A limit counts for each pod. A pod that was made again under its name is another pod.
         let latest = self.pod.as_ref().and(its.max_by_key(|l| &l.created));
         Subject {
             namespace: self.namespace.clone(),

@@ -41,7 +41,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (ways, plans): (Vec<_>, Vec<_>) = ways.unzip();
     let planned = ways.iter().zip(&plans);
     let can = planned.filter_map(|(way, plan)| Some((way, plan.as_ref()?)));
-    // The first of several wins.
+    // The first of several equal alternatives wins.
     let best = can.min_by_key(|(way, _)| way.restarts);
     let (request, verdict, why) = match best {
         Some((way, _)) => (way.request.clone(), way.verdict, way.why.clone()),
@@ -102,7 +102,7 @@ fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&
     (way, plan)
 }
 
-/// Returns the words for the best of the alternatives, none of which can be had.
+/// Returns the request, the best verdict and all reasons, if none of the alternatives can fit.
 fn none(
     outlook: &WhatIf<'_, impl Queries>,
     ways: &[DefragAlternative],

@@ -1,4 +1,4 @@
-//! `migctl explain`: whether a request would find room, where it would go and why there; or why not.
+//! `migctl explain`: whether a request would find room, where and why there, or why not.
 
 use super::asked::By;
 use super::defrag;

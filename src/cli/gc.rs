@@ -1,4 +1,4 @@
-//! `migctl gc`: gives back every slice whose container is gone, and says why.
+//! `migctl gc`: releases every slice whose container is gone, and says why.
 
 use super::json::{CollectionItem, Items};
 use super::output::{self, Format};
@@ -22,7 +22,7 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let items: Vec<CollectionItem<'_>> = found.leases.iter().map(item).chain(damaged).collect();
     match format {
         Format::Json => output::json(&Items { items: &items }),
-        // A timer calls this, and its journal is not to fill with empty tables.
+        // A timer calls this, and must not fill its journal with empty tables.
         Format::Table if items.is_empty() => {}
         Format::Table => {
             let rows: Vec<Vec<String>> = items.iter().map(|i| row(i, dry_run)).collect();

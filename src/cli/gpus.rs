@@ -1,4 +1,5 @@
-//! `migctl gpus`: in the shape of `nvidia-smi mig -lgip`, and above it what lies where, and whose it is.
+//! `migctl gpus`: a table in the form of `nvidia-smi mig -lgip`, and above it the instances with their
+//! owners.
 
 use super::json::{GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
 use super::mig_on;
@@ -41,7 +42,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
 
 /// Answers of the driver about a GPU, beyond the snapshot.
 struct Free {
-    /// How many instances it would still make, profile by profile.
+    /// The number of instances that the driver would still make, for each profile.
     instances: Vec<Option<u32>>,
     /// The profiles that the GPU would offer, where its MIG mode is off.
     offered: Vec<Profile>,
@@ -89,7 +90,7 @@ fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, Strin
     }
 }
 
-/// A letter for each slice on it, below the number of each memory slice that it has.
+/// Prints a letter for each slice on the GPU, below the number of each memory slice that it takes.
 fn bar(world: &Inventory, gpu: &Gpu) {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut room = world.room(gpu);

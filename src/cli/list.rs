@@ -1,4 +1,4 @@
-//! `migctl list`: which container has which slice, and who waits for one.
+//! `migctl list`: the containers with their slices, and the queue.
 
 use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
@@ -56,7 +56,7 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     }
 }
 
-/// Prints leases, and the creates that wait, for programs.
+/// Prints the leases and the queue for programs.
 pub fn json(leases: &[Lease], waiting: &[Waiting]) {
     output::json(&LeaseList {
         items: leases.iter().map(LeaseItem::from).collect(),
@@ -180,13 +180,13 @@ pub fn container(l: &Lease) -> String {
 fn short(id: &str) -> String {
     match id.len() {
         0 => "-".to_owned(),
-        // As engines print their random ids.
+        // Engines print the first 12 characters of their random ids.
         64 => id.chars().take(12).collect(),
         _ => id.to_owned(),
     }
 }
 
-/// As kubectl prints ages: the two largest units.
+/// Returns an age as kubectl prints it: the two largest units.
 fn age(created: &str) -> String {
     let seconds = humantime::parse_rfc3339(created)
         .ok()

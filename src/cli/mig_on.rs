@@ -1,4 +1,4 @@
-//! A request as it would fare after an administrator switches MIG on, where it is off.
+//! Answers a request as if an administrator had switched MIG on where it is off.
 
 use super::explain;
 use super::json::WithMigOn;
@@ -10,7 +10,7 @@ use runmig_lease::policy::Subject;
 use runmig_lease::request::Request;
 use runmig_lease::{Answer, Inventory, WhatIf};
 
-/// The command that switches MIG on, or that puts the mode in force where it is pending.
+/// Returns the command that switches MIG on, or that puts a pending mode in force.
 pub fn command(gpus: &[&Gpu]) -> String {
     let indices: Vec<String> = gpus.iter().map(|gpu| gpu.index.to_string()).collect();
     let is_pending = |gpu: &&Gpu| gpu.mig_pending == Some(MigMode::Enabled);
@@ -21,8 +21,8 @@ pub fn command(gpus: &[&Gpu]) -> String {
     format!("nvidia-smi -i {} {what}", indices.join(","))
 }
 
-/// Answers each alternative of a request as if MIG were on everywhere, with the alternative's name.
-/// Empty where MIG is off nowhere.
+/// Returns each alternative of a request with its answer as if MIG were on everywhere. Returns nothing if no
+/// GPU has MIG off.
 pub fn foresee(
     (config, driver): (&Config, &impl Queries),
     world: &Inventory,

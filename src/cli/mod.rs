@@ -1,4 +1,5 @@
-//! `migctl`, a file a verb. Exits 0, 1 when it failed, 2 when it was called wrongly.
+//! `migctl`, with a file for each verb. It exits with 0, with 1 after a failure, and with 2 after a wrong
+//! call.
 
 mod asked;
 mod configure;
@@ -91,7 +92,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Defrag(asked) => defrag::run(&config()?, format, asked),
         Verb::Release { id } => release::run(&config()?, format, id),
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
-        // About the engine's configuration; ours may not be there yet.
+        // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
     }
 }

@@ -1,4 +1,4 @@
-//! Tables for people, one object in Kubernetes' form for programs.
+//! Prints tables for people, and one object in Kubernetes' form for programs.
 
 use super::json::{self, Kind};
 use clap::ValueEnum;
@@ -16,9 +16,9 @@ pub fn json<T: Kind>(fields: &T) {
     line(&inert(&json::text(fields)));
 }
 
-/// Escapes the characters that a terminal obeys. JSON escapes the first 32 control characters only;
-/// a terminal obeys more (U+009B begins what ESC and a bracket begin), and shows some text
-/// backwards. Outside of strings there are none of these.
+/// Escapes the characters that a terminal obeys. JSON escapes only the first 32 control characters. A
+/// terminal obeys more (U+009B begins the same sequences as ESC and a bracket), and shows some text
+/// backwards. Outside of strings, JSON has none of these characters.
 fn inert(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -34,8 +34,8 @@ fn inert(json: &str) -> String {
     out
 }
 
-/// Columns as wide as what stands in them. Cells hold what others wrote, so nothing of a terminal's
-/// language is let through.
+/// Prints a table with columns as wide as their cells. Cells hold text of others, so the table escapes every
+/// character that controls a terminal.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
     let rows: Vec<Vec<String>> = rows
         .iter()
@@ -63,8 +63,8 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// A reader that has gone (`migctl list | head -1`) is no error. A full disk is: what was printed would
-/// be taken for all that there is.
+/// Prints a line. A closed pipe (`migctl list | head -1`) is no error. A full disk is an error: a reader
+/// would take the printed part for all.
 pub fn line(text: &str) {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
@@ -75,7 +75,7 @@ pub fn line(text: &str) {
     }
 }
 
-/// On standard error, if there is still one.
+/// Prints a line to standard error, if that is still open.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "migctl: {text}");
 }

@@ -1,4 +1,4 @@
-//! `migctl release ID`: by hand what nobody else gave back.
+//! `migctl release ID`: releases a slice by hand that no other call released.
 
 use super::list;
 use super::output::{self, Format};
@@ -31,7 +31,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
                 let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
                 return Err(waits(&leases, id)?.unwrap_or_else(among));
             };
-            // A caller who names an unreadable lease has seen why it was kept.
+            // An administrator who names an unreadable lease has seen why runmig kept it.
             leases.release_damaged(damaged, Patience::default())?;
             match format {
                 Format::Json => json(&leases, &[]),
@@ -39,7 +39,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             }
             return Ok(0);
         }
-        // One container's, which may have several slices.
+        // All these leases belong to one container, which may have several slices.
         [first, rest @ ..] if rest.iter().all(|l| l.holder.key == first.holder.key) => {}
         many => {
             let ids: Vec<&str> = many.iter().map(|l| l.id.as_str()).collect();
@@ -68,7 +68,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     error::all(failed.into_iter().map(Err)).map(|()| 0)
 }
 
-/// The error where records cannot be read: one of them may be the container's.
+/// Returns the error for unreadable records, one of which may be the container's.
 fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
     let [first, rest @ ..] = damaged else {
         return None;
@@ -86,13 +86,13 @@ fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
     Some(Error::new(line).hint("find its lease with migctl list, and release that"))
 }
 
-/// Tells whether `id` names the container. After 12 characters the rest may be left out. An idle
-/// lease has a container called "".
+/// Returns whether `id` names the container. The first 12 characters of its id suffice. An idle lease has a
+/// container called "".
 fn is_called(container: &str, id: &str) -> bool {
     (container == id && !id.is_empty()) || (id.len() >= 12 && container.starts_with(id))
 }
 
-/// Returns the error for a container that only waits: the way to end its wait.
+/// Returns the error for a container that is still in the queue, with the way to end its wait.
 fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);

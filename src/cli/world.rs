@@ -14,7 +14,7 @@ pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
     Ok((driver, world))
 }
 
-/// Tells what could not be read; whether that was all.
+/// Prints the errors of GPUs and records that migctl could not read. Returns whether it could read all.
 pub fn tell_unread(world: &Inventory) -> bool {
     for (_, why) in &world.snapshot.unreadable {
         output::complain(&printable(why));

@@ -14,8 +14,8 @@ fn end(label: &str) -> String {
     format!("# end of what migctl configure added: {label}\n")
 }
 
-/// Appends a block. The newline before it makes a blank line, or ends a last line that had no end;
-/// it goes with the block.
+/// Appends a block. The newline before it makes a blank line, or ends a last line without an end. `without`
+/// removes that newline with the block.
 pub fn with(text: &str, label: &str, body: &str) -> String {
     format!("{text}\n{}{body}{}", begin(label), end(label))
 }

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The most that we read of an engine's configuration, in bytes.
+/// Longest configuration of an engine that migctl reads, in bytes.
 const LIMIT: u64 = 4 << 20;
 
 /// A planned change of a file. `None` stands for a missing file.
@@ -142,7 +142,7 @@ impl Change {
         sync(self.on_disk.parent().unwrap_or(Path::new("/")))
     }
 
-    /// Checks that nobody changed the file since it was read.
+    /// Checks that no other process changed the file since migctl read it.
     fn as_it_was(&self) -> Result<()> {
         let now = match files::read(&self.on_disk, LIMIT) {
             Ok(bytes) => Some(bytes),

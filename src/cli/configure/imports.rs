@@ -66,7 +66,7 @@ pub fn matches(pattern: &Path, path: &Path) -> bool {
         }
 }
 
-/// Whether `matches` finds all that Go's Match would.
+/// Returns whether `matches` finds all that Go's Match would find.
 fn is_understood(pattern: &Path) -> bool {
     let name = pattern.file_name().unwrap_or_default().to_string_lossy();
     let dir = pattern.parent().unwrap_or(Path::new("/")).to_string_lossy();

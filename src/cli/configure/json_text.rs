@@ -80,7 +80,7 @@ fn insert(text: &str, object: &Object<'_>, key: &str, value: &str, unit: Option<
     let member = member(key, value, unit);
     let (at, added) = match object.properties.last() {
         Some(last) => {
-            // As far from it as it is from what stands before it.
+            // The new member is as far from the last one as that is from the text before it.
             let before = text[..last.start()].trim_end().len();
             let blank = &text[before..last.start()];
             (last.end(), format!(",{blank}{member}"))
@@ -90,7 +90,7 @@ fn insert(text: &str, object: &Object<'_>, key: &str, value: &str, unit: Option<
     format!("{}{added}{}", &text[..at], &text[at..])
 }
 
-/// Returns objects in one another, with the member in the last.
+/// Returns nested objects, with the member in the innermost.
 fn nested(path: &[&str], key: &str, value: &str, unit: Option<&str>, depth: usize) -> String {
     let innermost = object_of(key, value, unit, depth + path.len());
     let outwards = path.iter().enumerate().rev();
@@ -116,7 +116,7 @@ fn member(key: &str, value: &str, unit: Option<&str>) -> String {
     format!("{key}:{blank}{value}")
 }
 
-/// Returns the indentation of the file's first member; none where it stands in the line of the bracket.
+/// Returns the indentation of the file's first member, or `None` if it is in the line of the bracket.
 fn unit<'a>(text: &'a str, root: &Object<'_>) -> Option<&'a str> {
     let first = root.properties.first()?;
     let blank = &text[root.start() + 1..first.start()];

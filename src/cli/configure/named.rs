@@ -5,8 +5,8 @@ use super::{Task, containerd, crio, docker, imports, podman};
 use runmig_lease::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Returns the reason why the program has to stay after the changes: the file that names it, or the error that
-/// hides whether one does.
+/// Returns the reason why the program has to stay after the changes: a file that names it, or an error that
+/// hides such a file.
 pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String> {
     let files = match files(task) {
         Ok(files) => files,

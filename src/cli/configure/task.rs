@@ -18,7 +18,7 @@ pub struct Task<'a> {
     /// The runmig that the engine calls.
     pub runtime: PathBuf,
     pub remove: bool,
-    /// Whether it becomes the runtime of containers that name none.
+    /// Makes runmig the runtime of containers that name none.
     pub default: bool,
     pub engine_config: Option<&'a Path>,
     pub drop_in: Option<&'a Path>,

@@ -69,7 +69,7 @@ pub fn with_string(text: &str, key: &str, string: &str) -> Result<String> {
     })
 }
 
-/// Puts the string before the others: the comments behind them stay theirs.
+/// Puts the string before the others, so that the comments behind them stay behind them.
 fn insert_first(array: &mut Array, string: &str) {
     let first = array.get(0).map(|first| prefix(first).to_owned());
     let lines = first.as_ref().and_then(|blank| blank.rsplit_once('\n'));
