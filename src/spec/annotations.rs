@@ -1,13 +1,13 @@
-//! Annotations that bring devices behind our edit's back, for what reads them after it.
+//! Refuses annotations by which a program that reads config.json after runmig would add devices.
 
 use super::document::{Document, get, wrong_kind};
 use runmig_lease::error::{Error, Result};
 
-/// Keys of this domain and below it name CDI devices. The prefix is a setting of
+/// The domain of CDI keys: keys of this domain and below it name CDI devices. The prefix is a setting of
 /// nvidia-container-runtime: `cdi.k8s.io/` by default, `nvidia.cdi.k8s.io/` under NVIDIA's operator.
 const CDI_DOMAIN: &str = "cdi.k8s.io";
 
-/// runc and crun set what follows as a property of the container's unit, last: with
+/// The prefix of systemd's device properties. runc and crun set them on the container's unit, last. With
 /// `DevicePolicy` systemd would open every device again, at the next reload.
 const SYSTEMD_DEVICES: &str = "org.systemd.property.Device";
 
@@ -38,8 +38,9 @@ pub fn check(document: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Any key can carry a device of ours, since its prefix is configured. nvidia-container-runtime
-/// takes a name without a vendor (`all`, `0`, even none at all) for one of NVIDIA's.
+/// Returns whether an annotation asks for a GPU. Any key can carry a device of runmig's or NVIDIA's vendor,
+/// since the key's prefix is configured. nvidia-container-runtime takes a name without a vendor (`all`,
+/// `0`, even an empty one) for a device of NVIDIA's.
 fn brings_gpus(key: &str, device: &str) -> bool {
     match vendor(device.trim()) {
         Some(vendor) => is_of_gpus(vendor),
@@ -50,7 +51,7 @@ fn brings_gpus(key: &str, device: &str) -> bool {
     }
 }
 
-/// The vendor of `vendor/class=name`, as CDI's library splits it.
+/// Returns the vendor of `vendor/class=name`, as CDI's library splits it.
 fn vendor(device: &str) -> Option<&str> {
     let (kind, _) = device.split_once('=')?;
     let (vendor, class) = kind.split_once('/')?;
@@ -61,7 +62,8 @@ fn vendor(device: &str) -> Option<&str> {
     (is_name(vendor) && is_name(class)).then_some(vendor)
 }
 
-/// `nvidia.com/gpu=0`, `management.nvidia.com/gpu=all`, `runmig.dev/slice=1`
+/// Returns whether the vendor is NVIDIA or runmig, as in `nvidia.com/gpu=0`,
+/// `management.nvidia.com/gpu=all`, `runmig.dev/slice=1`.
 fn is_of_gpus(vendor: &str) -> bool {
     let vendor = vendor.to_ascii_lowercase();
     is_or_below(&vendor, "nvidia.com") || vendor.split('.').any(|label| label == "runmig")

@@ -1,17 +1,17 @@
-//! config.json in its bundle: read, replaced atomically, put back.
+//! Reads the config.json of a bundle, replaces it atomically and restores it.
 //!
 //! ```text
-//! <bundle>/config.json          what the low-level runtime reads
-//! <bundle>/config.json.runmig   one line of JSON (whose edit, the hashes of what we wrote), then
-//!                               the original bytes; there before config.json is replaced
-//! <bundle>/.config.json.runmig-PID-N   being written; left over only by one that was killed
+//! <bundle>/config.json          the file that the low-level runtime reads
+//! <bundle>/config.json.runmig   the sidecar: one line of JSON (the edit's author, the hashes of runmig's
+//!                               files), then the original bytes; runmig writes it before config.json
+//! <bundle>/.config.json.runmig-PID-N   an unfinished file; only a killed writer leaves one
 //! ```
 //!
-//! The hashes decide whose config.json is: with one of them it is our edit, and the original is in
-//! the sidecar. So it is with none of them where the hook of that lease is still in the file:
-//! nvidia-container-runtime writes our edit anew, with edits of its own. Else it is somebody's new
-//! one, and the sidecar is out of date. So a kill between any two steps leaves what the next call
-//! understands.
+//! The hashes tell the writer of config.json. A file with one of them is runmig's edit, and the original is
+//! in the sidecar. A file with none of them is runmig's edit if it still has the hook of that lease.
+//! nvidia-container-runtime rewrites the edit so, with edits of its own. Any other file is a new one of the
+//! engine, and the sidecar is out of date. So a kill between any two steps leaves a state that the next
+//! call understands.
 
 use super::document::LIMIT;
 use super::edit::strip;
@@ -38,39 +38,39 @@ const CONFIG: &str = "config.json";
 const SIDECAR: &str = "config.json.runmig";
 const TEMPORARY: &str = ".config.json.runmig-";
 
-/// An open bundle directory: what is read and what is replaced are in the same one, whatever
-/// happens to its path.
+/// An open bundle directory. runmig reads and replaces files in the same directory, even after its path
+/// changes.
 #[derive(Debug)]
 pub struct Bundle {
     dir: File,
     path: PathBuf,
 }
 
-/// The config.json to edit.
+/// The config.json that a create edits.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Original {
     pub bytes: Vec<u8>,
-    /// The lease whose edit was, or may have been, in the way.
+    /// The lease whose edit was, or may have been, in the file.
     pub previous_lease: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// The original is back, by this call or as it never went.
+    /// The original is back: this call restored it, or runmig never replaced it.
     Back,
-    /// The file is another's by now, or another lease's.
+    /// The file now belongs to another program or another lease.
     NotOurs,
-    /// There is no bundle, no config.json, or nothing of ours in it.
+    /// There is no bundle, no config.json, or no edit of runmig in it.
     Gone,
 }
 
-/// Returns whether a config.json is what a create of ours made of the sidecar's original, as we wrote it
-/// or as the low-level runtime wrote it anew. An engine's new file has no hook of an earlier lease.
+/// Returns whether a config.json is the edit of the sidecar's original: as runmig wrote it, or as the
+/// low-level runtime rewrote it. An engine's new file has no hook of an earlier lease.
 fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
     sidecar.wrote(bytes) || hooks::name_lease(bytes, &sidecar.author.lease)
 }
 
-/// Looks at another file than a bundle's config.json: crun's `--config` names one.
+/// Peeks at a file other than a bundle's config.json: crun's `--config` names one.
 pub fn peek_config(file: &Path) -> Result<Peek> {
     let missing = || Error::new(format!("cannot find {}", file.display()));
     let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
@@ -82,15 +82,15 @@ pub fn peek_config(file: &Path) -> Result<Peek> {
     dir.peek_file(name)?.ok_or_else(missing)
 }
 
-/// Whether somebody has taken it away, or its config.json. One that is written anew is there, and so is
-/// one that cannot be looked at.
+/// Returns whether the bundle or its config.json has been removed. A rewritten file counts as there, and so
+/// does an unreadable one.
 pub fn is_gone(bundle: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let looked = std::fs::symlink_metadata(bundle.join(CONFIG));
     looked.is_err_and(|e| matches!(e.kind(), NotFound | NotADirectory))
 }
 
-/// Whether there is no bundle at a path any more. An answer that leaves doubt is no.
+/// Returns whether the path has no bundle any more. In doubt it returns false.
 pub fn is_removed(bundle: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let looked = std::fs::metadata(bundle);
@@ -104,13 +104,13 @@ impl AsFd for Bundle {
 }
 
 impl Bundle {
-    /// Whether a bundle can be looked at without waiting for its file system, which is asked for all
-    /// of its files that are ours to read.
+    /// Returns whether runmig can look at a bundle without waiting for its file system. It asks for each
+    /// file that runmig reads there.
     pub fn answers(path: &Path) -> bool {
         runmig_lease::process::answers(&[path.to_owned(), path.join(CONFIG), path.join(SIDECAR)])
     }
 
-    /// The path may be a link, as it may for runc.
+    /// Opens a bundle. The path may be a link, as it may for runc.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let dir = nix::fcntl::open(path, flags, Mode::empty())
@@ -121,7 +121,7 @@ impl Bundle {
         })
     }
 
-    /// Looks whether config.json asks: a link is followed, as runc does.
+    /// Peeks for a request in config.json. It follows a link, as runc does.
     pub fn peek(&self) -> Result<Peek> {
         self.peek_file(CONFIG)?.ok_or_else(|| self.missing())
     }
@@ -140,13 +140,13 @@ impl Bundle {
         &self.path
     }
 
-    /// Returns device and inode of the directory.
+    /// Returns the device and inode numbers of the directory.
     pub fn id(&self) -> Result<(u64, u64)> {
         let stat = fstat(&self.dir).context(|| format!("look at {}", self.path.display()))?;
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Returns the engine's file, whatever an earlier create of ours made of it.
+    /// Returns the engine's file, also from under the edit of an earlier create.
     pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Original> {
         let (bytes, _) = self.config()?;
         let sidecar = self.sidecar()?;
@@ -162,25 +162,25 @@ impl Bundle {
         })
     }
 
-    /// Replaces config.json by `edited`; `original` is kept beside it, first.
+    /// Replaces config.json by `edited`, after it has saved `original` in the sidecar.
     pub fn install(&self, author: impl Into<Author>, original: &[u8], edited: &[u8]) -> Result<()> {
         self.remove_leftovers();
         let (now, stat) = self.config()?;
         let mut sidecar = Sidecar::new(author.into(), original, edited);
         if self.sidecar()?.is_some_and(|old| is_edit_of(&now, &old)) {
-            // Until the rename below the file is still the earlier edit.
+            // Until the rename below, the file is still the earlier edit.
             sidecar.also_wrote(&now);
         }
         self.replace(SIDECAR, &sidecar.to_bytes()?, None)?;
         let replaced = self.replace(CONFIG, edited, Some(&stat));
         if replaced.is_err() {
-            // Nothing has changed: then nothing is to be left behind either.
+            // config.json is unchanged, so no sidecar may stay.
             let _ = self.restore(&sidecar.author.lease);
         }
         replaced
     }
 
-    /// Puts the original back if the file is still what that lease's create wrote. Safe to repeat.
+    /// Restores the original if the file is still the one that the lease's create wrote. It is idempotent.
     pub fn restore(&self, lease: &str) -> Result<Restored> {
         self.remove_leftovers();
         let sidecar = match self.sidecar()? {
@@ -203,12 +203,12 @@ impl Bundle {
         Ok(result)
     }
 
-    /// Returns whose edit the sidecar belongs to.
+    /// Returns the author of the edit that the sidecar belongs to.
     pub fn author(&self) -> Result<Option<Author>> {
         Ok(self.sidecar()?.map(|sidecar| sidecar.author))
     }
 
-    /// Returns the MIG devices that the edit of this lease names, as far as they can be read.
+    /// Returns the MIG devices that the edit of this lease names. An unreadable file counts as naming none.
     pub fn granted_to(&self, lease: &str) -> Vec<String> {
         let found = self.read_file(CONFIG, LIMIT, Links::Follow);
         let bytes = found.ok().flatten().map_or(Vec::new(), |(bytes, _)| bytes);
@@ -218,8 +218,8 @@ impl Bundle {
         }
     }
 
-    /// Puts back what the engine wrote, whoever's edit lies over it: for a container that asks for
-    /// nothing any more.
+    /// Restores the engine's file from under any lease's edit, for a container that has no request any
+    /// more.
     pub fn put_back(&self, numbers: &NvidiaNumbers) -> Result<()> {
         let original = self.original(numbers)?;
         let (now, stat) = self.config()?;
@@ -242,21 +242,22 @@ impl Bundle {
         ))
     }
 
-    /// The file that is to be edited. Through a link we would replace the link and leave what it
-    /// points at, and the next create would not find its original.
+    /// Reads the file to edit, and refuses a link. Through a link runmig would replace the link and leave
+    /// its target, and the next create would not find its original.
     fn config(&self) -> Result<(Vec<u8>, Metadata)> {
         self.read_file(CONFIG, LIMIT, Links::Refuse)?
             .ok_or_else(|| self.missing())
     }
 
-    /// Another user's, a damaged one, or a newer version's, says nothing that could be relied on: as good as none,
-    /// and an edit without a sidecar is stripped.
+    /// Reads the sidecar. A sidecar of another user, a damaged one and a newer version's count as none.
+    /// runmig strips an edit without a sidecar.
     fn sidecar(&self) -> Result<Option<Sidecar>> {
         let limit = LIMIT + Sidecar::HEADER_LIMIT;
         let Some((bytes, meta)) = self.read_file(SIDECAR, limit, Links::Refuse)? else {
             return Ok(None);
         };
-        // It becomes config.json again, whose hooks run as root: ours alone.
+        // The original becomes config.json again, whose hooks run as root. So the sidecar must be root's
+        // alone.
         let ours = trust::check_metadata(&meta).is_ok();
         Ok(ours.then(|| Sidecar::parse(bytes)).flatten())
     }
@@ -292,7 +293,8 @@ impl Bundle {
         }
     }
 
-    /// Mode and owner as `like`, else root's alone: an original holds what its environment holds.
+    /// Replaces a file atomically, with the mode and owner of `like`. Without `like` only root can read it,
+    /// because an original holds the container's environment.
     fn replace(&self, file: &str, bytes: &[u8], like: Option<&Metadata>) -> Result<()> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -312,7 +314,7 @@ impl Bundle {
         if let Some(like) = like {
             let (uid, gid) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
             fchown(fd.as_fd(), Some(uid), Some(gid))?;
-            // After the owner: a change of owner takes bits away.
+            // The mode follows the owner: a change of owner clears mode bits.
             fchmod(fd.as_fd(), Mode::from_bits_truncate(like.mode()))?;
         }
         let mut out = File::from(fd);
@@ -327,7 +329,7 @@ impl Bundle {
         }
     }
 
-    /// Removes the files of killed writers. A file that cannot be removed does no harm.
+    /// Removes the files of killed writers. A leftover file does no harm.
     fn remove_leftovers(&self) {
         let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
         let Ok(entries) = std::fs::read_dir(path) else {

@@ -1,8 +1,8 @@
-//! The driver's own files, from the node's CDI specification (`nvidia-ctk cdi generate` writes it).
+//! Reads the driver's own files from the node's CDI specification, which `nvidia-ctk cdi generate` writes.
 //!
-//! runmig takes only the top-level `containerEdits`, which every device of it needs: mounts,
-//! environment, hooks, groups. It ignores the device nodes: ours come from the driver root, and a
-//! file like this is out of date after every change of a MIG layout.
+//! runmig takes only the top-level `containerEdits`, which apply to every device: mounts, environment,
+//! hooks, groups. It ignores the device nodes and takes nodes from the driver root. A specification is out
+//! of date after every change of a MIG layout.
 
 use super::edit::DriverFiles;
 use super::hooks::hook;
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The directories of CDI specifications; the later one wins.
+/// The directories of CDI specifications; the later directory wins.
 pub const DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
 const KIND: &str = "nvidia.com/gpu";
@@ -33,14 +33,14 @@ const STAGES: [&str; 6] = [
 /// The findings in the CDI directories.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The driver's files; None where no specification is of `nvidia.com/gpu`.
+    /// The driver's files; none without a specification of `nvidia.com/gpu`.
     pub files: Option<DriverFiles>,
-    /// Why files were passed over.
+    /// The reasons for which runmig skipped files.
     pub skipped: Vec<Error>,
 }
 
 impl Found {
-    /// The driver's files, or why there are none.
+    /// Returns the driver's files, or the reason for which there are none.
     pub fn required(self) -> Result<DriverFiles> {
         let missing = || {
             let none = Error::new(format!(
@@ -56,8 +56,9 @@ impl Found {
     }
 }
 
-/// Passes over files of other vendors that cannot be read. Refuses one that could be NVIDIA's, unless another
-/// has the specification: a container would else start without the driver's files.
+/// Reads the driver's files. It skips unreadable files of other vendors. It refuses an unreadable file that
+/// could be NVIDIA's, unless another file has the specification. Otherwise a container would start without
+/// the driver's files.
 pub fn read(dirs: &[&Path]) -> Result<Found> {
     let mut skipped = Vec::new();
     let mut refused = None;
@@ -112,7 +113,7 @@ pub fn read(dirs: &[&Path]) -> Result<Found> {
     }
 }
 
-/// The `.json` and `.yaml` of a directory, as CDI's library takes them, in the order of names.
+/// Returns the `.json` and `.yaml` files of a directory in the order of names, as CDI's library takes them.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("read CDI directory {}", dir.display());
     let entries = match fs::read_dir(dir) {
@@ -138,14 +139,15 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A file that says nothing to rely on.
+/// A file that runmig cannot rely on.
 struct Unusable {
     why: Error,
-    /// By what its name or its text says.
+    /// Says whether the name or the text of the file points to NVIDIA.
     is_ours: bool,
 }
 
-/// Links are followed: its hooks run as root, so nobody else may have a say in where they lead.
+/// Reads one specification. It follows links. The specification's hooks run as root, so only root may
+/// control the target of a link.
 fn read_file(path: &Path) -> Result<Specification, Unusable> {
     let what = || format!("read CDI specification {}", path.display());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -164,7 +166,7 @@ fn read_file(path: &Path) -> Result<Specification, Unusable> {
         })
 }
 
-/// JSON is YAML, but its own parser is stricter.
+/// Parses a specification. JSON is YAML, but the JSON parser is stricter.
 fn specification(
     text: &str,
     json: bool,
@@ -176,7 +178,7 @@ fn specification(
     })
 }
 
-/// One specification alone; None where it is not NVIDIA's.
+/// Parses one specification alone. Returns none for another vendor's.
 pub(crate) fn parse(text: &str, json: bool) -> Result<Option<DriverFiles>> {
     let spec = specification(text, json).context(|| "read it")?;
     if spec.kind != KIND {
@@ -244,7 +246,7 @@ impl ContainerEdits {
                     Ok((h.hook_name, hook(&h.path, args, env, h.timeout)?))
                 })
                 .collect::<Result<_>>()?,
-            // As CDI's library: the group root is nothing to be added to.
+            // Like CDI's library, runmig adds no process to the root group.
             additional_gids: gids.filter(|gid| *gid != 0).collect(),
         })
     }

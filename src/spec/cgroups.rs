@@ -1,21 +1,21 @@
-//! The cgroup of a container that is not there yet.
+//! Predicts the cgroup of a container that does not exist yet.
 
 use super::document::Document;
 use runmig_lease::error::Result;
 use runmig_lease::model::Cgroup;
 use runmig_lease::process::OwnCgroup;
 
-/// How the low-level runtime will manage cgroups.
+/// The way in which the low-level runtime manages cgroups.
 #[derive(Clone, Debug)]
 pub struct CgroupManager {
     pub is_crun: bool,
-    /// By systemd's scopes, instead of in the file system.
+    /// The low-level runtime uses systemd's scopes instead of the file system.
     pub is_systemd: bool,
-    /// The caller's, which runc makes relative paths below.
+    /// The caller's own cgroup. runc makes relative paths below it.
     pub own: Option<OwnCgroup>,
 }
 
-/// The cgroup that the low-level runtime will make for a container.
+/// Returns the cgroup that the low-level runtime will make for a container.
 pub fn cgroup(bytes: &[u8], id: &str, manager: &CgroupManager) -> Result<Cgroup> {
     let document = Document::parse(bytes)?;
     let given = document
@@ -36,7 +36,7 @@ fn names(path: &str, id: &str) -> Vec<String> {
     }
     match path.rsplit('/').find(|part| !part.is_empty()) {
         Some(last) => vec![last.to_owned()],
-        // With an empty name every process there is would be the container's.
+        // An empty name would match every process on the machine.
         None if id.is_empty() => Vec::new(),
         None => vec![
             id.to_owned(),
@@ -64,7 +64,7 @@ fn path(given: Option<&str>, id: &str, manager: &CgroupManager) -> Option<String
     }
 }
 
-/// runc's relative paths start at its own cgroup, and on cgroup v2 beside it.
+/// Returns a relative path as runc takes it: below its own cgroup, and on cgroup v2 beside it.
 fn below(own: &OwnCgroup, relative: &str) -> Option<String> {
     let parent = match own {
         OwnCgroup::V1(own) => own,
@@ -73,7 +73,7 @@ fn below(own: &OwnCgroup, relative: &str) -> Option<String> {
     Some(clean(&format!("{parent}{}", clean(relative))))
 }
 
-/// Without empty parts, `.` and `..`, and with a slash at the start.
+/// Returns a path that starts with a slash, without empty parts, `.` and `..`.
 fn clean(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -86,7 +86,7 @@ fn clean(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// The path of a systemd scope, given as `slice:prefix:name`.
+/// Returns the path of a systemd scope, given as `slice:prefix:name`.
 fn scope(given: &str, id: &str, is_crun: bool) -> Option<String> {
     let (slice, unit) = match (given, is_crun) {
         ("", true) => ("", format!("crun-{id}.scope")),
@@ -110,7 +110,8 @@ fn scope(given: &str, id: &str, is_crun: bool) -> Option<String> {
     is_unit.then(|| Some(format!("{}/{unit}", slice_path(slice)?)))?
 }
 
-/// `a-b.slice` lies in `a.slice`; without a name it is systemd's default for scopes.
+/// Returns the path of a slice unit: `a-b.slice` lies in `a.slice`. Without a name it is systemd's default
+/// for scopes.
 fn slice_path(slice: &str) -> Option<String> {
     let name = match slice {
         "" => "system",
@@ -152,7 +153,7 @@ mod tests {
         let v1 = Some(OwnCgroup::V1("/own/a".to_owned()));
         let v2 = Some(OwnCgroup::V2("/own/a".to_owned()));
         let root = Some(OwnCgroup::V2("/".to_owned()));
-        // Given path, the caller's own cgroup, then the paths of runc and crun.
+        // The columns are the given path, the caller's own cgroup, and the paths of runc and crun.
         for (given, own, runc, crun) in [
             (Some("/a/b"), &v2, Some("/a/b"), Some("/a/b")),
             (Some("//a/./c/../b/"), &None, Some("/a/b"), Some("/a/b")),

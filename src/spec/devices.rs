@@ -1,5 +1,5 @@
-//! `linux.devices` and `linux.resources.devices`: what is NVIDIA's and not the container's is taken
-//! out, what is the container's put in, and then the rules are asked what they allow.
+//! Edits `linux.devices` and `linux.resources.devices`. It removes NVIDIA devices that the container was
+//! not granted, and adds the granted ones. Then it checks which devices the rules allow.
 
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use super::linux;
@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 
 const RULES: &str = "linux.resources.devices";
 
-/// Engines write a few dozen. The check holds every rule against every minor that one names.
+/// The largest number of device rules. Engines write a few dozen. The check compares every rule with every
+/// minor number in the rules.
 const RULES_LIMIT: usize = 1024;
 
 pub fn is_nvidia(numbers: &NvidiaNumbers, major: u32, minor: u32) -> bool {
@@ -26,8 +27,8 @@ pub fn is_granted(nodes: &[DeviceNode], major: u32, minor: u32) -> bool {
     nodes.iter().any(|n| (n.major, n.minor) == (major, minor))
 }
 
-/// Takes out the nodes of other NVIDIA devices and whatever stands at the path of a granted one,
-/// and appends the granted ones.
+/// Removes the nodes of other NVIDIA devices and any node at the path of a granted one. Then it appends the
+/// granted nodes.
 pub fn put_nodes(
     document: &mut Document,
     nodes: &[DeviceNode],
@@ -53,7 +54,8 @@ pub fn put_nodes(
     Ok(())
 }
 
-/// `keep` gets the path, and the number where it is a character device.
+/// Keeps the nodes for which `keep` returns true. `keep` gets the path, and the number of a character
+/// device.
 fn retain_nodes(
     devices: &mut Vec<Value>,
     keep: impl Fn(&str, Option<(u32, u32)>) -> bool,
@@ -70,7 +72,7 @@ fn retain_nodes(
                 .and_then(|n| u32::try_from(n).ok())
                 .ok_or_else(|| wrong_kind(&format!("{at}.{key}"), "device number")),
         };
-        // Only a FIFO and a block device are certainly something else.
+        // Only a FIFO and a block device are certainly not character devices.
         let number = match text("type") {
             Some("p" | "b") => None,
             _ => Some((number("major")?, number("minor")?)),
@@ -83,8 +85,8 @@ fn retain_nodes(
     Ok(())
 }
 
-/// Takes out the rules that name NVIDIA's numbers, puts a deny-all first where none is, appends
-/// those of the granted nodes; refuses when what is then allowed is more than these.
+/// Removes the rules that name NVIDIA's numbers, puts a deny-all rule first if it is missing, and appends
+/// the rules of the granted nodes. It fails if the result allows more than these nodes.
 pub fn put_rules(
     document: &mut Document,
     nodes: &[DeviceNode],
@@ -94,7 +96,7 @@ pub fn put_rules(
     let devices = array(resources, "devices", RULES)?;
     let mut rules = parse(devices)?;
     let named: Vec<bool> = rules.iter().map(|rule| names(rule, numbers)).collect();
-    // An error names a rule by its place in the original file.
+    // An error names a rule by its index in the original file.
     let mut places: Vec<Option<usize>> = (0..rules.len()).map(Some).collect();
     keep_unnamed(&mut rules, &named);
     keep_unnamed(&mut places, &named);
@@ -136,7 +138,7 @@ fn parse(devices: &[Value]) -> Result<Vec<Rule>> {
         .collect()
 }
 
-/// An allow that is about NVIDIA's devices and nothing else.
+/// Returns whether the rule allows NVIDIA's devices and no others.
 fn names(rule: &Rule, numbers: &NvidiaNumbers) -> bool {
     rule.allow
         && rule.major.is_some_and(|major| {
@@ -159,7 +161,7 @@ fn check(
     numbers: &NvidiaNumbers,
 ) -> Result<()> {
     let readings = Readings::of(rules);
-    // Rules tell apart only the minors that they name: one that none names stands for all others.
+    // Rules distinguish only the minors that they name, so one unnamed minor stands for all others.
     let mut minors: BTreeSet<u32> = rules.iter().filter_map(|rule| rule.minor).collect();
     minors.extend(nodes.iter().map(|node| node.minor));
     minors.extend((0..).find(|minor| !minors.contains(minor)));
@@ -194,7 +196,7 @@ fn check(
     Ok(())
 }
 
-/// Takes every NVIDIA node and rule out.
+/// Removes every NVIDIA node and rule.
 pub fn take_out(document: &mut Document, numbers: &NvidiaNumbers) -> Result<()> {
     let Some(Value::Object(linux)) = get_mut(&mut document.root, "linux") else {
         return Ok(());

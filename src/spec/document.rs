@@ -1,5 +1,5 @@
-//! config.json as a tree that loses nothing: order, unknown fields, numbers of any size, and the
-//! way it was laid out.
+//! Parses config.json as a tree that keeps everything: order, unknown fields, numbers of any size, and
+//! layout.
 
 use super::reading;
 use runmig_lease::error::{Context, Error, Result};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
-/// The most that we read of a config.json, in bytes. Engines write some 20 KiB.
+/// The largest config.json that runmig reads, in bytes. Engines write some 20 KiB.
 pub const LIMIT: u64 = 16 * 1024 * 1024;
 
 pub struct Document {
@@ -15,14 +15,14 @@ pub struct Document {
     layout: Layout,
 }
 
-/// Engines write one line, `runc spec` and people indent.
+/// The layout of a file. Engines write one line; `runc spec` and people indent.
 struct Layout {
     indent: Option<Vec<u8>>,
     newline_at_end: bool,
 }
 
 impl Document {
-    /// Refuses what low-level runtimes could read differently.
+    /// Parses config.json. It refuses a file that low-level runtimes could read differently.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let text = text(bytes)?;
         let root: Value = serde_json::from_str(text).map_err(not_json)?;
@@ -89,7 +89,7 @@ pub fn not_json(e: serde_json::Error) -> Error {
     Error::new(what).caused_by(e)
 }
 
-/// Returns the value of a key; null is as good as absent, as it is for runc.
+/// Returns the value of a key. Like runc, it takes null for absent.
 pub fn get<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     map.get(key).filter(|value| !value.is_null())
 }
@@ -98,7 +98,7 @@ pub fn get_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut
     map.get_mut(key).filter(|value| !value.is_null())
 }
 
-/// The object under a key, made where there is none.
+/// Returns the object under a key, and creates it if it is missing.
 pub fn object<'a>(
     map: &'a mut Map<String, Value>,
     key: &str,
@@ -113,7 +113,7 @@ pub fn object<'a>(
         .ok_or_else(|| wrong_kind(at, "object"))
 }
 
-/// The array under a key, made where there is none.
+/// Returns the array under a key, and creates it if it is missing.
 pub fn array<'a>(
     map: &'a mut Map<String, Value>,
     key: &str,

@@ -1,4 +1,4 @@
-//! The edit: a pure function of the original and of what is granted.
+//! Edits config.json: a pure function of the original and of the grant.
 
 use super::document::Document;
 use super::host::HostView;
@@ -9,7 +9,7 @@ use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 
 /// The parts that a container gets.
 pub struct Grant<'a> {
-    /// One at least.
+    /// The UUIDs of the MIG devices, at least one.
     pub mig_uuids: &'a [&'a str],
     pub nodes: &'a [DeviceNode],
     pub hook: HookCommand,
@@ -20,16 +20,16 @@ pub struct Grant<'a> {
 /// The driver's own files (libcuda and so on), as container edits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DriverFiles {
-    /// `NAME=value`
+    /// Variables in the form `NAME=value`.
     pub env: Vec<String>,
     pub mounts: Vec<Mount>,
-    /// With the list that each belongs to: `createContainer` …
+    /// Hooks, each with its list, such as `createContainer`.
     pub hooks: Vec<(String, Hook)>,
     pub additional_gids: Vec<u32>,
 }
 
-/// The original with the slice in it. Refused when the container could still open a device of
-/// NVIDIA's that is not in `grant.nodes`, or could not open one that is.
+/// Returns the original with the slice in it. It fails if the container could open an NVIDIA device outside
+/// `grant.nodes`, or could not open one of `grant.nodes`.
 pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u8>> {
     let mut document = Document::parse(original)?;
     let document = &mut document;
@@ -48,8 +48,8 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
     document.to_bytes()
 }
 
-/// Removes an earlier edit item by item, for a spec whose original is lost. The driver's files
-/// stay, an edit replaces them; so does the deny-all.
+/// Removes an earlier edit item by item, for a specification whose original is lost. The driver's files
+/// stay, because an edit replaces them. The deny-all rule stays too.
 pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
     let mut document = Document::parse(bytes)?;
     hooks::take_out(&mut document)?;
@@ -58,7 +58,8 @@ pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
     document.to_bytes()
 }
 
-/// Then runc binds the host's nodes instead of making them.
+/// Returns whether the container uses a user namespace. If it does, runc binds the host's nodes instead of
+/// making them.
 pub fn uses_user_namespace(bytes: &[u8]) -> Result<bool> {
     let document = Document::parse(bytes)?;
     let namespaces = document.root.get("linux").and_then(|l| l.get("namespaces"));

@@ -1,4 +1,4 @@
-//! `process.env`: which devices the container's NVIDIA tools are told to use is our word alone.
+//! Edits `process.env`. Only runmig decides which devices the container's NVIDIA tools use.
 
 use super::document::{Document, array, get_mut, wrong_kind};
 use super::process;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 
-/// Variables that make nvidia-container-runtime add devices beside the visible ones: MIG's own
-/// capabilities of the whole machine, IMEX channels, GPUDirect, NVSwitch.
-/// `NVIDIA_DRIVER_CAPABILITIES`, `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay;
-/// so does `CUDA_VISIBLE_DEVICES`, which chooses only among the container's devices.
+/// Variables that make nvidia-container-runtime add devices beside the visible ones. These are MIG's own
+/// capabilities of the whole machine, IMEX channels, GPUDirect and NVSwitch. `NVIDIA_DRIVER_CAPABILITIES`,
+/// `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay. `CUDA_VISIBLE_DEVICES` stays too: it
+/// chooses only among the container's devices.
 const WIDENING: [&str; 7] = [
     "NVIDIA_MIG_CONFIG_DEVICES",
     "NVIDIA_MIG_MONITOR_DEVICES",
@@ -21,16 +21,16 @@ const WIDENING: [&str; 7] = [
     "NVIDIA_NVSWITCH",
 ];
 
-/// The prefix of the variable in which Docker Swarm names the GPUs of a task. If
-/// nvidia-container-runtime's `swarm-resource` names it too, it goes before
-/// `NVIDIA_VISIBLE_DEVICES`, whoever set it.
+/// The prefix of the variable in which Docker Swarm names the GPUs of a task. If nvidia-container-runtime's
+/// `swarm-resource` names the variable too, it overrides `NVIDIA_VISIBLE_DEVICES`, from any source.
 const SWARM: &str = "DOCKER_RESOURCE_";
 
 fn widens(name: &str) -> bool {
     WIDENING.contains(&name) || name.starts_with(SWARM)
 }
 
-/// The driver's files' variables, then the slices, each set once; what would add to them is gone.
+/// Sets the variables of the driver's files, then of the slices, each once. It removes variables that would
+/// add devices.
 pub fn apply(document: &mut Document, driver: &[String], mig_uuids: &[&str]) -> Result<()> {
     let env = variables(document)?;
     env.retain(|entry| !widens(name(entry)));
@@ -45,7 +45,7 @@ pub fn apply(document: &mut Document, driver: &[String], mig_uuids: &[&str]) -> 
     Ok(())
 }
 
-/// Takes out the slices that an edit of ours named.
+/// Removes the slices that an edit of runmig named.
 pub fn take_out(document: &mut Document) {
     let Some(Value::Object(process)) = get_mut(&mut document.root, "process") else {
         return;
@@ -88,7 +88,7 @@ fn name(entry: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// In the place of the first of that name; the others go.
+/// Replaces the first variable of that name, and removes the others.
 fn set(env: &mut Vec<Value>, key: &str, entry: String) {
     let at = env.iter().position(|e| name(e) == key);
     env.retain(|e| name(e) != key);

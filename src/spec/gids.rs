@@ -1,4 +1,4 @@
-//! `process.user.additionalGids`, where the driver's nodes belong to a group.
+//! Edits `process.user.additionalGids`, for driver nodes that belong to a group.
 
 use super::document::{Document, array, object};
 use super::process;

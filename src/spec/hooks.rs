@@ -1,4 +1,5 @@
-//! Hooks: ours, first in poststop and known by its arguments, and those of the driver's files.
+//! Edits hooks: runmig's hook, first in poststop and recognised by its arguments, and the hooks of the
+//! driver's files.
 
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use oci_spec::runtime::{Hook, HookBuilder};
@@ -7,22 +8,22 @@ use runmig_lease::programs::HOOK;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Our hook's `argv[0]`. With `--lease` after it, it is the mark of an edit of ours: the hook that
-/// an administrator puts into hooks.d has the name but no lease.
+/// The argument of runmig's hook that marks an edit of runmig. A hook that an administrator puts into
+/// hooks.d has the same `argv[0]` but no lease.
 const LEASE_FLAG: &str = "--lease";
 
-/// Low-level runtimes give a hook that has no environment their own, runc 1.1 gives createContainer
-/// hooks the container's: there an image could set LD_PRELOAD (CVE-2025-23266).
+/// The environment of a hook that has none. Low-level runtimes would give it their own. runc 1.1 gives
+/// createContainer hooks the container's environment, where an image could set LD_PRELOAD (CVE-2025-23266).
 const PLAIN_ENV: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The poststop hook that gives the slices back.
+/// The poststop hook that releases the slices.
 #[derive(Clone, Debug)]
 pub struct HookCommand {
-    /// Absolute.
+    /// The absolute path of the hook.
     pub path: PathBuf,
-    /// The random lease ids: `--lease ID` for each stands first among the arguments.
+    /// The random lease ids. `--lease ID` for each stands first among the arguments.
     pub leases: Vec<String>,
-    /// The arguments after it.
+    /// The arguments after the leases.
     pub args: Vec<String>,
     pub env: Vec<String>,
     pub timeout_s: u32,
@@ -32,10 +33,10 @@ pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
     args.next() == Some(HOOK) && args.next() == Some(LEASE_FLAG)
 }
 
-/// Returns whether our hook in a config.json names this lease.
+/// Returns whether runmig's hook in a config.json names this lease.
 pub fn name_lease(bytes: &[u8], lease: &str) -> bool {
     let read = || serde_json::from_slice::<Value>(bytes).ok();
-    // Most files that are not our edit do not even hold the word.
+    // Most files without an edit of runmig do not even contain the id.
     let holds_it = std::str::from_utf8(bytes).is_ok_and(|text| text.contains(lease));
     let Some(config) = (holds_it && !lease.is_empty()).then(read).flatten() else {
         return false;
@@ -50,7 +51,7 @@ pub fn name_lease(bytes: &[u8], lease: &str) -> bool {
     })
 }
 
-/// Puts ours first: low-level runtimes stop at a hook that fails.
+/// Puts runmig's hook first, because low-level runtimes stop at a hook that fails.
 pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     if command.timeout_s == 0 {
         return Err(Error::new("the poststop hook has no timeout"));
@@ -70,7 +71,7 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     Ok(())
 }
 
-/// Takes out ours, whatever lease it names, and what was made for it alone.
+/// Removes runmig's hook with any lease, and the objects that only it needed.
 pub fn take_out(document: &mut Document) -> Result<()> {
     let Some(hooks) = get_mut(&mut document.root, "hooks") else {
         return Ok(());
@@ -100,7 +101,7 @@ fn args_are_ours(args: &Value) -> bool {
     is_ours(args.iter().map_while(Value::as_str))
 }
 
-/// A hook as it goes into the file; never without an environment of its own.
+/// Returns a hook for the file, always with an environment of its own.
 pub fn hook(
     path: &Path,
     args: Vec<String>,
@@ -126,7 +127,7 @@ pub fn hook(
     Ok(hook)
 }
 
-/// Appends a hook that is not there yet.
+/// Appends a hook if it is missing.
 pub fn append(document: &mut Document, stage: &str, hook: &Hook) -> Result<()> {
     let list = list(document, stage)?;
     let hook = to_value(hook)?;

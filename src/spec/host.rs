@@ -1,5 +1,5 @@
-//! The source of a bind mount on the host. A name says nothing (`-v /dev/nvidia4:/x`, `-v
-//! /dev/zero:/dev/nvidia4`): the number and the inode do.
+//! Finds the source of a bind mount on the host. A name proves nothing (`-v /dev/nvidia4:/x`, `-v
+//! /dev/zero:/dev/nvidia4`); the device number and the inode do.
 
 use runmig_lease::error::{Context, Result};
 use std::fs;
@@ -14,22 +14,22 @@ pub enum Source {
         major: u32,
         minor: u32,
     },
-    /// The host's /dev: nodes come and go in it.
+    /// The host's /dev, where nodes come and go.
     Dev,
-    /// A directory of the driver's nodes, or something of the driver's in /proc.
+    /// A directory of the driver's nodes, or a file of the driver in /proc.
     Driver,
     Other,
 }
 
 pub trait HostView {
-    /// Links are followed on the host, where the low-level runtime follows them too; a relative
-    /// path starts at the bundle.
+    /// Returns the source at a path. It follows links on the host, as the low-level runtime does. A
+    /// relative path starts at the bundle.
     fn source(&self, path: &Path) -> Result<Source>;
 }
 
 pub struct Host {
     bundle: PathBuf,
-    /// `/`, and the driver root where that is another.
+    /// The root `/`, and the driver root if that is another.
     roots: Vec<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ impl HostView for Host {
     }
 }
 
-/// `<dir>/nvidia…` or beneath it.
+/// Returns whether the path is `<dir>/nvidia…` or below it.
 fn of_driver(path: &Path, dir: &Path) -> bool {
     path.strip_prefix(dir)
         .ok()

@@ -1,9 +1,7 @@
-//! Edits of a bundle's config.json that lose nothing, and that leave a container no NVIDIA device
-//! but those of its slice.
+//! Edits a bundle's config.json without loss, and leaves a container only the NVIDIA devices of its slice.
 //!
-//! An edit changes these places, and nothing else: `process.env`, `linux.devices`,
-//! `linux.resources.devices`, `hooks`, `mounts`, and `process.user.additionalGids` if the driver's
-//! files ask for a group.
+//! An edit changes only these fields: `process.env`, `linux.devices`, `linux.resources.devices`, `hooks`,
+//! `mounts`. It changes `process.user.additionalGids` if the driver's files ask for a group.
 
 mod annotations;
 pub mod bundle;
@@ -36,7 +34,7 @@ pub(crate) use document::Document;
 use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
 
-/// Returns the original that a sidecar has kept, if these bytes are one.
+/// Returns the original that a sidecar keeps; none if the bytes are not a sidecar.
 pub(crate) fn sidecar_original(bytes: Vec<u8>) -> Option<Vec<u8>> {
     sidecar::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
 }
@@ -49,7 +47,7 @@ fn linux(document: &mut Document) -> Result<&mut Map<String, Value>> {
     section(document, "linux")
 }
 
-/// Without it there is nothing that could be given a slice.
+/// Returns a section that must exist. Without it runmig has no place for a slice.
 fn section<'a>(document: &'a mut Document, key: &str) -> Result<&'a mut Map<String, Value>> {
     document::get_mut(&mut document.root, key)
         .ok_or_else(|| {

@@ -1,10 +1,12 @@
-//! `mounts`: the driver's files go in, what would bring other NVIDIA devices is taken out.
+//! Edits `mounts`: it adds the driver's files, and removes mounts that would bring other NVIDIA devices.
 //!
-//! The device rules keep a container from a device: with them in force a node that a mount brings
-//! cannot be opened, no more than one made with mknod. So a mount of a directory that has the
-//! host's /dev somewhere in it (`/`) is left to them. This part refuses or removes mounts of
-//! devices: /dev itself, since runc makes no nodes in a /dev that is bound, nodes that appear in it
-//! later are the container's too, and nodes that the container makes there are the host's.
+//! The device rules keep a container from a device. They also stop it from opening a node that came by a
+//! mount or by mknod. So the rules handle a mount of a directory that contains the host's /dev, as `/`
+//! does.
+//!
+//! This module refuses or removes mounts of devices, above all of /dev itself. runc makes no nodes in a
+//! bound /dev. The container also gets nodes that appear there later, and the host gets nodes that the
+//! container makes.
 
 use super::devices::{is_granted, is_nvidia};
 use super::document::{Document, array, get, get_mut, wrong_kind};
@@ -16,13 +18,15 @@ use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A mount there is a request for devices to nvidia-container-runtime, before any variable.
+/// The destinations of device lists. nvidia-container-runtime reads a mount there as a request for devices,
+/// before any variable.
 const DEVICE_LISTS: [&str; 2] = [
     "/var/run/nvidia-container-devices",
     "/run/nvidia-container-devices",
 ];
 
-/// nvidia-container-runtime compares texts, not folders: `…-devicesall` asks for `all` too.
+/// Returns whether a mount asks for devices. nvidia-container-runtime compares texts, not folders:
+/// `…-devicesall` asks for `all` too.
 fn asks_for_devices(destination: &Path) -> bool {
     let text = destination.as_os_str().as_encoded_bytes();
     DEVICE_LISTS
@@ -30,11 +34,11 @@ fn asks_for_devices(destination: &Path) -> bool {
         .any(|list| text.starts_with(list.as_bytes()))
 }
 
-/// Appends the driver's files. One destination has one of them: an engine that applied the same
-/// CDI specification before us has put the same there.
+/// Appends the driver's files, each destination once. An engine that applied the same CDI specification
+/// earlier has mounted the same files.
 ///
-/// CDI's own library sorts all mounts by depth; ours are files and stand last, so only they are
-/// sorted, and the engine's order stays.
+/// CDI's own library sorts all mounts by depth. runmig's mounts are files and stand last, so it sorts only
+/// these and keeps the engine's order.
 pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
     if files.is_empty() {
         return Ok(());
@@ -52,8 +56,8 @@ pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a container that has the image's own /dev. Every engine mounts one; without, nodes are
-/// made where the image's links lead, and with crun 1.8 `/dev -> /` leads onto the host.
+/// Refuses a container that has the image's own /dev. Every engine mounts a /dev. Without it, low-level
+/// runtimes make nodes behind the image's links. With crun 1.8, `/dev -> /` leads onto the host.
 pub fn check_dev(bytes: &[u8]) -> Result<()> {
     let document = Document::parse(bytes)?;
     let mounts = get(&document.root, "mounts").and_then(Value::as_array);
@@ -146,7 +150,7 @@ fn stays(
         ))
         .hint("mount the devices that it needs, not /dev"));
     }
-    // A mount hides the place where a node of ours, or its directory, has to be made.
+    // A mount hides the path of a granted node, or its directory.
     let hides = to != Path::new("/")
         && to != Path::new("/dev")
         && nodes.iter().any(|node| node.path.starts_with(to));

@@ -25,7 +25,7 @@ const NAMES: [&str; 162] = [
     "vm", "weight", "weightDevice", "width", "windows", "zos",
 ];
 
-/// Objects whose keys the user chooses. There Go tells cases apart.
+/// Objects with keys of the user's choice, where Go distinguishes cases.
 const MAPS: [&str; 6] = [
     "annotations",
     "netDevices",
@@ -35,7 +35,7 @@ const MAPS: [&str; 6] = [
     "unified",
 ];
 
-/// Returns the name of the specification that Go's encoding/json takes the key for.
+/// Returns the name of the specification that Go's encoding/json matches to the key.
 pub fn known_name(key: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|name| is_same(key, name))
 }
@@ -44,8 +44,8 @@ pub fn is_map(name: &str) -> bool {
     MAPS.contains(&name)
 }
 
-/// Returns whether Go takes the key for that name: in any case, and with the two letters outside ASCII
-/// that Unicode folds into it.
+/// Returns whether Go matches the key to that name. Go ignores case, and also matches the two letters
+/// outside ASCII that Unicode folds into the name.
 pub fn is_same(key: &str, name: &str) -> bool {
     key == name
         || key

@@ -1,8 +1,9 @@
-//! Paths inside a container, as words: nothing here looks into a rootfs.
+//! Handles paths inside a container as text. Nothing here reads a rootfs.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Absolute, without `.`, `..` and doubled slashes, as low-level runtimes take a destination.
+/// Returns an absolute path without `.`, `..` and doubled slashes, as low-level runtimes read a
+/// destination.
 pub fn clean(path: impl AsRef<Path>) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.as_ref().components() {

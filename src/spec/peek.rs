@@ -1,9 +1,9 @@
-//! The one look that every create takes, of containers that ask for nothing too: so most files are
-//! only searched for a word, and of the others nothing is read but annotations and poststop hooks.
+//! Looks for a request in config.json. Every create does this, also for containers without a request. So it
+//! searches most files only for a word, and reads only annotations and poststop hooks of the others.
 //!
-//! It sees what any low-level runtime could see, since a request that it misses is a container
-//! without its slice: keys in another case, each of two that are the same, text that is not UTF-8.
-//! A request that readers could differ in is then refused; without a request nothing is.
+//! It sees all that any low-level runtime could see, because a missed request is a container without its
+//! slice. This includes keys in another case, each of two equal keys, and text that is not UTF-8. runmig
+//! refuses a request that readers could read differently. Without a request it refuses nothing.
 
 use super::document::{LIMIT, not_json};
 use super::hooks::is_ours;
@@ -17,24 +17,24 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// In every annotation key of ours, and in the name of our hook.
+/// The word in every annotation key of runmig, and in the name of its hook.
 const WORD: &[u8] = b"runmig";
-/// How a letter of the word can be written otherwise: this and two digits.
+/// The start of an escaped letter of the word; two digits follow.
 const ESCAPE: &[u8] = b"\\u00";
 const ESCAPED_LETTERS: [&[u8; 2]; 6] = [b"72", b"75", b"6e", b"6d", b"69", b"67"];
-/// One of them is as long as the other.
+/// The length of the longest form of the word or of an escaped letter: both have this length.
 const LONGEST: usize = 6;
 
-/// How long a file may be that is searched. No engine writes a thousandth of it.
+/// The longest file that runmig searches, in bytes. No engine writes a thousandth of it.
 const SEARCH_LIMIT: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Peek {
-    /// Empty where none can be ours.
+    /// The annotations; empty if none can be runmig's.
     pub annotations: BTreeMap<String, String>,
-    /// Our hook is in it: an earlier create of ours left its edit there.
+    /// Says whether the file has runmig's hook, which an earlier create left in its edit.
     pub marked: bool,
-    /// Why readers could differ in the annotations.
+    /// The reason for which readers could read the annotations differently.
     pub doubt: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
     Ok(seen.peek)
 }
 
-/// The same of an open file, which may be longer than what is read of a request.
+/// Peeks at an open file, which may be longer than the limit for a request.
 pub fn peek_file(mut file: &File) -> io::Result<Result<Peek>> {
     let bytes = files::read_start(file, LIMIT + 1)?;
     if bytes.len() as u64 <= LIMIT {
@@ -72,7 +72,8 @@ fn could_name_us(bytes: &[u8]) -> bool {
     memmem::find(bytes, WORD).is_some() || memmem::find_iter(bytes, ESCAPE).any(is_letter)
 }
 
-/// Searches in pieces that overlap, since a word could be cut in two. A file that grows meanwhile could name us.
+/// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows
+/// meanwhile counts as naming runmig.
 fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bool> {
     const PIECE: u64 = 1024 * 1024;
     for _ in 0..SEARCH_LIMIT / PIECE {
@@ -89,7 +90,7 @@ fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bo
     Ok(true)
 }
 
-/// In serde_json's words, which tell the place.
+/// Returns the error in serde_json's words, which name the position.
 fn malformed(bytes: &[u8]) -> Error {
     match serde_json::from_slice::<Value>(bytes) {
         Err(e) => not_json(e),
@@ -97,13 +98,13 @@ fn malformed(bytes: &[u8]) -> Error {
     }
 }
 
-/// Collects what the tokens say.
+/// Collects the facts from the tokens.
 #[derive(Default)]
 struct Seen {
     peek: Peek,
     /// The latest key of each open object; none for an open array.
     path: Vec<Option<String>>,
-    /// The arguments of the hook that is being read.
+    /// The arguments of the current hook.
     args: Vec<String>,
     has_annotations: bool,
 }
@@ -362,7 +363,7 @@ mod tests {
         let escaped =
             br#"{"annotations":{"\u0072\u0075\u006d\u0069\u0067.dev/slice":"1g.10gb","a":"b"}}"#;
         assert_eq!(peek(escaped).unwrap().annotations.len(), 2);
-        // nothing of ours: whether it is a config.json is for the low-level runtime to say
+        // A file without the word passes: the low-level runtime judges whether it is a config.json.
         for others in [&br#"{"annotations":{"a":"b"}}"#[..], b"not JSON"] {
             assert_eq!(peek(others).unwrap(), Peek::default());
         }

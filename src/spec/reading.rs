@@ -1,9 +1,9 @@
-//! Whether every low-level runtime reads the same in a config.json as runmig does.
+//! Checks that every low-level runtime reads a config.json as runmig does.
 //!
-//! Go's encoding/json, so runc and nvidia-container-runtime, takes a key in another case for the
-//! one it knows, and merges a key that occurs twice. crun takes the first of two, and ends a string
-//! at a NUL. runmig's own tree keeps the last of two. If these differ, the seal would hold for
-//! another container than the one that starts, so such a file gets no slice.
+//! Go's encoding/json, as in runc and nvidia-container-runtime, matches a key in another case to the one it
+//! knows. It merges a key that occurs twice. crun takes the first of two, and ends a string at a NUL.
+//! runmig's own tree keeps the last of two. If these differ, the seal would hold for another container than
+//! the one that starts. So runmig gives such a file no slice.
 
 use super::oci::{is_map, known_name};
 use super::tokens::{Text, Token, Tokens};
@@ -11,20 +11,21 @@ use runmig_lease::error::{Error, Result, printable};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// serde_json's own name for a number of any size: as a key in the file it would be taken for one.
+/// The key that serde_json uses for a number of any size. serde_json would take an object with this key for
+/// a number.
 const NUMBER_KEY: &str = "$serde_json::private::";
 
-/// An object or array that is open.
+/// An open object or array.
 struct Level<'a> {
     keys: HashSet<Cow<'a, str>>,
     key: Option<Cow<'a, str>>,
-    /// Whether the low-level runtimes read it. They skip whatever stands under a key that they do not know.
+    /// Says whether the low-level runtimes read it. They skip every value under an unknown key.
     is_read: bool,
-    /// Whether its keys are the user's: annotations, sysctls.
+    /// Says whether the user chooses its keys, as in annotations and sysctls.
     is_map: bool,
 }
 
-/// Refuses what readers differ in. The bytes have to be JSON.
+/// Refuses a file that readers read differently. The bytes must be JSON.
 pub fn check(bytes: &[u8]) -> Result<()> {
     let mut levels: Vec<Level> = Vec::new();
     for token in Tokens::new(bytes) {
@@ -61,7 +62,7 @@ fn inside<'a>(outer: Option<&Level<'a>>) -> Level<'a> {
     }
 }
 
-/// Whether the value that comes is read.
+/// Returns whether the low-level runtimes read the next value.
 fn is_read(levels: &[Level]) -> bool {
     levels
         .last()
@@ -112,7 +113,7 @@ fn cut_short(at: &str) -> Error {
     .hint("take the NUL out")
 }
 
-/// `linux.resources.devices`, without the places in arrays.
+/// Returns the name of the current field, as `linux.resources.devices`, without array indices.
 fn name(levels: &[Level]) -> String {
     const LONGEST: usize = 80;
     let keys: Vec<&str> = levels
@@ -168,7 +169,7 @@ mod tests {
                 "hooks.poststop.Args",
                 "args",
             ),
-            // the two letters outside ASCII that Go takes for one within
+            // the two letters outside ASCII that Go folds into ASCII letters
             ("{\"proce\u{17f}s\":{}}", "proce\u{17f}s", "process"),
             (r#"{"hoo\u212as":{}}"#, "hoo\u{212a}s", "hooks"),
             (

@@ -1,18 +1,20 @@
 //! The devices that the rules of `linux.resources.devices` let a container open.
 //!
-//! The rules have two readings. The specification, and crun on cgroup v2: in order, the last match
-//! wins. runc everywhere, and the kernel on cgroup v1: a default and a list of exceptions, where a
-//! rule of type `a` sets the default whatever else it says, and a rule that goes against an
-//! exception takes away only the very same one. They differ in the corners (`a` with a major,
-//! `deny c *:*` after `allow c 10:200`), and the cgroup's version and the runtime are not ours to
-//! know: what either reading allows is allowed.
+//! The rules have two readings. In the specification, and in crun on cgroup v2, the last rule that matches
+//! wins. runc everywhere, and the kernel on cgroup v1, keep a default and a list of exceptions. There a
+//! rule of type `a` sets the default, whatever its other fields are. A rule against an exception removes
+//! only the identical one.
+//!
+//! The readings differ in corner cases: `a` with a major, and `deny c *:*` after `allow c 10:200`. runmig
+//! knows neither the cgroup's version nor the low-level runtime's reading. So a device counts as allowed if
+//! either reading allows it.
 
 use super::document::wrong_kind;
 use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// `r`, `w`, `m` as bits.
+/// The accesses `r`, `w`, `m` as bits.
 pub const READ: u8 = 1;
 pub const WRITE: u8 = 2;
 pub const MKNOD: u8 = 4;
@@ -29,14 +31,14 @@ pub enum Kind {
 pub struct Rule {
     pub allow: bool,
     pub kind: Kind,
-    /// None is any.
+    /// The major number; none matches any.
     pub major: Option<u32>,
     pub minor: Option<u32>,
     pub access: u8,
 }
 
 impl Rule {
-    /// `at` is what an error calls it.
+    /// Parses a rule. Errors call the rule `at`.
     pub fn parse(value: &Value, at: &str) -> Result<Self> {
         let rule = value.as_object().ok_or_else(|| wrong_kind(at, "object"))?;
         let allow = match rule.get("allow") {
@@ -46,7 +48,7 @@ impl Rule {
         };
         let kind = match text(rule, "type", at)? {
             "" | "a" => Kind::Any,
-            // u is a character device's other name in linux.devices
+            // `u` is another name for a character device in linux.devices.
             "c" | "u" => Kind::Char,
             "b" => Kind::Block,
             other => {
@@ -68,7 +70,7 @@ impl Rule {
                 }
             };
         }
-        // Without an access runc refuses the rule and others may take it for all.
+        // runc refuses a rule without an access; others may take it for all accesses.
         if access == 0 && allow {
             access = ALL;
         }
@@ -81,7 +83,7 @@ impl Rule {
         })
     }
 
-    /// `{"allow":false,"access":"rwm"}`: what every list has to begin with.
+    /// Returns whether the rule is `{"allow":false,"access":"rwm"}`, with which every list must begin.
     pub fn denies_everything(&self) -> bool {
         !self.allow
             && self.kind == Kind::Any
@@ -118,12 +120,12 @@ fn number(rule: &Map<String, Value>, key: &str, at: &str) -> Result<Option<u32>>
     }
 }
 
-/// A list of rules, read both ways.
+/// A list of rules in both readings.
 pub struct Readings<'a> {
     rules: &'a [Rule],
-    /// The rule that made the default an allow.
+    /// The index of the rule that made the default an allow.
     default: Option<usize>,
-    /// Against the default, with the rule that each comes from.
+    /// The exceptions to the default, each with the index of its rule.
     exceptions: Vec<(usize, Rule)>,
 }
 
@@ -155,8 +157,8 @@ impl<'a> Readings<'a> {
         }
     }
 
-    /// The rule that lets a container open the character device for reading or writing, if either
-    /// reading has one.
+    /// Returns the rule that lets a container open the character device for reading or writing, in either
+    /// reading.
     pub fn opens(&self, major: u32, minor: u32) -> Option<usize> {
         [READ, WRITE, READ | WRITE].into_iter().find_map(|wanted| {
             self.last_match(major, minor, wanted)
@@ -164,7 +166,7 @@ impl<'a> Readings<'a> {
         })
     }
 
-    /// Whether both let it be opened for reading and writing.
+    /// Returns whether both readings allow the device to be opened for reading and writing.
     pub fn surely_opens(&self, major: u32, minor: u32) -> bool {
         let wanted = READ | WRITE;
         self.last_match(major, minor, wanted).is_some()
@@ -188,7 +190,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// `allow c *:* rwm`, as docker and the kernel write it.
+/// Formats a rule as docker and the kernel write it: `allow c *:* rwm`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.allow { "allow" } else { "deny" };

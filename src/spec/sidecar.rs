@@ -1,4 +1,4 @@
-//! The sidecar of an edited config.json: the edit's lease, the hashes of our writes, the original.
+//! The sidecar of an edited config.json: the edit's lease, the hashes of runmig's files, the original.
 
 use runmig_lease::Author;
 use runmig_lease::error::{Context, Result};
@@ -12,14 +12,14 @@ pub struct Sidecar {
     pub original: Vec<u8>,
 }
 
-/// The first line.
+/// The first line of a sidecar.
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
     lease: String,
-    /// SHA-256 of each config.json of ours that may be there.
+    /// The SHA-256 hash of each config.json that runmig may have written.
     written: Vec<String>,
-    /// SHA-256 of what follows.
+    /// The SHA-256 hash of the bytes after the header.
     original: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     records: Vec<String>,
@@ -61,7 +61,7 @@ impl Sidecar {
             |header: &Header| serde_json::to_vec(header).context(|| "write the header as JSON");
         let mut out = write(&header)?;
         if out.len() as u64 >= Self::HEADER_LIMIT {
-            // The original comes first: records help only where the ledger is lost.
+            // The original matters more: records help only after the loss of the ledger.
             header.records.clear();
             out = write(&header)?;
         }
@@ -70,7 +70,7 @@ impl Sidecar {
         Ok(out)
     }
 
-    /// None for anything that is not, to the byte, what `to_bytes` wrote.
+    /// Parses a sidecar. Returns none unless the bytes are exactly those that `to_bytes` wrote.
     pub fn parse(mut bytes: Vec<u8>) -> Option<Self> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
         let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;

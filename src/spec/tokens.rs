@@ -1,9 +1,9 @@
 //! JSON as a list of tokens, read as leniently as any low-level runtime reads it.
 //!
-//! serde_json cannot tell what another reader sees. Go takes the first value of a file and ignores the
-//! rest, replaces bytes that are not UTF-8 and lone surrogates, and merges keys that occur twice; crun
-//! takes the first of them. So these tokens keep every key in its order, and refuse no string that one
-//! of the readers takes.
+//! serde_json cannot tell how another reader reads a file. Go takes the first value of a file and ignores
+//! the rest. It replaces lone surrogates and bytes that are not UTF-8, and merges keys that occur twice.
+//! crun takes the first of such keys. So these tokens keep every key in its order, and accept every string
+//! that any of the readers takes.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub enum Token<'a> {
     Object,
     Array,
-    /// Ends the innermost object or array.
+    /// The end of the innermost object or array.
     End,
     Key(Text<'a>),
     Text(Text<'a>),
@@ -19,17 +19,18 @@ pub enum Token<'a> {
     Plain,
 }
 
-/// A string, as it stands between its quotes.
+/// A string in its raw form between the quotes.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a>(&'a [u8]);
 
-/// Not JSON to any low-level runtime, or an extension that only some of them know.
+/// The error for text that is not JSON to any low-level runtime, or an extension that only some of them
+/// know.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 pub struct Tokens<'a> {
     rest: &'a [u8],
-    /// Whether each open container is an object.
+    /// The open containers; true for an object.
     inside: Vec<bool>,
     expected: Expected,
 }
@@ -37,12 +38,12 @@ pub struct Tokens<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Value,
-    /// Or the end of an empty array.
+    /// A value, or the end of an empty array.
     FirstElement,
-    /// Or the end of an empty object.
+    /// A key, or the end of an empty object.
     FirstKey,
     Key,
-    /// A comma, or the end of what is open.
+    /// A comma, or the end of the innermost container.
     More,
     Nothing,
 }
@@ -159,7 +160,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// How long the escape is, after its backslash.
+/// Returns the length of the escape after its backslash.
 fn escape(after: &[u8]) -> Result<usize, Malformed> {
     match after.first() {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(1),
@@ -168,7 +169,7 @@ fn escape(after: &[u8]) -> Result<usize, Malformed> {
     }
 }
 
-/// The four digits of a `\u`.
+/// Returns the value of the four digits of a `\u`.
 fn unit(digits: &[u8]) -> Option<u16> {
     let digits = digits.get(..4)?;
     let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
@@ -177,12 +178,13 @@ fn unit(digits: &[u8]) -> Option<u16> {
 }
 
 impl<'a> Text<'a> {
-    /// As Go reads it: U+FFFD stands where it is no Unicode.
+    /// Returns the string as Go reads it: U+FFFD replaces bytes that are not Unicode.
     pub fn lossy(self) -> Cow<'a, str> {
         self.read().unwrap_or_else(Cow::Owned)
     }
 
-    /// None where readers differ in it: bytes that are not UTF-8, a lone surrogate.
+    /// Returns the string, or none if readers read it differently: bytes that are not UTF-8, a lone
+    /// surrogate.
     pub fn exact(self) -> Option<Cow<'a, str>> {
         self.read().ok()
     }
@@ -229,7 +231,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The character of a `\u`, or of two that are a pair, and how long it is after its backslash.
+/// Returns the character of a `\u` escape or of a surrogate pair, and its length after the backslash.
 fn code_point(after: &[u8]) -> (Option<char>, usize) {
     let Some(first) = after.get(1..).and_then(unit) else {
         return (None, after.len());
