@@ -1,9 +1,9 @@
-//! Processes by their cgroups.
+//! Finds processes by their cgroups.
 
 use super::{Host, Reads, all, dir, look, read_text};
 use std::io;
 
-/// The cgroup paths of a process, each once.
+/// Returns the cgroup paths of a process, each once.
 pub fn cgroups(pid: i32) -> Vec<String> {
     let mut paths = cgroup_lines(&Host, pid).unwrap_or_default();
     paths.sort();
@@ -17,7 +17,7 @@ fn cgroup_lines(reads: &dyn Reads, pid: i32) -> io::Result<Vec<String>> {
     Ok(text.lines().filter_map(path).collect())
 }
 
-/// The cgroup that the device rules of this process belong to.
+/// The cgroup to which the device rules of this process belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnCgroup {
     /// The path in cgroup v1's hierarchy for devices.
@@ -26,7 +26,8 @@ pub enum OwnCgroup {
     V2(String),
 }
 
-/// None where the kernel does not tell, or where it lies outside of this cgroup namespace.
+/// Returns the cgroup of this process. Returns none if the kernel does not tell, or if it lies outside this
+/// cgroup namespace.
 pub fn own_cgroup() -> Option<OwnCgroup> {
     let text = read_text(&Host, &dir(std::process::id() as i32).join("cgroup"));
     parse_own(&text.ok()??)
@@ -50,10 +51,10 @@ fn parse_own(text: &str) -> Option<OwnCgroup> {
     unified
 }
 
-/// A live process in one of these cgroups or below. An entry with `/` is a path as `/proc/PID/cgroup`
-/// has it; one without is a name that any component of the path may have: before a container's init
-/// is known, its cgroup is known by name only, wherever it hangs. One too many found keeps a slice
-/// longer, nothing worse.
+/// Returns a live process in one of these cgroups or below. An entry with `/` is a path, as in
+/// `/proc/PID/cgroup`. An entry without `/` is a name that any component of the path may have. Before
+/// runmig knows a container's init, it knows only the name of its cgroup, not the parent. A false match
+/// only keeps a slice longer.
 pub fn in_cgroup(reads: &dyn Reads, cgroups: &[String]) -> io::Result<Option<i32>> {
     if cgroups.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Finds the processes that have a file or device open, and asks no server of any open file for it.
+//! Finds the processes that have a file or device open, without asking a file server about any open file.
 
 use super::look::{Look, Seen, look};
 use super::{Host, Reads, all, dir, name};
@@ -10,22 +10,22 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many descriptors are looked at: what a machine has, and a bound.
+/// The largest number of descriptors that runmig looks at: more than a machine has, but bounded.
 const MOST: usize = 1 << 18;
 
 /// The processes that have a slice open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holders {
-    /// `(pid, name)`
+    /// The processes that were found, as `(pid, name)`.
     pub seen: Vec<(i32, String)>,
-    /// Why there may be more.
+    /// The reason for which there may be more.
     pub unseen: Option<String>,
 }
 
-/// Finds the processes that have one of these files or devices open. It leaves out
-/// those that a security module hides, and descriptors on their way through a socket.
+/// Finds the processes that have one of these files or devices open. It misses processes that a security
+/// module hides, and descriptors in transit through a socket.
 pub(crate) fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {
-    // In the driver's own part of `/proc`.
+    // The files are in the driver's own part of `/proc`.
     let metadata = files.iter().filter_map(|f| std::fs::metadata(f).ok());
     let wanted = Wanted {
         files: metadata.map(|m| (m.dev(), m.ino())).collect(),
@@ -50,7 +50,7 @@ struct Wanted {
 fn search(wanted: &Wanted) -> io::Result<Holders> {
     let mut descriptors: Vec<(i32, CString)> = Vec::new();
     for (pid, table) in tables()? {
-        // One that has ended has nothing open.
+        // A process that has ended has nothing open.
         for fd in Host.names(&table).unwrap_or_default() {
             let path = table.join(fd).into_os_string().into_vec();
             descriptors.push((pid, CString::new(path)?));
@@ -79,9 +79,11 @@ impl Wanted {
                         holders.insert(pid);
                     }
                 }
-                // Closed meanwhile, or hidden by a security module as whole processes are.
+                // The process has closed the file, or a security module hides it, as it hides whole
+                // processes.
                 Seen::Failed(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EACCES) => {}
-                // A filter of system calls, or an old kernel: a stat could block for ever.
+                // A filter of system calls or an old kernel causes this. A stat instead could block for
+                // ever.
                 Seen::Failed(e @ (Errno::ENOSYS | Errno::EPERM)) => return Err(e.into()),
                 Seen::Failed(e) => unseen = unseen.or(Some((pid, e.desc().to_owned()))),
                 Seen::Unanswered | Seen::Same(_) => {
@@ -101,8 +103,8 @@ impl Wanted {
     }
 }
 
-/// The tables of descriptors on the machine, each once if that can be told: most threads have their
-/// process's.
+/// Returns the descriptor tables on the machine, each once if the kernel can compare them. Most threads
+/// share the table of their process.
 fn tables() -> io::Result<Vec<(i32, PathBuf)>> {
     let mut tables = Vec::new();
     let mut others: Vec<(i32, i32)> = Vec::new();
@@ -138,7 +140,7 @@ mod tests {
             files: vec![(7, 8)],
             devices: vec![9],
         };
-        // No process has this number.
+        // The number belongs to no process.
         wanted.judge(std::iter::once((i32::MAX, seen)))
     }
 
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(file(libc::S_IFBLK, 1, 1, 9), 0);
     }
 
-    /// Closed or hidden is nothing; all else may be a holder.
+    /// A closed or hidden file counts as not held; any other failure may hide a holder.
     #[test]
     fn every_errno_but_four_is_told() {
         let nothing = [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EACCES];

@@ -1,5 +1,6 @@
-//! Looks that may never end: a file system whose server is gone lets no call come back, and the kernel
-//! lets no signal end some of those calls. A child makes them, so that this process never waits for one.
+//! Makes system calls that may never return. A file system whose server is gone blocks a call, and the
+//! kernel lets no signal end some of those calls. A child makes the calls, so this process never waits for
+//! them.
 
 use super::{Host, dir, read_stat};
 use nix::errno::Errno;
@@ -14,22 +15,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 pub(super) enum Look {
-    /// The kernel's own knowledge of a file; no server is asked for it. On NFS and 9p the way there may
-    /// ask one all the same.
+    /// Asks for the kernel's own knowledge of a file, without a request to the file's server. On NFS and 9p
+    /// the path there may need a request all the same.
     Known(CString),
-    /// The same, and the file's server has to answer.
+    /// Asks for the same, but the file's server must answer.
     Asked(CString),
-    /// Whether two threads have one table of descriptors.
+    /// Asks whether two threads share one table of descriptors.
     SameFiles(i32, i32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     File(File),
-    /// Result of a comparison.
+    /// The result of a comparison.
     Same(bool),
     Failed(Errno),
-    /// Its server did not answer in time.
+    /// The server did not answer in time.
     Unanswered,
 }
 
@@ -41,18 +42,18 @@ pub(super) struct File {
     pub rdev: u64,
 }
 
-/// How long a call that is blocked is waited for.
+/// The longest wait for one blocked call.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Longest wait of this process for blocked calls in all, in milliseconds: no more than a call of ours may
-/// take longer because of them.
+/// The time that this process may still wait for blocked calls in total, in milliseconds. Blocked calls
+/// delay one call of runmig by no more than this.
 static LEFT: AtomicU64 = AtomicU64::new(700);
-/// Between two looks at the child.
+/// The time between two looks at the child.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Written by the child alone, until it has ended.
+/// The result of one look. Only the child writes it, until the child has ended.
 #[derive(Default)]
 struct Slot {
-    /// 0 until the rest is there.
+    /// The state; 0 until the other fields are valid.
     state: AtomicU32,
     errno: AtomicU32,
     mode: AtomicU32,
@@ -66,7 +67,7 @@ const SAME: u32 = 2;
 const DIFFERENT: u32 = 3;
 const FAILED: u32 = 4;
 
-/// Makes all of these looks. An error where no child could be had.
+/// Makes all of these looks. It fails if it cannot fork a child.
 pub(super) fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
     if looks.is_empty() {
         return Ok(Vec::new());
@@ -78,7 +79,7 @@ pub(super) fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
         run(&looks[from..], &slots.all()[from..])?;
         let done = slots.all()[from..].iter().map_while(Slot::seen);
         seen.extend(done);
-        // The one at which it was blocked, or ended.
+        // The child was blocked at this look, or ended there.
         if seen.len() < looks.len() {
             seen.push(Seen::Unanswered);
         }
@@ -86,20 +87,20 @@ pub(super) fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
     Ok(seen)
 }
 
-/// Returns when the child has ended, or is blocked for too long.
+/// Runs the looks in a child. Returns when the child has ended, or has been blocked for too long.
 fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
     let (ends, end) = io::pipe()?;
-    // The child keeps none of this process's files: locks and the engine's pipes are among them.
+    // The child closes this process's files, which include locks and the engine's pipes.
     let mut ours = descriptors()?;
     ours.retain(|fd| *fd != end.as_raw_fd());
-    // SAFETY: until it exits, the child makes system calls only, on memory that was laid out before: so
-    // it does no harm that a library may have started threads.
+    // SAFETY: until it exits, the child makes only system calls, on memory that the parent prepared. So
+    // threads that a library may have started do no harm.
     let child = match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
             let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
             for fd in ours {
-                // SAFETY: nobody in this process uses a descriptor any more, but for the pipe's.
+                // SAFETY: the child uses no descriptor but the pipe's any more.
                 unsafe { libc::close(fd) };
             }
             for (look, slot) in looks.iter().zip(slots) {
@@ -116,7 +117,7 @@ fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
         let step = PollTimeout::try_from(STEP).unwrap_or(PollTimeout::MAX);
         match nix::poll::poll(&mut fds, step) {
             Ok(0) | Err(Errno::EINTR) => {}
-            // Its end of the pipe is closed.
+            // The child's end of the pipe is closed.
             Ok(_) => break,
             Err(e) => return Err(e.into()),
         }
@@ -133,13 +134,13 @@ fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
             break;
         }
     }
-    // One that cannot be killed ends when its server does, and is nobody's then.
+    // A child that cannot be killed ends when its server answers. Then nothing waits for it.
     let _ = kill(child, Signal::SIGKILL);
     reap(child);
     Ok(())
 }
 
-/// A child that was killed takes a moment to be gone.
+/// Waits a moment for a killed child to end.
 fn reap(child: Pid) {
     for _ in 0..20 {
         match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
@@ -158,7 +159,7 @@ fn made(slots: &[Slot]) -> usize {
         .count()
 }
 
-/// Whether a process waits for something; one that only waits for a processor does not.
+/// Returns whether a process waits for an event. A process that waits only for a processor is not blocked.
 fn is_blocked(pid: i32) -> bool {
     let stat = read_stat(&Host, &dir(pid)).ok().flatten();
     stat.is_none_or(|stat| stat.state != 'R')
@@ -171,7 +172,7 @@ fn descriptors() -> io::Result<Vec<i32>> {
 }
 
 impl Look {
-    /// In the child.
+    /// Makes the look, in the child.
     fn make(&self, slot: &Slot) {
         let state = match self {
             Look::Known(path) => statx(path, libc::AT_STATX_DONT_SYNC, slot),
@@ -206,12 +207,12 @@ impl Slot {
     }
 }
 
-/// The system call itself: libc's function makes a stat of it where the kernel has none, and that
+/// Makes the system call itself. On a kernel without statx, libc's function calls stat instead, and that
 /// blocks.
 fn statx(path: &CString, sync: i32, slot: &Slot) -> Result<u32, Errno> {
     let flags = sync | libc::AT_NO_AUTOMOUNT;
     let mask = libc::STATX_TYPE | libc::STATX_INO;
-    // SAFETY: all zeros is a value of this struct of numbers.
+    // SAFETY: the struct has only numbers, and all zeros is a valid value.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     let (path, into) = (path.as_ptr(), &raw mut found);
     // SAFETY: the path ends with a zero, and the struct is a live local.
@@ -229,13 +230,13 @@ fn statx(path: &CString, sync: i32, slot: &Slot) -> Result<u32, Errno> {
 
 fn same_files(one: i32, other: i32) -> Result<u32, Errno> {
     const KCMP_FILES: i32 = 2; // include/uapi/linux/kcmp.h
-    // SAFETY: numbers only.
+    // SAFETY: the arguments are numbers only.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) };
     let order = Errno::result(order)?;
     Ok(if order == 0 { SAME } else { DIFFERENT })
 }
 
-/// Memory that the child writes and the parent reads.
+/// The memory that the child writes and the parent reads.
 struct Shared {
     start: *mut libc::c_void,
     slots: usize,
@@ -248,7 +249,7 @@ impl Shared {
             libc::MAP_SHARED | libc::MAP_ANONYMOUS,
         );
         let length = slots * size_of::<Slot>();
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: the call makes a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -257,15 +258,15 @@ impl Shared {
     }
 
     fn all(&self) -> &[Slot] {
-        // SAFETY: the mapping is as long, aligned to a page, and zeros are a slot; what both processes
-        // write and read is atomic.
+        // SAFETY: the mapping has this length, it is aligned to a page, and zeros are a valid slot. Both
+        // processes access its contents only by atomic operations.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.slots) }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the very mapping, and no reference into it outlives this.
+        // SAFETY: this is the same mapping, and no reference into it outlives this value.
         unsafe { libc::munmap(self.start, self.slots * size_of::<Slot>()) };
     }
 }

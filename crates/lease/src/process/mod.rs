@@ -1,4 +1,4 @@
-//! Which process is which, and whether it lives: `/proc`, read with care.
+//! Identifies processes and tells whether they live, by careful reads of `/proc`.
 
 mod cgroup;
 mod holders;
@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const PROC: &str = "/proc";
-/// More than a file of one number or identifier has.
+/// The limit for a file with one number or identifier, in bytes. No such file is this long.
 const MAX_LINE: u64 = 256;
 
 /// Returns this process.
@@ -30,8 +30,8 @@ pub fn current() -> Process {
     of(pid).unwrap_or(Process { pid, start_time: 0 })
 }
 
-/// The process that has this number now; a zombie counts as none. None also where that cannot be read:
-/// whether a process lives is `is_alive`.
+/// Returns the process that has this number now. Returns none for a zombie, and none if `/proc` cannot be
+/// read. To learn whether a process lives, use `is_alive`.
 pub fn of(pid: i32) -> Option<Process> {
     look(&Host, pid).ok().flatten()
 }
@@ -51,7 +51,8 @@ fn look(reads: &dyn Reads, pid: i32) -> io::Result<Option<Process>> {
     }))
 }
 
-/// A process whose first thread has ended looks like a zombie, and runs as long as another does.
+/// Returns whether a process has a live thread. A process whose first thread has ended looks like a zombie,
+/// but runs as long as another thread does.
 fn has_live_thread(reads: &dyn Reads, dir: &Path) -> io::Result<bool> {
     let tasks = dir.join("task");
     for thread in if_there(reads.names(&tasks))?.unwrap_or_default() {
@@ -62,7 +63,8 @@ fn has_live_thread(reads: &dyn Reads, dir: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// None where there is no such process any more, and no other failure says that.
+/// Returns none if the failed read says that the process does not exist. Every other failure stays an
+/// error.
 fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -71,7 +73,7 @@ fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Names of processes and cgroups may be any bytes.
+/// Reads a file as text. Names of processes and cgroups may be any bytes.
 fn read_text(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
     let bytes = if_there(reads.file(file))?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
@@ -85,10 +87,10 @@ fn read_stat(reads: &dyn Reads, dir: &Path) -> io::Result<Option<Stat>> {
     Ok(Some(stat))
 }
 
-/// Whether it started us, or started what started us.
+/// Returns whether the process started this one, directly or through others.
 pub(crate) fn is_ancestor(process: &Process) -> bool {
     let mut pid = std::process::id() as i32;
-    // The first of all has none above it; those outside of a pid namespace show as 0.
+    // The first process has no parent. A parent outside the pid namespace shows as 0.
     while pid > 1 {
         let Some(stat) = read_stat(&Host, &dir(pid)).ok().flatten() else {
             return false;
@@ -105,7 +107,7 @@ pub(crate) fn is_ancestor(process: &Process) -> bool {
     false
 }
 
-/// Tells whether a process lives. An unreadable one counts as alive.
+/// Returns whether a process lives. An unreadable one counts as alive.
 pub fn is_alive(process: &Process) -> bool {
     is_alive_by(&Host, process)
 }
@@ -127,7 +129,7 @@ impl Stat {
     }
 }
 
-/// Fields 3, 4 and 22. The name in parentheses may hold anything, parentheses and spaces too.
+/// Parses fields 3, 4 and 22. The name in parentheses may contain anything, also parentheses and spaces.
 fn parse_stat(stat: &str) -> Option<Stat> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     Some(Stat {
@@ -149,22 +151,21 @@ pub(crate) fn name(pid: i32) -> String {
     crate::error::printable(name.trim_end())
 }
 
-/// Returns the login that we come from, as the kernel has kept it since: neither `su` nor `sudo`
-/// nor anything that root does in that session changes it. There is none below a daemon, which
-/// nobody logged in to start.
+/// Returns the login that started this process, as the kernel has kept it. Neither `su` nor `sudo` nor root
+/// changes it in that session. A process below a daemon has none, because no login started the daemon.
 pub fn login() -> Option<u32> {
     let text = files::read_text(Path::new("/proc/self/loginuid"), MAX_LINE).ok()?;
     text.trim().parse().ok().filter(|uid| *uid != u32::MAX)
 }
 
-/// Returns the boot id of the machine with its `/proc` under this root; the host's own if there is
-/// none.
+/// Returns the boot id of the machine with its `/proc` under this root. Without such a file it returns the
+/// host's own boot id.
 pub fn boot_id(root: &Path) -> crate::error::Result<String> {
     use crate::error::Context;
     const FILE: &str = "proc/sys/kernel/random/boot_id";
     let read = |file: &Path| files::read_text(file, MAX_LINE);
     let own = root.join(FILE);
-    // Only an absent file says that it is the host's: another boot's leases lose their instances.
+    // Only an absent file means the host's boot id: leases of another boot lose their instances.
     let (file, text) = match read(&own) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let file = Path::new("/").join(FILE);
@@ -221,7 +222,7 @@ mod tests {
         assert!(!is_alive(&process));
     }
 
-    /// A folder in the place of `/proc`.
+    /// A folder that replaces `/proc`.
     struct Below(PathBuf);
 
     impl Below {
@@ -248,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Only that it is not there says that it is dead.
+    /// Only an absent file proves that the process is dead.
     #[test]
     fn what_cannot_be_read_counts_as_alive() {
         let dir = tempfile::tempdir().unwrap();
@@ -258,7 +259,7 @@ mod tests {
         assert!(!is_alive_by(&proc, &us));
         assert!(matches!(in_cgroup(&proc, &cgroups), Ok(None)));
         assert!(in_cgroup(&Below(dir.path().join("none")), &cgroups).is_err());
-        // A folder cannot be read as a file.
+        // Reading a folder as a file fails.
         for file in ["cgroup", "stat"] {
             std::fs::create_dir_all(ours.join(file)).unwrap();
         }
@@ -280,7 +281,7 @@ mod tests {
     fn a_zombie_is_dead() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id() as i32;
-        // It has ended when the kernel says so, and is not yet waited for.
+        // The process has ended when the kernel says so, even before its parent waits for it.
         while std::fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|s| parse_stat(&s).is_some_and(|stat| !stat.is_over()))
         {

@@ -1,4 +1,4 @@
-//! Whether a path can be looked at without waiting for a server that may be gone.
+//! Tells whether runmig can look at a path without waiting for a server that may be gone.
 
 use super::look::{Look, Seen, look};
 use super::{Host, Reads};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// File systems that ask nobody but a disk of this machine. Others may hang.
+/// File systems that depend only on a disk of this machine. Others may hang.
 const LOCAL: &[&str] = &[
     "tmpfs", "ramfs", "devtmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs",
 ];
 
-/// How old a list of mounts may be: thousands of leases are looked through with one.
+/// The largest age of a list of mounts. One list serves a pass over thousands of leases.
 const AGE: Duration = Duration::from_secs(1);
 
-/// False where the file system of one of these canonical paths gives no answer in time. One that is not
-/// there is an answer.
+/// Returns false if the file system of one of these canonical paths does not answer in time. An absent path
+/// counts as an answer.
 pub fn answers(paths: &[PathBuf]) -> bool {
     static MOUNTS: Mutex<Option<(Instant, Mounts)>> = Mutex::new(None);
     let mut known = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,11 +32,11 @@ pub fn answers(paths: &[PathBuf]) -> bool {
     let remote = paths.iter().filter(|path| !mounts.is_local(path));
     let asked = remote.filter_map(|p| CString::new(p.as_os_str().as_bytes()).ok());
     let asked: Vec<Look> = asked.map(Look::Asked).collect();
-    // Without a child, a look could wait for ever.
+    // Without a child, a look could block for ever.
     look(&asked).is_ok_and(|seen| !seen.contains(&Seen::Unanswered))
 }
 
-/// Mount points, each with whether its file system is local; a later one covers an earlier one.
+/// Mount points, each with a flag for a local file system. A later mount covers an earlier one.
 struct Mounts(Vec<(Vec<u8>, bool)>);
 
 impl Mounts {
@@ -63,7 +63,7 @@ impl Mounts {
     }
 }
 
-/// `\040` is a blank.
+/// Returns a word with its escapes decoded: `\040` is a blank.
 fn unescaped(word: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();

@@ -1,5 +1,5 @@
-//! The reads by which runmig finds out whether others live, apart from the decisions: a test gives the
-//! decisions any answer, and each errno.
+//! The reads by which runmig learns whether other processes live, apart from the decisions. A test can give
+//! the decisions any answer and any errno.
 
 use crate::files;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ pub trait Reads {
     fn answers(&self, paths: &[PathBuf]) -> bool;
 }
 
-/// More than any file in `/proc` or record of a low-level runtime has.
+/// The limit of a read, in bytes. No file in `/proc` and no record of a low-level runtime is this long.
 const MAX: u64 = 16 << 20;
 
 /// The machine that this process runs on.
@@ -50,7 +50,8 @@ impl Reads for Host {
     }
 }
 
-/// Whether a failed read below `/proc/PID` says that there is no such process. No other errno does.
+/// Returns whether a failed read below `/proc/PID` says that the process does not exist. No other errno
+/// does.
 pub fn is_gone(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }

@@ -1,5 +1,4 @@
-//! Signals whose inherited disposition would break a call: what this process needs of them, and what it
-//! hands on.
+//! Sets the signals whose inherited disposition would break a call, and restores them for the next program.
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::sync::OnceLock;
@@ -9,11 +8,11 @@ static INHERITED: OnceLock<SigAction> = OnceLock::new();
 
 fn set(signal: Signal, handler: SigHandler) -> Option<SigAction> {
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-    // SAFETY: neither disposition runs code of ours.
+    // SAFETY: neither disposition runs code of runmig.
     unsafe { sigaction(signal, &action) }.ok()
 }
 
-/// Makes a write beyond `RLIMIT_FSIZE` fail, with EFBIG, where the kernel would end the process between
+/// Makes a write beyond `RLIMIT_FSIZE` fail with EFBIG. By default the kernel would end the process between
 /// two steps.
 pub fn survive_file_limit() {
     if let Some(before) = set(Signal::SIGXFSZ, SigHandler::SigIgn) {
@@ -25,12 +24,12 @@ pub fn survive_file_limit() {
 /// call.
 pub fn hand_on_file_limit() {
     if let Some(before) = INHERITED.get() {
-        // SAFETY: the disposition is one that this process began with, so it runs no code of ours.
+        // SAFETY: this process began with the disposition, so it runs no code of runmig.
         let _ = unsafe { sigaction(Signal::SIGXFSZ, before) };
     }
 }
 
-/// Lets this process wait for its children, which it cannot where a careless parent has SIGCHLD ignored.
+/// Lets this process wait for its children. It cannot wait if its parent left SIGCHLD ignored.
 pub fn wait_for_children() {
     set(Signal::SIGCHLD, SigHandler::SigDfl);
 }

@@ -1,13 +1,14 @@
-//! From where this process sees others. A pid, a start time and a cgroup path mean something only in
-//! the namespaces of whoever wrote them down: elsewhere a living container's processes are absent.
+//! Describes the view that this process has of others. A pid, a start time and a cgroup path are valid only
+//! in the namespaces of the process that recorded them. In other namespaces the processes of a living
+//! container seem absent.
 
 use super::{PROC, Reads, all, dir, is_gone, read_text};
 use crate::model::Namespaces;
 use std::io;
 use std::path::Path;
 
-/// The kernel's own numbers of the first namespaces of a boot (`include/linux/proc_ns.h`), the same
-/// since Linux 3.8. Namespaces that are made later never get them.
+/// The kernel's numbers of the first namespaces of a boot (`include/linux/proc_ns.h`), the same since Linux
+/// 3.8. Later namespaces never get them.
 const FIRST_PID: &str = ":4026531836";
 const FIRST_CGROUP: &str = ":4026531835";
 const FIRST_TIME: &str = ":4026531834";
@@ -21,18 +22,18 @@ pub struct View {
     pub obstacle: Option<String>,
 }
 
-/// Whether the absence of a record's processes is their death.
+/// Tells whether the absence of a record's processes proves their death.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     Clear,
-    /// Everything in the record's pid namespace has ended, so with it all that the record names.
+    /// The record's pid namespace has no process any more, so all processes of the record have ended.
     Ended,
-    /// No, and why.
+    /// Absence proves nothing, for this reason.
     Blocked(String),
 }
 
 impl View {
-    /// `is_host_root`: neither a user nor the root of a user namespace.
+    /// Creates the view. `is_host_root` is true for root, except for the root of a user namespace.
     pub fn new(reads: &dyn Reads, pid: u32, is_host_root: bool) -> View {
         let namespaces = namespaces(reads);
         let obstacle = match &namespaces {
@@ -50,7 +51,7 @@ impl View {
         }
     }
 
-    /// Whether processes of a record can be looked for by pid and start time.
+    /// Returns whether this process can find a record's processes by pid and start time.
     pub(crate) fn of_processes(&self, reads: &dyn Reads, record: Option<&Namespaces>) -> Sight {
         match seen_from(self, record) {
             Sight::Blocked(why) if self.sees_all_namespaces() => match record {
@@ -61,7 +62,7 @@ impl View {
         }
     }
 
-    /// Whether a record's cgroup paths are what `/proc/PID/cgroup` says here.
+    /// Returns whether a record's cgroup paths match `/proc/PID/cgroup` here.
     pub(crate) fn of_cgroups(&self, record: Option<&Namespaces>) -> Sight {
         let own = &self.namespaces.cgroup;
         let (same, theirs) = match record {
@@ -78,14 +79,16 @@ impl View {
         }
     }
 
-    /// From the first pid namespace, the processes of every other are seen too.
+    /// Returns whether this process is in the first pid namespace, which shows the processes of every
+    /// other.
     fn sees_all_namespaces(&self) -> bool {
         self.obstacle.is_none() && self.namespaces.pid.ends_with(FIRST_PID)
     }
 }
 
-/// A record without namespaces is an older program's. Engines run in the first namespaces, so there it
-/// is taken for one of this world, as ever. In another nobody can tell, and so its container lives.
+/// Returns the sight of a record's processes. A record without namespaces comes from an older program.
+/// Engines run in the first namespaces, so there runmig takes it for a record of the same namespaces.
+/// Elsewhere runmig cannot tell, so the container counts as alive.
 fn seen_from(own: &View, record: Option<&Namespaces>) -> Sight {
     if let Some(why) = &own.obstacle {
         return Sight::Blocked(why.clone());
@@ -123,8 +126,8 @@ fn shown(namespace: Option<&String>) -> &str {
     namespace.map_or("none", String::as_str)
 }
 
-/// A pid namespace ends with its first process, and takes all others and all namespaces below with it.
-/// So none is left where no process of this very namespace is.
+/// Returns `Ended` if no process of the record's pid namespace is left. A pid namespace ends with its first
+/// process, and takes its other processes and the namespaces below with it.
 fn ended(reads: &dyn Reads, record: &Namespaces, why: String) -> Sight {
     let Ok(pids) = all(reads) else {
         return Sight::Blocked(why);
@@ -141,10 +144,11 @@ fn ended(reads: &dyn Reads, record: &Namespaces, why: String) -> Sight {
     Sight::Ended
 }
 
-/// The pid namespace of a process where that is not our own, the first.
+/// Returns the pid namespace of a process; none if the process is gone. It may also return none for this
+/// process's own namespace, the first.
 fn namespace_of(reads: &dyn Reads, pid: i32) -> io::Result<Option<String>> {
     match identity(reads, &dir(pid).join("ns/pid")) {
-        // A security module may keep that from us; how many numbers a process has, all may know.
+        // A security module may hide the namespace. Every process may read the count of numbers.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             let status = read_text(reads, &dir(pid).join("status"))?;
             let numbers = status.as_deref().map_or(Some(1), numbers);
@@ -154,7 +158,7 @@ fn namespace_of(reads: &dyn Reads, pid: i32) -> io::Result<Option<String>> {
     }
 }
 
-/// One for each pid namespace that a process is in, from ours down.
+/// Counts the pid numbers of a process: one for each pid namespace, from this process's own down.
 fn numbers(status: &str) -> Option<usize> {
     let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
     line.map(|l| l.split_ascii_whitespace().count())
@@ -165,13 +169,13 @@ fn namespaces(reads: &dyn Reads) -> io::Result<Namespaces> {
     let pid = of("pid")?.ok_or_else(|| io::Error::other("there is no /proc/self/ns/pid"))?;
     Ok(Namespaces {
         pid,
-        // A kernel may be without.
+        // A kernel may have no such namespace.
         time: of("time")?,
         cgroup: of("cgroup")?,
     })
 }
 
-/// None where it is gone.
+/// Returns the identity of a file; none if the file is gone.
 fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
     match reads.identity(file) {
         Ok((dev, ino)) => Ok(Some(format!("{dev}:{ino}"))),
@@ -180,7 +184,8 @@ fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Returns why `/proc` may hide others; this process has found itself in it before.
+/// Returns the reason for which `/proc` may hide others. The caller has already found this process in
+/// `/proc`.
 fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
     let us = match reads.link(&Path::new(PROC).join("self")) {
         Ok(us) => us,
@@ -203,7 +208,7 @@ fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
     }
 }
 
-/// Whether `/proc`, as it was mounted last, leaves out the processes of others.
+/// Returns whether the latest mount of `/proc` hides the processes of other users.
 fn hides_others(mountinfo: &str) -> bool {
     let is_proc = |line: &&str| line.split(' ').nth(4) == Some(PROC);
     let options = mountinfo.lines().rfind(is_proc).and_then(|line| {
@@ -214,7 +219,7 @@ fn hides_others(mountinfo: &str) -> bool {
     options.any(|o| matches!(o.strip_prefix("hidepid="), Some(how) if how != "0" && how != "off"))
 }
 
-/// Whether the effective capabilities in `/proc/PID/status` have CAP_SYS_PTRACE.
+/// Returns whether the effective capabilities in `/proc/PID/status` include CAP_SYS_PTRACE.
 fn may_trace(status: &str) -> bool {
     const CAP_SYS_PTRACE: u64 = 19;
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
@@ -283,7 +288,7 @@ mod tests {
             Sight::Blocked(_)
         ));
         assert!(matches!(view(other).of_cgroups(None), Sight::Blocked(_)));
-        // A kernel that has neither.
+        // An old kernel has neither namespace.
         let old = Namespaces {
             time: None,
             cgroup: None,

@@ -1,9 +1,9 @@
 //! The queue: requests wait for room in order of arrival.
 //!
 //! A request that finds no room takes a ticket under the plan's lock (`store/queue.rs`). From then on no
-//! later request takes a place that this one could ever use (`placement`). It is woken by a lease that
-//! goes, and by a request ahead that leaves the queue: placed, given up or killed. Only a request that
-//! could go on asks the driver; the others read the queue.
+//! later request takes a place that this one could ever use (`placement`). Two events wake it: a lease
+//! goes, or an earlier request leaves the queue, because it is placed, gives up or is killed. Only a
+//! request that could proceed asks the driver; the others read the queue.
 
 mod blockers;
 mod watch;
@@ -24,23 +24,25 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use watch::{Watch, Woken};
 
-/// Nothing wakes a request when a container dies that no engine deletes, so a request that could go on has
-/// leases collected this often.
+/// The time between two collections by a request that could proceed. Nothing wakes a request when a
+/// container dies that no engine deletes.
 const COLLECT_AGAIN: Duration = Duration::from_secs(5);
-/// Nor when an administrator destroys an instance, or switches MIG on.
+/// The time between two questions to the driver. Nothing wakes a request when an administrator destroys an
+/// instance or enables MIG.
 const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
-/// The kernel tells of a killed waiter's file a moment before it releases the lock.
+/// The delay after an event in the queue. The kernel reports a killed waiter's file a moment before it
+/// releases the lock.
 const SOON: Duration = Duration::from_millis(50);
-/// A try in vain is a lease that comes and goes. It wakes other requests, whose tries wake this one: each
-/// time the pause is longer, up to `COLLECT_AGAIN`.
+/// The first pause after a vain try. A vain try creates and removes a lease, which wakes other requests,
+/// whose tries wake this one. So each pause is longer, up to `COLLECT_AGAIN`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a wait ended.
+/// The reason for which a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     /// There may be room.
     Look,
-    /// It is time to collect leases; one that goes wakes the request.
+    /// It is time to collect leases. A lease that goes wakes the request.
     Collect,
     TimeOut,
 }
@@ -52,18 +54,18 @@ pub(crate) struct Turn {
     wait: Duration,
     /// The engine whose deadline shortened the wait.
     cut_by: Option<&'static str>,
-    /// Instances of an administrator are handed out, wherever they lie.
+    /// Says whether the request adopts an administrator's instances. They can lie anywhere.
     adopts: bool,
     watch: Option<Watch>,
     ticket: Option<Ticket>,
     /// The contents of its ticket.
     written: Waiter,
     look: Option<LastLook>,
-    /// How often in a row it tried something in vain.
+    /// The number of vain tries in a row.
     in_vain: u32,
 }
 
-/// The machine as it was when the driver was last asked.
+/// The machine at the last answer of the driver.
 pub(crate) struct LastLook {
     at: Instant,
     snapshot: Snapshot,
@@ -112,7 +114,7 @@ impl Turn {
         self.begun.elapsed() >= self.wait
     }
 
-    /// Begins to watch, unless there is no time to wait: from here on no event is missed.
+    /// Begins to watch, unless there is no time to wait. From here on it misses no event.
     pub(crate) fn watch(&mut self, store: &Store) {
         if !self.is_over() {
             let watch = || Watch::on(store, &self.bundle);
@@ -120,18 +122,18 @@ impl Turn {
         }
     }
 
-    /// Returns the requests that came before.
+    /// Returns the earlier requests.
     pub(crate) fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
         store.waiting_before(self.number())?.collect()
     }
 
-    /// Returns its number: behind all while it has no ticket.
+    /// Returns the ticket's number. Without a ticket it is behind all others.
     fn number(&self) -> u64 {
         self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
     }
 
-    /// Joins the queue, or renews the ticket, unless there is no time to wait. `could_use`: profile ids by
-    /// GPU.
+    /// Joins the queue, or renews the ticket, unless there is no time to wait. `could_use` has profile ids
+    /// by GPU.
     pub(crate) fn join(
         &mut self,
         (store, plan): (&Store, &Lock),
@@ -170,7 +172,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Lets later requests pass: this one has its place. The number stays its own until it is done.
+    /// Lets later requests pass, because this one has its place. It keeps its number until it is done.
     pub(crate) fn step_aside(&mut self) {
         self.written.could_use.clear();
         if let Some(Err(e)) = self.ticket.as_mut().map(Ticket::step_aside) {
@@ -178,7 +180,7 @@ impl Turn {
         }
     }
 
-    /// Pauses after a look whose choice came to nothing.
+    /// Pauses after a vain try.
     pub(crate) fn pause(&mut self, was_in_vain: bool) {
         self.in_vain = if was_in_vain { self.in_vain + 1 } else { 0 };
         if was_in_vain {
@@ -188,7 +190,8 @@ impl Turn {
         }
     }
 
-    /// Waits until there is something to do; an error when nobody has a use for its container any more.
+    /// Waits until there is something to do. It fails if the bundle is gone, because then nothing needs the
+    /// container any more.
     pub(crate) fn wait(&mut self, store: &Store, bundles: &dyn Bundles) -> Result<Wake> {
         let mut gap = COLLECT_AGAIN;
         let mut next = Instant::now() + gap;
@@ -202,7 +205,7 @@ impl Turn {
             };
             let woken = watch.wait((store, bundles), number, time)?;
             let was_held_up = held_up_by.is_some();
-            // A lease that goes makes no difference to a request that others hold up.
+            // A lease that goes does not help a request that others hold up.
             if woken != Woken::ByLease || !was_held_up {
                 held_up_by = self.held_up_by(store)?;
                 gap = match (woken, held_up_by) {
@@ -223,15 +226,15 @@ impl Turn {
         Ok(Wake::TimeOut)
     }
 
-    /// Returns how many requests ahead hold this one up, at most; none where the driver could say
-    /// something that would help, as far as is known.
+    /// Returns an upper bound of the requests ahead that hold this one up. Returns none if, by the last
+    /// look, an answer of the driver could help.
     fn held_up_by(&self, store: &Store) -> Result<Option<u64>> {
         let Some(look) = self.look.as_ref().filter(|_| !self.adopts) else {
             return Ok(None);
         };
         let number = self.number();
         let (mut first, mut ahead) = (None, Vec::new());
-        // In their order, and no further than needed: most often it is the first of all.
+        // Reads in queue order, and no further than needed: most often the first request holds this one up.
         for other in store.waiting_before(number)? {
             let other = other?;
             let first = *first.get_or_insert(other.number);
@@ -253,15 +256,15 @@ impl Turn {
         Ok(None)
     }
 
-    /// Returns whether the last look is so old that the machine may be another. The more requests are
-    /// ahead the longer that is, so that however many wait the driver is asked now and then.
+    /// Returns whether the last look is so old that the machine may have changed. The limit grows with the
+    /// number of requests ahead. So any number of waiters together asks the driver only now and then.
     fn is_stale(&self, others: u64) -> bool {
         let times = u32::try_from(others).unwrap_or(u32::MAX);
         let asked = self.look.as_ref().map(|look| look.at.elapsed());
         asked.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN * times)
     }
 
-    /// Returns the error of a create whose time to wait is over, or that was never to wait.
+    /// Returns the error of a create whose time to wait is over, or that has no time to wait.
     pub(crate) fn give_up(&self, store: &Store, no: Rejection) -> Error {
         Refusal {
             rejection: &no,
@@ -290,7 +293,7 @@ mod tests {
     use super::*;
     use crate::model::{Gpu, MigMode, Placement, Profile};
 
-    /// An empty machine, on which the first request could use every place.
+    /// Looks at an empty machine, on which the first request could use every place.
     fn look(ago: Duration) -> LastLook {
         let profile = Profile {
             name: "1g.10gb".into(),
@@ -324,7 +327,7 @@ mod tests {
         }
     }
 
-    /// MIG may have been switched on elsewhere, where the first request may not go.
+    /// An administrator may have enabled MIG on a place that the first request cannot use.
     #[test]
     fn held_up_request_asks_driver_sometimes() {
         let dir = tempfile::tempdir().unwrap();
@@ -357,7 +360,7 @@ mod tests {
         };
         let short = Duration::from_millis(20);
         assert!(waits(Duration::ZERO, short));
-        // Two requests are ahead, and ask as well.
+        // Two requests are ahead, and also ask the driver.
         assert!(waits(ASK_THE_DRIVER_AGAIN, short));
         assert!(!waits(ASK_THE_DRIVER_AGAIN * 2, COLLECT_AGAIN * 2));
     }

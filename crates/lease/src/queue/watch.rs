@@ -1,5 +1,5 @@
-//! The events that wake those who wait for room: a lease that goes, an earlier ticket that leaves
-//! the queue, and the end of their own bundle.
+//! The events that wake a waiting create: a lease goes, an earlier ticket leaves the queue, or its own
+//! bundle ends.
 
 use crate::bundles::Bundles;
 use crate::error::{Context, Error, Result};
@@ -12,29 +12,29 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// So many are told. A node has 128 watches for all of root's programs, and engines need theirs; whoever
-/// is further behind has time to look by itself.
+/// The number of waiters that use the kernel's events. A node has 128 watches for all of root's programs,
+/// and engines need theirs. A waiter further behind has time to look by itself.
 const MOST_WATCHED: usize = 32;
-/// How often it looks where it is not told; less often the more are before it.
+/// The time between two looks of a waiter without events. More requests ahead make it longer.
 const UNWATCHED: Duration = Duration::from_millis(200);
-/// So many more make it as much longer.
+/// The number of requests ahead that adds `UNWATCHED` once more.
 const AS_MANY: usize = 8;
 
 /// The event that woke a waiter. The last of several counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Woken {
-    /// Nothing: the time is over.
+    /// No event: the time is over.
     No,
-    /// A lease that went.
+    /// A lease went.
     ByLease,
-    /// One before it that left the queue, for all that is known.
+    /// An earlier request left the queue, as far as this waiter knows.
     ByQueue,
 }
 
 pub(super) struct Watch {
-    /// A user who takes it away has no use for the container any more.
+    /// The bundle. A user who removes it has no use for the container any more.
     bundle: PathBuf,
-    /// None for who is too far behind, or where there is none to be had.
+    /// The kernel's events. None if the waiter is too far behind, or if the kernel has no watch left.
     told: Option<Told>,
     /// The last known state without the kernel's events: the leases, and the earlier tickets.
     known: (Vec<String>, Vec<u64>),
@@ -43,7 +43,7 @@ pub(super) struct Watch {
 /// The kernel's source of events.
 struct Told {
     inotify: Inotify,
-    /// None where only its looks find that out.
+    /// The watch of the bundle. None if only a look at the bundle finds its end.
     of_bundle: Option<WatchDescriptor>,
 }
 
@@ -58,14 +58,14 @@ impl Watch {
         watch
     }
 
-    /// Forgets the events until now, which the caller is about to see.
+    /// Forgets the events until now. The caller looks at the state next.
     pub(super) fn forget(&mut self) {
         if let Some(Told { inotify, .. }) = &self.told {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
     }
 
-    /// An error where its bundle is gone.
+    /// Waits for an event. It fails if the bundle is gone.
     pub(super) fn wait(
         &mut self,
         (store, bundles): (&Store, &dyn Bundles),
@@ -85,7 +85,7 @@ impl Watch {
                 let ahead = store.numbers_before(number).len();
                 let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
                 std::thread::sleep(left.min(UNWATCHED * times));
-                // Others may have done with theirs.
+                // Other waiters may have released their watches.
                 self.told = Told::of(store, number, &self.bundle);
                 if self.told.is_some() {
                     return Ok(Woken::ByQueue);
@@ -113,7 +113,7 @@ impl Watch {
             if left.is_zero() {
                 return Ok(Woken::No);
             }
-            // Rounded up, so that what is left is not spent with a full processor.
+            // The timeout is rounded up: a zero timeout would keep the processor busy for the rest.
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
             let mut fds = [PollFd::new(told.inotify.as_fd(), PollFlags::POLLIN)];
             match nix::poll::poll(&mut fds, timeout) {
@@ -141,7 +141,7 @@ impl Told {
         inotify
             .add_watch(&store.leases(), AddWatchFlags::IN_DELETE)
             .ok()?;
-        // Closed for writing: by its waiter's end, however that came. Modified: it stepped aside.
+        // Closed for writing: the waiter ended, in whatever way. Modified: the waiter stepped aside.
         let leaves =
             AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
         inotify.add_watch(&store.queue(), leaves).ok()?;
@@ -153,7 +153,8 @@ impl Told {
         Some(Told { inotify, of_bundle })
     }
 
-    /// Not who comes behind us, and not what we write ourselves. For its bundle it looks each time.
+    /// Returns the meaning of an event for this waiter. It ignores later requests, its own writes and
+    /// events of the bundle. The waiter looks at its bundle each time.
     fn woken_by(&self, event: &InotifyEvent, number: u64) -> Woken {
         if self.of_bundle == Some(event.wd) {
             return Woken::No;
@@ -166,7 +167,7 @@ impl Told {
             None => match name {
                 Some(crate::store::UNFINISHED) => Woken::No,
                 Some(_) => Woken::ByLease,
-                // A queue of events that was too long.
+                // The kernel's queue of events overflowed.
                 None => Woken::ByQueue,
             },
         }
