@@ -1,7 +1,7 @@
-//! Records that cannot be read, damaged or of another version. Whether such a container lives cannot
-//! be found out, so nobody collects its slice; but who knows that it is gone (its own hook, its own
-//! delete, the operator) gives it back by what the record's name says. So does whoever collects, where
-//! the name says that no container has it.
+//! Releases records that cannot be read: damaged ones, and those of another version. runmig cannot tell
+//! whether such a container lives, so gc does not collect its slice. A caller that knows that the container
+//! is gone releases the slice by the record's name. Such callers are the container's hook, its delete and
+//! the operator. gc releases a record whose name says that no container has it.
 
 use super::finding::Outcome;
 use super::patience::Patience;
@@ -18,7 +18,7 @@ pub(crate) fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
     Ok(context.store.list()?.1)
 }
 
-/// Releases a hook's lease that cannot be read.
+/// Releases the unreadable lease of a hook.
 pub(crate) fn release_damaged_of(
     context: &LeaseContext<'_>,
     lease: &str,
@@ -37,15 +37,14 @@ pub(crate) fn release_damaged_of(
     }
 }
 
-/// Releases the unreadable leases of a delete, once the low-level runtime has no such container any
-/// more.
+/// Releases the unreadable leases of a delete, after the low-level runtime has deleted the container.
 pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Result<()> {
     let is_its = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.is_of(key));
     let damaged = damaged(context)?;
     let its = damaged.iter().filter(is_its);
     error::all(its.map(|d| {
         release_damaged(context, d, Patience::default())?;
-        // The record alone said where the bundle is.
+        // Only the record named the bundle.
         tracing::warn!(
             container = key.id,
             "its config.json stays as runmig edited it until the next create, since the record \
@@ -56,10 +55,10 @@ pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Res
     }))
 }
 
-/// Gives back the slice of a damaged record, for a caller who knows that its container is gone.
+/// Releases the slice of a damaged record, for a caller that knows that the container is gone.
 ///
-/// A lease of nobody takes the place of the record, and is released like any other: the driver
-/// confirms the end of its instance, an instance in use is tried again, and a failure is on record.
+/// A lease without a container replaces the record, and is released like any other. The driver confirms the
+/// end of its instance, runmig retries an instance in use, and a failure is on record.
 pub(crate) fn release_damaged(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
@@ -71,8 +70,8 @@ pub(crate) fn release_damaged(
     }
 }
 
-/// Puts a lease of nobody in the place of a damaged record. None where there is no instance to
-/// destroy: the record is struck off.
+/// Replaces a damaged record by a lease without a container. Returns none if there is no instance to
+/// destroy; then it removes the record.
 fn take_over_damaged(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Lease>> {
     let name = name_of(damaged)?;
     let ends_instance = name.boot_id == context.boot_id && name.ownership != Ownership::Adopted;
@@ -110,7 +109,7 @@ fn take_over_damaged(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Op
     Ok(Some(lease))
 }
 
-/// The slice that the driver shows at a named place.
+/// Returns the slice that the driver shows at a named place.
 fn slice_of(context: &LeaseContext<'_>, name: &RecordName) -> Result<Option<Slice>> {
     let _lock = context
         .store
@@ -150,8 +149,8 @@ fn slice_of(context: &LeaseContext<'_>, name: &RecordName) -> Result<Option<Slic
     }))
 }
 
-/// Strikes off what has no slice, by the driver's word, and gives back what no container has; the
-/// rest is told.
+/// Removes the records without a slice on the driver, and releases the slices without a container. It
+/// reports the rest.
 pub(super) fn look_through(
     context: &LeaseContext<'_>,
     damaged: Vec<Damaged>,
@@ -196,20 +195,20 @@ fn look_at_damaged(
     })
 }
 
-/// Why a damaged record may be struck off; else why it stays.
+/// Returns the reason for which a damaged record may be removed, or else the reason for which it stays.
 fn has_nothing(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
 ) -> Result<std::result::Result<String, String>> {
     let name = name_of(damaged)?;
-    // Should its creator still be at work, it finds its record gone and undoes what it made.
+    // A creator that is still at work finds its record gone and undoes its work.
     let _lock = context
         .store
         .lock_gpu(&name.gpu_uuid, "gc of a damaged lease")?;
     let driver = context.driver();
     let there = match name.ownership {
         Ownership::Own if is_named_by_others(context, name)? => None,
-        // That others have the same place says nothing of this one's container.
+        // Other leases at the same place prove nothing about this one's container.
         Ownership::Own | Ownership::Adopted | Ownership::Shared | Ownership::Unknown => {
             at_its_place(&driver, name)?
         }
@@ -227,11 +226,11 @@ fn has_nothing(
     )))
 }
 
-/// Whether another lease has the named place.
+/// Returns whether another lease has the named place.
 fn is_named_by_others(context: &LeaseContext<'_>, name: &RecordName) -> Result<bool> {
     let others = context.store.neighbours(name)?;
     let mut unreadable = others.unreadable.iter();
-    // A lease of nobody makes way for another record that cannot be read.
+    // A lease without a container yields to another unreadable record.
     Ok(!others.leases.is_empty()
         || unreadable.any(|c| c.ownership == Ownership::Shared || name.is_nobodys()))
 }
@@ -245,7 +244,7 @@ fn name_of(damaged: &Damaged) -> Result<&RecordName> {
     let file = damaged.file.display();
     match &damaged.name {
         Some(name) if name.ownership != Ownership::Unknown => Ok(name),
-        // Its place is not given out, and no more than that is known of it.
+        // runmig does not give out its place, and knows no more of it.
         Some(_) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
             .hint("give it back with the runmig that wrote it")),
         None => Err(Error::new(format!("{file} is no lease of ours"))

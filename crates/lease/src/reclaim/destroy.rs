@@ -1,5 +1,5 @@
-//! The only path that destroys an instance: locate it, destroy it, confirm with the driver that it is
-//! gone.
+//! The only path that destroys an instance. It locates the instance, destroys it, and confirms with the
+//! driver that it is gone.
 
 use super::patience::Patience;
 use crate::context::LeaseContext;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// The longest time between two tries to destroy an instance that is in use.
 const MAX_GAP: Duration = Duration::from_millis(500);
 
-/// Destroys the instance of a lease that is on record, unless it outlives the lease: an instance of an
-/// administrator's, or one that another lease holds too.
+/// Destroys the instance of a recorded lease, unless the instance outlives the lease: an administrator's
+/// instance, or one of several leases.
 pub(crate) fn destroy_instance_of(
     context: &LeaseContext<'_>,
     lease: &Lease,
@@ -34,7 +34,7 @@ pub(crate) fn destroy_instance_of(
                 std::thread::sleep(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {
-                    // A session of this process can be what holds the instance: the last try has a new one.
+                    // This process's own session may hold the instance, so the last try opens a new one.
                     session = None;
                 }
             }
@@ -43,7 +43,7 @@ pub(crate) fn destroy_instance_of(
     }
 }
 
-/// Makes one try, under the lock of the GPU: no other process waits for those that hold this instance.
+/// Makes one try under the GPU's lock. So no other process waits for the holders of this instance.
 fn try_destroy(
     context: &LeaseContext<'_>,
     lease: &Lease,
@@ -64,8 +64,8 @@ fn try_destroy(
     destroy(driver, &lease.slice, emptied)
 }
 
-/// Destroys the instance of a slice, if it is there: the compute instance, then the GPU instance. The
-/// driver's lists confirm that each is gone. `emptied` puts on record that the compute instance is.
+/// Destroys the instance of a slice if it exists: the compute instance, then the GPU instance. The driver's
+/// lists confirm that each is gone. `emptied` records the end of the compute instance.
 pub(crate) fn destroy(
     driver: &impl Mig,
     slice: &Slice,
@@ -98,15 +98,15 @@ pub(crate) fn destroy(
     Ok(Ok(()))
 }
 
-/// Returns the instance of a slice, if it is still the one that runmig made. GPU instance ids and
-/// MIG UUIDs come again, so profile and placement must be right as well. If no compute instance of
-/// ours can be in it, an instance with one is foreign.
+/// Returns the instance of a slice, if it is still the one that runmig made. The driver reuses GPU instance
+/// ids and MIG UUIDs, so profile and placement must match too. If it can have no compute instance of
+/// runmig, an instance with one is foreign.
 pub(crate) fn locate(driver: &impl Queries, slice: &Slice) -> Result<Option<ListedInstance>> {
     let listed = driver.instances_of(&slice.gpu_uuid, slice.profile_id)?;
     let there = listed.into_iter().find(|i| i.placement == slice.placement);
     let Some(id) = slice.gpu_instance else {
-        // Killed between the intent and the record of the instance: it lies where it was to lie. A
-        // compute instance is only created in a GPU instance that is on record.
+        // A kill came between the intent and the record of the instance, which lies at the planned place.
+        // runmig creates a compute instance only in a recorded GPU instance.
         return Ok(there.filter(|i| i.compute_instances.is_empty()));
     };
     let Some(there) = there.filter(|i| i.id == id) else {
@@ -124,7 +124,7 @@ pub(crate) fn locate(driver: &impl Queries, slice: &Slice) -> Result<Option<List
     Ok(Some(there))
 }
 
-/// Returns the compute instance that runmig created, if it is there. Those that others created beside it
+/// Returns the compute instance that runmig created, if it exists. The compute instances of other programs
 /// stay, and the driver refuses to destroy the GPU instance below them.
 fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
     match (
@@ -132,14 +132,14 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
         instance.compute_instances.as_slice(),
     ) {
         (Some(id), there) => there.iter().any(|c| c.id == id).then_some(id),
-        // Killed between the creation and the record of it.
+        // A kill came between the creation and its record.
         (None, [only]) => Some(only.id),
         (None, _) => None,
     }
 }
 
-/// Strikes a lease off if another lease holds its instance: the instance ends with its last lease, and
-/// the ledger's lock decides which one that is.
+/// Removes the lease if another lease holds its instance. The instance ends with its last lease, and the
+/// ledger's lock decides which lease is the last.
 fn strike_off_beside_others(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
     let ledger = context.store.lock("release")?;
     let is_shared = has_other_leases(context, lease)?;
@@ -172,8 +172,8 @@ fn still_there(part: &str, slice: &Slice) -> Error {
     ))
 }
 
-/// Records how far a release has come. A record that cannot be written (a full disk) keeps no slice back:
-/// its container is as gone without the mark, and the next release starts from the beginning.
+/// Records the progress of a release. A record that cannot be written (a full disk) does not stop the
+/// release. Its container is gone in any case, and the next release starts from the beginning.
 pub(super) fn mark(
     context: &LeaseContext<'_>,
     id: &str,

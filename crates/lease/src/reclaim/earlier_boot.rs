@@ -1,5 +1,5 @@
-//! Leases of an earlier boot. Their instances went with it, so nothing is asked of the driver, nothing
-//! is to be confirmed, and whoever is killed half way has only left some of them for the next.
+//! Removes leases of an earlier boot. Their instances ended with that boot, so runmig asks the driver
+//! nothing and confirms nothing. A kill half way only leaves some leases for the next collection.
 
 use super::finding::{Finding, Outcome};
 use crate::context::LeaseContext;
@@ -7,10 +7,10 @@ use crate::error::{self, Error, Result};
 use crate::store::{Damaged, Lease, Ownership};
 use std::path::PathBuf;
 
-/// So many records go under one lock of the ledger, which others wait for.
+/// The number of records that one lock of the ledger covers. Other processes wait for the lock.
 const BATCH: usize = 1000;
 
-/// Strikes off leases of an earlier boot, and puts back the `config.json` of each.
+/// Removes leases of an earlier boot, and restores the `config.json` of each.
 pub(super) fn strike_off(
     context: &LeaseContext<'_>,
     leases: Vec<Lease>,
@@ -38,7 +38,7 @@ fn restore_and_remove(context: &LeaseContext<'_>, leases: &[Lease]) -> Vec<Resul
     restored.into_iter().zip(removed).map(both).collect()
 }
 
-/// The same for records that cannot be read: nobody knows their bundles.
+/// Removes unreadable records of an earlier boot. Their bundles are unknown.
 pub(super) fn strike_off_damaged(
     context: &LeaseContext<'_>,
     damaged: Vec<Damaged>,
@@ -61,7 +61,7 @@ pub(super) fn is_damaged_of_it(context: &LeaseContext<'_>, damaged: &Damaged) ->
     name.is_some_and(|c| c.boot_id != context.boot_id && c.ownership != Ownership::Unknown)
 }
 
-/// One result for each file.
+/// Removes the files. Returns one result for each.
 fn remove_all(context: &LeaseContext<'_>, files: &[PathBuf]) -> Vec<Result<()>> {
     let mut results = Vec::with_capacity(files.len());
     for batch in files.chunks(BATCH) {
@@ -69,7 +69,7 @@ fn remove_all(context: &LeaseContext<'_>, files: &[PathBuf]) -> Vec<Result<()>> 
         let removed = ledger.and_then(|ledger| ledger.remove_all(batch));
         match removed {
             Ok(removed) => results.extend(removed),
-            // The error is the same for all of them.
+            // All files of the batch have the same error.
             Err(e) => results.extend(batch.iter().map(|_| Err(Error::new(e.line())))),
         }
     }

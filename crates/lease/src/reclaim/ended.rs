@@ -9,10 +9,10 @@ use crate::error::{self, Error, Result};
 use crate::store::{Key, Lease, State};
 use std::time::Duration;
 
-/// After a delete: gives back what the container has, if it is gone. `deleted` says that the
-/// low-level runtime has it no more.
+/// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
+/// low-level runtime has deleted it.
 pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> Result<()> {
-    // Another low-level runtime with the same root says that it has no such container.
+    // Another low-level runtime with the same root also reports that it has no such container.
     let damaged = match deleted && !liveness::lives_on_record(key) {
         true => damaged::release_damaged_with(context, key),
         false => Ok(()),
@@ -32,7 +32,7 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
             None => release_unless(context, &lease.id, Patience::with(lease), against)?,
         };
         match returned {
-            // A create of the same id that came meanwhile is none of this delete's business.
+            // A later create of the same id does not concern this delete.
             Returned::No(life) if deleted && liveness::is_made_by_others(lease).is_none() => {
                 Err(stays(lease, &life))
             }
@@ -42,8 +42,8 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
     error::all(std::iter::once(damaged).chain(released))
 }
 
-/// By its creator, whose low-level runtime failed, was killed or is done: gives back what it has,
-/// unless it lives on without them.
+/// Releases the container's leases for its creator, whose low-level runtime failed, was killed or is done.
+/// It releases nothing if the container lives on without them.
 pub(crate) fn release_if_over(
     context: &LeaseContext<'_>,
     id: &str,
@@ -55,7 +55,7 @@ pub(crate) fn release_if_over(
     release_unless(context, id, patience, liveness::outlives_its_front)
 }
 
-/// The error of a delete that leaves the slice with its container.
+/// Returns the error of a delete that leaves the slice with its container.
 fn stays(lease: &Lease, life: &str) -> Error {
     let id = crate::error::printable(&lease.holder.key.id);
     Error::new(format!(
@@ -65,7 +65,7 @@ fn stays(lease: &Lease, life: &str) -> Error {
     .hint("run migctl gc as root on the host once that is over")
 }
 
-/// A sign of life that stays: a container that was just killed takes a moment to be gone.
+/// Returns a sign of life that lasts. A container that was just killed takes a moment to end.
 pub(crate) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
     let mut gap = Duration::from_millis(1);
     loop {

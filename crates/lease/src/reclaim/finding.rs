@@ -33,7 +33,7 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// Whether another look for room is worth it.
+    /// Returns whether the collection made room, so that the create should look again.
     pub(crate) fn gave_room(&self) -> bool {
         let gave = |outcome: &Outcome| matches!(outcome, Outcome::Released(_));
         self.leases.iter().any(Finding::gave_room) || self.damaged.iter().any(|(_, o)| gave(o))

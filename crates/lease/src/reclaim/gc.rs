@@ -10,12 +10,12 @@ use crate::idle;
 use crate::store::{Lease, State};
 use std::time::Instant;
 
-/// By hand or from a timer: everything that is due, with patience.
+/// Collects every due lease, with patience, for an operator or a timer.
 pub(crate) fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
     look_through(context, dry_run, true, Patience::default())
 }
 
-/// At need, inside a create: one try each, and nothing that failed a moment ago.
+/// Collects leases inside a create: one try each, and no lease that failed a moment ago.
 pub(crate) fn collect(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
     look_through(context, dry_run, false, Patience::NONE)
 }
@@ -27,11 +27,11 @@ fn look_through(
     patience: Patience,
 ) -> Result<Collection> {
     let (leases, damaged) = context.store.list()?;
-    // First, and all at once: whatever their number, the others are looked through no slower.
+    // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
     let is_earlier = |l: &Lease| l.boot_id != context.boot_id;
     let (earlier, leases): (Vec<_>, Vec<_>) = leases.into_iter().partition(is_earlier);
     let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
-    // Shared by all: a machine full of slices in use is looked through no slower than one.
+    // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;
     for lease in leases {
         let outcome = match why_collect(context, &lease, all) {
@@ -58,8 +58,8 @@ fn look_through(
     })
 }
 
-/// The leases that nobody collects because their containers cannot be seen, for an error about
-/// room.
+/// Returns an error that counts the leases that stay because runmig cannot see their containers. The error
+/// of a create without room shows it.
 pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
     let (leases, _) = context.store.list().ok()?;
     let of_this_boot = leases.iter().filter(|l| l.boot_id == context.boot_id);
@@ -72,7 +72,7 @@ pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
     Some(Error::new(what).hint(liveness::UNSEEN_HINT))
 }
 
-/// Why a lease may go; else why it stays.
+/// Returns the reason for which a lease may go, or else the reason for which it stays.
 fn why_collect(
     context: &LeaseContext<'_>,
     lease: &Lease,
@@ -105,8 +105,8 @@ fn remaining(end: Instant) -> Patience {
     Patience(end.saturating_duration_since(Instant::now()))
 }
 
-/// Destroys an idle slice, unless it was handed out meanwhile. One that cannot be destroyed stays on
-/// record like any other.
+/// Destroys an idle slice, unless another create took it. A slice that cannot be destroyed stays on record
+/// like any other.
 pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Lease) {
     let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
     if let Err(e) =

@@ -1,5 +1,5 @@
-//! Slices that are released and kept for the next create that asks for their profile. Such a slice has a
-//! lease of its own, of no container: no late hook or delete of its last container finds it.
+//! Keeps a released slice for the next create that asks for its profile. The slice gets a lease of its own
+//! without a container. So no late hook or delete of its last container finds it.
 
 use super::destroy;
 use crate::context::LeaseContext;
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::store::Lease;
 use std::time::SystemTime;
 
-/// Keeps the slice of a lease that is *releasing*: a lease of no container takes its place. False
-/// where the slice is not to be kept, or cannot be.
+/// Keeps the slice of a *releasing* lease: a lease without a container replaces it. Returns false if the
+/// configuration or the slice's state does not allow that.
 pub(super) fn keep_idle(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
     let slice = &lease.slice;
     let is_whole = slice.compute_instance.is_some() && slice.mig_uuid.is_some();
@@ -24,12 +24,12 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, lease: &Lease) -> Result<boo
         idle_since: Some(humantime::format_rfc3339_millis(SystemTime::now()).to_string()),
         ..draft::of_nobody(context, slice.clone())?
     };
-    // It is *releasing*, so another process that collects may be destroying it this very moment.
+    // The lease is *releasing*, so another process that collects may be destroying its instance now.
     let why = format!("release of {}", lease.holder.key.id);
     let _gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
     let ledger = context.store.lock("release")?;
     let Some(lease) = context.store.get(&lease.id)? else {
-        // Another process released it and struck it off.
+        // Another process released the lease and removed it.
         return Ok(true);
     };
     if lease.attempt.is_some() || lease.slice.emptied {

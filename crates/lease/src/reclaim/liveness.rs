@@ -1,5 +1,5 @@
-//! The liveness of a container. A slice taken from a running container is the worst that this
-//! program can do, so every sign counts, and a doubt counts as life.
+//! Decides the liveness of a container. Taking a slice from a running container is the worst failure of
+//! runmig. So every sign counts, and a doubt counts as life.
 
 use crate::error::{Error, Result};
 use crate::model::{Namespaces, Process};
@@ -14,7 +14,7 @@ pub struct Liveness<'a> {
     view: &'a View,
 }
 
-/// This process's own view of the machine.
+/// Returns this process's own view of the machine.
 fn here() -> Liveness<'static> {
     static VIEW: OnceLock<View> = OnceLock::new();
     let view = || View::new(&Host, std::process::id(), trust::is_host_root());
@@ -24,8 +24,8 @@ fn here() -> Liveness<'static> {
     }
 }
 
-/// The namespaces of this process, for a record of its container. An error where nobody could tell from
-/// that record whether the container lives.
+/// Returns the namespaces of this process, for a record of its container. It fails if no process could tell
+/// from that record whether the container lives.
 pub(crate) fn namespaces() -> Result<Namespaces> {
     let view = here().view;
     match &view.obstacle {
@@ -37,12 +37,12 @@ pub(crate) fn namespaces() -> Result<Namespaces> {
     }
 }
 
-/// The first sign of life found, in words; none when the container is gone.
+/// Returns the first sign of life in words; none if the container is gone.
 pub fn sign_of_life(lease: &Lease) -> Option<String> {
     here().sign_of_life(lease)
 }
 
-/// The same but for its creator, who asks.
+/// Returns a sign of life other than the creator, which is the caller.
 pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
     here().outlives_its_front(lease)
 }
@@ -76,24 +76,24 @@ pub fn unseen(lease: &Lease) -> Option<String> {
     }
 }
 
-/// The hint for a lease that is kept because its container cannot be seen.
+/// The hint for a lease that stays because runmig cannot see its container.
 pub const UNSEEN_HINT: &str =
     "run migctl gc as root on the host, in the namespaces of the engine that made the container";
 
-/// Whether the maker of a lease is known to have ended.
+/// Returns whether the creator of a lease has certainly ended.
 pub(crate) fn creator_is_dead(lease: &Lease) -> bool {
     here().maker_is_dead(lease)
 }
 
-/// Whether the low-level runtime has a container with a living init on record. Without a lease, nobody
-/// knows in which namespaces that was written: in those of who asks.
+/// Returns whether the low-level runtime has recorded a container with a living init. Without a lease the
+/// record's namespaces are unknown, so runmig assumes those of the caller.
 pub(crate) fn lives_on_record(key: &Key) -> bool {
     let here = here();
     let recorded = here.recorded_init(key);
     here.view.obstacle.is_some() || recorded.map_or(true, |i| i.is_some_and(|i| here.lives(&i)))
 }
 
-/// Init as the low-level runtime wrote it down; see `Liveness::recorded_init`.
+/// Returns the init that the low-level runtime recorded; see `Liveness::recorded_init`.
 pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
     here().recorded_init(key)
 }
@@ -144,7 +144,8 @@ impl<'a> Liveness<'a> {
         self.view.of_processes(self.reads, namespaces)
     }
 
-    /// A judgement where processes can be seen; a container that cannot be seen counts as alive.
+    /// Returns the judgement if processes are visible here. A container that runmig cannot see counts as
+    /// alive.
     fn where_seen(&self, lease: &Lease, judge: impl FnOnce() -> Option<String>) -> Option<String> {
         match self.sight(lease) {
             Sight::Clear => judge(),
@@ -204,10 +205,10 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// Init as the low-level runtime wrote it down: runc and its kin in `state.json`, crun in `status`.
-    /// None when there is no such record, which is no sign of death.
+    /// Returns the init that the low-level runtime recorded: runc and its relatives in `state.json`, crun
+    /// in `status`. Returns none without such a record, which is no sign of death.
     pub fn recorded_init(&self, key: &Key) -> Result<Option<Process>, String> {
-        // An id is one path component, or the low-level runtime would not have taken it.
+        // An id is one path component; low-level runtimes refuse any other.
         if key.id.is_empty() || key.id.contains('/') || key.id == "." || key.id == ".." {
             return Ok(None);
         }
@@ -229,7 +230,8 @@ impl<'a> Liveness<'a> {
                 Err(e) if cannot_be_there(&e) => continue,
                 Err(e) => return Err(format!("{}: {e}", file.display())),
             };
-            // Half written: the low-level runtime is at work on it, or died there. The cgroup tells.
+            // The record is incomplete: the low-level runtime is writing it, or died there. The cgroup
+            // decides.
             let Ok(record) = serde_json::from_slice::<serde_json::Value>(&bytes) else {
                 continue;
             };
@@ -246,8 +248,8 @@ impl<'a> Liveness<'a> {
     }
 }
 
-/// Whether a failed read says that no low-level runtime can have a record at such a path: it could not
-/// have written one there either.
+/// Returns whether a failed read proves that no low-level runtime has a record at such a path. A low-level
+/// runtime could not have written a record there either.
 fn cannot_be_there(e: &std::io::Error) -> bool {
     matches!(
         e.raw_os_error(),

@@ -1,7 +1,6 @@
-//! Leases that are not in the ledger any more though nobody gave them back: the state directory was
-//! removed or unmounted under a container. A create leaves its leases beside the original
-//! `config.json` too, and a hook that knows its lease by name puts it on record again from there. From
-//! then on it is a lease like another.
+//! Recovers leases that the ledger lost, because the state directory was removed or unmounted under a
+//! container. A create also stores its leases beside the original `config.json`. From there a hook that
+//! knows its lease by name puts the lease on record again. From then on it is a lease like any other.
 
 use super::destroy;
 use crate::bundles::Author;
@@ -12,12 +11,13 @@ use crate::store::{Lease, RecordName, decode, encode};
 /// A bundle's account of the leases that its hook names.
 pub struct Told {
     author: Option<Author>,
-    /// From the edit itself, for a bundle without records beside the original.
+    /// The MIG devices in the edit itself, for a bundle without records beside the original.
     uuids: Vec<String>,
 }
 
 impl Told {
-    /// `author` as it is beside the original; `uuids`: the MIG devices that the edit grants.
+    /// Joins a bundle's facts: `author` from beside the original, and in `uuids` the MIG devices that the
+    /// edit grants.
     pub fn new(author: Option<Author>, uuids: Vec<String>) -> Told {
         Told { author, uuids }
     }
@@ -28,7 +28,7 @@ impl Told {
         leases.find(|l| l.id == id && l.holder.key.id == container)
     }
 
-    /// Names an instance that stays, with the command that destroys it.
+    /// Returns an error that names the remaining instance, with the command that destroys it.
     pub fn stays(&self, id: &str, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot give back lease {id}")).caused_by(why);
         let slice = self.lease(id, container).map(|l| l.slice);
@@ -47,7 +47,7 @@ impl Told {
     }
 }
 
-/// Returns what a create leaves beside the original of its bundle.
+/// Returns the data that a create stores beside the original of its bundle.
 pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
     let first = leases
         .first()
@@ -60,13 +60,13 @@ pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Aut
     })
 }
 
-/// Whether a lease that is not on record was given back by somebody who had this ledger.
+/// Returns whether a process with this ledger has released a lease that is not on record.
 pub(crate) fn has_struck_off(context: &LeaseContext<'_>, told: &Told) -> bool {
     let ledger = told.author.as_ref().and_then(|a| a.ledger.as_ref());
     ledger.is_none() || ledger == context.store.identity().as_ref()
 }
 
-/// Puts a lost lease on record again, if its instance is there and provably its own.
+/// Puts a lost lease on record again, if its instance exists and is provably its own.
 pub(crate) fn recover(
     context: &LeaseContext<'_>,
     told: &Told,
@@ -87,7 +87,7 @@ fn put_again(context: &LeaseContext<'_>, lease: Lease) -> Result<Option<Lease>> 
         return Ok(None);
     }
     if lease.shared_in.is_some() {
-        // Their leases are as lost as this one.
+        // The leases of these containers are lost too.
         return Err(Error::new("other containers of its pod may use the slice"));
     }
     // A create adopts an administrator's instance under the plan's lock.

@@ -1,4 +1,4 @@
-//! Gives back what leases hold: releases them, destroys their instances, collects what nobody released.
+//! Releases leases, destroys their instances, and collects leases that no process released.
 
 mod damaged;
 mod destroy;

@@ -1,4 +1,4 @@
-//! How long the destruction of an instance that is in use is retried.
+//! Limits the time for which a release retries the destroy of an instance in use.
 
 use crate::idle;
 use crate::store::Lease;
@@ -9,17 +9,17 @@ use std::time::Duration;
 pub struct Patience(pub Duration);
 
 impl Default for Patience {
-    /// Within this time the driver lets go of a process that was just killed.
+    /// Returns the time within which the driver lets go of a process that was just killed.
     fn default() -> Self {
         Patience(Duration::from_secs(3))
     }
 }
 
 impl Patience {
-    /// One try, for callers that have other things to do.
+    /// Allows one try, for callers that have other things to do.
     pub const NONE: Patience = Patience(Duration::ZERO);
 
-    /// Does not wait again for an instance that was in use before.
+    /// Returns the patience for a lease: one try for an instance that was in use before.
     pub fn with(lease: &Lease) -> Patience {
         match lease.attempt {
             Some(_) => Patience::NONE,
@@ -27,8 +27,8 @@ impl Patience {
         }
     }
 
-    /// The processes of an idle slice's last container may have been killed a moment ago, and nobody has
-    /// reaped them yet. Several slices that became idle together are waited for at the same time.
+    /// Returns the patience for an idle slice. The processes of its last container may have been killed a
+    /// moment ago and not yet reaped. Several slices that became idle together share one wait.
     pub(crate) fn with_idle(lease: &Lease) -> Patience {
         let age = idle::age(lease).unwrap_or(Duration::MAX);
         Patience(Patience::default().0.saturating_sub(age))

@@ -1,4 +1,4 @@
-//! The facts that become known of a container while it is made.
+//! Records the facts about a container that become known during its create.
 
 use super::liveness;
 use crate::context::LeaseContext;
@@ -7,7 +7,7 @@ use crate::model::Process;
 use crate::process;
 use crate::store::{Lease, State};
 
-/// On record before the low-level runtime does anything: it goes on when we are killed.
+/// Records the low-level runtime before it does anything, because it goes on after a kill of runmig.
 pub(crate) fn started(
     context: &LeaseContext<'_>,
     id: &str,
@@ -19,8 +19,8 @@ pub(crate) fn started(
         .update(id, |l| l.runtime_process = Some(runtime))
 }
 
-/// For a low-level runtime that stays as long as its container: whether that was seen to run, or
-/// there is nothing to wait for any more.
+/// Returns whether the wait for a container is over: the container runs, or its lease is gone. It serves
+/// low-level runtimes that stay as long as their container.
 pub(crate) fn ready_if_started(context: &LeaseContext<'_>, id: &str) -> Result<bool> {
     let Some(lease) = context.store.get(id)? else {
         return Ok(true);
@@ -33,8 +33,7 @@ pub(crate) fn ready_if_started(context: &LeaseContext<'_>, id: &str) -> Result<b
     Ok(false)
 }
 
-/// For those who collect: the front that was to see its container run was killed, and so nobody
-/// else puts that on record.
+/// Records for a collection that a container runs. The front that had to record it was killed.
 pub(super) fn ready_without_its_front(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     let is_left = lease.state == State::Creating
         && lease.runtime_process.is_some()
@@ -45,8 +44,8 @@ pub(super) fn ready_without_its_front(context: &LeaseContext<'_>, lease: &Lease)
     Ok(())
 }
 
-/// The container exists. A lease that has gone meanwhile (the container ended at once and its
-/// hook ran) stays gone.
+/// Records that the container exists. A lease that is gone stays gone: the container ended at once and its
+/// hook ran.
 pub(crate) fn ready(context: &LeaseContext<'_>, id: &str) -> Result<Option<Lease>> {
     let ledger = context.store.lock("create")?;
     let Some(lease) = context.store.get(id)? else {
@@ -56,7 +55,7 @@ pub(crate) fn ready(context: &LeaseContext<'_>, id: &str) -> Result<Option<Lease
         return Ok(Some(lease));
     }
     let init = liveness::recorded_init(&lease.holder.key).ok().flatten();
-    // Which of its cgroups are not the engine's too, only its front can tell.
+    // Only the front can tell which of the container's cgroups are not the engine's too.
     let is_front = lease.creator == process::current();
     let exact = init.filter(|_| is_front).map(|init| own_cgroups(init.pid));
     ledger.update(id, |l| {
@@ -68,7 +67,8 @@ pub(crate) fn ready(context: &LeaseContext<'_>, id: &str) -> Result<Option<Lease
     })
 }
 
-/// The cgroups of a container's init that are not ours too: from then on known exactly, not by name.
+/// Returns the cgroups of a container's init that this process does not share. From then on the record has
+/// exact paths instead of names.
 fn own_cgroups(init: i32) -> Vec<String> {
     let ours = process::cgroups(std::process::id() as i32);
     process::cgroups(init)

@@ -1,5 +1,5 @@
-//! Releases a lease: destroys its instance, has the driver confirm that it is gone, and only then strikes
-//! the lease off.
+//! Releases a lease. It destroys the instance, has the driver confirm the end, and only then removes the
+//! lease.
 
 use super::patience::Patience;
 use super::{destroy, keep};
@@ -8,33 +8,33 @@ use crate::error::{Error, Result};
 use crate::store::{Attempt, Lease, State};
 use std::time::{Duration, SystemTime};
 
-/// Between tries to give back what cannot be destroyed: 2 s, doubled each time, up to this.
+/// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
 const MAX_GAP: Duration = Duration::from_secs(300);
 
-/// How many of a slice's holders are written down: for people, in a record of a bounded size.
+/// The number of a slice's holders in a record. They inform people, and the record needs a size limit.
 const MAX_HOLDERS: usize = 32;
 
-/// How often a record may change while it is judged: more often than anything that lives changes it.
+/// The number of changes to a record during its judgement. No living process changes a record this often.
 const MAX_LOOKS: usize = 16;
 
 /// The outcome of a release.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Returned {
-    /// It is gone, now or before.
+    /// The lease is gone, now or before.
     Yes,
-    /// Nothing was done, and why.
+    /// The release did nothing, for this reason.
     No(String),
 }
 
-/// Ends a lease, whatever state it is in. One that is gone already is fine.
+/// Releases a lease in any state. A missing lease is no error.
 pub(crate) fn release(context: &LeaseContext<'_>, id: &str, patience: Patience) -> Result<()> {
     release_unless(context, id, patience, |_| None).map(drop)
 }
 
-/// Ends a lease unless something speaks against it. That is asked without a lock, since nobody is to
-/// wait for who looks at processes; so it counts only if the record is the same under the ledger's
-/// lock. One that was read while the creator lived may not name the low-level runtime yet that
-/// goes on without it. Once it is marked, nobody writes such a thing.
+/// Releases a lease unless `against` gives a reason. `against` runs without a lock, because no process may
+/// wait while it looks at processes. So its answer counts only if the record is unchanged under the
+/// ledger's lock. A record read during the creator's life may not name the low-level runtime that outlives
+/// it. After the mark no process adds such a fact.
 pub(crate) fn release_unless(
     context: &LeaseContext<'_>,
     id: &str,
@@ -62,15 +62,15 @@ pub(crate) fn release_unless(
         }
         lease = now;
     };
-    // Only what is given back for the first time is kept: who ends an idle one wants its room, and
-    // what could not be destroyed is not fit for anybody.
+    // runmig keeps only a slice that is released for the first time. A release of an idle slice needs its
+    // room, and a slice that could not be destroyed is unfit.
     let keeps = lease.state != State::Releasing;
     lease.state = State::Releasing;
     let was_idle = lease.idle_since.take().is_some();
-    // A mark that cannot be written (a full disk) keeps no slice back: its container is as gone
-    // without it, and the next one starts from the beginning.
+    // A mark that cannot be written (a full disk) does not stop the release. The container is gone in any
+    // case, and the next release starts from the beginning.
     if let Err(e) = ledger.put(&lease) {
-        // But what another container could take or share as long as it is not marked.
+        // Without the mark another container could take or share this slice, so the release stops.
         if was_idle || lease.shared_in.is_some() {
             return Err(e);
         }
@@ -86,10 +86,10 @@ fn finish(
     patience: Patience,
     keeps: bool,
 ) -> Result<()> {
-    // The bundle is put right whether or not the driver lets go: they do not depend on each
-    // other, and every failure is told.
+    // runmig restores the bundle even if the driver refuses the destroy. The two do not depend on each
+    // other, and the release reports every failure.
     let restore = || context.restore(&lease.holder.bundle, &lease.id).err();
-    // A read may fail once: without its record, only the next create puts the original back.
+    // A read may fail once. Without the lease, only the next create restores the original.
     let restored = restore().and_then(|_| restore());
     match keeps.then(|| keep::keep_idle(context, lease)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
@@ -131,7 +131,7 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
     }
 }
 
-/// Whether a lease that could not be released is to be tried again by itself now.
+/// Returns whether gc may now retry a lease whose release failed.
 pub(super) fn is_due(lease: &Lease) -> bool {
     lease.attempt.as_ref().is_none_or(|a| a.next <= now())
 }
