@@ -1,8 +1,8 @@
-//! The right to a bundle: two creates of one would start with one slice.
+//! Locks a bundle, because two creates of one bundle would start with one slice.
 //!
-//! All bundles have one file, and each a byte of it, which is locked. Only root can open it, whereas
-//! whoever can read a bundle's directory can lock that. There is no file for each to clean up, and the
-//! directory's own number is the same by whichever path it is reached.
+//! All bundles share one file, and each bundle has a byte of it to lock. Only root can open the file,
+//! whereas any reader of a bundle's directory could lock that directory. No bundle needs a file of its own
+//! that runmig would have to clean up. The directory's inode is the same by every path.
 
 use super::{Store, lock};
 use crate::error::{Context, Result};
@@ -13,7 +13,7 @@ use std::fs::File;
 
 const FILE: &str = "bundles.lock";
 
-/// Held until it is dropped, or its process ends.
+/// The lock on a bundle, held until it is dropped or its process ends.
 #[derive(Debug)]
 pub struct BundleLock {
     _file: File,
@@ -29,20 +29,21 @@ pub struct BundleId {
 }
 
 impl BundleId {
-    /// Returns the place of its byte. Two bundles at one place would only exclude each other.
+    /// Returns the position of the bundle's byte. Two bundles at one position would only exclude each
+    /// other.
     fn offset(self) -> i64 {
         let mut hash = Sha256::new();
         hash.update(self.dev.to_le_bytes());
         hash.update(self.ino.to_le_bytes());
         let mut first = [0; 8];
         first.copy_from_slice(&hash.finalize()[..8]);
-        // Not the last, behind which a lock would have its end.
+        // The last position is left out, because a lock there would overflow.
         i64::from_le_bytes(first) & (i64::MAX >> 1)
     }
 }
 
 impl Store {
-    /// Locks a bundle without waiting. None where somebody has it.
+    /// Locks a bundle without waiting. Returns none if another process has the lock.
     pub fn try_lock_bundle(&self, bundle: BundleId) -> Result<Option<BundleLock>> {
         let path = self.dir().join(FILE);
         let what = || format!("lock {}", path.display());
@@ -59,7 +60,7 @@ impl Store {
                 Ok(_) if lock::is_still(&file, &path).context(what)? => {
                     return Ok(Some(BundleLock { _file: file }));
                 }
-                // Somebody took the file away: lock the one there now.
+                // Another process removed the file, so lock the new one.
                 Ok(_) => {}
                 Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
                 Err(e) => return Err(e).context(what),

@@ -1,22 +1,22 @@
-//! A file is there whole or not at all, and stays over a crash.
+//! Writes a file completely or not at all, and keeps it across a crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// How a file that is not finished is called.
+/// The name prefix of an unfinished file.
 pub(super) const TEMPORARY: &str = ".new-";
 
-/// Under the ledger's lock: one writer at a time, so the name of the unfinished file can be fixed
-/// and one left by a killed writer is written over.
+/// Replaces a file under the ledger's lock. With one writer at a time, the unfinished file can have a fixed
+/// name. The next writer overwrites the file of a killed one.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = dir.join(format!("{TEMPORARY}{name}"));
     let written = write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, file));
     if written.is_err() {
-        // An unfinished write must not fill a full disk further.
+        // An unfinished file must not fill a full disk further.
         let _ = std::fs::remove_file(&unfinished);
     }
     written?;
@@ -34,13 +34,13 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Gone already is fine.
+/// Removes a file. A missing file is no error.
 pub(super) fn remove(file: &Path) -> io::Result<()> {
     unlink(file)?;
     sync(file.parent().unwrap_or(Path::new("/")))
 }
 
-/// The same for many files of one folder, which is synced once.
+/// Removes many files of one folder, and syncs the folder once.
 pub(super) fn remove_all(dir: &Path, files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
     let removed = files.iter().map(|file| unlink(file)).collect();
     sync(dir)?;

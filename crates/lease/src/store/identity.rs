@@ -1,13 +1,13 @@
-//! Tells one ledger from another that has taken its place.
+//! Distinguishes a ledger from another that has replaced it.
 
 use super::Store;
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
 impl Store {
-    /// Returns a word that a ledger keeps for its life: device, inode and birth of its folder. The
-    /// birth is left out where the file system has none, as inodes of such (tmpfs) do not come again
-    /// soon. None where the folder cannot be looked at.
+    /// Returns a text that stays the same for a ledger's life: device, inode and birth time of its folder.
+    /// It omits the birth time if the file system (tmpfs) has none; such file systems do not soon reuse
+    /// inodes. Returns none if the folder cannot be read.
     pub fn identity(&self) -> Option<String> {
         let meta = std::fs::metadata(self.leases()).ok()?;
         let birth = meta

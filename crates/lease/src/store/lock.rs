@@ -1,4 +1,4 @@
-//! A lock that dies with its holder, is waited for only so long, and says who has it.
+//! A lock that ends with its holder, limits the wait for it, and names its holder.
 
 use crate::error::{Context, Error, Result};
 use crate::files;
@@ -12,19 +12,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A purpose names a container, whose id may be long; what is cut off names nobody.
+/// The limit of a signature, in bytes. A purpose names a container, whose id may be long. A signature that
+/// is cut off names no holder.
 const MAX_SIGNATURE: u64 = 4096;
-/// How often a lock file may be replaced while it is locked: nothing of runmig's does that.
+/// The number of replacements of a lock file that runmig tolerates while it locks. No part of runmig
+/// replaces one.
 pub(super) const MAX_REPLACED: usize = 100;
 const NOBODY: &str = "a process that cannot be named";
 
-/// Held until it is dropped.
+/// A held lock, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
 }
 
-/// Takes the signature away while the lock is still held: one that stands there is the holder's.
+/// Clears the signature while the lock is still held, so a signature always belongs to the holder.
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
@@ -46,7 +48,7 @@ impl Lock {
                     sign(&mut file, why);
                     return Ok(Lock { file });
                 }
-                // Somebody took the file away while we waited for it: lock the one there now.
+                // Another process removed the file during the wait, so lock the new one.
                 Some(_) => {}
                 None => {
                     return Err(Error::new(format!(
@@ -63,12 +65,12 @@ impl Lock {
     }
 }
 
-/// None when one holder has had it for that long: a queue that moves on is waited for, whatever its
-/// length.
+/// Waits for the lock. Returns none if one holder keeps it for the whole timeout. A queue that moves on may
+/// be of any length.
 ///
-/// The kernel lets waiters in in their order, which no polling does, but its wait has no end: so a
-/// thread waits, and is left alone when it is time. Should it still get the lock, nobody takes that
-/// from it, and it is let go at once. On success the thread has ended: who forks later has one.
+/// The kernel admits waiters in their order, and polling does not. But the kernel's wait has no end, so a
+/// thread waits, and runmig abandons it at the timeout. A lock that the abandoned thread still gets is
+/// released at once. On success the thread has ended, so a later fork happens with one thread.
 fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Result<File>>> {
     let (done, lock) = std::sync::mpsc::channel();
     let mut holder = signature(path)?;
@@ -112,7 +114,7 @@ pub(super) fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Whether a path still leads to a file that was opened there.
+/// Returns whether a path still leads to the file that was opened there.
 pub(super) fn is_still(file: &File, path: &Path) -> std::io::Result<bool> {
     let ours = file.metadata()?;
     match std::fs::symlink_metadata(path) {
@@ -130,8 +132,8 @@ pub(super) fn replaced(path: &Path) -> Error {
     .hint("end the program that replaces files in the state directory")
 }
 
-/// Writes who has the lock and what for, then what tells this hold from every other: the start time of
-/// the process and the number of its hold. Only told to people, so a failure to write it is no failure.
+/// Writes the holder and the purpose, then the mark of this hold: the start time of the process and a
+/// number. Only people read it, so a failed write is no failure.
 fn sign(file: &mut File, why: &str) {
     static HOLDS: AtomicU64 = AtomicU64::new(0);
     let Process { pid, start_time } = process::current();
@@ -141,14 +143,14 @@ fn sign(file: &mut File, why: &str) {
     let _ = write!(file, "process {pid} ({why})\n{start_time} {hold}\n");
 }
 
-/// Returns what the holder wrote. The same text twice is one hold all the time between.
+/// Returns the holder's text. The same text twice means one uninterrupted hold.
 fn signature(path: &Path) -> Result<String> {
     let text = files::read_start(open(path)?, MAX_SIGNATURE).unwrap_or_default();
     Ok(String::from_utf8(text).unwrap_or_default())
 }
 
-/// Names the holder. None where the process that signed has ended: the kernel gave its lock to the
-/// next, who has not signed yet.
+/// Names the holder. Returns none if the signing process has ended: the next holder has the lock and has
+/// not signed yet.
 fn named(signature: &str) -> Option<String> {
     let (shown, hold) = signature.split_once('\n')?;
     let pid = shown.split_whitespace().nth(1)?.parse().ok()?;
@@ -175,7 +177,7 @@ mod tests {
         assert!(is_still(&file, &path).unwrap());
         std::fs::rename(&folder, &moved).unwrap();
         assert!(!is_still(&file, &path).unwrap());
-        // No folder any more, so nobody can tell: an error, not another round.
+        // The folder is gone, so the check fails instead of starting another round.
         std::fs::write(&folder, "").unwrap();
         assert!(is_still(&file, &path).is_err());
     }

@@ -1,4 +1,4 @@
-//! Reading the ledger. Each record is whole at any time, so a reader needs no lock; a decision does.
+//! Reads the ledger. Each record is whole at any time, so a reader needs no lock; a decision does.
 
 use super::record::{self, Key, Lease};
 use super::record_name::{Ownership, RecordName};
@@ -30,7 +30,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Whether another lease has the instance of this one too, whose end will be its end.
+    /// Returns whether another lease holds this one's instance too. The instance then outlives this lease.
     pub(crate) fn have_instance_of(&self, lease: &Lease) -> bool {
         let mut unreadable = self.unreadable.iter();
         self.leases.iter().any(|l| l.has_instance_of(lease))
@@ -39,7 +39,7 @@ impl Neighbours {
 }
 
 impl Store {
-    /// Says whether a container has a lease. Reads the names in one directory, and no record.
+    /// Returns whether a container has a lease. It reads only the names in one directory.
     pub fn has(&self, key: &Key) -> bool {
         let prefix = key.prefix();
         self.files()
@@ -86,8 +86,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Returns the other records at the place of this one, on the same boot. It reads only these. A
-    /// caller that acts on the answer has the ledger's lock.
+    /// Returns the other records at the place of this one, on the same boot. It reads only these. A caller
+    /// that acts on the answer has the ledger's lock.
     pub fn neighbours(&self, of: &RecordName) -> Result<Neighbours> {
         let mut neighbours = Neighbours::default();
         for file in self.files()? {
@@ -110,7 +110,7 @@ impl Store {
         self.leases().join(RecordName::of(lease).name())
     }
 
-    /// Whether a record is there still and still cannot be read.
+    /// Returns whether a record still exists and still cannot be read.
     pub fn is_damaged(&self, damaged: &Damaged) -> bool {
         read(&damaged.file).is_err()
     }
@@ -121,8 +121,8 @@ impl Store {
         files.iter().map(|f| name(f)).collect()
     }
 
-    /// Sorted. Looked for twice: the kernel gives out a long folder in pieces, and on a tmpfs a record
-    /// that is replaced between two of them may be in none, or in both.
+    /// Returns the sorted files of the ledger, after two listings. The kernel lists a long folder in
+    /// pieces. On a tmpfs, a record that is replaced between two pieces may be in neither, or in both.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = self.listed()?;
         files.extend(self.listed()?);
@@ -151,11 +151,11 @@ impl Store {
     }
 }
 
-/// How often a ledger is read in which records go before they are read.
+/// The number of times that runmig reads a ledger whose records go before it reads them.
 const ROUNDS: usize = 64;
 
-/// Reads the listed files, each once. A file that goes before it is read may have been replaced by one
-/// that was not listed yet (`Ledger::replace`): then the list is read again.
+/// Reads the listed files, each once. A file that goes before it is read may have been replaced by an
+/// unlisted one (`Ledger::replace`). Then it reads the list again.
 fn read_all<T>(
     list: impl Fn() -> Result<Vec<PathBuf>>,
     read: impl Fn(&Path) -> Result<Option<T>>,
@@ -186,7 +186,8 @@ fn read_all<T>(
     .hint("try again when fewer containers come and go"))
 }
 
-/// A record under a name that is not its own is no record: one lease would be two.
+/// Reads a record. A record under a name that is not its own does not count, because one lease would be
+/// two.
 fn read(file: &Path) -> Result<Option<Lease>> {
     if RecordName::parse(&name(file)).is_some_and(|n| n.ownership == Ownership::Unknown) {
         return Err(Error::new("it is a lease of a newer runmig")

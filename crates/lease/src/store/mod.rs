@@ -1,19 +1,19 @@
-//! The ledger: which slice is whose.
+//! The ledger: the owner of each slice.
 //!
 //! ```text
 //! /run/runmig/                root only
-//!   plan.lock                 held while the driver is looked at and a place is chosen: one at a time
-//!   ledger.lock               held while a lease is written, never longer; names its holder
-//!   bundles.lock              a byte of it is held while a create is at work on a bundle (bundles.rs)
-//!   gpu-<uuid>.lock           held while the driver makes or destroys on that GPU
+//!   plan.lock                 held by the one create that asks the driver and chooses a place
+//!   ledger.lock               held while runmig writes a lease, never longer; names its holder
+//!   bundles.lock              a create locks one byte of it for its bundle (bundles.rs)
+//!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); its name: record_name.rs
-//!   queue/<number>             one that waits for room, in its order (queue.rs)
-//!   geometry                   what GPUs offer, for the next create (src/gpu/geometry.rs)
-//!   runmig.log                what was done, for people
+//!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
+//!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
+//!   runmig.log                the log, for people
 //! ```
 //!
-//! `<key>` is a hash of the container's key, so that a `delete` finds out from the names that a
-//! container has no lease. A lock is a value: what must not happen without it takes it as argument.
+//! `<key>` is a hash of the container's key. So a `delete` learns from the names alone that a container has
+//! no lease. A lock is a value: a function that needs a lock takes it as an argument.
 
 mod bundles;
 mod durable;
@@ -66,7 +66,8 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
         };
-        // Before anything is made: through somebody's link it would be made wherever they like.
+        // The check precedes every creation. Through another user's link, runmig would create files where
+        // that user likes.
         trust::room_for(dir).context(what)?;
         DirBuilder::new()
             .recursive(true)
@@ -88,7 +89,7 @@ impl Store {
         };
         let is_there = |path: &Path| match std::fs::symlink_metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-            // Not being allowed to look is not the same as there being nothing.
+            // A failed look does not prove that nothing is there.
             looked => looked
                 .map(|_| true)
                 .context(|| format!("open state directory {}", path.display())),
@@ -96,7 +97,7 @@ impl Store {
         if !is_there(dir)? {
             return Ok(None);
         }
-        // Another user's folder says nothing of whether there are leases.
+        // Another user's folder proves nothing about leases.
         trust::folder(dir).context(|| format!("open state directory {}", dir.display()))?;
         if !is_there(&store.leases())? {
             return Ok(None);
@@ -105,8 +106,8 @@ impl Store {
         Ok(Some(store))
     }
 
-    /// Checks the directory's owner and mode. A writer of leases could have any instance destroyed,
-    /// or keep one for ever.
+    /// Checks the directory's owner and mode. Any writer of leases could have any instance destroyed, or
+    /// keep one for ever.
     fn check(&self) -> Result<()> {
         trust::folder(&self.dir)
             .context(|| format!("open state directory {}", self.dir.display()))?;
@@ -141,8 +142,8 @@ impl Store {
         })
     }
 
-    /// The right to choose a place. Apart from the ledger's: who is making a slice, and keeps a GPU
-    /// waiting, writes down how far it is without queueing behind those who still look for a place.
+    /// Locks the choice of a place. This lock is separate from the ledger's. A create that makes a slice
+    /// keeps a GPU busy, and must record its progress without waiting for creates that still choose.
     pub(crate) fn lock_plan(&self, why: &str) -> Result<Lock> {
         let file = self.dir.join("plan.lock");
         Lock::take(&file, self.lock_timeout, why).context(|| "lock the choice of a place")
@@ -188,19 +189,18 @@ impl Ledger<'_> {
         Ok(Some(lease))
     }
 
-    /// Writes `come` and removes `gone`, which name the same slice. A kill in between leaves both, and
-    /// whoever
-    /// releases one of them sees the other.
+    /// Writes `come` and removes `gone`, which name the same slice. A kill in between leaves both, and a
+    /// release of one sees the other.
     pub fn replace(&self, gone: &Lease, come: &Lease) -> Result<()> {
         let done = self.put(come).and_then(|()| self.remove(gone));
         if done.is_err() && self.file(gone).exists() {
-            // Also what could only not be made sure of may be there.
+            // A failed write may also have left the file, without a confirmed sync.
             let _ = self.remove(come);
         }
         done
     }
 
-    /// The same, where the one that goes cannot be read.
+    /// Replaces an unreadable record by `come`.
     pub(crate) fn replace_damaged(&self, gone: &Damaged, come: &Lease) -> Result<()> {
         let done = self.put(come).and_then(|()| self.remove_damaged(gone));
         if done.is_err() && gone.file.exists() {
@@ -234,7 +234,7 @@ impl Ledger<'_> {
         durable::remove(file).context(|| format!("remove the lease {}", file.display()))
     }
 
-    /// Takes away what a writer left that was killed while it wrote.
+    /// Removes the files of killed writers.
     pub(crate) fn sweep(&self) {
         durable::sweep(&self.store.leases());
     }

@@ -1,9 +1,9 @@
 //! The creates that wait for room, in order of arrival.
 //!
 //! ```text
-//! queue/<number>      a process that waits: who it is, and what it could use; it holds the file's
-//!                     lock, so one that is not locked is of a waiter that was killed
-//! queue/.new          being written
+//! queue/<number>      the ticket of a waiter: its request, and the places that it could use. The waiter
+//!                     holds the file's lock, so an unlocked ticket is of a killed waiter
+//! queue/.new          an unfinished ticket
 //! ```
 
 use super::look::name;
@@ -18,7 +18,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub(crate) const UNFINISHED: &str = ".new";
-/// A waiter names the profiles that it could use on each GPU: 16 GPUs with 20 of them are 20 KiB.
+/// The limit of a ticket, in bytes. A waiter names the profiles that it could use on each GPU: 16 GPUs with
+/// 20 profiles each are 20 KiB.
 const MAX_SIZE: u64 = 256 * 1024;
 
 /// A request in the queue, as its ticket tells it.
@@ -49,14 +50,14 @@ pub struct Waiting {
 
 /// The meaning of a file in the queue.
 enum State {
-    /// Nobody's any more.
+    /// The ticket of a waiter that has ended.
     Dead,
-    /// It has its place and makes its slice.
+    /// The waiter has its place and makes its slice.
     Aside,
     Waits(Option<Waiter>),
 }
 
-/// A place in the queue, left when this is dropped or its process ends.
+/// A place in the queue. It ends when this value is dropped or its process ends.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub number: u64,
@@ -69,7 +70,7 @@ impl Store {
         self.dir.join("queue")
     }
 
-    /// Made where it is missing.
+    /// Creates the directory of the queue if it is missing.
     pub(crate) fn open_queue(&self) -> Result<()> {
         let dir = self.queue();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
@@ -81,7 +82,7 @@ impl Store {
         self.waiting_before(u64::MAX)?.collect()
     }
 
-    /// Those who came before this number. Each is read when it is asked for.
+    /// Returns the requests before this number. It reads each ticket only on demand.
     pub(crate) fn waiting_before(
         &self,
         number: u64,
@@ -96,14 +97,14 @@ impl Store {
         Ok(tickets.into_iter().filter_map(waits))
     }
 
-    /// Their numbers, of dead ones too, without a look at any.
+    /// Returns the numbers before this one, also of dead tickets. It opens none.
     pub(crate) fn numbers_before(&self, number: u64) -> Vec<u64> {
         let tickets = self.tickets().unwrap_or_default();
         let numbers = tickets.into_iter().map(|(number, _)| number);
         numbers.filter(|other| *other < number).collect()
     }
 
-    /// Behind all who are there: in the order in which the plan's lock is had.
+    /// Adds a ticket behind all others: the order is that of the plan's lock.
     pub(crate) fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
         let dir = self.queue();
         let what = || format!("write a place in the queue into {}", dir.display());
@@ -118,7 +119,7 @@ impl Store {
             .mode(0o600)
             .open(&unfinished)
             .context(what)?;
-        // Before anybody can see it: what is not locked is taken away.
+        // The lock comes before the file is visible, because other processes remove unlocked tickets.
         file.try_lock_exclusive().context(what)?;
         let mut ticket = Ticket {
             number,
@@ -131,7 +132,7 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Takes away what killed waiters left.
+    /// Removes the tickets of killed waiters.
     pub(crate) fn sweep_queue(&self, _plan: &Lock) {
         for (_, file) in self.tickets().unwrap_or_default() {
             if matches!(state(&file), Ok(State::Dead)) {
@@ -141,7 +142,7 @@ impl Store {
         let _ = std::fs::remove_file(self.queue().join(UNFINISHED));
     }
 
-    /// Whether not even anything killed is in it.
+    /// Returns whether the queue has no file at all, not even of killed waiters.
     pub(crate) fn is_queue_empty(&self) -> bool {
         let entries = std::fs::read_dir(self.queue());
         entries.into_iter().flatten().next().is_none()
@@ -167,14 +168,14 @@ impl Store {
 }
 
 impl Ticket {
-    /// Writes the present wish of the waiter.
+    /// Writes the present request of the waiter.
     pub(crate) fn write(&mut self, waiter: &Waiter) -> Result<()> {
         let text = serde_json::to_vec(waiter).context(|| "write a place in the queue")?;
         self.replace(&text)
     }
 
-    /// It has found its place and is about to make its slice. Nobody has to go on behind it; should it
-    /// come to nothing, its number is still its own.
+    /// Lets later requests pass, because the waiter has its place and is about to make its slice. If that
+    /// fails, the waiter still has its number.
     pub(crate) fn step_aside(&mut self) -> Result<()> {
         self.replace(b"")
     }
@@ -189,7 +190,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Under the lock: nobody else can have taken it for a dead one's.
+        // The lock is still held, so no other process has removed the file as a dead waiter's.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -199,7 +200,7 @@ fn state(path: &Path) -> std::io::Result<State> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(State::Dead),
         opened => opened?,
     };
-    // Shared, so that those who look do not take one another for a waiter.
+    // The lock is shared, so that no reader takes another reader for a waiter.
     match FileExt::try_lock_shared(&opened.file) {
         Ok(()) => return Ok(State::Dead),
         Err(e) if e.kind() == ErrorKind::WouldBlock => {}

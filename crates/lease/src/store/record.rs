@@ -1,7 +1,8 @@
-//! One lease on disk: a line that says what the next line is and its hash, then the lease as JSON.
+//! Reads and writes a lease on disk: a line with the format and hash of the next line, then the lease as
+//! JSON.
 //!
-//! Fields are only ever added. A reader keeps the fields that it does not know, so that an older
-//! program can rewrite a newer one's lease; a record of another version it leaves alone and says so.
+//! Versions of runmig only add fields. A reader keeps unknown fields, so that an older program can rewrite
+//! a newer one's lease. It leaves a record of another version alone, and reports it.
 
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
@@ -17,14 +18,15 @@ const FORM: Form = Form {
     version: "runmig.dev/v1",
     kind: "Lease",
 };
-/// A lease is about 2 KiB; paths and pod names could make it a few times that.
+/// The limit of a record, in bytes. A lease is about 2 KiB; paths and pod names could make it a few times
+/// longer.
 const MAX_SIZE: u64 = 256 * 1024;
 
-/// The largest size of a lease whose slice is about to be made: the rest is room for later facts,
-/// since a record that could not be read back would lose its slice.
+/// The largest size of a lease whose slice does not exist yet. The rest is room for later facts, because an
+/// unreadable record would lose its slice.
 const MAX_SIZE_AT_FIRST: u64 = MAX_SIZE / 4;
 
-/// Before it is written.
+/// Checks the size of a lease before the write.
 pub(crate) fn check_size(lease: &Lease, size: usize) -> Result<()> {
     let most = match lease.state {
         State::Creating => MAX_SIZE_AT_FIRST,
@@ -39,7 +41,7 @@ pub(crate) fn check_size(lease: &Lease, size: usize) -> Result<()> {
     )
 }
 
-/// A container's hold on a slice.
+/// The hold of a container on a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
@@ -100,13 +102,12 @@ impl Lease {
         }
     }
 
-    /// Neither free nor in use: its slice could not be destroyed.
+    /// Returns whether the slice is neither free nor in use, because its destroy failed.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.state == State::Releasing && self.attempt.is_some()
     }
 
-    /// Whether both are of one instance, and of one that was made: what is only planned has its place
-    /// to itself.
+    /// Returns whether both leases hold one existing instance. A planned instance has its place to itself.
     pub(crate) fn has_instance_of(&self, other: &Lease) -> bool {
         let instance = |l: &Lease| {
             let s = &l.slice;
@@ -170,7 +171,7 @@ pub struct Holder {
 #[serde(rename_all = "camelCase")]
 pub struct Key {
     /// Empty. Earlier records have the path of the low-level runtime here, as part of the key. Such a
-    /// record keeps its key, and so its file name, for its life: its hook finds it by its lease, gc
+    /// record keeps its key, and so its file name, for its life. Its hook finds it by its lease, gc
     /// collects it, and no delete finds it by its container.
     #[serde(default, rename = "runtime")]
     former_runtime: PathBuf,
@@ -180,7 +181,7 @@ pub struct Key {
     pub id: String,
 }
 
-/// Whether both name one container, whichever version wrote them down.
+/// Compares the names, in records of any version.
 impl PartialEq for Key {
     fn eq(&self, other: &Key) -> bool {
         (&self.root, &self.id) == (&other.root, &other.id)
@@ -265,12 +266,12 @@ pub struct Slice {
     #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
     pub mig_uuid: Option<String>,
     /// Says whether the compute instance is destroyed and the GPU instance is next. A compute instance
-    /// there now belongs to somebody else.
+    /// there now belongs to another program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied: bool,
 }
 
-/// `1g.10gb at 4:1 on GPU 0`
+/// Formats a slice as `1g.10gb at 4:1 on GPU 0`.
 impl fmt::Display for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (profile, placement, gpu) = (&self.profile, self.placement, self.gpu_index);
@@ -293,7 +294,7 @@ pub struct Attempt {
     pub next: String,
 }
 
-/// Fails for a path that is not UTF-8: JSON cannot say it.
+/// Returns a lease as bytes. It fails for a path that is not UTF-8, which JSON cannot express.
 pub(crate) fn encode(lease: &Lease) -> Result<Vec<u8>> {
     let body = serde_json::to_vec(lease).map_err(|e| {
         Error::new(format!("cannot write the lease as JSON: {e}"))
@@ -311,7 +312,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Lease> {
     serde_json::from_str(FORM.body(bytes)?).context(|| "it is not a lease")
 }
 
-/// None when it has gone.
+/// Reads a record. Returns none if the file is gone.
 pub(super) fn read(file: &Path) -> Result<Option<Lease>> {
     let opened = match files::open(file, Links::Refuse) {
         Ok(opened) => opened,

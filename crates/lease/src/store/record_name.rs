@@ -1,6 +1,6 @@
-//! The name of a record. It is written once and lies in the directory, not in the file. So a record
-//! of which every byte is lost still tells its lease, its place and its boot, and its slice is
-//! neither given twice nor lost for good.
+//! The name of a record. runmig writes it once, in the directory and not in the file. So a record with
+//! every byte lost still tells its lease, place and boot. runmig neither gives its slice twice nor loses
+//! it.
 //!
 //! ```text
 //! <key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>
@@ -8,10 +8,9 @@
 //! <key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>.shared
 //! ```
 //!
-//! The last two say that the end of this lease is not the end of its instance. A program that is older
-//! than they are takes such a file for none of its own, and leaves both alone. So may every version do
-//! it: by a name that it understands it ends a lease, of whatever version the record is, and what a
-//! newer one means otherwise needs another ending.
+//! The last two endings say that the instance outlives this lease. An older program takes such a file for a
+//! foreign one, and leaves both alone. Every version follows one rule: it releases a lease by a name that
+//! it understands, in a record of any version. A newer version with another meaning needs another ending.
 
 use super::record::{Key, Lease};
 use crate::model::Placement;
@@ -76,24 +75,24 @@ impl RecordName {
         }
     }
 
-    /// Says whether the container with this key has the lease.
+    /// Returns whether the container with this key has the lease.
     pub fn is_of(&self, key: &Key) -> bool {
         key.prefix().strip_suffix('.') == Some(&self.key)
     }
 
-    /// Says whether no container has the lease: the slice is idle, or its release failed without a
+    /// Returns whether no container has the lease: the slice is idle, or its release failed without a
     /// container.
     pub(crate) fn is_nobodys(&self) -> bool {
         self.is_of(&Key::default())
     }
 
-    /// Says whether both name the same place in the same boot.
+    /// Returns whether both name the same place in the same boot.
     pub(crate) fn is_at_place_of(&self, other: &RecordName) -> bool {
         (&self.boot_id, &self.gpu_uuid, self.placement)
             == (&other.boot_id, &other.gpu_uuid, other.placement)
     }
 
-    /// Reads the name of a file. Returns none if it is not the name of a record.
+    /// Parses the name of a file. Returns none if it is not the name of a record.
     pub fn parse(name: &str) -> Option<RecordName> {
         let parts: Vec<&str> = name.split('.').collect();
         let [key, lease, boot, gpu, profile, start, size, ref tail @ ..] = parts[..] else {

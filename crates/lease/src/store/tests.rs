@@ -132,7 +132,7 @@ fn a_lock_that_is_held_is_waited_for_only_so_long_and_its_holder_named() {
     store.lock("me").unwrap();
 }
 
-/// Nobody signs what a foreign program locks, and the signature of the last holder would blame it.
+/// A foreign program signs no lock, and the signature of the last holder would blame that holder.
 #[test]
 fn blames_no_holder_that_let_go() {
     use nix::fcntl::{Flock, FlockArg};
@@ -147,7 +147,7 @@ fn blames_no_holder_that_let_go() {
         "{}",
         line()
     );
-    // As one leaves it that was killed, and its number is another's now.
+    // The file is as a killed holder leaves it, and another process has its number now.
     let us = std::process::id();
     std::fs::write(&path, format!("process {us} (create of c1)\n1 0\n")).unwrap();
     assert!(
@@ -157,7 +157,7 @@ fn blames_no_holder_that_let_go() {
     );
 }
 
-/// One process that takes a lock again and again is a queue that moves on.
+/// A process that takes a lock again and again is a queue that moves on.
 #[test]
 fn tells_one_hold_from_the_next() {
     let (_dir, store) = store();
@@ -251,7 +251,7 @@ fn names_tell_places_of_unreadable_records() {
     assert!(names[0].is_of(&lease("one").holder.key));
 }
 
-/// Also where the state directory outlives a boot.
+/// The same holds if the state directory outlives a boot.
 #[test]
 fn a_place_is_one_on_one_boot() {
     let one = RecordName::of(&lease("one"));
@@ -274,14 +274,14 @@ proptest! {
         let at = at % bytes.len();
         prop_assume!(bytes[at] != to);
         bytes[at] = to;
-        // White space in the header is the one thing that means the same.
+        // Only white space in the header keeps the meaning.
         if let Ok(read) = record::decode(&bytes) {
             prop_assert_eq!(read, lease("one"));
         }
     }
 }
 
-/// A program that is older than these sees a release that was begun, or a file that is none of its own.
+/// An older program sees a release in progress, or a foreign file.
 #[test]
 fn what_an_older_program_makes_of_what_is_there_already() {
     let mut idle = lease("idle");
@@ -289,7 +289,7 @@ fn what_an_older_program_makes_of_what_is_there_already() {
     assert_eq!(idle.shown_state(), "idle");
     let text = String::from_utf8(encode(&idle).unwrap()).unwrap();
     assert!(text.contains(r#""state":"releasing""#), "{text}");
-    // Seven parts: what a name was before there were adopted and shared leases.
+    // A name had seven parts before adopted and shared leases existed.
     let parts = |lease: &Lease| RecordName::of(lease).name().split('.').count();
     assert_eq!(parts(&idle), 7);
     assert_eq!(RecordName::of(&idle).ownership, Ownership::Own);
@@ -302,10 +302,10 @@ fn what_an_older_program_makes_of_what_is_there_already() {
         assert_eq!(name.ownership, ownership);
         assert_eq!(RecordName::parse(&name.name()), Some(name));
     }
-    // Shared or not, nobody destroys it.
+    // Shared or not, runmig does not destroy it.
     adopted.shared_in = shared.shared_in.clone();
     assert_eq!(RecordName::of(&adopted).ownership, Ownership::Adopted);
-    // And we of what is newer than we are: its place is not ours to give.
+    // This version leaves a newer version's lease alone, and does not give out its place.
     let newer = RecordName::parse("k.l.b.GPU-1.19.3.1.borrowed").unwrap();
     assert_eq!(newer.ownership, Ownership::Unknown);
     assert_eq!(newer.placement.start, 3);
@@ -335,7 +335,7 @@ fn one_lease_for_another_of_the_same_slice() {
     }
 }
 
-/// A reader without a lock never finds neither.
+/// A reader without a lock always finds one of the two.
 #[test]
 fn one_of_the_two_is_seen_whenever_one_looks() {
     let (_dir, store) = store();
@@ -355,7 +355,7 @@ fn one_of_the_two_is_seen_whenever_one_looks() {
     });
 }
 
-/// More than the kernel gives out at once, in memory as `/run` is.
+/// The folder is longer than one listing of the kernel, in memory as `/run` is.
 #[test]
 fn a_record_is_there_while_it_is_replaced() {
     const MANY: usize = 400;
