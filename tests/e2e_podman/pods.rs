@@ -64,7 +64,7 @@ fn profiles(setup: &Setup) -> BTreeMap<String, String> {
 }
 
 fn id_of(podman: &Podman, name: &str) -> String {
-    let said = podman.podman(&["inspect", "--format={{.Id}}", name]).ok();
+    let said = podman.inspect("--format={{.Id}}", name);
     id(&said).to_owned()
 }
 

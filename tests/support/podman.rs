@@ -4,7 +4,7 @@
 use super::bundle::rootfs;
 use super::leftovers::unmount_below;
 use super::named::Named;
-use super::process::{Said, said, with_argument};
+use super::process::{Said, said, until, with_argument};
 use super::runtimes::{Low, built, on_path};
 use super::setup::Setup;
 use std::fs;
@@ -162,8 +162,21 @@ impl<'a> Podman<'a> {
     #[track_caller]
     pub fn pid(&self, id: &str, name: &str) -> i32 {
         let format = format!("--format={{{{.State.{name}}}}}");
-        let said = self.podman(&["inspect", &format, id]).ok();
-        said.stdout.trim().parse().unwrap()
+        self.inspect(&format, id).stdout.trim().parse().unwrap()
+    }
+
+    /// Returns the output of `podman inspect`. podman looks through all of /dev, where other tests have
+    /// machines (in /dev/shm), and fails if one goes meanwhile. Then this asks again.
+    #[track_caller]
+    pub fn inspect(&self, format: &str, id: &str) -> Said {
+        let mut said = None;
+        until("podman has looked through /dev", || {
+            let looked = self.podman(&["inspect", format, id]);
+            let lost_a_file = looked.stderr.contains("lstat /dev/shm/");
+            said = Some(looked);
+            !lost_a_file
+        });
+        said.unwrap().ok()
     }
 
     pub fn remove(&self, id: &str) -> Said {
