@@ -226,7 +226,31 @@ struct CdiHook {
 }
 
 impl ContainerEdits {
+    /// Fails for a NUL in a text: some low-level runtimes end a text there, and others do not.
+    fn refuse_nul(&self) -> Result<()> {
+        let path = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&0);
+        let texts = |texts: &Option<Vec<String>>| texts.iter().flatten().any(|t| t.contains('\0'));
+        let mounts = self.mounts.iter().flatten().any(|m| {
+            let typ = m.typ.as_ref().is_some_and(|t| t.contains('\0'));
+            path(&m.host_path) || path(&m.container_path) || texts(&m.options) || typ
+        });
+        let mut hooks = self.hooks.iter().flatten();
+        let hooks = hooks.any(|h| path(&h.path) || texts(&h.args) || texts(&h.env));
+        for (has_nul, key) in [
+            (texts(&self.env), "env"),
+            (mounts, "mounts"),
+            (hooks, "hooks"),
+        ] {
+            if has_nul {
+                return Err(Error::new(format!("containerEdits.{key} has a NUL"))
+                    .hint("remove the NUL from the specification"));
+            }
+        }
+        Ok(())
+    }
+
     fn into_driver_files(self) -> Result<DriverFiles> {
+        self.refuse_nul()?;
         let env = self.env.unwrap_or_default();
         if let Some(bad) = env.iter().find(|e| e.find('=').is_none_or(|at| at == 0)) {
             return Err(Error::new(format!("{bad:?} is no environment variable")));
