@@ -99,6 +99,10 @@
 
 #![warn(missing_docs, unreachable_pub)]
 
+// The GPU models of tests/support name this crate as its users do.
+#[cfg(test)]
+extern crate self as runmig_lease;
+
 mod admitted;
 mod allocate;
 mod bundles;

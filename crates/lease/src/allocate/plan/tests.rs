@@ -1,6 +1,9 @@
 //! Properties of plans on random worlds, without a driver.
 
 mod machine;
+#[allow(unreachable_pub)] // the tests of other packages use it too
+#[path = "../../../../../tests/support/models.rs"]
+mod models;
 mod reference;
 mod world;
 

@@ -1,14 +1,15 @@
 //! Random machines with leases, instances of others, and places where earlier tries failed. Every machine is
 //! one that a driver allows: nothing overlaps, and no GPU has more than its parts.
 
+use super::models::gpu;
 use super::reference::{Span, fits};
 use super::world::World;
 use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
-use crate::model::{Gpu, GpuInstance, MigMode, Placement, Process, Profile};
+use crate::model::{GpuInstance, Placement, Process, Profile};
 use crate::store::{Holder, Lease, RecordName, Slice, State};
-use nvml_sim::engine::{GiProfile, Model};
+use nvml_sim::engine::Model;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -194,40 +195,5 @@ fn lease(slice: Slice, kind: Kind, n: u32) -> Lease {
         adopted: kind == Kind::Adopted,
         shared_in: (kind == Kind::Shared).then(|| "pod".to_owned()),
         unknown: serde_json::Map::new(),
-    }
-}
-
-/// Returns an empty GPU with MIG on, as NVML describes the model.
-fn gpu(model: &Model, index: u32) -> Gpu {
-    let profile = |p: &GiProfile| Profile {
-        name: p.name.clone(),
-        id: p.id,
-        compute_slices: p.compute_slices,
-        memory_mib: p.memory_mb,
-        multiprocessors: p.sm,
-        copy_engines: p.engines.copy_engines,
-        decoders: p.engines.decoders,
-        encoders: p.engines.encoders,
-        jpegs: p.engines.jpeg,
-        ofas: p.engines.ofa,
-        p2p: false,
-        max_instances: p.max_instances,
-        placements: { p.placements() }
-            .map(|at| Placement {
-                start: at.start,
-                size: at.size,
-            })
-            .collect(),
-    };
-    Gpu {
-        index,
-        minor: index,
-        uuid: format!("GPU-{index}"),
-        name: model.product.clone(),
-        pci_bus_id: String::new(),
-        mig: MigMode::Enabled,
-        mig_pending: None,
-        profiles: model.profiles.iter().map(profile).collect(),
-        instances: Vec::new(),
     }
 }
