@@ -9,7 +9,7 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::files;
 use runmig_lease::process::signals;
-use runmig_lease::store::{Lease, State};
+use runmig_lease::store::{Held, Lease, LeaseState};
 use runmig_lease::{LeaseManager, Patience, Returned};
 use serde::Deserialize;
 use std::ffi::OsString;
@@ -122,10 +122,13 @@ fn give_back_told(
         // The hook runs for a second time, or another call released the lease.
         (Ok(None), None) => Ok(()),
         (Ok(None), Some(told)) => give_back_lost(leases, told, id, state),
-        (Ok(Some(other)), _) if other.holder.key.id != state.id => Err(Error::new(format!(
-            "the state is of container {}, the lease of container {}",
-            state.id, other.holder.key.id
-        ))),
+        (Ok(Some(other)), _) if other.lease.container().key.id != state.id => {
+            Err(Error::new(format!(
+                "the state is of container {}, the lease of container {}",
+                state.id,
+                other.lease.container().key.id
+            )))
+        }
         (Ok(Some(lease)), _) => give_back(leases, &lease, true),
         // The name of a damaged record still tells what to release.
         (Err(e), _) => {
@@ -158,9 +161,9 @@ fn warn(line: String) {
     let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
 }
 
-fn give_back(leases: &LeaseManager<'_>, lease: &Lease, is_told: bool) -> Result<()> {
+fn give_back(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> {
     let life = |lease: &Lease| life(lease, is_told);
-    match leases.release_unless(&lease.id, Patience::default(), life)? {
+    match leases.release_unless(held, Patience::default(), life)? {
         Returned::Yes => Ok(()),
         Returned::No(life) => Err(Error::new(format!("the container still runs: {life}"))),
     }
@@ -210,22 +213,27 @@ fn read_state(input: impl Read) -> Result<OciState> {
 }
 
 /// Returns the leases of the container in the state.
-fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Lease>> {
+fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Held>> {
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
-    let (mut of_it, _) = leases.store().list()?;
-    of_it.retain(|l| is_of(l, &state.id, &bundle));
-    if of_it.iter().any(|l| l.creator != of_it[0].creator) {
+    let listing = leases.store().list()?;
+    let its = listing
+        .held()
+        .filter(|h| is_of(&h.lease, &state.id, &bundle));
+    let its: Vec<Held> = its.cloned().collect();
+    if its.iter().any(|h| h.lease.creator != its[0].lease.creator) {
         return Err(Error::new(format!(
             "container {} has leases of more than one create",
             state.id
         ))
         .hint("run migctl gc to release those whose container is gone"));
     }
-    Ok(of_it)
+    Ok(its)
 }
 
 fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
-    lease.state != State::Releasing && lease.holder.key.id == id && lease.holder.bundle == bundle
+    lease.state != LeaseState::Releasing
+        && lease.container().key.id == id
+        && lease.container().bundle == bundle
 }
 
 /// Returns the sign that the lease's container lives. A late hook, after another create of the same id, must

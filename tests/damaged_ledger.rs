@@ -11,7 +11,6 @@ mod names_that_tell;
 mod support;
 
 use faults_support::World;
-use faults_support::check::names;
 use faults_support::strace::settled;
 use runmig::bundles;
 use runmig::spec::bundle::Bundle;
@@ -27,30 +26,31 @@ use support::said;
 
 const ID: &str = "victim";
 
-fn record(world: &World) -> PathBuf {
-    let dir = world.state().join("leases");
-    let names = names(&dir);
-    assert_eq!(names.len(), 1, "{names:?}");
-    dir.join(&names[0])
+/// The records of the only container: its lease, and its instance.
+fn records(world: &World) -> [PathBuf; 2] {
+    let records = world.records();
+    records.try_into().unwrap_or_else(|all| panic!("{all:?}"))
 }
 
 fn config(world: &World) -> Config {
     Config::read(&world.path("config.toml")).unwrap()
 }
 
-/// A container with its slice; its lease, and the file that holds it.
-fn running(world: &World) -> (String, PathBuf) {
+/// A container with its slice; its lease, and the files of its lease and its instance.
+fn running(world: &World) -> (String, [PathBuf; 2]) {
     world.create(ID);
     let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    (lease, record(world))
+    (lease, records(world))
 }
 
-/// A collector leaves the instance of an unreadable record alone, and says so.
+/// A collector leaves the instance of an unreadable record alone, and says so. A readable lease tells that
+/// the container lives.
 fn is_kept(world: &World, leases: &LeaseManager<'_>, what: &str) {
     let found = leases.gc(false).unwrap();
     let outcomes: Vec<&Outcome> = found.damaged.iter().map(|(_, o)| o).collect();
+    let says = |why: &str| why.contains("migctl release") || why.contains("its init, process");
     assert!(
-        matches!(outcomes.as_slice(), [Outcome::Kept(why)] if why.contains("migctl release")),
+        matches!(outcomes.as_slice(), [Outcome::Kept(why)] if says(why)),
         "{what}: {outcomes:?}"
     );
     assert_eq!(world.instances().len(), 1, "{what}");
@@ -59,30 +59,37 @@ fn is_kept(world: &World, leases: &LeaseManager<'_>, what: &str) {
 #[test]
 fn truncated_at_every_byte() {
     let world = World::small();
-    let (_, file) = running(&world);
+    let (_, files) = running(&world);
     let config = config(&world);
     let leases = bundles::existing_or_new(&config).unwrap().0;
-    let whole = fs::read(&file).unwrap();
-    for length in 0..whole.len() {
-        fs::write(&file, &whole[..length]).unwrap();
-        is_kept(&world, &leases, &format!("{length} bytes"));
-        // Its place is not given to anyone else, not even when the driver does not show it.
-        if length % 200 == 0 {
-            for n in 1..world.slots {
-                world.create(&format!("other-{n}"));
-            }
-            said(&mut world.create_command("one-too-many")).refused();
-            for n in 1..world.slots {
-                world.delete(&format!("other-{n}"));
+    for file in &files {
+        let whole = fs::read(file).unwrap();
+        for length in 0..whole.len() {
+            fs::write(file, &whole[..length]).unwrap();
+            is_kept(
+                &world,
+                &leases,
+                &format!("{} at {length} bytes", file.display()),
+            );
+            // Its place is not given to anyone else, not even when the driver does not show it.
+            if length % 200 == 0 {
+                for n in 1..world.slots {
+                    world.create(&format!("other-{n}"));
+                }
+                said(&mut world.create_command("one-too-many")).refused();
+                for n in 1..world.slots {
+                    world.delete(&format!("other-{n}"));
+                }
             }
         }
+        let _ = writeln!(
+            std::io::stderr(),
+            "damaged ledger: {} was truncated at {} bytes",
+            file.display(),
+            whole.len()
+        );
+        fs::write(file, &whole).unwrap();
     }
-    let _ = writeln!(
-        std::io::stderr(),
-        "damaged ledger: a record was truncated at {} bytes",
-        whole.len()
-    );
-    fs::write(&file, &whole).unwrap();
     world.delete(ID);
     world.as_if_nothing_had_been().unwrap();
 }
@@ -103,12 +110,12 @@ fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("one bit", flipped),
         (
             "newer",
-            text.replacen("runmig.dev/v1", "runmig.dev/v2", 1)
+            text.replacen("runmig.dev/v2", "runmig.dev/v3", 1)
                 .into_bytes(),
         ),
         (
             "older",
-            text.replacen("runmig.dev/v1", "runmig.dev/v0", 1)
+            text.replacen("runmig.dev/v2", "runmig.dev/v1", 1)
                 .into_bytes(),
         ),
         ("huge", vec![b' '; 1 << 20]),
@@ -133,7 +140,7 @@ fn its_own_hook_gives_it_back() {
 #[test]
 fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
     let world = World::small();
-    let (lease, file) = running(&world);
+    let (lease, [file, _]) = running(&world);
     fs::write(&file, "rubbish").unwrap();
     world.behave("no-hooks");
     said(&mut world.bare(&["delete", "--force", ID])).ok();
@@ -167,7 +174,7 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
 #[test]
 fn delete_by_another_runtime_spares_living_container() {
     let world = World::small();
-    let (_, file) = running(&world);
+    let (_, [file, _]) = running(&world);
     let (ours, whole) = (world.the_instance(), fs::read(&file).unwrap());
     fs::write(&file, "rubbish").unwrap();
     let other = world.path("crun");
@@ -189,7 +196,7 @@ fn its_own_delete_gives_it_back() {
         world.delete(ID);
         world.behave("");
         assert_eq!(world.instances(), [], "{what}");
-        assert_eq!(names(&world.state().join("leases")), [""; 0], "{what}");
+        assert!(world.records().is_empty(), "{what}");
     });
 }
 
@@ -213,15 +220,21 @@ fn each_damage(give_back: impl Fn(&World, &str, &str)) {
     let world = World::small();
     let config = config(&world);
     let leases = bundles::existing_or_new(&config).unwrap().0;
-    let (_, file) = running(&world);
+    let (_, [file, _]) = running(&world);
     let ways = damages(&fs::read(&file).unwrap()).len();
     world.delete(ID);
-    for way in 0..ways {
-        let (lease, file) = running(&world);
-        let (what, bytes) = damages(&fs::read(&file).unwrap()).swap_remove(way);
-        fs::write(&file, bytes).unwrap();
-        is_kept(&world, &leases, what);
-        give_back(&world, &lease, what);
+    // The lease, the instance, or both.
+    let cases = (0..ways).flat_map(|way| [&[0][..], &[1], &[0, 1]].map(|which| (way, which)));
+    for (way, which) in cases {
+        let (lease, files) = running(&world);
+        let mut what = String::new();
+        for file in which.iter().map(|n| &files[*n]) {
+            let (how, bytes) = damages(&fs::read(file).unwrap()).swap_remove(way);
+            fs::write(file, bytes).unwrap();
+            what = format!("{how}, {which:?}");
+        }
+        is_kept(&world, &leases, &what);
+        give_back(&world, &lease, &what);
         // Another's edit of the bundle may be there still: the next create starts from the original.
         world.create(ID);
         world.delete(ID);
@@ -232,7 +245,7 @@ fn each_damage(give_back: impl Fn(&World, &str, &str)) {
 #[test]
 fn a_record_under_another_name_is_none() {
     let world = World::small();
-    let (lease, file) = running(&world);
+    let (lease, [file, _]) = running(&world);
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
     let copy = file.with_file_name(name.replace(&lease, &"0".repeat(32)));
     fs::copy(&file, &copy).unwrap();
@@ -251,13 +264,13 @@ fn a_record_under_another_name_is_none() {
 #[test]
 fn a_damaged_record_of_an_earlier_boot_goes() {
     let world = World::small();
-    let (_, file) = running(&world);
-    fs::write(&file, "").unwrap();
+    let (_, files) = running(&world);
+    files.iter().for_each(|file| fs::write(file, "").unwrap());
     world.reboot();
     world.admin_creates(0, world.profile, 0, true);
     let theirs = world.instances();
     world.gc().ok();
-    assert!(!file.exists());
+    assert!(world.records().is_empty());
     assert_eq!(world.instances(), theirs);
 }
 

@@ -3,7 +3,7 @@
 use super::bundle;
 use super::measure::{Call, Cost, median};
 use super::table;
-use runmig_lease::store::{Lease, Store};
+use runmig_lease::store::{Held, Instance, Lease, Store};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -53,17 +53,29 @@ fn leave(state: &Path, count: usize, work: &Path) {
     for n in 0..count {
         let lease: Lease = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
+            "instance": format!("{n:032x}"),
+            "portion": "all",
             "state": "ready",
             "bootId": "an-earlier-one",
             "created": "2026-01-01T00:00:00Z",
-            "holder": {
-                "runtime": "/usr/sbin/runc",
+            "request": "1g.10gb",
+            "holder": { "container": {
+                "lowLevelRuntime": "/usr/sbin/runc",
                 "root": "/run/runc",
                 "id": format!("container-{n}"),
                 "bundle": work.join("gone").join(n.to_string()),
-            },
-            "slice": {
-                "request": "1g.10gb",
+            } },
+            "creator": { "pid": 1, "startTime": 1 },
+            "cgroups": ["bench"],
+        }))
+        .expect("a lease");
+        let instance: Instance = serde_json::from_value(json!({
+            "id": format!("{n:032x}"),
+            "bootId": "an-earlier-one",
+            "created": "2026-01-01T00:00:00Z",
+            "origin": "ours",
+            "state": "ready",
+            "resource": { "mig": {
                 "profile": "1g.10gb",
                 "profileID": 19,
                 "gpuUUID": "GPU-cf4c8984-aaf6-51e5-bf91-b7b32771b0da",
@@ -73,11 +85,9 @@ fn leave(state: &Path, count: usize, work: &Path) {
                 "gpuInstanceID": n % 7 + 7,
                 "computeInstanceID": 0,
                 "migUUID": "MIG-b966230d-3bf4-52db-92d8-c51d2ac51c0c",
-            },
-            "creator": { "pid": 1, "startTime": 1 },
-            "cgroups": ["bench"],
+            } },
         }))
-        .expect("a lease");
-        ledger.put(&lease).expect("a record");
+        .expect("an instance");
+        ledger.put_new(&Held { lease, instance }).expect("a record");
     }
 }

@@ -11,7 +11,7 @@ use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::placement::{DefragPlan, MAX_STEPS, RejectionKind, Site};
 use runmig_lease::request::{self, Alternative};
-use runmig_lease::store::Lease;
+use runmig_lease::store::Held;
 use runmig_lease::{Answer, WhatIf};
 
 #[derive(clap::Args)]
@@ -71,7 +71,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     Ok(i32::from(plan.is_none() || !all_read))
 }
 
-fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&Lease>]) -> Way {
+fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&Held>]) -> Way {
     let (verdict, why, plan) = match outlook.answer(asked, MAX_STEPS) {
         Answer::Fits(fit) => {
             let plan = DefragPlan {
@@ -147,21 +147,23 @@ fn tell(item: &DefragmentationPlan<'_>, plan: Option<&DefragPlan>) {
     }
 }
 
-pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Lease>]) -> Vec<Restart> {
+pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
     let each = plan.moves.iter().flat_map(|m| {
-        holders[m.which].iter().map(move |lease| Restart {
-            lease: lease.id.clone(),
-            container: lease.holder.key.id.clone(),
-            container_name: lease.holder.container_name.clone(),
-            pod: lease.holder.pod.clone(),
-            namespace: lease.holder.namespace.clone(),
-            profile: m.profile.clone(),
-            from_gpu: m.from_gpu,
-            from_placement: m.from.into(),
-            to_gpu: m.to_gpu,
-            to_placement: m.to.into(),
-            name: whose(lease),
-        })
+        holders[m.which]
+            .iter()
+            .map(move |Held { lease, .. }| Restart {
+                lease: lease.id.clone(),
+                container: lease.container().key.id.clone(),
+                container_name: lease.container().container_name.clone(),
+                pod: lease.container().pod.clone(),
+                namespace: lease.container().namespace.clone(),
+                profile: m.profile.clone(),
+                from_gpu: m.from_gpu,
+                from_placement: m.from.into(),
+                to_gpu: m.to_gpu,
+                to_placement: m.to.into(),
+                name: whose(lease),
+            })
     });
     each.collect()
 }

@@ -11,7 +11,7 @@ use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::placement::{GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict};
 use runmig_lease::request;
-use runmig_lease::store::Lease;
+use runmig_lease::store::Held;
 use runmig_lease::{Answer, Fit, Source, WhatIf, refusal};
 
 #[derive(clap::Args)]
@@ -84,7 +84,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 
 fn look(
     outlook: &WhatIf<'_, impl Queries>,
-    whose: &[Vec<&Lease>],
+    whose: &[Vec<&Held>],
     asked: &request::Alternative,
     answer: &Answer,
 ) -> Alternative {

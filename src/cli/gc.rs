@@ -43,12 +43,11 @@ fn words(outcome: &Outcome) -> (&'static str, String) {
 /// Returns the item of a damaged record, from its name.
 fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
     let (outcome, why) = words(outcome);
-    let name = damaged.name.as_ref();
     CollectionItem {
-        id: name.map_or("", |c| &c.lease),
+        id: damaged.id().unwrap_or_default(),
         container: "?",
         profile: "?",
-        gpu_uuid: name.map_or("", |c| &c.gpu_uuid),
+        gpu_uuid: damaged.place().map_or("", |p| &p.gpu_uuid),
         outcome,
         why,
     }
@@ -56,11 +55,12 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
 
 fn item(finding: &Finding) -> CollectionItem<'_> {
     let (outcome, why) = words(&finding.outcome);
+    let slice = finding.entry.instance().slice();
     CollectionItem {
-        id: &finding.lease.id,
-        container: &finding.lease.holder.key.id,
-        profile: &finding.lease.slice.profile,
-        gpu_uuid: &finding.lease.slice.gpu_uuid,
+        id: finding.entry.id(),
+        container: finding.entry.container(),
+        profile: &slice.profile,
+        gpu_uuid: &slice.gpu_uuid,
         outcome,
         why,
     }

@@ -11,6 +11,7 @@ use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode, Profile};
 use runmig_lease::placement::{self, Occupant};
+use runmig_lease::store::Entry;
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (driver, world) = world::look(config)?;
@@ -76,10 +77,11 @@ impl Free {
 
 /// Returns the state and the owners of an occupant of a GPU.
 fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
-    let holders = world.holders(gpu, lying.at);
-    let names: Vec<String> = holders.iter().map(|l| whose(l)).collect();
+    let entries = world.at(gpu, lying.at);
+    let whose = |e: &Entry| e.lease().map_or("-".to_owned(), whose);
+    let names: Vec<String> = entries.iter().map(whose).collect();
     let names = names.join(", ");
-    match holders.first().map(|l| l.shown_state()) {
+    match entries.first().map(Entry::shown_state) {
         Some("quarantined") => ("quarantined", format!("{names}, could not be given back")),
         Some("idle") => ("idle", "kept for the next".to_owned()),
         Some(_) => ("leased", names),
@@ -125,11 +127,11 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
     let room = world.room(gpu);
     let of = |n: usize| {
         let one = &room.occupants[n];
-        let holders = world.holders(gpu, one.at);
+        let entries = world.at(gpu, one.at);
         MemorySlice {
             state: lying(world, gpu, one).0,
             profile: Some(room.name(one.profile_id)),
-            leases: holders.iter().map(|l| l.id.clone()).collect(),
+            leases: entries.iter().map(|e| e.id().to_owned()).collect(),
         }
     };
     let free = MemorySlice {

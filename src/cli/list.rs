@@ -5,40 +5,44 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::store::{Lease, Waiting};
+use runmig_lease::store::{Damaged, Entry, Lease, Listing, Waiting};
 use runmig_lease::{UNSEEN_HINT, unseen};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-impl<'a> From<&'a Lease> for LeaseItem<'a> {
-    fn from(l: &'a Lease) -> Self {
+impl<'a> From<&'a Entry> for LeaseItem<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        let (lease, instance) = (entry.lease(), entry.instance());
+        let holder = lease.map(|l| l.container());
+        let (slice, attempt) = (instance.slice(), instance.attempt());
         LeaseItem {
-            id: &l.id,
-            state: l.shown_state(),
-            container: &l.holder.key.id,
-            container_name: l.holder.container_name.as_deref(),
-            pod: l.holder.pod.as_deref(),
-            namespace: l.holder.namespace.as_deref(),
-            pod_uid: l.holder.pod_uid.as_deref(),
-            bundle: &l.holder.bundle,
-            runtime: l.holder.runtime(),
-            runtime_root: &l.holder.key.root,
-            request: &l.slice.request,
-            profile: &l.slice.profile,
-            gpu_uuid: &l.slice.gpu_uuid,
-            gpu_index: l.slice.gpu_index,
-            mig_uuid: l.slice.mig_uuid.as_deref(),
-            gpu_instance: l.slice.gpu_instance,
-            compute_instance: l.slice.compute_instance,
-            mig_placement: l.slice.placement.into(),
-            created: &l.created,
-            init_pid: l.init.map(|p| p.pid),
-            error: l.attempt.as_ref().map(|a| a.error.as_str()),
-            attempts: l.attempt.as_ref().map_or(0, |a| a.count),
-            held_by: l.attempt.as_ref().map_or(&[], |a| a.held_by.as_slice()),
-            next_attempt: l.attempt.as_ref().map(|a| a.next.as_str()),
-            idle_since: l.idle_since.as_deref(),
-            adopted: l.adopted,
-            shared_in: l.shared_in.as_deref(),
+            id: entry.id(),
+            state: entry.shown_state(),
+            container: entry.container(),
+            container_name: holder.and_then(|h| h.container_name.as_deref()),
+            pod: holder.and_then(|h| h.pod.as_deref()),
+            namespace: holder.and_then(|h| h.namespace.as_deref()),
+            pod_uid: holder.and_then(|h| h.pod_uid.as_deref()),
+            bundle: holder.map_or(Path::new(""), |h| &h.bundle),
+            runtime: holder.map_or(Path::new(""), |h| &h.runtime),
+            runtime_root: holder.map_or(Path::new(""), |h| &h.key.root),
+            request: lease.map_or(&slice.profile, |l| &l.request),
+            profile: &slice.profile,
+            gpu_uuid: &slice.gpu_uuid,
+            gpu_index: slice.gpu_index,
+            mig_uuid: slice.mig_uuid.as_deref(),
+            gpu_instance: slice.gpu_instance,
+            compute_instance: slice.compute_instance,
+            mig_placement: slice.placement.into(),
+            created: entry.created(),
+            init_pid: lease.and_then(|l| l.init).map(|p| p.pid),
+            error: attempt.map(|a| a.error.as_str()),
+            attempts: attempt.map_or(0, |a| a.count),
+            held_by: attempt.map_or(&[], |a| a.held_by.as_slice()),
+            next_attempt: attempt.map(|a| a.next.as_str()),
+            idle_since: entry.idle_since(),
+            adopted: instance.is_adopted(),
+            shared_in: lease.and_then(|l| l.shared_in.as_deref()),
         }
     }
 }
@@ -57,60 +61,23 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
 }
 
 /// Prints the leases and the queue for programs.
-pub fn json(leases: &[Lease], waiting: &[Waiting]) {
+pub fn json(entries: &[Entry], waiting: &[Waiting]) {
     output::json(&LeaseList {
-        items: leases.iter().map(LeaseItem::from).collect(),
+        items: entries.iter().map(LeaseItem::from).collect(),
         waiting: waiting.iter().map(WaitingItem::from).collect(),
     });
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (leases, damaged, waiting) = match bundles::existing(config)? {
-        Some(leases) => {
-            let (known, damaged) = leases.store().list()?;
-            (known, damaged, leases.store().waiting()?)
-        }
+    let (Listing { entries, damaged }, waiting) = match bundles::existing(config)? {
+        Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => Default::default(),
     };
     match format {
-        Format::Json => json(&leases, &waiting),
-        Format::Table => {
-            let rows: Vec<Vec<String>> = leases.iter().map(row).collect();
-            output::table(
-                &[
-                    "CONTAINER",
-                    "POD",
-                    "PROFILE",
-                    "GPU",
-                    "PLACEMENT",
-                    "MIG UUID",
-                    "STATE",
-                    "AGE",
-                ],
-                &rows,
-            );
-            if !waiting.is_empty() {
-                output::line("");
-                let rows: Vec<Vec<String>> = waiting.iter().map(waits).collect();
-                output::table(&["WAITING", "REQUEST", "FOR", "PID"], &rows);
-            }
-            for lease in &leases {
-                if let Some(attempt) = &lease.attempt {
-                    let held = match attempt.held_by.as_slice() {
-                        [] => String::new(),
-                        some => format!(", held by {}", printable(&some.join(", "))),
-                    };
-                    output::complain(&format!(
-                        "{} could not be given back{held}, {} tries so far: {}",
-                        printable(&container(lease)),
-                        attempt.count,
-                        printable(&attempt.error)
-                    ));
-                }
-            }
-        }
+        Format::Json => json(&entries, &waiting),
+        Format::Table => table(&entries, &waiting),
     }
-    for lease in &leases {
+    for lease in entries.iter().filter_map(Entry::lease) {
         if let Some(why) = unseen(lease) {
             output::complain(&format!(
                 "runmig cannot see from here whether container {} lives: {why}; hint: {UNSEEN_HINT}",
@@ -118,46 +85,91 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             ));
         }
     }
-    for d in &damaged {
-        let kept = d.name.as_ref().map_or(String::new(), |c| {
-            format!(
-                "; {} on GPU {} stays taken for lease {}, until its container is deleted or migctl \
-                 release {} is run",
-                c.placement, c.gpu_uuid, c.lease, c.lease
-            )
-        });
-        output::complain(&format!(
-            "lease {} cannot be read: {}{kept}",
-            printable(&d.file.to_string_lossy()),
-            d.why.line()
-        ));
-    }
+    damaged.iter().for_each(tell_damaged);
     Ok(i32::from(!damaged.is_empty()))
 }
 
-fn row(l: &Lease) -> Vec<String> {
-    let pod = match (&l.holder.namespace, &l.holder.pod, &l.holder.container_name) {
+fn table(entries: &[Entry], waiting: &[Waiting]) {
+    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    output::table(
+        &[
+            "CONTAINER",
+            "POD",
+            "PROFILE",
+            "GPU",
+            "PLACEMENT",
+            "MIG UUID",
+            "STATE",
+            "AGE",
+        ],
+        &rows,
+    );
+    if !waiting.is_empty() {
+        output::line("");
+        let rows: Vec<Vec<String>> = waiting.iter().map(waits).collect();
+        output::table(&["WAITING", "REQUEST", "FOR", "PID"], &rows);
+    }
+    for entry in entries {
+        if let Some(attempt) = entry.instance().attempt() {
+            let held = match attempt.held_by.as_slice() {
+                [] => String::new(),
+                some => format!(", held by {}", printable(&some.join(", "))),
+            };
+            output::complain(&format!(
+                "{} could not be given back{held}, {} tries so far: {}",
+                printable(&short(entry.container())),
+                attempt.count,
+                printable(&attempt.error)
+            ));
+        }
+    }
+}
+
+fn tell_damaged(damaged: &Damaged) {
+    let kept = match (damaged.place(), damaged.id()) {
+        (Some(place), Some(id)) => format!(
+            "; {} on GPU {} stays taken for lease {id}, until its container is deleted or migctl release \
+             {id} is run",
+            place.placement, place.gpu_uuid
+        ),
+        _ => String::new(),
+    };
+    output::complain(&format!(
+        "lease {} cannot be read: {}{kept}",
+        printable(&damaged.file.to_string_lossy()),
+        damaged.why.line()
+    ));
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    let slice = entry.instance().slice();
+    let mut state = entry.shown_state().to_owned();
+    if entry.instance().is_adopted() {
+        state.push_str(", adopted");
+    }
+    if entry.lease().is_some_and(|l| l.shared_in.is_some()) {
+        state.push_str(", shared");
+    }
+    vec![
+        short(entry.container()),
+        entry.lease().map_or("-".to_owned(), pod),
+        slice.profile.clone(),
+        slice.gpu_index.to_string(),
+        slice.placement.to_string(),
+        slice.mig_uuid.clone().unwrap_or_else(|| "-".to_owned()),
+        state,
+        age(entry.created()),
+    ]
+}
+
+fn pod(lease: &Lease) -> String {
+    let holder = lease.container();
+    match (&holder.namespace, &holder.pod, &holder.container_name) {
         (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
         (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
         (_, _, Some(name)) => name.clone(),
         _ => "-".to_owned(),
-    };
-    let state = match (l.adopted, &l.shared_in) {
-        (true, Some(_)) => format!("{}, adopted, shared", l.shown_state()),
-        (true, None) => format!("{}, adopted", l.shown_state()),
-        (false, Some(_)) => format!("{}, shared", l.shown_state()),
-        (false, None) => l.shown_state().to_owned(),
-    };
-    vec![
-        container(l),
-        pod,
-        l.slice.profile.clone(),
-        l.slice.gpu_index.to_string(),
-        l.slice.placement.to_string(),
-        l.slice.mig_uuid.clone().unwrap_or_else(|| "-".to_owned()),
-        state,
-        age(&l.created),
-    ]
+    }
 }
 
 fn waits(w: &Waiting) -> Vec<String> {
@@ -172,9 +184,9 @@ fn waits(w: &Waiting) -> Vec<String> {
     }
 }
 
-/// Returns the name of a lease's container; a dash without one.
+/// Returns the name of a lease's container.
 pub fn container(l: &Lease) -> String {
-    short(&l.holder.key.id)
+    short(&l.container().key.id)
 }
 
 fn short(id: &str) -> String {

@@ -5,7 +5,7 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Damaged, Lease};
+use runmig_lease::store::{Damaged, Entry, Key};
 use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
@@ -18,19 +18,18 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     };
     let leases = bundles::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
-    let (all, _) = leases.store().list()?;
-    let found: Vec<_> = all
-        .into_iter()
-        .filter(|l| l.id == id || is_called(&l.holder.key.id, id))
-        .collect();
+    let mut found = leases.store().list()?.entries;
+    found.retain(|e| e.id() == id || is_called(e.container(), id));
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
-            let is_it = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.lease == id);
-            let Some(damaged) = damaged.iter().find(is_it) else {
+            let Some(damaged) = damaged.iter().find(|d| d.id() == Some(id)) else {
                 let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
                 return Err(waits(&leases, id)?.unwrap_or_else(among));
             };
+            if let Some(life) = damaged.lease.as_ref().and_then(sign_of_life) {
+                return Err(lives(&error::printable(id), &life));
+            }
             // An administrator who names an unreadable lease has seen why runmig kept it.
             leases.release_damaged(damaged, Patience::default())?;
             match format {
@@ -40,9 +39,9 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             return Ok(0);
         }
         // All these leases belong to one container, which may have several slices.
-        [first, rest @ ..] if rest.iter().all(|l| l.holder.key == first.holder.key) => {}
+        [first, rest @ ..] if rest.iter().all(|e| key(e) == key(first)) => {}
         many => {
-            let ids: Vec<&str> = many.iter().map(|l| l.id.as_str()).collect();
+            let ids: Vec<&str> = many.iter().map(Entry::id).collect();
             return Err(Error::new(format!(
                 "{} leases are called {}",
                 many.len(),
@@ -51,10 +50,10 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     }
-    let (mut given_back, mut failed): (Vec<Lease>, Vec<Error>) = Default::default();
-    for lease in found {
-        match give_back(&leases, &lease) {
-            Ok(()) => given_back.push(lease),
+    let (mut given_back, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
+    for entry in found {
+        match give_back(&leases, &entry) {
+            Ok(()) => given_back.push(entry),
             // Several slices of one living container give the same error once.
             Err(e) if failed.iter().any(|said| said.line() == e.line()) => {}
             Err(e) => failed.push(e),
@@ -66,6 +65,10 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         Format::Table => given_back.iter().for_each(tell),
     }
     error::all(failed.into_iter().map(Err)).map(|()| 0)
+}
+
+fn key(entry: &Entry) -> Option<&Key> {
+    entry.lease().map(|l| &l.container().key)
 }
 
 /// Returns the error for unreadable records, one of which may be the container's.
@@ -86,7 +89,7 @@ fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
     Some(Error::new(line).hint("find its lease with migctl list, and release that"))
 }
 
-/// Returns whether `id` names the container. The first 12 characters of its id suffice. An idle lease has a
+/// Returns whether `id` names the container. The first 12 characters of its id suffice. An idle slice has a
 /// container called "".
 fn is_called(container: &str, id: &str) -> bool {
     (container == id && !id.is_empty()) || (id.len() >= 12 && container.starts_with(id))
@@ -114,36 +117,45 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     Ok(Some(error.hint(hint)))
 }
 
-fn json(leases: &LeaseManager<'_>, given_back: &[Lease]) {
+fn json(leases: &LeaseManager<'_>, given_back: &[Entry]) {
     list::json(given_back, &leases.store().waiting().unwrap_or_default());
 }
 
-fn give_back(leases: &LeaseManager<'_>, lease: &Lease) -> Result<()> {
-    match leases.release_unless(&lease.id, Patience::default(), sign_of_life)? {
+fn give_back(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
+    let held = match entry {
+        Entry::Held(held) => held,
+        Entry::Unleased(instance) => {
+            return match leases.release_instance(instance, Patience::default())? {
+                Returned::Yes => Ok(()),
+                Returned::No(why) => Err(Error::new(format!(
+                    "cannot release instance {}: {why}",
+                    instance.id
+                ))
+                .hint("find its container with migctl list")),
+            };
+        }
+    };
+    let container = error::printable(&held.lease.container().key.id);
+    match leases.release_unless(held, Patience::default(), sign_of_life)? {
         Returned::Yes => Ok(()),
-        Returned::No(why) if unseen(lease).is_some() => Err(Error::new(format!(
-            "cannot release the slice of container {}: {why}",
-            runmig_lease::error::printable(&lease.holder.key.id)
+        Returned::No(why) if unseen(&held.lease).is_some() => Err(Error::new(format!(
+            "cannot release the slice of container {container}: {why}"
         ))
         .hint(UNSEEN_HINT)),
-        Returned::No(life) => Err(Error::new(format!(
-            "container {} lives: {life}",
-            runmig_lease::error::printable(&lease.holder.key.id)
-        ))
-        .hint("stop the container: its slice comes back by itself")),
+        Returned::No(life) => Err(lives(&container, &life)),
     }
 }
 
-fn tell(lease: &Lease) {
-    output::line(&format!(
-        "gave back {}{}",
-        lease.slice,
-        match lease.idle_since {
-            Some(_) => ", which was idle".to_owned(),
-            None => format!(
-                " of container {}",
-                runmig_lease::error::printable(&lease.holder.key.id)
-            ),
-        }
-    ));
+fn lives(container: &str, life: &str) -> Error {
+    Error::new(format!("container {container} lives: {life}"))
+        .hint("stop the container: its slice comes back by itself")
+}
+
+fn tell(entry: &Entry) {
+    let whose = match (entry.container(), entry.idle_since()) {
+        ("", Some(_)) => ", which was idle".to_owned(),
+        ("", None) => String::new(),
+        (container, _) => format!(" of container {}", error::printable(container)),
+    };
+    output::line(&format!("gave back {}{whose}", entry.instance().slice()));
 }

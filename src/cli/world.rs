@@ -27,7 +27,7 @@ pub fn tell_unread(world: &Inventory) -> bool {
 
 /// Returns the lease's owner, as people know it: `default/web-0/main`, or the container's id.
 pub fn whose(l: &Lease) -> String {
-    let h = &l.holder;
+    let h = l.container();
     let name = match (&h.namespace, &h.pod, &h.container_name) {
         (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
         (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),

@@ -14,7 +14,7 @@ use runmig_lease::gpu::on_host;
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request};
-use runmig_lease::store::{Holder, Lease};
+use runmig_lease::store::{Container, Held};
 use runmig_lease::trust;
 use runmig_lease::{LeaseManager, Patience, Returned};
 use std::path::{Path, PathBuf};
@@ -100,8 +100,8 @@ impl Slicing<'_> {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
                 // The container exists, even if runmig cannot record that. Without the record, the lease
                 // counts as alive by the container's init and cgroup.
-                for lease in &leases {
-                    if let Err(e) = self.leases.ready(&lease.id) {
+                for Held { lease, .. } in &leases {
+                    if let Err(e) = self.leases.ready(lease) {
                         tracing::warn!(lease = lease.id, "{}", e.line());
                     }
                 }
@@ -126,13 +126,16 @@ impl Slicing<'_> {
 
     /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the
     /// kill of its low-level runtime, and then keeps its slice.
-    fn over(&self, leases: &[Lease]) -> Result<()> {
+    fn over(&self, leases: &[Held]) -> Result<()> {
         let mut lives = false;
-        let given_back = error::all(leases.iter().map(|lease| {
+        let given_back = error::all(leases.iter().map(|held| {
             let patience = Patience::default();
-            if let Returned::No(life) = self.leases.release_if_over(&lease.id, patience)? {
+            if let Returned::No(life) = self.leases.release_if_over(held, patience)? {
                 lives = true;
-                tracing::warn!(lease = lease.id, "the container keeps its slice: {life}");
+                tracing::warn!(
+                    lease = held.lease.id,
+                    "the container keeps its slice: {life}"
+                );
             }
             Ok(())
         }));
@@ -145,14 +148,14 @@ impl Slicing<'_> {
         error::all([given_back, restored.map(drop)])
     }
 
-    fn hand_over(&self, leases: &[Lease], stays: Stays, asked: &Request) -> Result<spawn::Ended> {
+    fn hand_over(&self, leases: &[Held], stays: Stays, asked: &Request) -> Result<spawn::Ended> {
         // A foreground run outlives runmig, as a container of runc outlives runc. A create that the engine
         // kills at its deadline must end: otherwise it makes a container that no engine deletes.
         let ends_with_us = stays == Stays::Until && asked.deadline.is_some_and(|d| d.kills);
         let (runtime, args) = (self.front.runtime, self.front.args);
         let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
-        for lease in leases {
-            if self.leases.started(&lease.id, child.process())?.is_none() {
+        for Held { lease, .. } in leases {
+            if self.leases.started(lease, child.process())?.is_none() {
                 return Err(Error::new(
                     "the lease was taken away while the container was made",
                 ));
@@ -164,9 +167,9 @@ impl Slicing<'_> {
         })
     }
 
-    fn meanwhile(&self, leases: &[Lease]) -> Meanwhile {
-        for lease in leases {
-            match self.leases.ready_if_started(&lease.id) {
+    fn meanwhile(&self, leases: &[Held]) -> Meanwhile {
+        for Held { lease, .. } in leases {
+            match self.leases.ready_if_started(lease) {
                 Ok(true) => {}
                 Ok(false) => return Meanwhile::AskAgain,
                 Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
@@ -177,14 +180,15 @@ impl Slicing<'_> {
 
     fn edit(
         &self,
-        leases: &[Lease],
+        leases: &[Held],
         original: &[u8],
         driver: &DriverFiles,
         hook: PathBuf,
     ) -> Result<Vec<u8>> {
         let mut devices = self.nodes.required_nodes().to_vec();
         let mut uuids = Vec::new();
-        for Lease { slice, .. } in leases {
+        for held in leases {
+            let slice = held.instance.slice();
             let (Some(gi), Some(ci), Some(uuid)) =
                 (slice.gpu_instance, slice.compute_instance, &slice.mig_uuid)
             else {
@@ -213,7 +217,7 @@ impl Slicing<'_> {
             nodes: &devices,
             hook: HookCommand {
                 path: hook,
-                leases: leases.iter().map(|l| l.id.clone()).collect(),
+                leases: leases.iter().map(|h| h.lease.id.clone()).collect(),
                 args,
                 env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
                 timeout_s: HOOK_TIMEOUT_S,
@@ -254,7 +258,7 @@ impl Slicing<'_> {
         }
     }
 
-    fn holder(&self, who: request::Identity) -> Result<Holder> {
+    fn holder(&self, who: request::Identity) -> Result<Container> {
         let key = key::of(self.front, self.asking.id)?;
         // Records are JSON, and so are the hook's arguments in `config.json`.
         let runtime = self.front.runtime.path();
@@ -262,7 +266,7 @@ impl Slicing<'_> {
             utf8(path)?;
         }
         key::check(&key)?;
-        Ok(Holder {
+        Ok(Container {
             key,
             runtime: runtime.to_owned(),
             bundle: self.asking.bundle_path.clone(),
@@ -276,11 +280,11 @@ impl Slicing<'_> {
 }
 
 /// Returns the container's first lease, which names the edit of its bundle.
-fn owner(leases: &[Lease]) -> Result<&str> {
+fn owner(leases: &[Held]) -> Result<&str> {
     let first = leases
         .first()
         .ok_or_else(|| Error::new("the container has no lease"))?;
-    Ok(&first.id)
+    Ok(&first.lease.id)
 }
 
 fn utf8(path: &Path) -> Result<String> {

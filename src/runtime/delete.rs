@@ -6,8 +6,7 @@ use super::{Front, key, report};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-
-use runmig_lease::store::{Key, Lease, State, Store};
+use runmig_lease::store::{Held, Key, LeaseState, Store};
 use std::ffi::OsStr;
 
 /// Returns the container's key if one look at the ledger finds a lease of it.
@@ -48,7 +47,7 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
 
 /// Releases the slices of a dead container, and returns the leases that are left. A container that lives on,
 /// such as after a plain delete while it runs, keeps its slice.
-fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
+fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Held>> {
     let Some(leases) = bundles::existing(config)? else {
         return Ok(Vec::new());
     };
@@ -58,14 +57,14 @@ fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Lease>> {
 
 /// Returns the line for a container whose delete failed: how the low-level runtime ended, and the state of
 /// the slice.
-fn fate(container: &str, ended: Ended, left: &[Lease]) -> String {
+fn fate(container: &str, ended: Ended, left: &[Held]) -> String {
     let how = match ended {
         Ended::Exited(status) => format!("exited with status {status}"),
         Ended::Killed(signal) => format!("was killed by signal {signal}"),
     };
-    let slice = match left.iter().find(|l| l.state != State::Releasing) {
-        Some(lease) => {
-            let life = runmig_lease::sign_of_life(lease);
+    let slice = match left.iter().find(|h| h.lease.state != LeaseState::Releasing) {
+        Some(held) => {
+            let life = runmig_lease::sign_of_life(&held.lease);
             let life = life.unwrap_or_else(|| "it lived until now".to_owned());
             format!("container {container} keeps its slice ({life})")
         }

@@ -24,7 +24,7 @@ fn quarantines_damaged_slice_in_use() {
     drop(held);
     world.gc().ok();
     assert_eq!(world.instances(), []);
-    assert_eq!(names(&world.state().join("leases")), [""; 0]);
+    assert_eq!(world.records(), [""; 0].map(PathBuf::from));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn retries_damaged_slice_in_use() {
     drop(held);
     release.end().ok();
     assert_eq!(world.instances(), []);
-    assert_eq!(names(&world.state().join("leases")), [""; 0]);
+    assert_eq!(world.records(), [""; 0].map(PathBuf::from));
 }
 
 /// Nobody can tell which of two compute instances was the container's.

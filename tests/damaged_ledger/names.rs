@@ -1,35 +1,32 @@
-//! The name of a damaged record tells of others: an earlier boot, no container, a holder that only
-//! a newer program understands.
+//! The names of damaged records tell of others: an earlier boot, no container, format 1, and a meaning that
+//! only a newer program understands.
 
 use super::*;
 
-fn record_of(world: &World, lease: &str) -> PathBuf {
-    let dir = world.state().join("leases");
-    let mut names = names(&dir);
-    names.retain(|n| n.contains(lease));
-    assert_eq!(names.len(), 1, "{names:?}");
-    dir.join(&names[0])
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 /// A state directory may survive a boot: who had a place then has no part in what lies there now.
 #[test]
 fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
     let world = World::small();
-    let old = world.abandoned(ID);
+    world.abandoned(ID);
+    let before = records(&world);
     world.reboot();
     world.create("now");
-    let lease = world.lease_of("now")["id"].as_str().unwrap().to_owned();
-    let (before, now) = (record_of(&world, &old), record_of(&world, &lease));
+    let mut now = world.records();
+    now.retain(|file| !before.contains(file));
     let place = |file: &Path| {
-        let name = file.file_name().unwrap().to_str().unwrap();
+        let name = name_of(file);
         name.split('.')
-            .skip(3)
+            .skip(2)
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    assert_eq!(place(&before), place(&now));
-    fs::write(&now, "").unwrap();
-    // A collector takes neither the instance nor its record.
+    assert_eq!(place(&before[1]), place(&now[1]));
+    now.iter().for_each(|file| fs::write(file, "").unwrap());
+    // A collector takes neither the instance nor its records.
     let config = config(&world);
     let leases = bundles::existing_or_new(&config).unwrap().0;
     let found = leases.gc(true).unwrap();
@@ -38,14 +35,12 @@ fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
         matches!(outcomes.as_slice(), [Outcome::Kept(_)]),
         "{outcomes:?}"
     );
-    // Its own delete does. One of that boot that cannot be read either changes nothing.
-    let name = before.file_name().unwrap().to_str().unwrap();
-    let other = name.replace(&old, &"0".repeat(32)) + ".shared";
-    fs::write(before.with_file_name(other), "").unwrap();
+    // Its own delete does. Records of that boot that cannot be read either change nothing.
+    before.iter().for_each(|file| fs::write(file, "").unwrap());
     world.delete("now");
     assert_eq!(world.instances(), []);
     world.gc().ok();
-    assert_eq!(names(&world.state().join("leases")), [""; 0]);
+    assert!(world.records().is_empty());
 }
 
 /// A collector gives back an instance without a container, whatever its record says: nothing that
@@ -57,7 +52,7 @@ fn a_damaged_record_of_an_idle_slice_is_nobody_s() {
     let idle = || {
         world.create(ID);
         world.delete(ID);
-        let file = record(&world);
+        let file = world.records().pop().unwrap();
         fs::write(&file, "").unwrap();
         assert_eq!(world.instances().len(), 1);
         file
@@ -75,57 +70,91 @@ fn a_damaged_record_of_an_idle_slice_is_nobody_s() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
-/// Handing over makes two records of one slice for a moment, and a kill may leave both.
-#[test]
-fn a_damaged_idle_slice_is_left_to_who_has_it() {
-    let world = World::small();
-    world.configure("keep_idle = \"1h\"");
-    world.create(ID);
-    world.delete(ID);
-    let idle = record(&world);
-    let (lease, file) = running(&world);
-    let ours = world.the_instance();
-    for damages in [[&idle].as_slice(), &[&idle, &file]] {
-        damages.iter().for_each(|f| fs::write(f, "").unwrap());
-        world.gc().ok();
-        assert_eq!(world.the_instance(), ours, "{damages:?}");
-        assert!(file.exists() && !idle.exists(), "{damages:?}");
-    }
-    said(&mut world.migctl(&["release", &lease])).ok();
-    assert_eq!(world.instances(), []);
-}
-
 /// A record may be of any version: its name says whose end its own end is. A newer program marks a
-/// different meaning in the name, and we leave such a record alone.
+/// different meaning in the name, and we leave such a record and its instance alone.
 #[test]
 fn what_only_a_newer_program_understands_is_left_alone() {
     let world = World::small();
-    let (lease, file) = running(&world);
-    let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-    let newer = file.with_file_name(format!("{name}.borrowed"));
-    fs::rename(&file, &newer).unwrap();
+    let (lease, files) = running(&world);
+    let newer = files
+        .clone()
+        .map(|file| file.with_file_name(name_of(&file) + ".borrowed"));
     let ours = world.the_instance();
     let is_left_alone = |said: &str| {
         assert!(said.contains("is a lease of a newer runmig"), "{said}");
-        assert!(newer.exists());
         assert_eq!(world.the_instance(), ours);
     };
-    is_left_alone(&said(&mut world.migctl(&["release", &lease])).refused());
-    is_left_alone(&world.gc().exits(1).stdout);
-    assert!(settled(&world.hook(ID, &lease)).status.success());
-    let log = || fs::read_to_string(world.state().join("runmig.log")).unwrap();
-    is_left_alone(&log());
-    // Nor does it keep the other that the container has from being given back, whichever comes first.
-    let before = format!("{}.borrowed", name.replace(&lease, &"0".repeat(32)));
-    let after = format!("{}.borrowed", name.replace(&lease, &"f".repeat(32)));
-    fs::remove_file(&newer).unwrap();
-    for name in [&before, &name, &after] {
-        fs::write(file.with_file_name(name), "").unwrap();
+    for which in [&[0][..], &[1], &[0, 1]] {
+        which
+            .iter()
+            .for_each(|n| fs::rename(&files[*n], &newer[*n]).unwrap());
+        let release = said(&mut world.migctl(&["release", &lease])).refused();
+        match which {
+            // The lease tells that the container lives.
+            [1] => assert!(release.contains(" lives: "), "{release}"),
+            _ => is_left_alone(&release),
+        }
+        is_left_alone(&world.gc().exits(1).stdout);
+        // It keeps its place.
+        for n in 1..world.slots {
+            world.create(&format!("other-{n}"));
+        }
+        said(&mut world.create_command("one-too-many")).refused();
+        for n in 1..world.slots {
+            world.delete(&format!("other-{n}"));
+        }
+        assert!(settled(&world.hook(ID, &lease)).status.success());
+        assert_eq!(world.the_instance(), ours);
+        which
+            .iter()
+            .for_each(|n| fs::rename(&newer[*n], &files[*n]).unwrap());
     }
-    world.behave("no-hooks");
     world.delete(ID);
     assert_eq!(world.instances(), []);
-    let left = names(&world.state().join("leases"));
-    assert_eq!(left.len(), 2, "{left:?}");
-    assert!(left.contains(&before) && left.contains(&after), "{left:?}");
+}
+
+/// In format 1, one record was the lease and the instance.
+#[test]
+fn names_command_for_record_of_format_1() {
+    let world = World::small();
+    let (lease, [of_lease, of_instance]) = running(&world);
+    let (name, instance) = (name_of(&of_lease), name_of(&of_instance));
+    let key = name.split('.').next().unwrap();
+    let place: Vec<&str> = instance
+        .split('.')
+        .filter(|part| *part != "mig")
+        .skip(1)
+        .collect();
+    let former = of_lease.with_file_name(format!("{key}.{lease}.{}", place.join(".")));
+    let content = r#"{"apiVersion":"runmig.dev/v1","kind":"Lease"}"#;
+    fs::write(&former, format!("{content}\n{{}}\n")).unwrap();
+    fs::remove_file(&of_lease).unwrap();
+    fs::remove_file(&of_instance).unwrap();
+    // The folder came with format 2.
+    fs::remove_dir(of_instance.parent().unwrap()).unwrap();
+    let ours = world.the_instance();
+    let command = format!("migctl release {lease}");
+    for said in [
+        said(&mut world.migctl(&["list"])).exits(1).stderr,
+        world.gc().ok().stdout,
+    ] {
+        assert!(
+            said.contains("format 1") && said.contains(&command),
+            "{said}"
+        );
+    }
+    // Its place is taken.
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    said(&mut world.create_command("one-too-many")).refused();
+    for n in 1..world.slots {
+        world.delete(&format!("other-{n}"));
+    }
+    assert_eq!(world.the_instance(), ours);
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", ID])).ok();
+    said(&mut world.migctl(&["release", &lease])).ok();
+    assert_eq!(world.instances(), []);
+    assert!(world.records().is_empty());
 }

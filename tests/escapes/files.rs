@@ -41,6 +41,7 @@ fn a_state_directory_that_others_can_write_to() {
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
     let (state, leases) = (setup.state(), setup.state().join("leases"));
+    let instances = setup.state().join("instances");
     let instance = setup.machine.the_instance();
     for (dir, hostile) in [
         (&state, 0o777),
@@ -48,6 +49,7 @@ fn a_state_directory_that_others_can_write_to() {
         (&state, 0o770),
         (&leases, 0o777),
         (&leases, 0o1777),
+        (&instances, 0o777),
     ] {
         mode(dir, hostile);
         for arguments in [&["list"][..], &["gc"], &["release", &id]] {

@@ -3,10 +3,10 @@
 use super::World;
 use super::machine::Instance;
 use crate::support::said;
-use runmig_lease::store::{Ownership, RecordName};
+use runmig_lease::store::{InstanceName, LeaseName, Ownership};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl World {
     /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
@@ -14,7 +14,7 @@ impl World {
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
         let (mut leases, instances) = (self.leases(), self.instances());
         // A record that cannot be read still claims its place.
-        leases.extend(self.damaged().iter().map(as_lease));
+        leases.extend(self.damaged());
         // An instance at the place of a lease of an earlier boot is not its own.
         let earlier = self.of_earlier_boots();
         leases.retain(|l| !earlier.iter().any(|id| l["id"] == id.as_str()));
@@ -55,23 +55,47 @@ impl World {
         Ok(())
     }
 
-    /// Returns the names of records that cannot be read.
-    pub fn damaged(&self) -> Vec<RecordName> {
+    /// Returns the records of the ledger.
+    pub fn records(&self) -> Vec<PathBuf> {
+        records(&self.state())
+    }
+
+    /// Returns what records claim that cannot be read, as `migctl list` would show it.
+    pub fn damaged(&self) -> Vec<Value> {
         let ids: Vec<Value> = self.leases().iter().map(|l| l["id"].clone()).collect();
-        let records = names(&self.state().join("leases"));
-        let names = records.iter().filter_map(|name| RecordName::parse(name));
-        names
-            .filter(|c| !ids.contains(&c.lease.clone().into()))
-            .collect()
+        let is_read = |id: &str| ids.iter().any(|read| read == id);
+        let (leases, instances) = self.names();
+        let damaged = instances.iter().filter_map(|instance| {
+            let on = || leases.iter().filter(|l| l.instance == instance.instance);
+            // One readable lease shows the instance.
+            let is_shown = is_read(&instance.instance) || on().any(|l| is_read(&l.lease));
+            (!is_shown).then(|| as_lease(instance, on().next()))
+        });
+        damaged.collect()
     }
 
     fn of_earlier_boots(&self) -> Vec<String> {
         let now = runmig_lease::process::boot_id(&self.machine()).unwrap();
-        let records = names(&self.state().join("leases"));
-        let names = records.iter().filter_map(|name| RecordName::parse(name));
-        { names.filter(|c| c.boot_id != now) }
-            .map(|c| c.lease)
+        let (leases, instances) = self.names();
+        let leases = leases.into_iter().filter(|l| l.boot_id != now);
+        let instances = instances.into_iter().filter(|i| i.place.boot_id != now);
+        leases
+            .map(|l| l.lease)
+            .chain(instances.map(|i| i.instance))
             .collect()
+    }
+
+    fn names(&self) -> (Vec<LeaseName>, Vec<InstanceName>) {
+        let of = |folder: &str| names(&self.state().join(folder));
+        let leases = of("leases")
+            .iter()
+            .filter_map(|n| LeaseName::parse(n))
+            .collect();
+        let instances = of("instances")
+            .iter()
+            .filter_map(|n| InstanceName::parse(n))
+            .collect();
+        (leases, instances)
     }
 
     pub fn bundle_is_edited(&self, id: &str) -> bool {
@@ -89,8 +113,8 @@ impl World {
         if let Some(lost) = self.lost_of_theirs() {
             return Err(format!("an administrator's instance is gone: {lost}"));
         }
-        let records = names(&self.state().join("leases"));
-        if records.iter().any(|name| !name.starts_with(".new-")) {
+        let records = self.records();
+        if !records.is_empty() {
             return Err(format!("left in the ledger: {records:?}"));
         }
         let queue = names(&self.state().join("queue"));
@@ -169,15 +193,17 @@ impl World {
     }
 }
 
-/// As `migctl list` would show what a name claims.
-fn as_lease(name: &RecordName) -> Value {
+/// Returns what a damaged record claims, as `migctl list` would show it: an instance by its own name, under
+/// the id of a lease on it.
+fn as_lease(instance: &InstanceName, lease: Option<&LeaseName>) -> Value {
+    let place = &instance.place;
     json!({
-        "id": name.lease,
+        "id": lease.map_or(&instance.instance, |l| &l.lease),
         "container": null,
         "state": "damaged",
-        "gpuUUID": name.gpu_uuid,
-        "migPlacement": { "start": name.placement.start, "size": name.placement.size },
-        "adopted": name.ownership == Ownership::Adopted,
+        "gpuUUID": place.gpu_uuid,
+        "migPlacement": { "start": place.placement.start, "size": place.placement.size },
+        "adopted": instance.ownership == Ownership::Adopted,
     })
 }
 
@@ -186,6 +212,19 @@ pub fn claims(lease: &Value, instance: &Instance) -> bool {
         && lease["migPlacement"]["start"] == instance.start
         && lease["migPlacement"]["size"] == instance.size
         && (lease["gpuInstanceID"].is_null() || lease["gpuInstanceID"] == instance.gi)
+}
+
+/// Returns the records of the ledger in a state directory, but not the rest of a killed writer.
+pub fn records(state: &Path) -> Vec<PathBuf> {
+    let of = |folder: &str| {
+        let dir = state.join(folder);
+        names(&dir)
+            .into_iter()
+            .map(move |name| (dir.join(&name), name))
+    };
+    let all = of("leases").chain(of("instances"));
+    let whole = all.filter(|(_, name)| !name.starts_with(".new-"));
+    whole.map(|(file, _)| file).collect()
 }
 
 pub fn names(dir: &Path) -> Vec<String> {

@@ -293,8 +293,9 @@ pub fn damage_is_mended(world: &World) {
         return;
     }
     fs::remove_file(marker).unwrap();
-    for name in world.damaged() {
-        said(&mut world.migctl(&["release", &name.lease])).ok();
+    for damaged in world.damaged() {
+        let id = damaged["id"].as_str().unwrap();
+        said(&mut world.migctl(&["release", id])).ok();
     }
     if world.bundle_is_edited(ID) {
         world.create(ID);
@@ -308,9 +309,8 @@ const DAMAGED: &str = "damaged";
 impl World {
     /// Cuts every record off.
     pub fn damage_all(&self) {
-        let dir = self.state().join("leases");
-        for name in names(&dir) {
-            fs::write(dir.join(name), "{").unwrap();
+        for file in self.records() {
+            fs::write(file, "{").unwrap();
         }
         fs::write(self.path(DAMAGED), "").unwrap();
     }

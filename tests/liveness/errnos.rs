@@ -86,12 +86,11 @@ fn lease() -> Lease {
     let gone = json!({"pid": 99, "startTime": 1});
     let namespace = "4:4026531836";
     let lease = json!({
-        "id": "a", "state": "creating", "bootId": "b", "created": "",
-        "holder": {"runtime": "/bin/runc", "root": "/run/runc", "id": "c", "bundle": "/b"},
-        "slice": {
-            "request": "1g.10gb", "profile": "1g.10gb", "profileID": 19, "gpuUUID": "GPU",
-            "gpuIndex": 0, "gpuMinor": 0, "placement": {"start": 0, "size": 1}
-        },
+        "id": "a", "instance": "i", "portion": "all", "state": "pending", "bootId": "b", "created": "",
+        "request": "1g.10gb",
+        "holder": {"container": {
+            "lowLevelRuntime": "/bin/runc", "root": "/run/runc", "id": "c", "bundle": "/b"
+        }},
         "creator": gone, "runtimeProcess": gone,
         "namespaces": {"pid": namespace, "time": namespace, "cgroup": namespace},
         "cgroups": ["/container"]

@@ -1,19 +1,22 @@
 //! The world before a release, and its state after one.
 
 use crate::faults_support::World;
-use crate::faults_support::check::names;
+use crate::faults_support::check::{names, records};
 use crate::faults_support::machine::Instance;
 use crate::faults_support::operations::{ID, PEER};
 use crate::support::process::until;
 use nvml_sim::engine::Machine as Engine;
+use runmig_lease::store::LeaseName;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The world before a release: one container that is gone, and one of which the slice is in use.
 pub struct Before {
     pub world: World,
     machine: Engine,
     pub lease: String,
+    /// The id of its instance.
+    pub instance: String,
     peer: Instance,
     pub peer_pid: i32,
     /// The init of the container that is gone. It stays a zombie, because a process that goes away would
@@ -37,6 +40,9 @@ impl Before {
         nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).unwrap();
         until("init is gone", || world.living_init(ID).is_none());
         let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+        let records = names(&world.state().join("leases"));
+        let mut leases = records.iter().filter_map(|name| LeaseName::parse(name));
+        let instance = leases.find(|l| l.lease == lease).unwrap().instance;
         world.behave("no-hooks");
         let machine = (*world.engine()).clone();
         for name in CHANGES {
@@ -46,6 +52,7 @@ impl Before {
             world,
             machine,
             lease,
+            instance,
             peer,
             peer_pid,
             gone_pid,
@@ -62,20 +69,27 @@ impl Before {
         }
     }
 
+    fn record_names(&self, state: &Path) -> Vec<String> {
+        let records = records(state);
+        let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
+        records.iter().map(name).collect()
+    }
+
+    /// Returns whether a record is of the container that is gone: its lease, or its instance.
+    fn is_of_gone(&self, name: &str) -> bool {
+        name.contains(&self.lease) || name.starts_with(&self.instance)
+    }
+
     /// Checks that the container that lives has its slice, whatever failed.
     pub fn peer_has_its_slice(&self) -> Result<(), String> {
         let there = self.world.instances();
         if !there.contains(&self.peer) {
             return Err(format!("took the slice of a living container: {there:?}"));
         }
-        let leases = names(&self.world.state().join("leases"));
-        let saved = names(&self.world.path("saved-state/leases"));
-        let of_peer = |name: &&String| !name.contains(&self.lease);
-        if !saved
-            .iter()
-            .filter(of_peer)
-            .all(|name| leases.contains(name))
-        {
+        let leases = self.record_names(&self.world.state());
+        let saved = self.record_names(&self.world.path("saved-state"));
+        let mut of_peer = saved.iter().filter(|name| !self.is_of_gone(name));
+        if !of_peer.all(|name| leases.contains(name)) {
             return Err(format!(
                 "struck off the lease of a living container: {leases:?}"
             ));
@@ -89,8 +103,8 @@ impl Before {
         if there != [self.peer.clone()] {
             return Err(format!("left behind: {there:?}"));
         }
-        let leases = names(&self.world.state().join("leases"));
-        if leases.iter().any(|name| name.contains(&self.lease)) {
+        let leases = self.record_names(&self.world.state());
+        if leases.iter().any(|name| self.is_of_gone(name)) {
             return Err(format!("left in the ledger: {leases:?}"));
         }
         if self.world.bundle_is_edited(ID) {

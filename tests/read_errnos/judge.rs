@@ -27,7 +27,7 @@ impl Before {
         match parts[..] {
             ["", "proc", pid, ..] if says(&format!("process {pid}")) => true,
             ["", "proc", ..] => LEARNT.iter().any(|words| says(words)),
-            [.., "leases", _] if says(&self.lease) => true,
+            [.., "leases" | "instances", _] if says(&self.lease) || says(&self.instance) => true,
             [.., name] if name.starts_with(TEMPORARY) => says("/config.json"),
             [.., name] if name.starts_with("state-of-") => says("standard input"),
             [.., name] => says(name),
@@ -69,7 +69,10 @@ impl Before {
         let of_peer = format!("/proc/{}", self.peer_pid);
         let no_process = matches!(errno, libc::ENOENT | libc::ESRCH);
         let no_boot_id = path.ends_with("/boot_id") && errno == libc::ENOENT;
-        let of_record = Path::new(path).parent() == Some(&self.world.state().join("leases"));
+        let folders = ["leases", "instances"].map(|folder| self.world.state().join(folder));
+        let of_record = folders
+            .iter()
+            .any(|dir| Path::new(path).parent() == Some(dir));
         (of_record && errno == libc::ENOENT)
             || no_boot_id
             || (no_process && Path::new(path).starts_with(of_peer))

@@ -97,13 +97,17 @@ fn a_damaged_record_destroys_nothing() {
     for way in ["delete", "hook", "release"] {
         world.create("a");
         let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
-        let leases = world.state().join("leases");
-        let files = crate::faults_support::check::names(&leases);
-        let [name] = files.as_slice() else {
+        let files = world.records();
+        let [_, instance] = files.as_slice() else {
             panic!("{files:?}")
         };
-        assert!(name.ends_with(".adopted"), "{name}");
-        std::fs::write(leases.join(name), "rubbish").unwrap();
+        assert!(
+            instance.to_string_lossy().ends_with(".adopted"),
+            "{files:?}"
+        );
+        files
+            .iter()
+            .for_each(|file| std::fs::write(file, "rubbish").unwrap());
         // As long as it is not known that its container is gone, it is nobody else's.
         world.gc().ok();
         world.create("b");

@@ -186,11 +186,9 @@ fn a_damaged_record_is_a_container_like_another() {
         create_in(&world, "p", "b").ok();
         let made = world.the_instance();
         let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
-        let leases = world.state().join("leases");
-        let mut files = crate::faults_support::check::names(&leases);
-        files.retain(|f| f.contains(&lease));
-        assert!(files[0].ends_with(".shared"), "{files:?}");
-        std::fs::write(leases.join(&files[0]), "rubbish").unwrap();
+        let mut files = world.records();
+        files.retain(|f| f.to_string_lossy().contains(&lease));
+        std::fs::write(&files[0], "rubbish").unwrap();
         world.gc();
         assert_eq!(world.the_instance(), made, "gc");
         world.delete(first);

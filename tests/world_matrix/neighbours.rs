@@ -1,7 +1,7 @@
 //! Others on the same machine.
 
 use crate::enter::Inside;
-use crate::faults_support::check::names;
+use crate::faults_support::check::{self, names};
 use crate::node::Node;
 use crate::support::process::until;
 use crate::support::{Going, going};
@@ -46,9 +46,7 @@ pub fn stopped_locker(node: &Node, lock: &str) -> Inside {
 }
 
 fn records(node: &Node) -> Vec<PathBuf> {
-    let leases = node.state().join("leases");
-    let all = names(&leases).into_iter();
-    all.map(|name| leases.join(name)).collect()
+    check::records(&node.state())
 }
 
 /// All records with other lines, until the world is left.
@@ -71,7 +69,7 @@ fn rewritten(node: &Node, change: impl Fn(&str, &str) -> String) -> Inside {
 
 pub fn newer_version(node: &Node) -> Inside {
     rewritten(node, |head, body| {
-        let newer = head.replacen("runmig.dev/v1", "runmig.dev/v99", 1);
+        let newer = head.replacen("runmig.dev/v2", "runmig.dev/v99", 1);
         assert_ne!(head, newer);
         format!("{newer}\n{body}\n")
     })
@@ -95,10 +93,10 @@ pub fn newer_names(node: &Node) -> Inside {
 pub fn unknown_fields(node: &Node) -> Inside {
     for file in records(node) {
         let text = fs::read_to_string(&file).unwrap();
-        let (_, body) = text.split_once('\n').unwrap();
-        let mut lease: Value = serde_json::from_str(body).unwrap();
-        lease["fromANewerVersion"] = serde_json::json!({"a": [1, 2]});
-        fs::write(&file, framed(&lease)).unwrap();
+        let (head, body) = text.split_once('\n').unwrap();
+        let mut record: Value = serde_json::from_str(body).unwrap();
+        record["fromANewerVersion"] = serde_json::json!({"a": [1, 2]});
+        fs::write(&file, framed(head, &record)).unwrap();
     }
     let neighbour = records(node);
     let has_it = move || {
@@ -112,13 +110,13 @@ pub fn unknown_fields(node: &Node) -> Inside {
     Inside::default().and_leave(has_it)
 }
 
-fn framed(lease: &Value) -> String {
-    let body = lease.to_string();
+/// A record with a new hash in its header.
+fn framed(head: &str, record: &Value) -> String {
+    let body = record.to_string();
     let hash = Sha256::digest(body.as_bytes());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    let head = serde_json::json!({
-        "apiVersion": "runmig.dev/v1", "kind": "Lease", "sha256": hash
-    });
+    let mut head: Value = serde_json::from_str(head).unwrap();
+    head["sha256"] = hash.into();
     format!("{head}\n{body}\n")
 }
 
@@ -126,10 +124,10 @@ fn framed(lease: &Value) -> String {
 pub fn clock(node: &Node, ahead: bool) -> Inside {
     for file in records(node) {
         let text = fs::read_to_string(&file).unwrap();
-        let (_, body) = text.split_once('\n').unwrap();
-        let mut lease: Value = serde_json::from_str(body).unwrap();
-        shift(&mut lease, ahead);
-        fs::write(&file, framed(&lease)).unwrap();
+        let (head, body) = text.split_once('\n').unwrap();
+        let mut record: Value = serde_json::from_str(body).unwrap();
+        shift(&mut record, ahead);
+        fs::write(&file, framed(head, &record)).unwrap();
     }
     Inside::default()
 }

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::{geometry, nvml};
 use crate::process;
-use crate::store::{Key, Lease, Store};
+use crate::store::{Held, Instance, Key, Store};
 use std::path::Path;
 
 pub(crate) struct LeaseContext<'a> {
@@ -41,10 +41,10 @@ impl<'a> LeaseContext<'a> {
 
     /// Returns the leases of a container: one, but for the moments in which a successor comes while the
     /// predecessor's slice could not be destroyed yet.
-    pub(crate) fn leases_of(&self, key: &Key) -> Result<Vec<Lease>> {
-        let (mut leases, _) = self.store.list()?;
-        leases.retain(|l| l.holder.key == *key);
-        Ok(leases)
+    pub(crate) fn leases_of(&self, key: &Key) -> Result<Vec<Held>> {
+        let listing = self.store.list()?;
+        let its = listing.held().filter(|h| h.lease.container().key == *key);
+        Ok(its.cloned().collect())
     }
 
     /// Puts the original `config.json` back into the bundle of a lease.
@@ -52,14 +52,19 @@ impl<'a> LeaseContext<'a> {
         self.bundles.restore(&self.store, bundle, lease)
     }
 
-    /// Changes a lease on record; an error where it is there no more.
-    pub(crate) fn record(&self, lease: &Lease, change: impl FnOnce(&mut Lease)) -> Result<Lease> {
+    /// Changes the instance of a lease on record; an error where it is there no more.
+    pub(crate) fn record(&self, held: &Held, change: impl FnOnce(&mut Instance)) -> Result<Held> {
         let ledger = self.store.lock("create")?;
-        ledger.update(&lease.id, change)?.ok_or_else(|| {
+        let instance = ledger.update_instance(&held.instance, change)?;
+        let instance = instance.ok_or_else(|| {
             Error::new(format!(
                 "the lease of container {} was taken away",
-                lease.holder.key.id
+                held.lease.container().key.id
             ))
+        })?;
+        Ok(Held {
+            lease: held.lease.clone(),
+            instance,
         })
     }
 

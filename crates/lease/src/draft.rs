@@ -1,42 +1,32 @@
-//! New leases that are not on record yet, and the places of slices.
+//! New instances that are not on record yet, and the places of slices.
 
 use super::context::{LeaseContext, now};
 use crate::error::{Context, Result};
 use crate::files;
-use crate::model::Process;
 use crate::placement::Slot;
-use crate::store::{Holder, Lease, Slice, State};
+use crate::store::{Instance, InstanceState, Origin, Resource, Slice};
 use std::path::Path;
 
-/// Returns a random lease id.
+/// Returns a random id of a lease or an instance.
 pub(crate) fn random_id() -> Result<String> {
     const FILE: &str = "/proc/sys/kernel/random/uuid";
     let uuid = files::read_text(Path::new(FILE), 64).context(|| format!("read {FILE}"))?;
     Ok(uuid.trim().replace('-', ""))
 }
 
-/// Returns a lease of no container on a slice of this boot, to be released.
-pub(crate) fn of_nobody(context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
-    Ok(Lease {
+/// Returns an instance of this boot, not on record yet.
+pub(crate) fn instance(
+    context: &LeaseContext<'_>,
+    slice: Slice,
+    (origin, state): (Origin, InstanceState),
+) -> Result<Instance> {
+    Ok(Instance {
         id: random_id()?,
-        state: State::Releasing,
         boot_id: context.boot_id.clone(),
         created: now(),
-        holder: Holder::default(),
-        slice,
-        // No process makes a container of it.
-        creator: Process {
-            pid: 0,
-            start_time: 0,
-        },
-        runtime_process: None,
-        init: None,
-        cgroups: Vec::new(),
-        attempt: None,
-        idle_since: None,
-        adopted: false,
-        shared_in: None,
-        namespaces: None,
+        origin,
+        state,
+        resource: Resource::Mig(slice),
         unknown: serde_json::Map::new(),
     })
 }

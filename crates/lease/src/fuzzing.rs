@@ -6,29 +6,55 @@ use crate::gpu::nodes;
 use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
-use crate::store::{self, Key, Lease, Ownership, RecordName};
+use crate::store::{
+    FormerName, Instance, InstanceName, Key, Lease, LeaseName, Ownership, Record, decode, encode,
+};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub fn record(bytes: &[u8]) -> Result<Lease> {
-    store::decode(bytes)
+/// A record of either kind.
+#[derive(Debug, PartialEq)]
+pub enum AnyRecord {
+    Lease(Box<Lease>),
+    Instance(Box<Instance>),
 }
 
-/// With the header that its hash asks for, which no fuzzer would guess.
-pub fn record_of_body(body: &[u8]) -> Vec<u8> {
-    store::frame(body)
+pub fn record(bytes: &[u8]) -> Result<AnyRecord> {
+    match decode(bytes) {
+        Ok(lease) => Ok(AnyRecord::Lease(Box::new(lease))),
+        Err(e) => match decode(bytes) {
+            Ok(instance) => Ok(AnyRecord::Instance(Box::new(instance))),
+            Err(_) => Err(e),
+        },
+    }
 }
 
-pub fn record_bytes(lease: &Lease) -> Vec<u8> {
-    store::encode(lease).expect("what was read from JSON has only UTF-8 paths")
+/// With the header of each kind that its hash asks for, which no fuzzer would guess.
+pub fn records_of_body(body: &[u8]) -> [Vec<u8>; 2] {
+    [Lease::FORM, Instance::FORM].map(|form| form.frame(body))
+}
+
+pub fn record_bytes(record: &AnyRecord) -> Vec<u8> {
+    let bytes = match record {
+        AnyRecord::Lease(lease) => encode(&**lease),
+        AnyRecord::Instance(instance) => encode(&**instance),
+    };
+    bytes.expect("what was read from JSON has only UTF-8 paths")
 }
 
 /// Reads the name of a record. Returns the name that its parts give, and whether this program
 /// understands its ending; none where it is no record's name.
 pub fn record_name(name: &str) -> Option<(String, bool)> {
-    let name = RecordName::parse(name)?;
-    Some((name.name(), name.ownership != Ownership::Unknown))
+    if FormerName::parse(name).is_some() {
+        return None;
+    }
+    let instance = InstanceName::parse(name).filter(|i| i.ownership != Ownership::Unknown);
+    if let Some(instance) = instance {
+        return Some((instance.name(), true));
+    }
+    let lease = LeaseName::parse(name)?;
+    Some((lease.name(), !lease.is_newer))
 }
 
 /// Returns the majors and names of the character devices in a text like `/proc/devices`.

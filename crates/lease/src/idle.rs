@@ -2,23 +2,23 @@
 
 use crate::config::Config;
 use crate::model::{Gpu, GpuInstance, Snapshot};
-use crate::store::{Lease, Slice};
+use crate::store::{Instance, Slice};
 use std::time::{Duration, SystemTime};
 
 /// Returns for how long a slice has been idle; none where the clock was set back.
-pub(crate) fn age(lease: &Lease) -> Option<Duration> {
-    let since = humantime::parse_rfc3339(lease.idle_since.as_deref()?).ok()?;
+pub(crate) fn age(idle: &Instance) -> Option<Duration> {
+    let since = humantime::parse_rfc3339(idle.idle_since()?).ok()?;
     SystemTime::now().duration_since(since).ok()
 }
 
 /// Returns why an idle slice may be destroyed; else why it stays.
-pub(crate) fn is_over(config: &Config, lease: &Lease) -> Result<String, String> {
+pub(crate) fn is_over(config: &Config, idle: &Instance) -> Result<String, String> {
     let limit = config.keep_idle;
     if limit.is_zero() {
         return Ok("idle slices are not kept".to_owned());
     }
     // A clock that was set back would keep it for long.
-    let Some(left) = age(lease).and_then(|age| limit.checked_sub(age)) else {
+    let Some(left) = age(idle).and_then(|age| limit.checked_sub(age)) else {
         let time = humantime::format_duration(limit);
         return Ok(format!("it was idle for {time}"));
     };
@@ -26,17 +26,8 @@ pub(crate) fn is_over(config: &Config, lease: &Lease) -> Result<String, String> 
 }
 
 /// Returns whether an idle slice can be handed out: it is there, unchanged, and its time is not over.
-pub(crate) fn is_usable(
-    config: &Config,
-    snapshot: &Snapshot,
-    leases: &[Lease],
-    idle: &Lease,
-) -> bool {
-    let mut others = leases.iter().filter(|l| l.id != idle.id);
-    is_there(snapshot, &idle.slice)
-        && is_over(config, idle).is_err()
-        // Another lease holds it: the process that handed it out was killed before it removed this one.
-        && !others.any(|l| l.has_instance_of(idle))
+pub(crate) fn is_usable(config: &Config, snapshot: &Snapshot, idle: &Instance) -> bool {
+    is_there(snapshot, idle.slice()) && is_over(config, idle).is_err()
 }
 
 /// Returns whether the driver shows the very instance of a slice.

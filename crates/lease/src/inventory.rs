@@ -10,22 +10,24 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
-use crate::store::{Damaged, Lease, Lock, Ownership, RecordName, State, Waiting};
+use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Waiting};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
 pub struct Inventory {
     /// The driver's answers.
     pub snapshot: Snapshot,
-    /// Leases of this boot.
-    pub leases: Vec<Lease>,
+    /// Leases of this boot, with their instances.
+    pub leases: Vec<Held>,
+    /// Instances of this boot without a lease.
+    pub unleased: Vec<Instance>,
     /// Idle slices of an earlier boot: records alone, which the next create removes.
-    pub idle_of_earlier_boot: Vec<Lease>,
-    /// Names of this boot whose records cannot be read.
-    pub(super) damaged: Vec<RecordName>,
+    pub idle_of_earlier_boot: Vec<Instance>,
+    /// Places of this boot whose records cannot be read.
+    pub(super) damaged: Vec<(Place, Ownership)>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
-    /// Idle slices, by lease, that cannot be handed out: the next create destroys them before it looks for
+    /// Idle slices, by instance, that cannot be handed out: the next create destroys them before it looks for
     /// a place.
     pub(super) over: Vec<String>,
     /// Places of leases that were on record before the driver was asked.
@@ -90,22 +92,33 @@ impl Inventory {
     }
 
     fn add_ledger(&mut self, context: &LeaseContext<'_>) -> Result<()> {
-        let (mut leases, damaged) = context.store.list()?;
-        let earlier = leases.extract_if(.., |l| l.boot_id != context.boot_id);
-        self.idle_of_earlier_boot = earlier.filter(|l| l.idle_since.is_some()).collect();
-        for Damaged { file, why, name } in damaged {
+        let listing = context.store.list()?;
+        for entry in listing.entries {
+            let is_earlier = entry.boot_id() != context.boot_id;
+            match entry {
+                Entry::Held(_) if is_earlier => {}
+                Entry::Held(held) => self.leases.push(held),
+                Entry::Unleased(instance) if is_earlier => {
+                    if instance.idle_since().is_some() {
+                        self.idle_of_earlier_boot.push(instance);
+                    }
+                }
+                Entry::Unleased(instance) => self.unleased.push(instance),
+            }
+        }
+        for damaged in listing.damaged {
+            let place = damaged.place().cloned();
+            let place = place.filter(|p| p.boot_id == context.boot_id);
+            self.damaged.extend(place.map(|p| (p, damaged.ownership())));
+            let Damaged { file, why, .. } = damaged;
             let file = printable(&file.to_string_lossy());
             let unread = Error::new(format!("lease {file} cannot be read")).caused_by(why);
             self.unread.push(unread);
-            self.damaged.extend(name);
         }
-        self.damaged.retain(|c| c.boot_id == context.boot_id);
-        let over = leases.iter().filter(|l| {
-            let is_idle = l.idle_since.is_some();
-            is_idle && !idle::is_usable(context.config, &self.snapshot, &leases, l)
-        });
-        self.over = over.map(|l| l.id.clone()).collect();
-        self.leases = leases;
+        let over = self
+            .idle_instances()
+            .filter(|idle| !idle::is_usable(context.config, &self.snapshot, idle));
+        self.over = over.map(|idle| idle.id.clone()).collect();
         Ok(())
     }
 
@@ -134,6 +147,7 @@ impl Inventory {
             snapshot,
             idle_of_earlier_boot: Vec::new(),
             leases: self.leases.clone(),
+            unleased: self.unleased.clone(),
             damaged: self.damaged.clone(),
             waiting: self.waiting.clone(),
             over: self.over.clone(),
@@ -147,55 +161,64 @@ impl Inventory {
         [self.reserved(), self.idle()].concat()
     }
 
+    /// Returns all instances of this boot, each once.
+    pub(crate) fn instances(&self) -> impl Iterator<Item = &Instance> {
+        let mut known = std::collections::BTreeSet::new();
+        let leased = self.leases.iter().map(|h| &h.instance);
+        let leased = leased.filter(move |i| known.insert(i.id.as_str()));
+        leased.chain(&self.unleased)
+    }
+
+    fn idle_instances(&self) -> impl Iterator<Item = &Instance> {
+        self.unleased.iter().filter(|i| i.idle_since().is_some())
+    }
+
     /// Returns the places that are held.
     pub fn reserved(&self) -> Vec<Slot> {
-        let held = self.leases.iter().filter(|l| l.idle_since.is_none());
-        let held = held.map(|l| slot_of(&l.slice));
+        let leased = self.leases.iter().map(|h| &h.instance);
+        let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
+        let held = leased.chain(going).map(|i| slot_of(i.slice()));
         held.chain(self.damaged.iter().map(reserved)).collect()
     }
 
     /// Returns the places of idle slices.
     pub fn idle(&self) -> Vec<Slot> {
-        let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
-        idle.map(|l| slot_of(&l.slice)).collect()
+        self.idle_instances().map(|i| slot_of(i.slice())).collect()
     }
 
     /// Returns the places of instances that end one day: all but those of an administrator.
     pub fn ours(&self) -> Vec<Slot> {
-        let leases = self.leases.iter().filter(|l| !l.adopted);
-        let leases = leases.map(|l| slot_of(&l.slice));
-        let damaged = self
-            .damaged
-            .iter()
-            .filter(|c| c.ownership != Ownership::Adopted);
+        let ours = self.instances().filter(|i| !i.is_adopted());
+        let ours = ours.map(|i| slot_of(i.slice()));
+        let damaged = self.damaged.iter();
+        let damaged = damaged.filter(|(_, ownership)| *ownership != Ownership::Adopted);
         let before = self.before.iter().cloned();
-        leases.chain(damaged.map(reserved)).chain(before).collect()
+        ours.chain(damaged.map(reserved)).chain(before).collect()
     }
 
     /// Returns the places that are not free and not in use: runmig could not destroy the instance, or
     /// cannot read the record.
     pub fn quarantined(&self) -> Vec<Slot> {
-        let quarantined = self.leases.iter().filter(|l| l.is_quarantined());
-        let quarantined = quarantined.map(|l| slot_of(&l.slice));
+        let quarantined = self.instances().filter(|i| i.attempt().is_some());
+        let quarantined = quarantined.map(|i| slot_of(i.slice()));
         let damaged = self.damaged.iter().map(reserved);
         quarantined.chain(damaged).collect()
     }
 
     /// Returns the idle slices that can be handed out.
-    pub(crate) fn idle_leases(&self) -> impl Iterator<Item = &Lease> {
-        let idle = self.leases.iter().filter(|l| l.idle_since.is_some());
-        idle.filter(|l| !self.over.contains(&l.id))
+    pub(crate) fn usable_idle(&self) -> impl Iterator<Item = &Instance> {
+        self.idle_instances().filter(|i| !self.over.contains(&i.id))
     }
 
     /// Returns the idle slices that a create destroys before it looks for a place.
-    pub(crate) fn idle_over(&self) -> impl Iterator<Item = &Lease> {
-        self.leases.iter().filter(|l| self.over.contains(&l.id))
+    pub(crate) fn idle_over(&self) -> impl Iterator<Item = &Instance> {
+        self.idle_instances().filter(|i| self.over.contains(&i.id))
     }
 
     /// Returns the machine as it is once a create has destroyed the idle slices that are over.
     pub(crate) fn without_idle_over(&self) -> Inventory {
         let mut snapshot = self.snapshot.clone();
-        for slice in self.idle_over().map(|l| &l.slice) {
+        for slice in self.idle_over().map(Instance::slice) {
             let is_it = |i: &GpuInstance| {
                 (i.profile_id, i.placement) == (slice.profile_id, slice.placement)
             };
@@ -205,7 +228,7 @@ impl Inventory {
                 .for_each(|gpu| gpu.instances.retain(|i| !is_it(i)));
         }
         let mut then = self.on(snapshot);
-        then.leases.retain(|l| !self.over.contains(&l.id));
+        then.unleased.retain(|i| !self.over.contains(&i.id));
         then.over.clear();
         then
     }
@@ -213,15 +236,21 @@ impl Inventory {
     /// Returns the slices that a restart of their containers could move, each with its leases. An instance
     /// of an administrator stays where it is. A container with several slices has all of them created
     /// anew, which no plan foresees. Rules of the policy are not applied here.
-    pub fn movable(&self) -> (Vec<Movable>, Vec<Vec<&Lease>>) {
-        let (mut all, mut whose): (Vec<Movable>, Vec<Vec<&Lease>>) = Default::default();
-        let is_one_of_several = |l: &Lease| {
-            let mut others = self.leases.iter().filter(|o| o.id != l.id);
-            others.any(|o| o.holder.key == l.holder.key && o.state != State::Releasing)
+    pub fn movable(&self) -> (Vec<Movable>, Vec<Vec<&Held>>) {
+        let (mut all, mut whose): (Vec<Movable>, Vec<Vec<&Held>>) = Default::default();
+        let is_one_of_several = |h: &Held| {
+            let mut others = self.leases.iter().filter(|o| o.lease.id != h.lease.id);
+            others.any(|o| {
+                let is_its = o.lease.container().key == h.lease.container().key;
+                is_its && o.lease.state != LeaseState::Releasing
+            })
         };
-        let moves = |l: &&Lease| l.state != State::Releasing && !l.adopted && !is_one_of_several(l);
+        let moves = |h: &&Held| {
+            let is_fixed = h.lease.state == LeaseState::Releasing || h.instance.is_adopted();
+            !is_fixed && !is_one_of_several(h)
+        };
         for lease in self.leases.iter().filter(moves) {
-            let slot = slot_of(&lease.slice);
+            let slot = slot_of(lease.instance.slice());
             match all.iter().position(|m| m.slot == slot) {
                 Some(at) => {
                     all[at].containers += 1;
@@ -240,16 +269,22 @@ impl Inventory {
         (all, whose)
     }
 
-    /// Returns the leases that hold the instance at a place.
-    pub fn holders(&self, gpu: &Gpu, at: Placement) -> Vec<&Lease> {
-        let here = |l: &&Lease| l.slice.gpu_uuid == gpu.uuid && l.slice.placement == at;
-        self.leases.iter().filter(here).collect()
+    /// Returns the leases on the instance at a place, or the instance alone.
+    pub fn at(&self, gpu: &Gpu, at: Placement) -> Vec<Entry> {
+        let is_here = |instance: &Instance| {
+            let slice = instance.slice();
+            slice.gpu_uuid == gpu.uuid && slice.placement == at
+        };
+        let leased = self.leases.iter().filter(|h| is_here(&h.instance));
+        let unleased = self.unleased.iter().filter(|i| is_here(i));
+        let unleased = unleased.cloned().map(Entry::Unleased);
+        leased.cloned().map(Entry::Held).chain(unleased).collect()
     }
 
     /// Says whether an unreadable record names the instance at a place.
     pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
-        let mut names = self.damaged.iter();
-        names.any(|c| c.gpu_uuid == gpu.uuid && c.placement == at)
+        let mut places = self.damaged.iter().map(|(place, _)| place);
+        places.any(|p| p.gpu_uuid == gpu.uuid && p.placement == at)
     }
 
     /// Returns the occupancy of a GPU: its instances, and the slots that leases reserve.
@@ -258,10 +293,10 @@ impl Inventory {
     }
 }
 
-fn reserved(name: &RecordName) -> Slot {
+fn reserved((place, _): &(Place, Ownership)) -> Slot {
     Slot {
-        gpu: name.gpu_uuid.clone(),
-        profile_id: name.profile_id,
-        placement: name.placement,
+        gpu: place.gpu_uuid.clone(),
+        profile_id: place.profile_id,
+        placement: place.placement,
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! # Model
 //!
-//! A *slice* is a GPU instance with one compute instance that fills it. A *lease* is a container's hold on
-//! a slice: one record in the ledger, a state directory that lives for one boot.
+//! An [*instance*](store::Instance) is hardware that runmig made or adopted, a MIG slice: a GPU instance with
+//! one compute instance that fills it. A [*lease*](store::Lease) is a container's hold on an instance. Each
+//! is a record of the ledger, a state directory that lives for one boot. Several leases may name one
+//! instance, and an idle instance has none.
 //!
 //! - [`LeaseManager::acquire`] journals each lease, creates the instances, and returns *creating* leases.
 //!   Without room it collects, then waits in the queue for as long as the request allows.
 //! - [`LeaseManager::started`] and [`LeaseManager::ready`] record the container's processes.
 //! - [`LeaseManager::release_unless`] destroys an instance and removes its lease only after the driver
-//!   confirms that the instance is gone. A failure leaves the lease *quarantined*.
+//!   confirms that the instance is gone. A failure leaves the instance *quarantined*.
 //! - [`LeaseManager::gc`] releases the leases of containers that ended without a release.
 //! - [`Inventory`] is the driver, the ledger and the queue at one moment. [`WhatIf`] answers a request
 //!   from it without a write.
@@ -28,7 +30,7 @@
 //! use runmig_lease::config::Config;
 //! use runmig_lease::gpu::Queries;
 //! use runmig_lease::model::Cgroup;
-//! use runmig_lease::store::{Holder, Key};
+//! use runmig_lease::store::{Container, Key};
 //! use runmig_lease::{LeaseManager, NoBundles, Patience, Returned, request};
 //!
 //! # use std::path::{Path, PathBuf};
@@ -60,14 +62,14 @@
 //! let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
 //! let annotations = [(request::SLICE.to_owned(), "1g.10gb".to_owned())];
 //! let request = request::parse(&annotations)?.expect("the annotations request a slice");
-//! let holder = Holder {
+//! let holder = Container {
 //!     key: Key::new("/run/runc".into(), "train".to_owned()),
-//!     ..Holder::default()
+//!     ..Container::default()
 //! };
 //! let cgroup = Cgroup { names: vec!["train".to_owned()], path: None };
 //!
 //! let acquired = leases.acquire(holder, &request, cgroup)?;
-//! let slice = &acquired[0].slice;
+//! let slice = acquired[0].instance.slice();
 //! assert_eq!(slice.profile, "1g.10gb");
 //!
 //! let driver = runmig_lease::driver(&config);
@@ -78,7 +80,7 @@
 //! assert!(exists()?);
 //!
 //! // No sign of life speaks against the release: this caller has started no container.
-//! let end = leases.release_unless(&acquired[0].id, Patience::default(), |_| None)?;
+//! let end = leases.release_unless(&acquired[0], Patience::default(), |_| None)?;
 //! assert_eq!(end, Returned::Yes);
 //! assert!(!exists()?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -9,7 +9,7 @@ use crate::model::{Cgroup, Process};
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, lost};
 use crate::request::Request;
-use crate::store::{Damaged, Holder, Key, Lease, Store};
+use crate::store::{Container, Damaged, Held, Instance, Key, Lease, Store};
 use std::path::Path;
 
 /// The operations on the leases of one state directory.
@@ -41,38 +41,48 @@ impl<'a> LeaseManager<'a> {
     ///
     /// # Errors
     /// A ledger that cannot be read. Damaged records are left out; see `damaged`.
-    pub fn of(&self, key: &Key) -> Result<Vec<Lease>> {
+    pub fn of(&self, key: &Key) -> Result<Vec<Held>> {
         self.0.leases_of(key)
     }
 
     /// Allocates slices for a container; see `allocate::acquire`.
-    pub fn acquire(&self, holder: Holder, request: &Request, cgroup: Cgroup) -> Result<Vec<Lease>> {
+    pub fn acquire(
+        &self,
+        holder: Container,
+        request: &Request,
+        cgroup: Cgroup,
+    ) -> Result<Vec<Held>> {
         allocate::acquire(&self.0, holder, request, cgroup)
     }
 
     /// Records the low-level runtime of a lease's container.
-    pub fn started(&self, id: &str, runtime: Process) -> Result<Option<Lease>> {
-        reclaim::started(&self.0, id, runtime)
+    pub fn started(&self, lease: &Lease, runtime: Process) -> Result<Option<Lease>> {
+        reclaim::started(&self.0, lease, runtime)
     }
 
     /// Marks a lease *ready* if its container runs; see `reclaim::ready_if_started`.
-    pub fn ready_if_started(&self, id: &str) -> Result<bool> {
-        reclaim::ready_if_started(&self.0, id)
+    pub fn ready_if_started(&self, lease: &Lease) -> Result<bool> {
+        reclaim::ready_if_started(&self.0, lease)
     }
 
     /// Marks a lease *ready*: its container exists.
-    pub fn ready(&self, id: &str) -> Result<Option<Lease>> {
-        reclaim::ready(&self.0, id)
+    pub fn ready(&self, lease: &Lease) -> Result<Option<Lease>> {
+        reclaim::ready(&self.0, lease)
     }
 
     /// Releases a lease unless `against` names a reason; see `reclaim::release_unless`.
     pub fn release_unless(
         &self,
-        id: &str,
+        held: &Held,
         patience: Patience,
         against: impl Fn(&Lease) -> Option<String>,
     ) -> Result<Returned> {
-        reclaim::release_unless(&self.0, id, patience, against)
+        reclaim::release_unless(&self.0, held, patience, against)
+    }
+
+    /// Releases an instance without a lease.
+    pub fn release_instance(&self, instance: &Instance, patience: Patience) -> Result<Returned> {
+        reclaim::release_instance_unless(&self.0, instance, patience, |_| None)
     }
 
     /// Releases the leases of a container after its delete, if it is gone.
@@ -81,8 +91,8 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Releases a lease whose low-level runtime has ended, unless its container lives on.
-    pub fn release_if_over(&self, id: &str, patience: Patience) -> Result<Returned> {
-        reclaim::release_if_over(&self.0, id, patience)
+    pub fn release_if_over(&self, held: &Held, patience: Patience) -> Result<Returned> {
+        reclaim::release_if_over(&self.0, held, patience)
     }
 
     /// Returns the records that cannot be read.
@@ -109,7 +119,7 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Returns the account of leases that a create leaves beside the original of its bundle.
-    pub fn author(&self, leases: &[Lease]) -> Result<Author> {
+    pub fn author(&self, leases: &[Held]) -> Result<Author> {
         lost::author(&self.0, leases)
     }
 
@@ -119,7 +129,7 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Puts a lost lease on record again, if its instance is there and provably its own.
-    pub fn recover(&self, told: &lost::Told, id: &str, container: &str) -> Result<Option<Lease>> {
+    pub fn recover(&self, told: &lost::Told, id: &str, container: &str) -> Result<Option<Held>> {
         lost::recover(&self.0, told, id, container)
     }
 

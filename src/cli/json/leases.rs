@@ -14,12 +14,12 @@ pub struct LeaseList<'a> {
     pub waiting: Vec<WaitingItem<'a>>,
 }
 
-/// A lease: one slice of one container.
+/// A lease, one slice of one container; or an instance without a lease.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaseItem<'a> {
-    /// The lease's id, 32 hexadecimal digits.
+    /// The id of the lease, or of an instance without one: 32 hexadecimal digits.
     pub id: &'a str,
     /// `creating`, `ready`, `releasing`, `quarantined` or `idle`.
     pub state: &'static str,

@@ -8,7 +8,8 @@ use crate::model::{Gpu, ProfileName, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::policy::{Policy, Subject, Usage};
 use crate::request::{Alternative, Request};
-use crate::store::{Holder, Lease, Slice};
+use crate::store::{Container, Held, Instance, Slice};
+use std::collections::BTreeSet;
 
 /// Returns what the policy admits of a request; an error where that is nothing.
 pub(super) fn admit(
@@ -38,31 +39,20 @@ impl<'a> Limits<'a> {
     /// Counts the leases of the inventory. A decision by it needs the plan's lock, so that no two creates
     /// take the last slice that a limit leaves.
     pub(super) fn new(policy: &'a Policy, subject: Subject, inventory: &Inventory) -> Self {
-        Limits::of(policy, subject, &inventory.snapshot.gpus, &inventory.leases)
+        let usage = usage(inventory);
+        Limits {
+            policy,
+            subject,
+            usage,
+        }
     }
 
     /// The limits of a subject that holds nothing.
     pub(crate) fn without_usage(policy: &'a Policy, subject: Subject) -> Self {
-        Limits::of(policy, subject, &[], &[])
-    }
-
-    fn of(policy: &'a Policy, subject: Subject, gpus: &[Gpu], leases: &[Lease]) -> Self {
-        let mut counted: Vec<&Lease> = Vec::new();
-        for lease in leases {
-            // A slice that the containers of a pod share counts once.
-            let is_known = counted.iter().any(|other| other.has_instance_of(lease));
-            if lease.idle_since.is_none() && !is_known {
-                counted.push(lease);
-            }
-        }
-        let usage = counted.into_iter().map(|lease| Usage {
-            subject: subject_of(&lease.holder),
-            memory_mib: memory_of(&lease.slice, gpus),
-        });
         Limits {
             policy,
             subject,
-            usage: usage.collect(),
+            usage: Vec::new(),
         }
     }
 
@@ -108,6 +98,24 @@ impl<'a> Limits<'a> {
     }
 }
 
+/// Returns what the machine's subjects hold. A slice that the containers of a pod share counts once, and an
+/// idle one not at all.
+fn usage(inventory: &Inventory) -> Vec<Usage> {
+    let mut counted = BTreeSet::new();
+    let mut leased: Vec<&Held> = inventory.leases.iter().collect();
+    leased.retain(|h| counted.insert(h.instance.id.as_str()));
+    let leased = leased.into_iter();
+    let leased = leased.map(|h| (subject_of(h.lease.container()), &h.instance));
+    let is_going = |i: &&Instance| i.idle_since().is_none();
+    let going = inventory.unleased.iter().filter(is_going);
+    let going = going.map(|i| (Subject::default(), i));
+    let usage = |(subject, instance): (Subject, &Instance)| Usage {
+        subject,
+        memory_mib: memory_of(instance.slice(), &inventory.snapshot.gpus),
+    };
+    leased.chain(going).map(usage).collect()
+}
+
 /// Joins the denials of all alternatives. A limit counts where no alternative can be had one day, since a
 /// request above a limit is not queued.
 pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
@@ -119,7 +127,7 @@ pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
 }
 
 /// Returns the subject that rules and limits apply to.
-pub(crate) fn subject_of(holder: &Holder) -> Subject {
+pub(crate) fn subject_of(holder: &Container) -> Subject {
     Subject {
         namespace: holder.namespace.clone(),
         pod: holder.pod.clone(),

@@ -68,7 +68,6 @@ fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
 /// Returns none where the GPU does not offer its profile.
 fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
     Some(Slice {
-        request: String::new(),
         profile: gpu.profile(instance.profile_id)?.name.clone(),
         profile_id: instance.profile_id,
         gpu_uuid: gpu.uuid.clone(),

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::model::Cgroup;
 use crate::placement::Rejection;
 use crate::request::Request;
-use crate::store::{Holder, Lease};
+use crate::store::{Container, Held};
 use denial::Denial;
 use provision::Failed;
 use requester::{Requester, Tried};
@@ -35,10 +35,10 @@ use reserve::Outcome;
 /// Returns leases on slices that exist. They are still *creating*: the container is not made yet.
 pub(crate) fn acquire(
     context: &LeaseContext<'_>,
-    holder: Holder,
+    holder: Container,
     request: &Request,
     cgroup: Cgroup,
-) -> Result<Vec<Lease>> {
+) -> Result<Vec<Held>> {
     // No record of namespaces that nobody can see again: its slice would never come back.
     liveness::namespaces()?;
     previous::release_previous(context, &holder)?;
@@ -75,7 +75,7 @@ pub(crate) fn acquire(
 
 /// The end of a series of attempts between two waits.
 enum Ended {
-    Ready(Vec<Lease>),
+    Ready(Vec<Held>),
     Denied {
         denial: Denial,
         /// Whether tries in vain woke queued requests.
@@ -104,9 +104,9 @@ fn attempts(
                 continue;
             }
             Outcome::Evict(idle) => {
-                for lease in idle {
-                    reclaim::discard_idle(context, &lease);
-                    tried.idle.push(lease.id);
+                for instance in idle {
+                    reclaim::discard_idle(context, &instance);
+                    tried.idle.push(instance.id);
                 }
                 continue;
             }

@@ -3,11 +3,11 @@
 
 use crate::error::{Error, Result};
 use crate::process::{self, Host};
-use crate::reclaim::{lasting, liveness};
-use crate::store::{Holder, Lease};
+use crate::reclaim::liveness::{self, lasting};
+use crate::store::{Container, Held};
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
-pub(crate) fn by_process(holder: &Holder, path: &str) -> Result<()> {
+pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
     let wanted = [path.to_owned()];
     let occupant = || match process::in_cgroup(&Host, &wanted) {
         Ok(pid) => pid.map(|pid| format!("process {pid} ({}) runs in it", process::name(pid))),
@@ -21,16 +21,16 @@ pub(crate) fn by_process(holder: &Holder, path: &str) -> Result<()> {
 
 /// An error where another container has the cgroup, or is being made in it. Creates that choose one after
 /// the other see each other so, before either has a process.
-pub(super) fn by_lease(holder: &Holder, path: &str, leases: &[Lease]) -> Result<()> {
+pub(super) fn by_lease(holder: &Container, path: &str, leases: &[Held]) -> Result<()> {
     let own = liveness::namespaces()?.cgroup;
-    for lease in leases {
+    for Held { lease, .. } in leases {
         let is_same_namespace = lease.namespaces.as_ref().is_some_and(|n| n.cgroup == own);
-        let is_others = lease.holder.key != holder.key && is_same_namespace;
+        let is_others = lease.container().key != holder.key && is_same_namespace;
         if is_others
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
             && let Some(life) = lasting(|| liveness::sign_of_life(lease))
         {
-            let why = format!("container {} has it ({life})", lease.holder.key.id);
+            let why = format!("container {} has it ({life})", lease.container().key.id);
             return Err(refusal(holder, path, &why));
         }
     }
@@ -42,7 +42,7 @@ fn is_within(path: &str, parent: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn refusal(holder: &Holder, path: &str, why: &str) -> Error {
+fn refusal(holder: &Container, path: &str, why: &str) -> Error {
     let id = &holder.key.id;
     Error::new(format!(
         "cannot create container {id}: its cgroup {path} is in use, and would get other device rules: {why}"

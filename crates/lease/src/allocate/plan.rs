@@ -9,7 +9,7 @@ use crate::draft::slot_of;
 use crate::inventory::Inventory;
 use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::request::Alternative;
-use crate::store::{Lease, Slice};
+use crate::store::{Instance, Slice};
 
 /// How one slice of a plan is had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +19,14 @@ pub(crate) enum Step {
     /// An administrator's instance, as it is.
     Adopt(Slice),
     /// An idle slice, as it is.
-    Reuse(Box<Lease>),
+    Reuse(Box<Instance>),
 }
 
 impl Step {
     pub(super) fn slice(&self) -> &Slice {
         match self {
             Step::Create(slice) | Step::Adopt(slice) => slice,
-            Step::Reuse(lease) => &lease.slice,
+            Step::Reuse(idle) => idle.slice(),
         }
     }
 }
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     /// One step for each slice that is requested.
     pub steps: Vec<Step>,
     /// Idle slices that lie where new ones go: they have to be destroyed first.
-    pub evict: Vec<Lease>,
+    pub evict: Vec<Instance>,
 }
 
 /// Everything that a plan depends on.
@@ -76,10 +76,10 @@ impl Planner<'_> {
         if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
             return Err(never.into());
         }
-        let idle: Vec<&Lease> = { self.inventory.idle_leases() }
-            .filter(|l| !self.tried.idle.contains(&l.id))
+        let idle: Vec<&Instance> = { self.inventory.usable_idle() }
+            .filter(|i| !self.tried.idle.contains(&i.id))
             .collect();
-        let kept: Vec<Slot> = idle.iter().map(|l| slot_of(&l.slice)).collect();
+        let kept: Vec<Slot> = idle.iter().map(|i| slot_of(i.slice())).collect();
         let mut reserved = self.inventory.taken();
         reserved.retain(|r| !kept.contains(r));
         reserved.extend_from_slice(&self.tried.refused);
@@ -100,7 +100,7 @@ impl Planner<'_> {
                         over => over,
                     })?;
                     let place = decision.slot();
-                    let is_it = |l: &&&Lease| slot_of(&l.slice) == place;
+                    let is_it = |i: &&&Instance| slot_of(i.slice()) == place;
                     match idle.iter().find(is_it) {
                         Some(idle) if taken.idle.contains(&place) => {
                             Step::Reuse(Box::new((*idle).clone()))
@@ -181,15 +181,17 @@ impl Planner<'_> {
     }
 }
 
-fn evicted(idle: &[&Lease], decision: &Decision<'_>) -> Vec<Lease> {
+fn evicted(idle: &[&Instance], decision: &Decision<'_>) -> Vec<Instance> {
     let (gpu, evicts) = (&decision.gpu.uuid, &decision.evicts);
-    let here = |l: &&Lease| l.slice.gpu_uuid == *gpu && evicts.contains(&l.slice.placement);
-    idle.iter().copied().filter(here).cloned().collect()
+    let is_here = |i: &&Instance| {
+        let slice = i.slice();
+        slice.gpu_uuid == *gpu && evicts.contains(&slice.placement)
+    };
+    idle.iter().copied().filter(is_here).cloned().collect()
 }
 
 fn to_be_created(decision: &Decision<'_>) -> Slice {
     Slice {
-        request: String::new(),
         profile: decision.profile.name.clone(),
         profile_id: decision.profile.id,
         gpu_uuid: decision.gpu.uuid.clone(),

@@ -4,19 +4,19 @@ use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::process;
 use crate::reclaim::{self, Patience, Returned, liveness};
-use crate::store::{Holder, Lease, State};
+use crate::store::{Container, Lease, LeaseState};
 
 /// Releases earlier leases of the same container; an error where that container lives.
-pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Holder) -> Result<()> {
-    for lease in context.leases_of(&holder.key)? {
+pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -> Result<()> {
+    for held in context.leases_of(&holder.key)? {
         let against = |now: &Lease| {
-            let is_over = now.boot_id != context.boot_id || now.state == State::Releasing;
+            let is_over = now.boot_id != context.boot_id || now.state == LeaseState::Releasing;
             (!is_over).then(|| liveness::sign_of_life(now)).flatten()
         };
-        match reclaim::release_unless(context, &lease.id, Patience::with(&lease), against) {
+        match reclaim::release_unless(context, &held, Patience::with(&held.instance), against) {
             Ok(Returned::Yes) => {}
             Ok(Returned::No(life)) => {
-                let slice = &lease.slice;
+                let slice = held.instance.slice();
                 let and = format!(
                     " and holds slice {} of GPU {}",
                     slice.profile, slice.gpu_index
@@ -24,7 +24,7 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Holder) -> R
                 return Err(exists_already(holder, &and, &life));
             }
             // Its slice stays on record and is tried again; the new container takes another.
-            Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
+            Err(e) => tracing::warn!(lease = held.lease.id, "{}", e.line()),
         }
     }
     // A container without a slice counts too: the create would take its life for that of the new one.
@@ -37,7 +37,7 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Holder) -> R
     }
 }
 
-fn exists_already(holder: &Holder, and: &str, life: &str) -> Error {
+fn exists_already(holder: &Container, and: &str, life: &str) -> Error {
     let id = &holder.key.id;
     Error::new(format!("container {id} exists already{and} ({life})"))
         .hint("delete it first, or use another id")

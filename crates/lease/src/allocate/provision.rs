@@ -1,4 +1,4 @@
-//! Carries a allocation out: creates or validates each slice.
+//! Carries an allocation out: creates or validates each slice.
 
 use super::requester::Tried;
 use super::reserve::{Allocation, Part, Undo};
@@ -9,12 +9,12 @@ use crate::error::Error;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::model::Profile;
 use crate::reclaim;
-use crate::store::{Lease, Slice};
+use crate::store::{Held, InstanceState, Slice};
 
 /// How often the driver may refuse a place that looked free before the create gives up.
 const MAX_REFUSALS: usize = 8;
 
-/// A allocation that could not be carried out.
+/// An allocation that could not be carried out.
 pub(super) struct Failed {
     /// The leases to roll back.
     pub undo: Vec<Undo>,
@@ -29,7 +29,7 @@ pub(super) fn provision(
     driver: &impl Mig,
     allocation: Allocation,
     tried: &mut Tried,
-) -> std::result::Result<Vec<Lease>, Failed> {
+) -> std::result::Result<Vec<Held>, Failed> {
     let (mut ready, mut parts) = (Vec::new(), allocation.parts.into_iter());
     while let Some(part) = parts.next() {
         match provision_part(context, driver, part, tried) {
@@ -51,20 +51,20 @@ fn provision_part(
     driver: &impl Mig,
     part: Part,
     tried: &mut Tried,
-) -> std::result::Result<Lease, Box<(Undo, Option<Error>)>> {
+) -> std::result::Result<Held, Box<(Undo, Option<Error>)>> {
     let stopped = |undo, error| Err(Box::new((undo, error)));
     match part {
         Part::Existing(lease, patience) => match validate(context, driver, &lease) {
             Some(lease) => Ok(lease),
             None => {
-                tried.unfit.push(slot_of(&lease.slice));
+                tried.unfit.push(slot_of(lease.instance.slice()));
                 stopped(Undo::GiveUp(lease, patience), None)
             }
         },
         Part::Place(lease) => match create(context, driver, &lease) {
             Ok(lease) => Ok(lease),
             Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
-                tried.refused.push(slot_of(&lease.slice));
+                tried.refused.push(slot_of(lease.instance.slice()));
                 stopped(Undo::Forget(lease), None)
             }
             Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
@@ -77,11 +77,11 @@ fn provision_part(
 fn create(
     context: &LeaseContext<'_>,
     driver: &impl Mig,
-    lease: &Lease,
-) -> std::result::Result<Lease, Trouble> {
-    let slice = &lease.slice;
+    held: &Held,
+) -> std::result::Result<Held, Trouble> {
+    let slice = held.instance.slice();
     let gpu = &slice.gpu_uuid;
-    let why = format!("create of {}", lease.holder.key.id);
+    let why = format!("create of {}", held.lease.container().key.id);
     let _lock = context.store.lock_gpu(gpu, &why)?;
     let profile = Profile {
         name: slice.profile.clone(),
@@ -95,17 +95,19 @@ fn create(
             _ => e.into(),
         })?;
     context
-        .record(lease, |l| l.slice.gpu_instance = Some(gi))
+        .record(held, |i| i.slice_mut().gpu_instance = Some(gi))
         .map_err(|e| destroy_unrecorded(driver, slice, (gi, None), e))?;
     let ci = driver.create_compute_instance(gpu, gi)?;
     let uuid = driver.mig_uuid(gpu, gi, ci)?;
-    let recorded = context.record(lease, |l| {
-        l.slice.compute_instance = Some(ci);
-        l.slice.mig_uuid = Some(uuid.clone());
+    let recorded = context.record(held, |i| {
+        let slice = i.slice_mut();
+        slice.compute_instance = Some(ci);
+        slice.mig_uuid = Some(uuid.clone());
+        i.state = InstanceState::Ready;
     });
-    let lease = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
-    tracing::info!(lease = lease.id, "made: {uuid}");
-    Ok(lease)
+    let held = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
+    tracing::info!(lease = held.lease.id, "made: {uuid}");
+    Ok(held)
 }
 
 /// Destroys an instance at once that cannot be put on record (a full disk, a record that somebody

@@ -1,18 +1,20 @@
 //! The container that a create is for, and what that create has tried.
 
 use crate::context::{LeaseContext, now};
-use crate::draft::random_id;
+use crate::draft;
 use crate::error::Result;
 use crate::model::Cgroup;
 use crate::placement::Slot;
 use crate::process;
 use crate::reclaim::liveness;
 use crate::request::{self, Request};
-use crate::store::{Holder, Lease, Slice, State};
+use crate::store::{
+    Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Origin, Portion, Slice,
+};
 
 /// A container that requests slices.
 pub(crate) struct Requester<'a> {
-    pub holder: &'a Holder,
+    pub holder: &'a Container,
     pub request: &'a Request,
     pub cgroup: &'a Cgroup,
 }
@@ -23,18 +25,28 @@ impl Requester<'_> {
         format!("create of {}", self.holder.key.id)
     }
 
-    /// Returns a lease of the container's on a slice, not on record yet.
-    pub(super) fn draft(&self, context: &LeaseContext<'_>, slice: Slice) -> Result<Lease> {
-        Ok(Lease {
-            id: random_id()?,
-            state: State::Creating,
+    /// Returns a lease of the container's on a new instance; neither is on record yet.
+    pub(super) fn draft_new(
+        &self,
+        context: &LeaseContext<'_>,
+        slice: Slice,
+        origin: Origin,
+    ) -> Result<Held> {
+        let instance = draft::instance(context, slice, (origin, InstanceState::Creating))?;
+        self.draft(context, instance)
+    }
+
+    /// Returns a lease of the container's on an instance, not on record yet.
+    pub(super) fn draft(&self, context: &LeaseContext<'_>, instance: Instance) -> Result<Held> {
+        let lease = Lease {
+            id: draft::random_id()?,
+            instance: instance.id.clone(),
+            portion: Portion::All,
+            state: LeaseState::Pending,
             boot_id: context.boot_id.clone(),
             created: now(),
-            holder: self.holder.clone(),
-            slice: Slice {
-                request: request::written(&self.request.alternatives),
-                ..slice
-            },
+            request: request::written(&self.request.alternatives),
+            holder: Holder::Container(self.holder.clone()),
             creator: process::current(),
             runtime_process: None,
             init: None,
@@ -42,12 +54,10 @@ impl Requester<'_> {
             cgroups: { self.cgroup.names.iter().chain(&self.cgroup.path) }
                 .cloned()
                 .collect(),
-            attempt: None,
-            idle_since: None,
-            adopted: false,
             shared_in: self.request.shared_in.clone(),
             unknown: serde_json::Map::new(),
-        })
+        };
+        Ok(Held { lease, instance })
     }
 }
 
@@ -60,7 +70,7 @@ pub(crate) struct Tried {
     pub unfit: Vec<Slot>,
     /// Instances of an administrator's that are in use, or not whole.
     pub unusable: Vec<Slot>,
-    /// Idle slices that were to be destroyed, by lease.
+    /// Idle slices that were to be destroyed, by instance.
     pub idle: Vec<String>,
 }
 

@@ -8,7 +8,6 @@ use super::share::{self, Peer};
 use super::usable_plan::usable_plan;
 use super::{candidates, occupied};
 use crate::context::LeaseContext;
-use crate::draft::of_nobody;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
@@ -16,17 +15,17 @@ use crate::placement::{Constraints, Rejection};
 use crate::queue::{self, LastLook, Turn};
 use crate::reclaim::{self, Patience};
 use crate::request;
-use crate::store::{Lease, Lock};
+use crate::store::{Held, Instance, InstanceState, Lock, Origin};
 
 /// The outcome of one look for room. A lease in it is on record.
 pub(super) enum Outcome {
     Reserved(Allocation),
     /// A lease on the slice of another container of the pod.
-    Shared(Lease),
+    Shared(Held),
     /// Another container of the pod creates the slice: this is its lease.
-    PeerCreates(Lease),
+    PeerCreates(Held),
     /// Idle slices that have to be destroyed first.
-    Evict(Vec<Lease>),
+    Evict(Vec<Instance>),
     Denied(Denial),
 }
 
@@ -39,18 +38,18 @@ pub(crate) struct Allocation {
 /// One slice of an allocation.
 pub(crate) enum Part {
     /// A free place, where the slice is to be created.
-    Place(Lease),
+    Place(Held),
     /// An existing slice, to be validated; and how long its destruction is retried otherwise.
-    Existing(Lease, Patience),
+    Existing(Held, Patience),
 }
 
 /// A lease of a create that comes to nothing.
 pub(super) enum Undo {
     /// The driver created nothing: an instance at that place belongs to somebody else.
-    Forget(Lease),
-    Release(Lease),
+    Forget(Held),
+    Release(Held),
     /// The slice existed, and the container never had it.
-    GiveUp(Lease, Patience),
+    GiveUp(Held, Patience),
 }
 
 impl Part {
@@ -67,7 +66,7 @@ impl Part {
 pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
         Undo::Forget(lease) => context.store.lock("refused create")?.remove(&lease),
-        Undo::Release(lease) => reclaim::release(context, &lease.id, Patience::default()),
+        Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
         Undo::GiveUp(lease, patience) => {
             // An instance in use stays on record, and the next create or gc tries again.
             if let Err(e) = give_up(context, &lease, patience) {
@@ -79,13 +78,17 @@ pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result
 }
 
 /// Releases a slice that no container had: it is not shown as this container's.
-fn give_up(context: &LeaseContext<'_>, lease: &Lease, patience: Patience) -> Result<()> {
-    if lease.adopted {
-        return reclaim::release(context, &lease.id, patience);
+fn give_up(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Result<()> {
+    if held.instance.is_adopted() {
+        return reclaim::release(context, held, patience);
     }
-    let nobodys = of_nobody(context, lease.slice.clone())?;
-    context.store.lock("create")?.replace(lease, &nobodys)?;
-    reclaim::release(context, &nobodys.id, patience)
+    {
+        let ledger = context.store.lock("create")?;
+        // Without the mark another create could take it as idle.
+        ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
+        ledger.remove_lease(&held.lease)?;
+    }
+    reclaim::release_instance_unless(context, &held.instance, patience, |_| None).map(drop)
 }
 
 /// Looks at the machine, chooses and puts the choice on record, under the plan's lock. The look at the
@@ -161,8 +164,8 @@ fn choose(
         None => {}
     }
     let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
-    let over = over.filter(|l| !tried.idle.contains(&l.id));
-    let over: Vec<Lease> = over.cloned().collect();
+    let over = over.filter(|i| !tried.idle.contains(&i.id));
+    let over: Vec<Instance> = over.cloned().collect();
     if !over.is_empty() {
         return Ok(Choice::of(Outcome::Evict(over)));
     }
@@ -221,55 +224,54 @@ fn record_step(
 ) -> Result<Option<Part>> {
     Ok(match step {
         Step::Adopt(slice) => {
-            let mut lease = requester.draft(context, slice)?;
-            lease.adopted = true;
-            persist(context, &lease, "is adopted: it is not ours")?;
-            Some(Part::Existing(lease, Patience::NONE))
+            let held = requester.draft_new(context, slice, Origin::Administrator)?;
+            persist(context, &held, "is adopted: it is not ours")?;
+            Some(Part::Existing(held, Patience::NONE))
         }
         Step::Reuse(idle) => take_over(context, &idle, requester)?
-            .map(|lease| Part::Existing(lease, Patience::with_idle(&idle))),
+            .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
         Step::Create(slice) => {
-            let lease = requester.draft(context, slice)?;
-            persist(context, &lease, "is to be made")?;
-            Some(Part::Place(lease))
+            let held = requester.draft_new(context, slice, Origin::Ours)?;
+            persist(context, &held, "is to be made")?;
+            Some(Part::Place(held))
         }
     })
 }
 
-/// Writes a new lease; `fate` is what becomes of its slice, for the log.
-fn persist(context: &LeaseContext<'_>, lease: &Lease, fate: &str) -> Result<()> {
-    let container = &lease.holder.key.id;
+/// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.
+fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
+    let container = &held.lease.container().key.id;
     let ledger = context.store.lock(&format!("create of {container}"))?;
     ledger.sweep();
-    ledger.put(lease)?;
-    tracing::info!(lease = lease.id, container, "{} {fate}", lease.slice);
+    ledger.put_new(held)?;
+    let slice = held.instance.slice();
+    tracing::info!(lease = held.lease.id, container, "{slice} {fate}");
     Ok(())
 }
 
-/// Hands an idle slice to the requester; none where it has gone meanwhile.
+/// Hands an idle slice to the requester; none where it has gone meanwhile. The instance stays *idle* until
+/// it is validated, so that the other containers of the pod wait for that (`share`).
 fn take_over(
     context: &LeaseContext<'_>,
-    idle: &Lease,
+    idle: &Instance,
     requester: &Requester<'_>,
-) -> Result<Option<Lease>> {
-    let lease = requester.draft(context, idle.slice.clone())?;
+) -> Result<Option<Held>> {
     let ledger = context.store.lock(&requester.purpose())?;
     ledger.sweep();
-    let now = context.store.get(&idle.id)?;
-    let Some(now) = now.filter(|now| now.idle_since.is_some()) else {
+    let now = context.store.instance_now(idle)?;
+    let Some(now) = now.filter(|now| now.idle_since().is_some()) else {
         return Ok(None);
     };
-    // The other containers of its pod do not see it before it is validated (`share`).
-    let mut unseen = lease.clone();
-    if lease.shared_in.is_some() {
-        unseen.slice.mig_uuid = None;
+    if !context.store.leases_on(&now.id)?.is_empty() {
+        return Ok(None);
     }
-    ledger.replace(&now, &unseen)?;
+    let held = requester.draft(context, now)?;
+    ledger.put_lease(&held.lease)?;
     tracing::info!(
-        lease = lease.id,
+        lease = held.lease.id,
         container = requester.holder.key.id,
         "{}, which was idle, is handed out",
-        lease.slice
+        held.instance.slice()
     );
-    Ok(Some(lease))
+    Ok(Some(held))
 }

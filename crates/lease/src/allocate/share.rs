@@ -15,15 +15,15 @@ use crate::model::{ListedInstance, Snapshot};
 use crate::placement::{self, Constraints};
 use crate::reclaim::{self, Patience, liveness};
 use crate::request;
-use crate::store::{Holder, Lease, State};
+use crate::store::{Container, Held, InstanceState, Lease, LeaseState};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
 pub(crate) enum Peer {
     /// It has the slice; this is the requester's lease on it.
-    Has(Box<Lease>),
+    Has(Box<Held>),
     /// It creates the slice.
-    Creates(Box<Lease>),
+    Creates(Box<Held>),
 }
 
 /// Puts a lease of the requester's on record on the slice that another container of its pod has. None
@@ -39,47 +39,47 @@ pub(super) fn share(
     let Some(pod) = &who.request.shared_in else {
         return Ok(None);
     };
-    let is_peer = |l: &Lease| {
-        l.shared_in.as_ref() == Some(pod)
-            && l.boot_id == context.boot_id
-            && l.state != State::Releasing
+    let is_peer = |h: &Held| {
+        let lease = &h.lease;
+        lease.shared_in.as_ref() == Some(pod)
+            && lease.boot_id == context.boot_id
+            && lease.state != LeaseState::Releasing
     };
-    for peer in inventory.leases.iter().filter(|l| is_peer(l)) {
-        if peer.slice.mig_uuid.is_none() {
+    for peer in inventory.leases.iter().filter(|h| is_peer(h)) {
+        if peer.instance.state != InstanceState::Ready {
             return Ok(Some(Peer::Creates(Box::new(peer.clone()))));
         }
         // An administrator, or a reset, may have removed the instance. It may also be newer than the
         // snapshot.
-        if !is_there(snapshot, &peer.slice) && locate(driver, peer)?.is_none() {
+        if !is_there(snapshot, peer.instance.slice()) && locate(driver, peer)?.is_none() {
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
-        let mut lease = who.draft(context, peer.slice.clone())?;
-        lease.adopted = peer.adopted;
+        let held = who.draft(context, peer.instance.clone())?;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.
         if context
             .store
-            .get(&peer.id)?
+            .held_now(peer)?
             .is_some_and(|now| is_peer(&now))
         {
             ledger.sweep();
-            ledger.put(&lease)?;
+            ledger.put_lease(&held.lease)?;
             tracing::info!(
-                lease = lease.id,
+                lease = held.lease.id,
                 container = who.holder.key.id,
                 "shares the slice of container {}",
-                peer.holder.key.id
+                peer.lease.container().key.id
             );
-            return Ok(Some(Peer::Has(Box::new(lease))));
+            return Ok(Some(Peer::Has(Box::new(held))));
         }
     }
     Ok(None)
 }
 
 /// Returns the instance of the pod's slice. If that cannot be found out, no other slice is created.
-fn locate(driver: &impl Queries, peer: &Lease) -> Result<Option<ListedInstance>> {
-    let found = reclaim::locate(driver, &peer.slice);
+fn locate(driver: &impl Queries, peer: &Held) -> Result<Option<ListedInstance>> {
+    let found = reclaim::locate(driver, peer.instance.slice());
     found.map_err(|e| does_not_answer(peer).caused_by(e))
 }
 
@@ -87,22 +87,32 @@ fn locate(driver: &impl Queries, peer: &Lease) -> Result<Option<ListedInstance>>
 /// create; an error where that takes too long. `since`: the peer, and when this create began to wait.
 pub(crate) fn wait_for(
     context: &LeaseContext<'_>,
-    peer: &Lease,
-    who: &Holder,
+    peer: &Held,
+    who: &Container,
     since: &mut Option<(String, Instant)>,
 ) -> Result<()> {
     // The peer has the GPU's lock while it creates the slice, or queues for it.
     let why = format!("create of {}", who.key.id);
-    drop(context.store.lock_gpu(&peer.slice.gpu_uuid, &why)?);
-    let made = |now: &Lease| now.slice.mig_uuid.is_some().then(String::new);
-    let against = |now: &Lease| made(now).or_else(|| liveness::sign_of_life(now));
-    if let Err(e) = reclaim::release_unless(context, &peer.id, Patience::NONE, against) {
-        tracing::warn!(lease = peer.id, "{}", e.line());
+    drop(
+        context
+            .store
+            .lock_gpu(&peer.instance.slice().gpu_uuid, &why)?,
+    );
+    let is_made = || {
+        let now = context.store.instance_now(&peer.instance).ok().flatten();
+        now.is_some_and(|i| i.state == InstanceState::Ready)
+    };
+    let against = |now: &Lease| match is_made() {
+        true => Some(String::new()),
+        false => liveness::sign_of_life(now),
+    };
+    if let Err(e) = reclaim::release_unless(context, peer, Patience::NONE, against) {
+        tracing::warn!(lease = peer.lease.id, "{}", e.line());
     }
     // The peer may not have come to the lock yet, or validates a slice that existed already.
     let since = match since {
-        Some((id, since)) if *id == peer.id => *since,
-        _ => since.insert((peer.id.clone(), Instant::now())).1,
+        Some((id, since)) if *id == peer.lease.id => *since,
+        _ => since.insert((peer.lease.id.clone(), Instant::now())).1,
     };
     let waited = since.elapsed();
     if waited < context.config.lock_timeout {
@@ -112,42 +122,43 @@ pub(crate) fn wait_for(
     }
     Err(Error::new(format!(
         "container {} of the same pod makes the slice for all of them (process {}), waited {}",
-        printable(&peer.holder.key.id),
-        peer.creator.pid,
+        printable(&peer.lease.container().key.id),
+        peer.lease.creator.pid,
         humantime::format_duration(context.config.lock_timeout)
     ))
     .hint("let it end, or set a longer lock_timeout in the configuration"))
 }
 
-fn does_not_answer(peer: &Lease) -> Error {
+fn does_not_answer(peer: &Held) -> Error {
     Error::new(format!(
         "container {} of the same pod has its slice on GPU {}, which does not answer",
-        printable(&peer.holder.key.id),
-        peer.slice.gpu_uuid
+        printable(&peer.lease.container().key.id),
+        peer.instance.slice().gpu_uuid
     ))
 }
 
 /// Checks that containers that share one slice request the same.
 fn check_same(
     snapshot: &Snapshot,
-    peer: &Lease,
+    peer: &Held,
     wanted: &Constraints<'_>,
     who: &Requester<'_>,
 ) -> Result<()> {
-    let (gpu, mut unread) = (&peer.slice.gpu_uuid, snapshot.unreadable.iter());
+    let slice = peer.instance.slice();
+    let (gpu, mut unread) = (&slice.gpu_uuid, snapshot.unreadable.iter());
     if !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
-        && let Some((_, why)) = unread.find(|(index, _)| *index == peer.slice.gpu_index)
+        && let Some((_, why)) = unread.find(|(index, _)| *index == slice.gpu_index)
     {
         return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));
     }
-    let there = only(snapshot, &[slot_of(&peer.slice)]);
+    let there = only(snapshot, &[slot_of(peer.instance.slice())]);
     if placement::choose(&there, &[], &unreserved(wanted)).is_ok() {
         return Ok(());
     }
     Err(Error::new(format!(
         "container {} of the same pod has a {} for all of them, and this one asks for {}",
-        printable(&peer.holder.key.id),
-        peer.slice.profile,
+        printable(&peer.lease.container().key.id),
+        slice.profile,
         request::written(&who.request.alternatives)
     ))
     .hint("ask for the same in every container with runmig.dev/scope: pod"))

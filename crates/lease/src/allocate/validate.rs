@@ -4,21 +4,21 @@ use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::reclaim;
-use crate::store::Lease;
+use crate::store::{Held, InstanceState};
 
 /// Returns the lease of a slice that is still what it was and that nobody uses; none, and why is logged,
 /// where that is not so or cannot be found out.
 pub(super) fn validate(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
-    lease: &Lease,
-) -> Option<Lease> {
-    let wrong = match defect(context, driver, lease) {
-        Ok(Ok(lease)) => return Some(lease),
+    held: &Held,
+) -> Option<Held> {
+    let wrong = match defect(context, driver, held) {
+        Ok(Ok(held)) => return Some(held),
         Ok(Err(why)) => why,
         Err(e) => e.line(),
     };
-    tracing::warn!(lease = lease.id, "not handed out: {wrong}");
+    tracing::warn!(lease = held.lease.id, "not handed out: {wrong}");
     None
 }
 
@@ -26,9 +26,9 @@ pub(super) fn validate(
 fn defect(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
-    lease: &Lease,
-) -> Result<std::result::Result<Lease, String>> {
-    let slice = &lease.slice;
+    held: &Held,
+) -> Result<std::result::Result<Held, String>> {
+    let slice = held.instance.slice();
     let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
         return Err(Error::new("the lease has no instance"));
     };
@@ -42,7 +42,7 @@ fn defect(
     if let Some(pid) = computing.first() {
         return Ok(Err(format!("process {pid} computes on it")));
     }
-    let holders = reclaim::holders(context, lease);
+    let holders = reclaim::holders(context, &held.instance);
     if let Some((pid, name)) = holders.seen.first() {
         return Ok(Err(format!("process {pid} {name} has it open")));
     }
@@ -51,10 +51,14 @@ fn defect(
             "whether anybody has it open cannot be seen: {why}"
         )));
     }
-    if slice.mig_uuid.is_some() && lease.shared_in.is_none() {
-        return Ok(Ok(lease.clone()));
-    }
-    let uuid = driver.mig_uuid(&slice.gpu_uuid, gi, ci)?;
-    let lease = context.record(lease, |l| l.slice.mig_uuid = Some(uuid))?;
-    Ok(Ok(lease))
+    let uuid = match &slice.mig_uuid {
+        Some(uuid) => uuid.clone(),
+        None => driver.mig_uuid(&slice.gpu_uuid, gi, ci)?,
+    };
+    // From now on the other containers of its pod may share it.
+    let held = context.record(held, |i| {
+        i.slice_mut().mig_uuid = Some(uuid);
+        i.state = InstanceState::Ready;
+    })?;
+    Ok(Ok(held))
 }

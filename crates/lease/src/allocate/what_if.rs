@@ -17,7 +17,7 @@ use crate::policy::Subject;
 use crate::queue::awaited;
 use crate::refusal::Refusal;
 use crate::request::{Alternative, Request};
-use crate::store::Lease;
+use crate::store::Held;
 use std::cell::RefCell;
 
 /// A request on trial: the rules, limits and slots of a create, without any write.
@@ -79,7 +79,8 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         let snapshot = &inventory.snapshot;
         let policy = &config.policy;
         for (one, holders) in movable.iter_mut().zip(holders) {
-            let rules = |l: &Lease| policy.excluded(&snapshot.gpus, &subject_of(&l.holder));
+            let rules =
+                |h: &Held| policy.excluded(&snapshot.gpus, &subject_of(h.lease.container()));
             one.excluded = holders.into_iter().flat_map(rules).collect();
         }
         Ok(WhatIf {

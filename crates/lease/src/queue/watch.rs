@@ -138,9 +138,10 @@ impl Told {
             return None;
         }
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
-        inotify
-            .add_watch(&store.leases(), AddWatchFlags::IN_DELETE)
-            .ok()?;
+        // A limit counts leases, and a place ends with its instance.
+        for records in [store.leases(), store.instances()] {
+            inotify.add_watch(&records, AddWatchFlags::IN_DELETE).ok()?;
+        }
         // Closed for writing: the waiter ended, in whatever way. Modified: the waiter stepped aside.
         let leaves =
             AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;

@@ -5,17 +5,20 @@
 
 use super::finding::Outcome;
 use super::patience::Patience;
-use super::{earlier_boot, release};
+use super::{earlier_boot, liveness, release};
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
 use crate::model::ListedInstance;
-use crate::store::{Damaged, Key, Lease, Ownership, RecordName, Slice};
+use crate::store::{
+    Damaged, DamagedName, FormerName, Instance, InstanceState, Key, LeaseState, Ledger, Origin,
+    Ownership, Place, Slice,
+};
 use std::path::Path;
 
 pub(crate) fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
-    Ok(context.store.list()?.1)
+    Ok(context.store.list()?.damaged)
 }
 
 /// Releases the unreadable lease of a hook.
@@ -25,8 +28,7 @@ pub(crate) fn release_damaged_of(
     bundle: &Path,
 ) -> Result<()> {
     let all = damaged(context)?;
-    let is_it = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.lease == lease);
-    let Some(damaged) = all.iter().find(is_it) else {
+    let Some(damaged) = all.iter().find(|d| d.id() == Some(lease)) else {
         return Ok(());
     };
     let restored = context.restore(bundle, lease).err();
@@ -39,86 +41,168 @@ pub(crate) fn release_damaged_of(
 
 /// Releases the unreadable leases of a delete, after the low-level runtime has deleted the container.
 pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Result<()> {
-    let is_its = |d: &&Damaged| d.name.as_ref().is_some_and(|c| c.is_of(key));
     let damaged = damaged(context)?;
-    let its = damaged.iter().filter(is_its);
+    let its = damaged.iter().filter(|d| d.is_of(key));
     error::all(its.map(|d| {
+        let holder = d
+            .lease
+            .as_ref()
+            .filter(|l| l.state != LeaseState::Releasing);
+        let lives = holder.and_then(|l| liveness::lasting(|| liveness::sign_of_life(l)));
+        if let Some(life) = lives {
+            return Err(Error::new(format!(
+                "cannot give back lease {}: {life}",
+                d.id().unwrap_or_default()
+            ))
+            .hint("run migctl gc as root on the host once that is over"));
+        }
         release_damaged(context, d, Patience::default())?;
-        // Only the record named the bundle.
-        tracing::warn!(
-            container = key.id,
-            "its config.json stays as runmig edited it until the next create, since the record \
+        if d.lease.is_none() {
+            // Only the record named the bundle.
+            tracing::warn!(
+                container = key.id,
+                "its config.json stays as runmig edited it until the next create, since the record \
                  could not be read: {}",
-            d.why.line()
-        );
+                d.why.line()
+            );
+        }
         Ok(())
     }))
 }
 
-/// Releases the slice of a damaged record, for a caller that knows that the container is gone.
+/// Releases the instance of a damaged record, for a caller that knows that the container is gone.
 ///
-/// A lease without a container replaces the record, and is released like any other. The driver confirms the
-/// end of its instance, runmig retries an instance in use, and a failure is on record.
+/// A readable record of the instance alone takes the place of the damaged ones, and is released like any
+/// other. The driver confirms the end of the instance, runmig retries one in use, and a failure is on record.
 pub(crate) fn release_damaged(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
     patience: Patience,
 ) -> Result<()> {
-    match take_over_damaged(context, damaged)? {
-        Some(lease) => release::release(context, &lease.id, patience),
+    let restored = match &damaged.lease {
+        Some(lease) => context.restore(&lease.container().bundle, &lease.id),
         None => Ok(()),
+    };
+    let released = take_over(context, damaged).and_then(|instance| match instance {
+        Some(instance) => {
+            release::release_instance_unless(context, &instance, patience, |_| None).map(drop)
+        }
+        None => Ok(()),
+    });
+    error::all([released, restored])
+}
+
+/// Replaces damaged records by one of the instance alone. Returns none if there is no instance to destroy;
+/// then it removes the records.
+fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Instance>> {
+    known(damaged)?;
+    let place = damaged.place();
+    let ends_instance = damaged.boot_id() == Some(context.boot_id.as_str())
+        && damaged.ownership() != Ownership::Adopted;
+    // The look at the driver needs the GPU's lock, which comes before the ledger's.
+    let slice = match place {
+        Some(place) if ends_instance && read_instance(context, damaged).is_err() => {
+            slice_of(context, place)?
+        }
+        _ => None,
+    };
+    // The lock of the ledger decides which of several leases is the last of an instance.
+    let ledger = context.store.lock("release of a damaged lease")?;
+    if !is_still(context, damaged)? {
+        return Ok(None);
+    }
+    let has_others = has_other_leases(context, damaged)? || is_anothers_place(context, damaged)?;
+    let instance = match (read_instance(context, damaged), slice) {
+        _ if has_others || !ends_instance => None,
+        (Ok(Some(instance)), _) => Some(Instance {
+            state: match instance.state {
+                quarantined @ InstanceState::Quarantined(_) => quarantined,
+                _ => InstanceState::Releasing,
+            },
+            ..instance
+        }),
+        (_, Some(slice)) => Some(rebuilt(context, damaged, slice)?),
+        (_, None) => None,
+    };
+    if let Some(instance) = &instance {
+        ledger.put_instance(instance)?;
+    }
+    remove(context, &ledger, damaged, has_others || instance.is_some())?;
+    let lease = damaged.id();
+    match &instance {
+        Some(instance) => tracing::info!(
+            instance = instance.id,
+            "gives back the slice of a damaged record, {lease:?}"
+        ),
+        None => tracing::info!("the damaged record of {lease:?} is struck off"),
+    }
+    Ok(instance)
+}
+
+/// Returns the instance that the driver shows, under the id by which its records name it.
+fn rebuilt(context: &LeaseContext<'_>, damaged: &Damaged, slice: Slice) -> Result<Instance> {
+    let new = draft::instance(context, slice, (Origin::Ours, InstanceState::Releasing))?;
+    Ok(match damaged.instance() {
+        Some(name) => Instance {
+            id: name.instance.clone(),
+            ..new
+        },
+        None => new,
+    })
+}
+
+/// Removes the damaged records; that of the instance only where it does not stay.
+fn remove(
+    context: &LeaseContext<'_>,
+    ledger: &Ledger<'_>,
+    damaged: &Damaged,
+    instance_stays: bool,
+) -> Result<()> {
+    if let Some(lease) = context.store.lease_file_of(damaged) {
+        ledger.remove_file(&lease)?;
+    }
+    match context.store.instance_file_of(damaged) {
+        Some(instance) if !instance_stays => ledger.remove_file(&instance),
+        _ => Ok(()),
     }
 }
 
-/// Replaces a damaged record by a lease without a container. Returns none if there is no instance to
-/// destroy; then it removes the record.
-fn take_over_damaged(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Lease>> {
-    let name = name_of(damaged)?;
-    let ends_instance = name.boot_id == context.boot_id && name.ownership != Ownership::Adopted;
-    let slice = match ends_instance {
-        true => slice_of(context, name)?,
-        false => None,
-    };
-    // The lock of the ledger decides which of several records is the last of an instance.
-    let ledger = context.store.lock("release of a damaged lease")?;
-    if !context.store.is_damaged(damaged) {
-        return match context.store.get(&name.lease)? {
-            None => Ok(None),
-            Some(_) => Err(
-                Error::new(format!("lease {} can be read again", name.lease))
-                    .hint("release it again"),
-            ),
-        };
+/// Returns the instance if its own record can be read; an error where it cannot.
+fn read_instance(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Instance>> {
+    match damaged.instance() {
+        Some(name) => context.store.instance_named(name),
+        None => Err(Error::new("it has no record of an instance")),
     }
-    let slice = match is_named_by_others(context, name)? {
-        true => None,
-        false => slice,
-    };
-    let Some(slice) = slice else {
-        ledger.remove_damaged(damaged)?;
-        tracing::info!(lease = name.lease, "its damaged record is struck off");
-        return Ok(None);
-    };
-    let lease = draft::of_nobody(context, slice)?;
-    ledger.replace_damaged(damaged, &lease)?;
-    tracing::info!(
-        lease = lease.id,
-        "gives back the slice of the damaged lease {}",
-        name.lease
-    );
-    Ok(Some(lease))
+}
+
+/// Returns whether the records are still damaged; false where they are gone.
+fn is_still(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
+    let now = damaged_now(context, damaged)?;
+    let id = damaged.id().unwrap_or_default();
+    match now {
+        Some(_) => Ok(true),
+        None if context.store.is_on_record(id)? => {
+            Err(Error::new(format!("lease {id} can be read again")).hint("release it again"))
+        }
+        None => Ok(false),
+    }
+}
+
+fn damaged_now(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Damaged>> {
+    let mut all = context.store.listing()?.damaged.into_iter();
+    Ok(all.find(|d| d.name == damaged.name))
 }
 
 /// Returns the slice that the driver shows at a named place.
-fn slice_of(context: &LeaseContext<'_>, name: &RecordName) -> Result<Option<Slice>> {
+fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> {
     let _lock = context
         .store
-        .lock_gpu(&name.gpu_uuid, "release of a damaged lease")?;
+        .lock_gpu(&place.gpu_uuid, "release of a damaged lease")?;
     let driver = context.driver();
-    let Some(instance) = at_its_place(&driver, name)? else {
+    let Some(instance) = at_its_place(&driver, place)? else {
         return Ok(None);
     };
-    let gpu_uuid = &name.gpu_uuid;
+    let gpu_uuid = &place.gpu_uuid;
     let ci = match instance.compute_instances.as_slice() {
         [] => None,
         [only] => Some(only.id),
@@ -133,15 +217,14 @@ fn slice_of(context: &LeaseContext<'_>, name: &RecordName) -> Result<Option<Slic
         }
     };
     let uuid = |ci| driver.mig_uuid(gpu_uuid, instance.id, ci);
-    let label = driver.label(gpu_uuid, name.profile_id)?;
+    let label = driver.label(gpu_uuid, place.profile_id)?;
     Ok(Some(Slice {
-        request: label.profile.clone(),
         profile: label.profile,
-        profile_id: name.profile_id,
+        profile_id: place.profile_id,
         gpu_uuid: gpu_uuid.clone(),
         gpu_index: label.index,
         gpu_minor: label.minor,
-        placement: name.placement,
+        placement: place.placement,
         gpu_instance: Some(instance.id),
         compute_instance: ci,
         mig_uuid: ci.map(uuid).transpose()?,
@@ -174,80 +257,108 @@ fn look_at_damaged(
     dry_run: bool,
     patience: Patience,
 ) -> Result<Outcome> {
-    if name_of(damaged)?.is_nobodys() {
-        if !dry_run {
-            release_damaged(context, damaged, patience)?;
-        }
-        let why = "its record is damaged, and no container has it";
-        return Ok(Outcome::Released(why.to_owned()));
+    known(damaged)?;
+    let why = match over(context, damaged)? {
+        Ok(why) => why,
+        Err(kept) => return Ok(Outcome::Kept(kept)),
+    };
+    if !dry_run {
+        release_damaged(context, damaged, patience)?;
     }
-    Ok(match has_nothing(context, damaged)? {
-        Ok(why) => {
-            if !dry_run {
-                let ledger = context.store.lock("gc of a damaged lease")?;
-                if context.store.is_damaged(damaged) {
-                    ledger.remove_damaged(damaged)?;
-                }
-            }
-            Outcome::Released(why)
-        }
-        Err(kept) => Outcome::Kept(kept),
-    })
+    Ok(Outcome::Released(why))
 }
 
-/// Returns the reason for which a damaged record may be removed, or else the reason for which it stays.
-fn has_nothing(
+/// Returns the reason for which a collector may release a damaged record, or else the reason for which it
+/// stays.
+fn over(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
 ) -> Result<std::result::Result<String, String>> {
-    let name = name_of(damaged)?;
-    // A creator that is still at work finds its record gone and undoes its work.
-    let _lock = context
-        .store
-        .lock_gpu(&name.gpu_uuid, "gc of a damaged lease")?;
-    let driver = context.driver();
-    let there = match name.ownership {
-        Ownership::Own if is_named_by_others(context, name)? => None,
-        // Other leases at the same place prove nothing about this one's container.
-        Ownership::Own | Ownership::Adopted | Ownership::Shared | Ownership::Unknown => {
-            at_its_place(&driver, name)?
+    if damaged.is_nobodys() {
+        let why = "its record is damaged, and no container has it";
+        return Ok(Ok(why.to_owned()));
+    }
+    if let Some(lease) = &damaged.lease {
+        let life = match lease.state {
+            LeaseState::Releasing => None,
+            LeaseState::Pending | LeaseState::Ready => liveness::sign_of_life(lease),
+        };
+        let dead = "the record of its instance is damaged, and its container is gone";
+        return Ok(life.map_or(Ok(dead.to_owned()), Err));
+    }
+    let is_there = match damaged.place() {
+        None => false,
+        Some(place) => {
+            // A creator that is still at work finds its record gone and undoes its work.
+            let _lock = context
+                .store
+                .lock_gpu(&place.gpu_uuid, "gc of a damaged lease")?;
+            let driver = context.driver();
+            // Other leases on the instance prove nothing about this one's container.
+            let is_anothers =
+                damaged.ownership() == Ownership::Own && is_anothers_place(context, damaged)?;
+            !is_anothers && at_its_place(&driver, place)?.is_some()
         }
     };
-    if there.is_none() {
-        return Ok(Ok(
-            "its record is damaged, and there is no slice at its place".to_owned(),
-        ));
+    if !is_there {
+        let why = "its record is damaged, and there is no slice at its place";
+        return Ok(Ok(why.to_owned()));
     }
     Ok(Err(format!(
         "its record is damaged ({}), so whether its container lives is not known: when it is gone, \
              migctl release {}",
         damaged.why.line(),
-        name.lease
+        damaged.id().unwrap_or_default()
     )))
 }
 
-/// Returns whether another lease has the named place.
-fn is_named_by_others(context: &LeaseContext<'_>, name: &RecordName) -> Result<bool> {
-    let others = context.store.neighbours(name)?;
-    let mut unreadable = others.unreadable.iter();
-    // A lease without a container yields to another unreadable record.
-    Ok(!others.leases.is_empty()
-        || unreadable.any(|c| c.ownership == Ownership::Shared || name.is_nobodys()))
+/// Returns whether another lease names the instance.
+fn has_other_leases(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
+    let Some(instance) = damaged.instance() else {
+        return Ok(false);
+    };
+    let leases = context.store.leases_on(&instance.instance)?;
+    let mut others = leases
+        .iter()
+        .filter(|l| Some(l.lease.as_str()) != damaged.id());
+    Ok(others.next().is_some())
 }
 
-fn at_its_place(driver: &impl Queries, name: &RecordName) -> Result<Option<ListedInstance>> {
-    let there = driver.instances_of(&name.gpu_uuid, name.profile_id)?;
-    Ok({ there.into_iter() }.find(|i| i.placement == name.placement))
+/// Returns whether the record of another instance names the place, so that nothing there is of this one.
+fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
+    let store = &context.store;
+    let Some(place) = damaged.place() else {
+        return Ok(false);
+    };
+    let own = damaged.instance().map(|name| name.instance.as_str());
+    let instances = store.instance_names()?;
+    let mut others = instances
+        .iter()
+        .filter(|i| Some(i.instance.as_str()) != own);
+    if others.any(|i| i.place.overlaps(place)) {
+        return Ok(true);
+    }
+    let is_shared = |f: &FormerName| f.ownership == Ownership::Shared || damaged.is_nobodys();
+    let formers = store.former_names()?;
+    let mut formers = formers
+        .iter()
+        .filter(|f| Some(f.lease.as_str()) != damaged.id());
+    Ok(formers.any(|f| f.place == *place && is_shared(f)))
 }
 
-fn name_of(damaged: &Damaged) -> Result<&RecordName> {
+fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {
+    let there = driver.instances_of(&place.gpu_uuid, place.profile_id)?;
+    Ok({ there.into_iter() }.find(|i| i.placement == place.placement))
+}
+
+/// Fails for a record of which runmig knows no more than its place.
+fn known(damaged: &Damaged) -> Result<()> {
     let file = damaged.file.display();
-    match &damaged.name {
-        Some(name) if name.ownership != Ownership::Unknown => Ok(name),
-        // runmig does not give out its place, and knows no more of it.
-        Some(_) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
-            .hint("give it back with the runmig that wrote it")),
-        None => Err(Error::new(format!("{file} is no lease of ours"))
+    match (&damaged.name, damaged.ownership()) {
+        (DamagedName::Foreign, _) => Err(Error::new(format!("{file} is no lease of ours"))
             .hint("remove the file; nothing depends on it")),
+        (_, Ownership::Unknown) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
+            .hint("give it back with the runmig that wrote it")),
+        _ => Ok(()),
     }
 }

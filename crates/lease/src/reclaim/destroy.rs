@@ -8,28 +8,46 @@ use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
-use crate::store::{Lease, RecordName, Slice};
+use crate::store::{Instance, Lease, LeaseName, Slice};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
 const MAX_GAP: Duration = Duration::from_millis(500);
 
-/// Destroys the instance of a recorded lease, unless the instance outlives the lease: an administrator's
-/// instance, or one of several leases.
-pub(crate) fn destroy_instance_of(
+/// An instance on record, and the lease whose release ends it.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub instance: &'a Instance,
+    /// None for an instance without a lease.
+    pub lease: Option<&'a Lease>,
+}
+
+/// The outcome of a destroy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The records may go.
+    Gone,
+    /// Another process or another lease has the records.
+    Elsewhere,
+}
+
+/// Destroys an instance on record, unless it outlives the lease: another lease names it. An administrator's
+/// instance stays, and only its records may go.
+pub(crate) fn destroy_instance(
     context: &LeaseContext<'_>,
-    lease: &Lease,
+    target: Target<'_>,
     patience: Patience,
-) -> Result<()> {
-    if lease.boot_id != context.boot_id || lease.adopted {
-        return Ok(());
+) -> Result<Ended> {
+    let instance = target.instance;
+    if instance.boot_id != context.boot_id || instance.is_adopted() {
+        return end_record(context, target);
     }
     let end = Instant::now() + patience.0;
     let mut gap = Duration::from_millis(10);
     let mut session = None;
     loop {
-        match try_destroy(context, lease, &mut session)? {
-            Ok(()) => return Ok(()),
+        match try_destroy(context, target, &mut session)? {
+            Ok(ended) => return Ok(ended),
             Err(e) if e.is_in_use() && Instant::now() + gap < end => {
                 std::thread::sleep(gap);
                 gap = (gap * 2).min(MAX_GAP);
@@ -46,22 +64,25 @@ pub(crate) fn destroy_instance_of(
 /// Makes one try under the GPU's lock. So no other process waits for the holders of this instance.
 fn try_destroy(
     context: &LeaseContext<'_>,
-    lease: &Lease,
+    target: Target<'_>,
     session: &mut Option<Session>,
-) -> Result<std::result::Result<(), DriverError>> {
-    let gpu = &lease.slice.gpu_uuid;
-    let why = format!("release of {}", lease.holder.key.id);
-    let _lock = context.store.lock_gpu(gpu, &why)?;
+) -> Result<std::result::Result<Ended, DriverError>> {
+    let gpu = &target.instance.slice().gpu_uuid;
+    let by = target
+        .lease
+        .map_or("an instance", |l| &l.container().key.id);
+    let _lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
     // Another process may have released it while this one waited for the GPU.
-    let Some(lease) = context.store.get(&lease.id)? else {
-        return Ok(Ok(()));
+    let Some(instance) = context.store.instance_now(target.instance)? else {
+        return Ok(Ok(end_record(context, target)?));
     };
-    if strike_off_beside_others(context, &lease)? {
-        return Ok(Ok(()));
+    if end_record(context, target)? == Ended::Elsewhere {
+        return Ok(Ok(Ended::Elsewhere));
     }
     let driver = session.get_or_insert_with(|| context.driver());
-    let emptied = || mark(context, &lease.id, |l| l.slice.emptied = true).map(drop);
-    destroy(driver, &lease.slice, emptied)
+    let emptied = || mark(context, &instance, |i| i.slice_mut().emptied = true).map(drop);
+    let destroyed = destroy(driver, instance.slice(), emptied)?;
+    Ok(destroyed.map(|()| Ended::Gone))
 }
 
 /// Destroys the instance of a slice if it exists: the compute instance, then the GPU instance. The driver's
@@ -138,30 +159,45 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
     }
 }
 
-/// Removes the lease if another lease holds its instance. The instance ends with its last lease, and the
+/// Ends the lease alone if another lease names its instance. The instance ends with its last lease, and the
 /// ledger's lock decides which lease is the last.
-fn strike_off_beside_others(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
+fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     let ledger = context.store.lock("release")?;
-    let is_shared = has_other_leases(context, lease)?;
-    if is_shared {
-        ledger.remove(lease)?;
+    let is_on_record = match target.lease {
+        Some(lease) => context.store.lease_now(lease)?.is_some(),
+        None => true,
+    };
+    let has_others = has_other_leases(context, target.instance, target.lease)?;
+    if let Some(lease) = target.lease
+        && has_others
+    {
+        ledger.remove_lease(lease)?;
     }
-    Ok(is_shared)
+    Ok(match is_on_record && !has_others {
+        true => Ended::Gone,
+        false => Ended::Elsewhere,
+    })
 }
 
-/// Returns whether another lease holds the instance too. The caller has the ledger's lock.
-pub(crate) fn has_other_leases(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
-    let neighbours = context.store.neighbours(&RecordName::of(lease))?;
-    Ok(neighbours.have_instance_of(lease))
+/// Returns whether a lease other than this one names the instance. The caller has the ledger's lock.
+pub(crate) fn has_other_leases(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+    than: Option<&Lease>,
+) -> Result<bool> {
+    let leases = context.store.leases_on(&instance.id)?;
+    let is_other = |name: &LeaseName| than.is_none_or(|l| l.id != name.lease);
+    Ok(leases.iter().any(is_other))
 }
 
 /// Returns the processes that have the instance's capabilities open.
-pub(crate) fn holders(context: &LeaseContext<'_>, lease: &Lease) -> Holders {
-    let Some(gi) = lease.slice.gpu_instance else {
+pub(crate) fn holders(context: &LeaseContext<'_>, instance: &Instance) -> Holders {
+    let slice = instance.slice();
+    let Some(gi) = slice.gpu_instance else {
         return Holders::default();
     };
     let root = &context.config.driver.root;
-    let (files, devices) = nodes::capabilities_of(root, lease.slice.gpu_minor, gi);
+    let (files, devices) = nodes::capabilities_of(root, slice.gpu_minor, gi);
     process::holders_of(&files, &devices)
 }
 
@@ -176,13 +212,13 @@ fn still_there(part: &str, slice: &Slice) -> Error {
 /// release. Its container is gone in any case, and the next release starts from the beginning.
 pub(super) fn mark(
     context: &LeaseContext<'_>,
-    id: &str,
-    change: impl FnOnce(&mut Lease),
-) -> Result<Option<Lease>> {
+    instance: &Instance,
+    change: impl FnOnce(&mut Instance),
+) -> Result<()> {
     let ledger = context.store.lock("release")?;
-    ledger.update(id, change).or_else(|e| {
-        let lease = context.store.get(id)?;
-        tracing::warn!(lease = id, "{}", e.line());
-        Ok(lease)
-    })
+    if let Err(e) = ledger.update_instance(instance, change) {
+        context.store.instance_now(instance)?;
+        tracing::warn!(instance = instance.id, "{}", e.line());
+    }
+    Ok(())
 }

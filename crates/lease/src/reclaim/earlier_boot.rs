@@ -4,38 +4,69 @@
 use super::finding::{Finding, Outcome};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::store::{Damaged, Lease, Ownership};
+use crate::store::{Damaged, Entry, Ownership};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The number of records that one lock of the ledger covers. Other processes wait for the lock.
 const BATCH: usize = 1000;
 
-/// Removes leases of an earlier boot, and restores the `config.json` of each.
+/// Removes leases and instances of an earlier boot, and restores the `config.json` of each lease.
 pub(super) fn strike_off(
     context: &LeaseContext<'_>,
-    leases: Vec<Lease>,
+    entries: Vec<Entry>,
     dry_run: bool,
 ) -> Vec<Finding> {
     let done = match dry_run {
-        true => leases.iter().map(|_| Ok(())).collect(),
-        false => restore_and_remove(context, &leases),
+        true => entries.iter().map(|_| Ok(())).collect(),
+        false => restore_and_remove(context, &entries),
     };
-    let found = |(lease, done)| Finding {
-        lease,
+    let found = |(entry, done)| Finding {
+        entry,
         outcome: outcome(done, "its boot is over"),
     };
-    leases.into_iter().zip(done).map(found).collect()
+    entries.into_iter().zip(done).map(found).collect()
 }
 
-fn restore_and_remove(context: &LeaseContext<'_>, leases: &[Lease]) -> Vec<Result<()>> {
-    let restored = leases
-        .iter()
-        .map(|l| context.restore(&l.holder.bundle, &l.id));
+fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Result<()>> {
+    let restored = entries.iter().map(|entry| match entry.lease() {
+        Some(lease) => context.restore(&lease.container().bundle, &lease.id),
+        None => Ok(()),
+    });
     let restored: Vec<Result<()>> = restored.collect();
-    let files: Vec<PathBuf> = leases.iter().map(|l| context.store.file(l)).collect();
-    let removed = remove_all(context, &files);
+    let store = &context.store;
+    let records = entries.iter().map(|entry| Records {
+        lease: entry.lease().map(|l| store.lease_file(l)),
+        instance: Some(store.instance_file(entry.instance())),
+    });
+    let removed = remove_records(context, &records.collect::<Vec<_>>());
     let both = |(restored, removed)| error::all([restored, removed]);
     restored.into_iter().zip(removed).map(both).collect()
+}
+
+/// The files of a line of the ledger.
+struct Records {
+    lease: Option<PathBuf>,
+    instance: Option<PathBuf>,
+}
+
+/// Removes the leases, then the instances: a kill in between leaves instances without a lease for the next
+/// collection. Returns one result for each line.
+fn remove_records(context: &LeaseContext<'_>, records: &[Records]) -> Vec<Result<()>> {
+    let leases = records.iter().filter_map(|r| r.lease.clone());
+    // Leases of one instance share its record.
+    let instances: BTreeSet<PathBuf> = records.iter().filter_map(|r| r.instance.clone()).collect();
+    let files: Vec<PathBuf> = leases.chain(instances).collect();
+    let removed = files.iter().zip(remove_all(context, &files));
+    let failed: BTreeMap<&PathBuf, String> = removed
+        .filter_map(|(file, removed)| Some((file, removed.err()?.line())))
+        .collect();
+    let of = |file: &Option<PathBuf>| match file.as_ref().and_then(|file| failed.get(file)) {
+        Some(line) => Err(Error::new(line.clone())),
+        None => Ok(()),
+    };
+    let line = |r: &Records| error::all([of(&r.lease), of(&r.instance)]);
+    records.iter().map(line).collect()
 }
 
 /// Removes unreadable records of an earlier boot. Their bundles are unknown.
@@ -47,8 +78,11 @@ pub(super) fn strike_off_damaged(
     let done = match dry_run {
         true => damaged.iter().map(|_| Ok(())).collect(),
         false => {
-            let files = damaged.iter().map(|d| d.file.clone());
-            remove_all(context, &files.collect::<Vec<_>>())
+            let records = damaged.iter().map(|d| Records {
+                lease: context.store.lease_file_of(d),
+                instance: context.store.instance_file_of(d),
+            });
+            remove_records(context, &records.collect::<Vec<_>>())
         }
     };
     let why = "its record is damaged, and its boot is over";
@@ -57,8 +91,8 @@ pub(super) fn strike_off_damaged(
 }
 
 pub(super) fn is_damaged_of_it(context: &LeaseContext<'_>, damaged: &Damaged) -> bool {
-    let name = damaged.name.as_ref();
-    name.is_some_and(|c| c.boot_id != context.boot_id && c.ownership != Ownership::Unknown)
+    let is_earlier = damaged.boot_id().is_some_and(|b| b != context.boot_id);
+    is_earlier && damaged.ownership() != Ownership::Unknown
 }
 
 /// Removes the files. Returns one result for each.

@@ -6,8 +6,7 @@ use super::patience::Patience;
 use super::release::{Returned, release_unless};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::store::{Key, Lease, State};
-use std::time::Duration;
+use crate::store::{Held, Key, Lease, LeaseState};
 
 /// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
 /// low-level runtime has deleted it.
@@ -19,22 +18,25 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
     };
     let leases = context.leases_of(key)?;
     let against = |now: &Lease| match now.state {
-        State::Releasing => None,
-        _ => liveness::sign_of_life(now),
+        LeaseState::Releasing => None,
+        LeaseState::Pending | LeaseState::Ready => liveness::sign_of_life(now),
     };
-    let released = leases.iter().map(|lease| {
+    let released = leases.iter().map(|held| {
+        let lease = &held.lease;
         let life = match lease.state {
-            State::Releasing => None,
-            _ => lasting(|| liveness::sign_of_life(lease)),
+            LeaseState::Releasing => None,
+            LeaseState::Pending | LeaseState::Ready => {
+                liveness::lasting(|| liveness::sign_of_life(lease))
+            }
         };
         let returned = match life {
             Some(life) => Returned::No(life),
-            None => release_unless(context, &lease.id, Patience::with(lease), against)?,
+            None => release_unless(context, held, Patience::with(&held.instance), against)?,
         };
         match returned {
             // A later create of the same id does not concern this delete.
             Returned::No(life) if deleted && liveness::is_made_by_others(lease).is_none() => {
-                Err(stays(lease, &life))
+                Err(stays(held, &life))
             }
             _ => Ok(()),
         }
@@ -46,34 +48,22 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
 /// It releases nothing if the container lives on without them.
 pub(crate) fn release_if_over(
     context: &LeaseContext<'_>,
-    id: &str,
+    held: &Held,
     patience: Patience,
 ) -> Result<Returned> {
-    if let Some(lease) = context.store.get(id)? {
-        lasting(|| liveness::outlives_its_front(&lease));
+    if let Some(lease) = context.store.lease_now(&held.lease)? {
+        liveness::lasting(|| liveness::outlives_its_front(&lease));
     }
-    release_unless(context, id, patience, liveness::outlives_its_front)
+    release_unless(context, held, patience, liveness::outlives_its_front)
 }
 
 /// Returns the error of a delete that leaves the slice with its container.
-fn stays(lease: &Lease, life: &str) -> Error {
-    let id = crate::error::printable(&lease.holder.key.id);
+fn stays(held: &Held, life: &str) -> Error {
+    let id = crate::error::printable(&held.lease.container().key.id);
+    let slice = held.instance.slice();
     Error::new(format!(
         "cannot give back slice {} of GPU {} with container {id}: {life}",
-        lease.slice.profile, lease.slice.gpu_index
+        slice.profile, slice.gpu_index
     ))
     .hint("run migctl gc as root on the host once that is over")
-}
-
-/// Returns a sign of life that lasts. A container that was just killed takes a moment to end.
-pub(crate) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
-    let mut gap = Duration::from_millis(1);
-    loop {
-        let sign = sign_of_life()?;
-        if gap >= Duration::from_millis(200) {
-            return Some(sign);
-        }
-        std::thread::sleep(gap);
-        gap *= 2;
-    }
 }

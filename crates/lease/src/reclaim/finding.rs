@@ -1,13 +1,13 @@
 //! The findings of a collection.
 
 use crate::error::Error;
-use crate::store::{Damaged, Lease};
+use crate::store::{Damaged, Entry};
 
-/// The judgement of `gc` on one lease.
+/// The judgement of `gc` on one lease, or on an instance without one.
 #[derive(Debug)]
 pub struct Finding {
-    /// The lease.
-    pub lease: Lease,
+    /// The lease or the instance.
+    pub entry: Entry,
     /// The judgement.
     pub outcome: Outcome,
 }
@@ -26,7 +26,7 @@ pub enum Outcome {
 /// The findings of `gc` in the whole ledger.
 #[derive(Debug, Default)]
 pub struct Collection {
-    /// The leases.
+    /// The leases, and the instances without one.
     pub leases: Vec<Finding>,
     /// The unreadable records.
     pub damaged: Vec<(Damaged, Outcome)>,

@@ -7,7 +7,7 @@ use super::{damaged, earlier_boot, liveness, ready};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::idle;
-use crate::store::{Lease, State};
+use crate::store::{Entry, Held, Instance, Lease, LeaseState};
 use std::time::Instant;
 
 /// Collects every due lease, with patience, for an operator or a timer.
@@ -26,43 +26,79 @@ fn look_through(
     all: bool,
     patience: Patience,
 ) -> Result<Collection> {
-    let (leases, damaged) = context.store.list()?;
+    let listing = context.store.list()?;
     // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
-    let is_earlier = |l: &Lease| l.boot_id != context.boot_id;
-    let (earlier, leases): (Vec<_>, Vec<_>) = leases.into_iter().partition(is_earlier);
+    let is_earlier = |e: &Entry| e.boot_id() != context.boot_id;
+    let (earlier, entries): (Vec<_>, Vec<_>) = listing.entries.into_iter().partition(is_earlier);
     let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;
-    for lease in leases {
-        let outcome = match why_collect(context, &lease, all) {
-            Err(kept) => {
-                if !dry_run && let Err(e) = ready::ready_without_its_front(context, &lease) {
-                    tracing::warn!(lease = lease.id, "{}", e.line());
-                }
-                Outcome::Kept(kept)
-            }
-            Ok(why) if dry_run => Outcome::Released(why),
-            Ok(why) => match release::release_unless(context, &lease.id, left(&lease, end), |now| {
-                why_collect(context, now, all).err()
-            }) {
-                Ok(Returned::Yes) => Outcome::Released(why),
-                Ok(Returned::No(kept)) => Outcome::Kept(kept),
-                Err(e) => Outcome::Failed(e),
-            },
+    for entry in entries {
+        let outcome = match &entry {
+            Entry::Held(held) => look_at_lease(context, held, (dry_run, all), end),
+            Entry::Unleased(instance) => look_at_instance(context, instance, (dry_run, all), end),
         };
-        findings.push(Finding { lease, outcome });
+        findings.push(Finding { entry, outcome });
     }
     Ok(Collection {
         leases: findings,
-        damaged: damaged::look_through(context, damaged, dry_run, || remaining(end)),
+        damaged: damaged::look_through(context, listing.damaged, dry_run, || remaining(end)),
     })
+}
+
+fn look_at_lease(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    (dry_run, all): (bool, bool),
+    end: Instant,
+) -> Outcome {
+    let lease = &held.lease;
+    let why = match why_collect(held, lease, all) {
+        Ok(why) if dry_run => return Outcome::Released(why),
+        Ok(why) => why,
+        Err(kept) => {
+            if !dry_run && let Err(e) = ready::ready_without_its_front(context, lease) {
+                tracing::warn!(lease = lease.id, "{}", e.line());
+            }
+            return Outcome::Kept(kept);
+        }
+    };
+    let against = |now: &Lease| why_collect(held, now, all).err();
+    let released = release::release_unless(context, held, left(&held.instance, end), against);
+    outcome(released, why)
+}
+
+fn look_at_instance(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+    (dry_run, all): (bool, bool),
+    end: Instant,
+) -> Outcome {
+    let why = match why_destroy(context, instance, all) {
+        Ok(why) if dry_run => return Outcome::Released(why),
+        Ok(why) => why,
+        Err(kept) => return Outcome::Kept(kept),
+    };
+    let against = |now: &Instance| why_destroy(context, now, all).err();
+    let patience = left(instance, end);
+    let released = release::release_instance_unless(context, instance, patience, against);
+    outcome(released, why)
+}
+
+fn outcome(released: Result<Returned>, why: String) -> Outcome {
+    match released {
+        Ok(Returned::Yes) => Outcome::Released(why),
+        Ok(Returned::No(kept)) => Outcome::Kept(kept),
+        Err(e) => Outcome::Failed(e),
+    }
 }
 
 /// Returns an error that counts the leases that stay because runmig cannot see their containers. The error
 /// of a create without room shows it.
 pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
-    let (leases, _) = context.store.list().ok()?;
-    let of_this_boot = leases.iter().filter(|l| l.boot_id == context.boot_id);
+    let listing = context.store.list().ok()?;
+    let leases = listing.held().map(|h| &h.lease);
+    let of_this_boot = leases.filter(|l| l.boot_id == context.boot_id);
     let mut unseen = of_this_boot.filter_map(liveness::unseen);
     let why = unseen.next()?;
     let what = format!(
@@ -73,32 +109,40 @@ pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
 }
 
 /// Returns the reason for which a lease may go, or else the reason for which it stays.
-fn why_collect(
-    context: &LeaseContext<'_>,
-    lease: &Lease,
-    all: bool,
-) -> std::result::Result<String, String> {
-    if lease.idle_since.is_some() {
-        return idle::is_over(context.config, lease);
-    }
-    if lease.state == State::Releasing {
-        return if all || is_due(lease) {
-            Ok("it was being given back".to_owned())
-        } else {
-            Err("it is tried again later".to_owned())
-        };
+fn why_collect(held: &Held, lease: &Lease, all: bool) -> std::result::Result<String, String> {
+    if lease.state == LeaseState::Releasing {
+        return retry(&held.instance, all);
     }
     match liveness::sign_of_life(lease) {
         Some(life) => Err(life),
-        None if lease.state == State::Creating => {
+        None if lease.state == LeaseState::Pending => {
             Ok("its creator died before the container was there".to_owned())
         }
         None => Ok("its container is gone".to_owned()),
     }
 }
 
-fn left(lease: &Lease, end: Instant) -> Patience {
-    Patience(remaining(end).0.min(Patience::with(lease).0))
+/// Returns the reason for which an instance without a lease may go, or else the reason for which it stays.
+fn why_destroy(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+    all: bool,
+) -> std::result::Result<String, String> {
+    match instance.idle_since() {
+        Some(_) => idle::is_over(context.config, instance),
+        None => retry(instance, all),
+    }
+}
+
+fn retry(instance: &Instance, all: bool) -> std::result::Result<String, String> {
+    match all || is_due(instance) {
+        true => Ok("it was being given back".to_owned()),
+        false => Err("it is tried again later".to_owned()),
+    }
+}
+
+fn left(instance: &Instance, end: Instant) -> Patience {
+    Patience(remaining(end).0.min(Patience::with(instance).0))
 }
 
 fn remaining(end: Instant) -> Patience {
@@ -107,11 +151,11 @@ fn remaining(end: Instant) -> Patience {
 
 /// Destroys an idle slice, unless another create took it. A slice that cannot be destroyed stays on record
 /// like any other.
-pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Lease) {
-    let handed_out = |now: &Lease| now.idle_since.is_none().then(String::new);
-    if let Err(e) =
-        release::release_unless(context, &idle.id, Patience::with_idle(idle), handed_out)
-    {
-        tracing::warn!(lease = idle.id, "{}", e.line());
+pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Instance) {
+    let handed_out = |now: &Instance| now.idle_since().is_none().then(String::new);
+    let patience = Patience::with_idle(idle);
+    let released = release::release_instance_unless(context, idle, patience, handed_out);
+    if let Err(e) = released {
+        tracing::warn!(instance = idle.id, "{}", e.line());
     }
 }

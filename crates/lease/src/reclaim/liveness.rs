@@ -4,9 +4,10 @@
 use crate::error::{Error, Result};
 use crate::model::{Namespaces, Process};
 use crate::process::{self, Host, Reads, Sight, View};
-use crate::store::{Key, Lease, State};
+use crate::store::{Key, Lease, LeaseState};
 use crate::trust;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Looks for signs of life, through reads that a test can make fail.
 pub struct Liveness<'a> {
@@ -51,7 +52,7 @@ pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
 pub fn is_made_by_others(lease: &Lease) -> Option<String> {
     let is_ours = |maker: &Process| process::is_ancestor(maker);
     let makers = || std::iter::once(lease.creator).chain(lease.runtime_process);
-    if lease.state != State::Creating || makers().any(|m| is_ours(&m)) {
+    if lease.state != LeaseState::Pending || makers().any(|m| is_ours(&m)) {
         return None;
     }
     here().maker(lease)
@@ -65,7 +66,7 @@ pub fn container_lives(lease: &Lease) -> Option<String> {
 
 /// Returns the reason for which this process cannot tell whether the container of a lease lives.
 pub fn unseen(lease: &Lease) -> Option<String> {
-    if lease.state == State::Releasing {
+    if lease.state == LeaseState::Releasing {
         return None;
     }
     let here = here();
@@ -96,6 +97,19 @@ pub(crate) fn lives_on_record(key: &Key) -> bool {
 /// Returns the init that the low-level runtime recorded; see `Liveness::recorded_init`.
 pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
     here().recorded_init(key)
+}
+
+/// Returns a sign of life that lasts. A container that was just killed takes a moment to end.
+pub(crate) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
+    let mut gap = Duration::from_millis(1);
+    loop {
+        let sign = sign_of_life()?;
+        if gap >= Duration::from_millis(200) {
+            return Some(sign);
+        }
+        std::thread::sleep(gap);
+        gap *= 2;
+    }
 }
 
 impl<'a> Liveness<'a> {
@@ -173,8 +187,8 @@ impl<'a> Liveness<'a> {
         if let Some(init) = lease.init.filter(|init| self.lives(init)) {
             return Some(format!("its init, process {}, runs", init.pid));
         }
-        if lease.state == State::Creating {
-            match self.recorded_init(&lease.holder.key) {
+        if lease.state == LeaseState::Pending {
+            match self.recorded_init(&lease.container().key) {
                 Ok(Some(init)) if self.lives(&init) => {
                     return Some(format!("its init, process {}, runs", init.pid));
                 }

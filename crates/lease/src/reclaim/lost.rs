@@ -6,7 +6,7 @@ use super::destroy;
 use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::store::{Lease, RecordName, decode, encode};
+use crate::store::{Held, Instance, InstanceName, Lease, Record, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
 pub struct Told {
@@ -22,17 +22,21 @@ impl Told {
         Told { author, uuids }
     }
 
-    fn lease(&self, id: &str, container: &str) -> Option<Lease> {
-        let records = self.author.as_ref()?.records.iter();
-        let mut leases = records.filter_map(|record| decode(record.as_bytes()).ok());
-        leases.find(|l| l.id == id && l.holder.key.id == container)
+    fn held(&self, id: &str, container: &str) -> Option<Held> {
+        let records = &self.author.as_ref()?.records;
+        let lease = |l: &Lease| l.id == id && l.container().key.id == container;
+        let lease: Lease = find(records, lease)?;
+        let instance = find(records, |i: &Instance| i.id == lease.instance)?;
+        Some(Held { lease, instance })
     }
 
     /// Returns an error that names the remaining instance, with the command that destroys it.
     pub fn stays(&self, id: &str, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot give back lease {id}")).caused_by(why);
-        let slice = self.lease(id, container).map(|l| l.slice);
-        let instance = slice.and_then(|s| Some((s.gpu_uuid, s.gpu_instance?, s.compute_instance?)));
+        let held = self.held(id, container);
+        let slice = held.as_ref().map(|h| h.instance.slice());
+        let instance =
+            slice.and_then(|s| Some((&s.gpu_uuid, s.gpu_instance?, s.compute_instance?)));
         error.hint(match (instance, self.uuids.as_slice()) {
             (Some((gpu, gi, ci)), _) => format!(
                 "once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci {ci} -dci && \
@@ -47,15 +51,25 @@ impl Told {
     }
 }
 
+fn find<R: Record>(records: &[String], is_it: impl Fn(&R) -> bool) -> Option<R> {
+    let mut all = records.iter().filter_map(|r| decode(r.as_bytes()).ok());
+    all.find(is_it)
+}
+
 /// Returns the data that a create stores beside the original of its bundle.
-pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Lease]) -> Result<Author> {
+pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Held]) -> Result<Author> {
     let first = leases
         .first()
         .ok_or_else(|| Error::new("the create has no lease"))?;
-    let text = |lease| Ok(String::from_utf8_lossy(&encode(lease)?).into_owned());
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let mut records = Vec::new();
+    for held in leases {
+        records.push(text(encode(&held.lease)?));
+        records.push(text(encode(&held.instance)?));
+    }
     Ok(Author {
-        lease: first.id.clone(),
-        records: leases.iter().map(text).collect::<Result<_>>()?,
+        lease: first.lease.id.clone(),
+        records,
         ledger: context.store.identity(),
     })
 }
@@ -72,18 +86,19 @@ pub(crate) fn recover(
     told: &Told,
     id: &str,
     container: &str,
-) -> Result<Option<Lease>> {
-    let recovered = match told.lease(id, container) {
-        Some(lease) => put_again(context, lease),
+) -> Result<Option<Held>> {
+    let recovered = match told.held(id, container) {
+        Some(held) => put_again(context, held),
         None => Err(Error::new("its bundle does not tell which slice it had")),
     };
     recovered.map_err(|e| told.stays(id, container, e))
 }
 
-fn put_again(context: &LeaseContext<'_>, lease: Lease) -> Result<Option<Lease>> {
-    let container = &lease.holder.key.id;
+fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
+    let Held { lease, instance } = &held;
+    let container = &lease.container().key.id;
     let is_over = lease.boot_id != context.boot_id;
-    if is_over || destroy::locate(&context.driver(), &lease.slice)?.is_none() {
+    if is_over || destroy::locate(&context.driver(), instance.slice())?.is_none() {
         return Ok(None);
     }
     if lease.shared_in.is_some() {
@@ -94,16 +109,23 @@ fn put_again(context: &LeaseContext<'_>, lease: Lease) -> Result<Option<Lease>> 
     let why = format!("recovery of {container}");
     let _plan = context.store.lock_plan(&why)?;
     let ledger = context.store.lock(&why)?;
-    let name = RecordName::of(&lease);
-    let mut names = context.store.record_names()?.into_iter();
-    if names.any(|c| c.lease != lease.id && c.is_at_place_of(&name)) {
+    let name = InstanceName::of(instance);
+    let instances = context.store.instance_names()?.into_iter();
+    let instances = instances
+        .filter(|i| i.instance != instance.id)
+        .map(|i| i.place);
+    let formers = context.store.former_names()?.into_iter().map(|f| f.place);
+    if instances
+        .chain(formers)
+        .any(|place| place.overlaps(&name.place))
+    {
         return Err(Error::new("another lease has its place"));
     }
-    ledger.put(&lease)?;
+    ledger.put_new(&held)?;
     tracing::warn!(
         lease = lease.id,
         container,
         "was not in the ledger: put on record again by what its bundle tells"
     );
-    Ok(Some(lease))
+    Ok(Some(held))
 }

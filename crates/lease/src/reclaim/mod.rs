@@ -15,10 +15,10 @@ mod release;
 
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, holders, locate};
-pub(crate) use ended::{lasting, release_if_dead, release_if_over};
+pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, unseen};
 pub use patience::Patience;
 pub(crate) use ready::{ready, ready_if_started, started};
 pub use release::Returned;
-pub(crate) use release::{release, release_unless};
+pub(crate) use release::{release, release_instance_unless, release_unless};

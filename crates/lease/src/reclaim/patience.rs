@@ -1,7 +1,7 @@
 //! Limits the time for which a release retries the destroy of an instance in use.
 
 use crate::idle;
-use crate::store::Lease;
+use crate::store::Instance;
 use std::time::Duration;
 
 /// The time for which a release tries again while a process uses the instance. Zero means one try.
@@ -19,9 +19,9 @@ impl Patience {
     /// Allows one try, for callers that have other things to do.
     pub const NONE: Patience = Patience(Duration::ZERO);
 
-    /// Returns the patience for a lease: one try for an instance that was in use before.
-    pub fn with(lease: &Lease) -> Patience {
-        match lease.attempt {
+    /// Returns the patience for an instance: one try for one that was in use before.
+    pub fn with(instance: &Instance) -> Patience {
+        match instance.attempt() {
             Some(_) => Patience::NONE,
             None => Patience::default(),
         }
@@ -29,8 +29,8 @@ impl Patience {
 
     /// Returns the patience for an idle slice. The processes of its last container may have been killed a
     /// moment ago and not yet reaped. Several slices that became idle together share one wait.
-    pub(crate) fn with_idle(lease: &Lease) -> Patience {
-        let age = idle::age(lease).unwrap_or(Duration::MAX);
+    pub(crate) fn with_idle(idle: &Instance) -> Patience {
+        let age = idle::age(idle).unwrap_or(Duration::MAX);
         Patience(Patience::default().0.saturating_sub(age))
     }
 }

@@ -1,11 +1,12 @@
-//! Releases a lease. It destroys the instance, has the driver confirm the end, and only then removes the
-//! lease.
+//! Releases a lease, or an instance without one. It destroys the instance, has the driver confirm the end, and
+//! only then removes the records.
 
+use super::destroy::{self, Ended, Target};
+use super::keep;
 use super::patience::Patience;
-use super::{destroy, keep};
 use crate::context::{LeaseContext, now};
 use crate::error::{Error, Result};
-use crate::store::{Attempt, Lease, State};
+use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
@@ -27,97 +28,148 @@ pub enum Returned {
 }
 
 /// Releases a lease in any state. A missing lease is no error.
-pub(crate) fn release(context: &LeaseContext<'_>, id: &str, patience: Patience) -> Result<()> {
-    release_unless(context, id, patience, |_| None).map(drop)
+pub(crate) fn release(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Result<()> {
+    release_unless(context, held, patience, |_| None).map(drop)
 }
 
 /// Releases a lease unless `against` gives a reason. `against` runs without a lock, because no process may
-/// wait while it looks at processes. So its answer counts only if the record is unchanged under the
+/// wait while it looks at processes. So its answer counts only if the records are unchanged under the
 /// ledger's lock. A record read during the creator's life may not name the low-level runtime that outlives
 /// it. After the mark no process adds such a fact.
 pub(crate) fn release_unless(
     context: &LeaseContext<'_>,
-    id: &str,
+    held: &Held,
     patience: Patience,
     against: impl Fn(&Lease) -> Option<String>,
 ) -> Result<Returned> {
-    let Some(mut lease) = context.store.get(id)? else {
-        return Ok(Returned::Yes);
-    };
-    let mut looks = 0;
+    let (mut held, mut looks) = (held.clone(), 0);
     let ledger = loop {
-        if let Some(why) = against(&lease) {
+        if let Some(why) = against(&held.lease) {
             return Ok(Returned::No(why));
         }
         let ledger = context.store.lock("release")?;
-        let Some(now) = context.store.get(id)? else {
+        let Some(now) = context.store.held_now(&held)? else {
             return Ok(Returned::Yes);
         };
-        if now == lease {
+        if now == held {
             break ledger;
         }
         looks += 1;
         if looks == MAX_LOOKS {
             return Ok(Returned::No("its record changes all the time".to_owned()));
         }
-        lease = now;
+        held = now;
     };
-    // runmig keeps only a slice that is released for the first time. A release of an idle slice needs its
-    // room, and a slice that could not be destroyed is unfit.
-    let keeps = lease.state != State::Releasing;
-    lease.state = State::Releasing;
-    let was_idle = lease.idle_since.take().is_some();
+    // runmig keeps only a slice that is released for the first time. A slice that could not be destroyed is
+    // unfit.
+    let keeps = held.lease.state != LeaseState::Releasing;
+    held.lease.state = LeaseState::Releasing;
     // A mark that cannot be written (a full disk) does not stop the release. The container is gone in any
     // case, and the next release starts from the beginning.
-    if let Err(e) = ledger.put(&lease) {
-        // Without the mark another container could take or share this slice, so the release stops.
-        if was_idle || lease.shared_in.is_some() {
+    if let Err(e) = ledger.put_lease(&held.lease) {
+        // Without the mark another container could share this slice, so the release stops.
+        if held.lease.shared_in.is_some() {
             return Err(e);
         }
-        tracing::warn!(lease = id, "{}", e.line());
+        tracing::warn!(lease = held.lease.id, "{}", e.line());
     }
     drop(ledger);
-    finish(context, &lease, patience, keeps).map(|()| Returned::Yes)
+    finish(context, &held, patience, keeps).map(|()| Returned::Yes)
 }
 
-fn finish(
-    context: &LeaseContext<'_>,
-    lease: &Lease,
-    patience: Patience,
-    keeps: bool,
-) -> Result<()> {
+fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bool) -> Result<()> {
+    let lease = &held.lease;
     // runmig restores the bundle even if the driver refuses the destroy. The two do not depend on each
     // other, and the release reports every failure.
-    let restore = || context.restore(&lease.holder.bundle, &lease.id).err();
+    let restore = || context.restore(&lease.container().bundle, &lease.id).err();
     // A read may fail once. Without the lease, only the next create restores the original.
     let restored = restore().and_then(|_| restore());
-    match keeps.then(|| keep::keep_idle(context, lease)) {
+    match keeps.then(|| keep::keep_idle(context, held)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
         Some(Err(e)) => tracing::warn!(lease = lease.id, "not kept idle: {}", e.line()),
         Some(Ok(false)) | None => {}
     }
-    if let Err(e) = destroy::destroy_instance_of(context, lease, patience) {
-        let holders = destroy::holders(context, lease);
-        let unseen = holders
-            .unseen
-            .map(|why| Error::new(format!("cannot tell whether more processes hold it: {why}")));
-        let e = e.and(unseen).and(restored);
-        let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
-        let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
-        let noted = destroy::mark(context, &lease.id, |l| {
-            l.attempt = Some(next_attempt(l.attempt.as_ref(), &e, held_by));
-        });
-        tracing::warn!(lease = lease.id, "{}", e.line());
-        return Err(e.and(noted.err()));
-    }
-    context.store.lock("release")?.remove(lease)?;
+    let target = Target {
+        instance: &held.instance,
+        lease: Some(lease),
+    };
+    end(context, target, patience).map_err(|e| e.and(restored_error(&restored)))?;
     tracing::info!(
         lease = lease.id,
-        container = lease.holder.key.id,
+        container = lease.container().key.id,
         "{} is given back",
-        lease.slice
+        held.instance.slice()
     );
     restored.map_or(Ok(()), Err)
+}
+
+fn restored_error(restored: &Option<Error>) -> Option<Error> {
+    restored.as_ref().map(|e| Error::new(e.line()))
+}
+
+/// Releases an instance without a lease unless `against` gives a reason, which it gives under the ledger's
+/// lock. An instance that is gone or has a lease by then is no error.
+pub(crate) fn release_instance_unless(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+    patience: Patience,
+    against: impl Fn(&Instance) -> Option<String>,
+) -> Result<Returned> {
+    let instance = {
+        let ledger = context.store.lock("release")?;
+        let Some(mut instance) = context.store.instance_now(instance)? else {
+            return Ok(Returned::Yes);
+        };
+        if destroy::has_other_leases(context, &instance, None)? {
+            return Ok(Returned::No("a container has it".to_owned()));
+        }
+        if let Some(why) = against(&instance) {
+            return Ok(Returned::No(why));
+        }
+        if instance.attempt().is_none() {
+            instance.state = InstanceState::Releasing;
+            // Without the mark another container could take this slice, so the release stops.
+            ledger.put_instance(&instance)?;
+        }
+        instance
+    };
+    let target = Target {
+        instance: &instance,
+        lease: None,
+    };
+    end(context, target, patience)?;
+    tracing::info!(instance = instance.id, "{} is given back", instance.slice());
+    Ok(Returned::Yes)
+}
+
+/// Destroys an instance and removes its records; on a failure, quarantines it.
+fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
+    match destroy::destroy_instance(context, target, patience) {
+        Ok(Ended::Elsewhere) => Ok(()),
+        Ok(Ended::Gone) => {
+            let ledger = context.store.lock("release")?;
+            if let Some(lease) = target.lease {
+                ledger.remove_lease(lease)?;
+            }
+            ledger.remove_instance(target.instance)
+        }
+        Err(e) => Err(quarantine(context, target.instance, e)),
+    }
+}
+
+fn quarantine(context: &LeaseContext<'_>, instance: &Instance, e: Error) -> Error {
+    let holders = destroy::holders(context, instance);
+    let unseen = holders
+        .unseen
+        .map(|why| Error::new(format!("cannot tell whether more processes hold it: {why}")));
+    let e = e.and(unseen);
+    let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
+    let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
+    let noted = destroy::mark(context, instance, |i| {
+        i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));
+    });
+    tracing::warn!(instance = instance.id, "{}", e.line());
+    e.and(noted.err())
 }
 
 fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Attempt {
@@ -131,7 +183,7 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
     }
 }
 
-/// Returns whether gc may now retry a lease whose release failed.
-pub(super) fn is_due(lease: &Lease) -> bool {
-    lease.attempt.as_ref().is_none_or(|a| a.next <= now())
+/// Returns whether gc may now retry an instance whose release failed.
+pub(super) fn is_due(instance: &Instance) -> bool {
+    instance.attempt().is_none_or(|a| a.next <= now())
 }

@@ -40,10 +40,15 @@ pub(super) fn remove(file: &Path) -> io::Result<()> {
     sync(file.parent().unwrap_or(Path::new("/")))
 }
 
-/// Removes many files of one folder, and syncs the folder once.
-pub(super) fn remove_all(dir: &Path, files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
+/// Removes many files of a few folders, and syncs each folder once. A missing folder is no error.
+pub(super) fn remove_all(dirs: &[PathBuf], files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
     let removed = files.iter().map(|file| unlink(file)).collect();
-    sync(dir)?;
+    for dir in dirs {
+        match sync(dir) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
     Ok(removed)
 }
 

@@ -1,161 +1,226 @@
 //! Reads the ledger. Each record is whole at any time, so a reader needs no lock; a decision does.
 
-use super::record::{self, Key, Lease};
-use super::record_name::{Ownership, RecordName};
+use super::damaged::{Damaged, DamagedName};
+use super::format::{self, Record};
+use super::instance::Instance;
+use super::lease::{Held, Key, Lease};
+use super::listing::{Either, Listing, join, missing};
+use super::names::{FormerName, InstanceName, LeaseName, Ownership};
 use super::{Store, durable};
 use crate::error::{Context, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A record that cannot be read. Its name still reserves its place. Only a caller that knows that its
-/// container is gone releases it.
-#[derive(Debug)]
-pub struct Damaged {
-    /// The path of the record.
-    pub file: PathBuf,
-    /// The error of the read.
-    pub why: Error,
-    /// The name of the record; none where the name is not one of runmig's.
-    pub name: Option<RecordName>,
-}
-
-/// The other records of one place.
-#[derive(Debug, Default)]
-pub struct Neighbours {
-    /// The readable ones.
-    pub leases: Vec<Lease>,
-    /// The names of the others.
-    pub unreadable: Vec<RecordName>,
-}
-
-impl Neighbours {
-    /// Returns whether another lease holds this one's instance too. The instance then outlives this lease.
-    pub(crate) fn have_instance_of(&self, lease: &Lease) -> bool {
-        let mut unreadable = self.unreadable.iter();
-        self.leases.iter().any(|l| l.has_instance_of(lease))
-            || unreadable.any(|c| c.ownership == Ownership::Shared)
-    }
-}
-
 impl Store {
     /// Returns whether a container has a lease. It reads only the names in one directory.
     pub fn has(&self, key: &Key) -> bool {
         let prefix = key.prefix();
-        self.files()
-            .is_ok_and(|files| files.iter().any(|f| name(f).starts_with(&prefix)))
+        self.names_in(&self.leases())
+            .is_ok_and(|names| names.iter().any(|name| name.starts_with(&prefix)))
     }
 
-    /// Returns all leases in order of creation, and the records that cannot be read. Each record is whole
-    /// at any time, so a reader needs no lock; a decision does.
-    pub fn list(&self) -> Result<(Vec<Lease>, Vec<Damaged>)> {
-        let (mut leases, mut damaged) = (Vec::new(), Vec::new());
-        for (file, outcome) in read_all(|| self.files(), read)? {
-            match outcome {
-                Ok(lease) => leases.push(lease),
-                Err(why) => damaged.push(Damaged {
-                    name: RecordName::parse(&name(&file)),
-                    file,
-                    why,
-                }),
-            }
+    /// Returns the whole ledger. Each record is whole at any time, so a reader needs no lock; a decision
+    /// does.
+    ///
+    /// # Errors
+    /// A directory cannot be read. An unreadable record is no error.
+    pub fn list(&self) -> Result<Listing> {
+        let listing = self.listing()?;
+        if !listing.may_be_half_written() {
+            return Ok(listing);
         }
-        leases.sort_by(|a: &Lease, b: &Lease| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
-        Ok((leases, damaged))
+        // A killed writer may have left it so. Without the lock, the listing says what it saw.
+        let _writers_end = self.lock("list").ok();
+        self.listing()
     }
 
-    /// Returns the names of all records, also of unreadable ones. Opens no record.
-    pub(crate) fn record_names(&self) -> Result<Vec<RecordName>> {
-        let files = self.files()?;
-        Ok(files
-            .iter()
-            .filter_map(|f| RecordName::parse(&name(f)))
-            .collect())
+    /// Returns the ledger as one look shows it, for callers that have the ledger's lock.
+    pub(crate) fn listing(&self) -> Result<Listing> {
+        let (leases, instances) = (self.leases(), self.instances());
+        let list = || {
+            let mut files = self.files_in(&leases)?;
+            files.extend(self.files_in(&instances)?);
+            Ok(files)
+        };
+        let read = |file: &Path| match file.parent() == Some(&leases) {
+            true => Ok(read_lease(file)?.map(|l| Either::Lease(Box::new(l)))),
+            false => Ok(read_instance(file)?.map(|i| Either::Instance(Box::new(i)))),
+        };
+        let records = read_all(list, read)?.into_iter();
+        let (of_leases, of_instances) = records.partition(|(f, _)| f.parent() == Some(&leases));
+        Ok(join(of_instances, of_leases))
     }
 
     /// Returns the lease with this id, or none if it is not on record.
     ///
     /// # Errors
-    /// The directory or the record cannot be read.
-    pub fn get(&self, id: &str) -> Result<Option<Lease>> {
-        for file in self.files()? {
-            if RecordName::parse(&name(&file)).is_some_and(|n| n.lease == id) {
-                return read(&file).context(|| format!("read the lease {}", file.display()));
+    /// The directory, the lease or its instance cannot be read.
+    pub fn get(&self, id: &str) -> Result<Option<Held>> {
+        let leases = self.leases();
+        for file in self.files_in(&leases)? {
+            let name = name(&file);
+            let is_former = FormerName::parse(&name).is_some_and(|f| f.lease == id);
+            if is_former || LeaseName::parse(&name).is_some_and(|n| n.lease == id) {
+                let lease =
+                    read_lease(&file).context(|| format!("read the lease {}", file.display()))?;
+                return lease.map_or(Ok(None), |lease| self.with_instance(lease));
             }
         }
         Ok(None)
     }
 
-    /// Returns the other records at the place of this one, on the same boot. It reads only these. A caller
-    /// that acts on the answer has the ledger's lock.
-    pub fn neighbours(&self, of: &RecordName) -> Result<Neighbours> {
-        let mut neighbours = Neighbours::default();
-        for file in self.files()? {
-            let Some(name) = RecordName::parse(&name(&file)) else {
-                continue;
-            };
-            if name.lease == of.lease || !name.is_at_place_of(of) {
-                continue;
-            }
-            match read(&file) {
-                Ok(lease) => neighbours.leases.extend(lease),
-                Err(_) => neighbours.unreadable.push(name),
+    /// Returns a lease and its instance as they are now, or none if the lease is not on record.
+    pub(crate) fn held_now(&self, held: &Held) -> Result<Option<Held>> {
+        let Some(lease) = self.now(&held.lease, &self.leases())? else {
+            return Ok(None);
+        };
+        match self.instance_now(&held.instance)? {
+            Some(instance) => Ok(Some(Held { lease, instance })),
+            None => Err(missing(&lease)),
+        }
+    }
+
+    /// Returns a lease as it is now, or none if it is not on record.
+    pub(crate) fn lease_now(&self, lease: &Lease) -> Result<Option<Lease>> {
+        self.now(lease, &self.leases())
+    }
+
+    /// Returns an instance as it is now, or none if it is not on record.
+    pub(crate) fn instance_now(&self, instance: &Instance) -> Result<Option<Instance>> {
+        self.now(instance, &self.instances())
+    }
+
+    fn now<R: Record>(&self, record: &R, dir: &Path) -> Result<Option<R>> {
+        let file = dir.join(record.file_name());
+        format::read(&file).context(|| format!("read {}", file.display()))
+    }
+
+    fn with_instance(&self, lease: Lease) -> Result<Option<Held>> {
+        for file in self.files_in(&self.instances())? {
+            if InstanceName::parse(&name(&file)).is_some_and(|n| n.instance == lease.instance) {
+                let instance = read_instance(&file)
+                    .context(|| format!("read the instance {}", file.display()))?;
+                return match instance {
+                    Some(instance) => Ok(Some(Held { lease, instance })),
+                    None => Err(missing(&lease)),
+                };
             }
         }
-        Ok(neighbours)
+        Err(missing(&lease))
+    }
+
+    /// Returns the instance with this name, or none if it is not on record.
+    pub(crate) fn instance_named(&self, name: &InstanceName) -> Result<Option<Instance>> {
+        let file = self.instances().join(name.name());
+        read_instance(&file).context(|| format!("read {}", file.display()))
+    }
+
+    /// Returns whether a record has this id in its name.
+    pub(crate) fn is_on_record(&self, id: &str) -> Result<bool> {
+        let mut names = self.names_in(&self.leases())?;
+        names.extend(self.names_in(&self.instances())?);
+        Ok(names
+            .iter()
+            .any(|name| name.split('.').take(2).any(|part| part == id)))
+    }
+
+    /// Returns the names of the leases on an instance. A caller that acts on the answer has the ledger's
+    /// lock.
+    pub(crate) fn leases_on(&self, instance: &str) -> Result<Vec<LeaseName>> {
+        let names = self.names_in(&self.leases())?;
+        let names = names.iter().filter_map(|n| match FormerName::parse(n) {
+            Some(_) => None,
+            None => LeaseName::parse(n),
+        });
+        Ok(names.filter(|n| n.instance == instance).collect())
+    }
+
+    /// Returns the names of all instances, also of unreadable ones. Opens no record.
+    pub fn instance_names(&self) -> Result<Vec<InstanceName>> {
+        let names = self.names_in(&self.instances())?;
+        Ok(names
+            .iter()
+            .filter_map(|n| InstanceName::parse(n))
+            .collect())
+    }
+
+    /// Returns the names of all records of format 1.
+    pub fn former_names(&self) -> Result<Vec<FormerName>> {
+        let names = self.names_in(&self.leases())?;
+        Ok(names.iter().filter_map(|n| FormerName::parse(n)).collect())
     }
 
     /// Returns the path of a lease's record.
-    pub fn file(&self, lease: &Lease) -> PathBuf {
-        self.leases().join(RecordName::of(lease).name())
+    pub fn lease_file(&self, lease: &Lease) -> PathBuf {
+        self.leases().join(lease.file_name())
     }
 
-    /// Returns whether a record still exists and still cannot be read.
-    pub fn is_damaged(&self, damaged: &Damaged) -> bool {
-        read(&damaged.file).is_err()
+    /// Returns the path of an instance's record.
+    pub fn instance_file(&self, instance: &Instance) -> PathBuf {
+        self.instances().join(instance.file_name())
     }
 
-    /// Returns the names of the records.
+    /// Returns the path of the lease of a damaged line, or of its record of format 1.
+    pub(crate) fn lease_file_of(&self, damaged: &Damaged) -> Option<PathBuf> {
+        match &damaged.name {
+            DamagedName::Lease(name, _) => Some(self.leases().join(name.name())),
+            DamagedName::Former(_) => Some(damaged.file.clone()),
+            DamagedName::Instance(_) | DamagedName::Foreign => None,
+        }
+    }
+
+    /// Returns the path of the instance of a damaged line.
+    pub(crate) fn instance_file_of(&self, damaged: &Damaged) -> Option<PathBuf> {
+        let name = damaged.instance()?.name();
+        Some(self.instances().join(name))
+    }
+
+    /// Returns the names of all records, sorted.
     pub fn names(&self) -> Vec<String> {
-        let files = self.files().unwrap_or_default();
-        files.iter().map(|f| name(f)).collect()
+        let mut names = self.names_in(&self.leases()).unwrap_or_default();
+        names.extend(self.names_in(&self.instances()).unwrap_or_default());
+        names
     }
 
-    /// Returns the sorted files of the ledger, after two listings. The kernel lists a long folder in
+    fn names_in(&self, dir: &Path) -> Result<Vec<String>> {
+        Ok(self.files_in(dir)?.iter().map(|f| name(f)).collect())
+    }
+
+    /// Returns the sorted files of a directory, after two listings. The kernel lists a long folder in
     /// pieces. On a tmpfs, a record that is replaced between two pieces may be in neither, or in both.
-    fn files(&self) -> Result<Vec<PathBuf>> {
-        let mut files = self.listed()?;
-        files.extend(self.listed()?);
+    fn files_in(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let mut files = listed(dir)?;
+        files.extend(listed(dir)?);
         files.sort();
         files.dedup();
         Ok(files)
     }
+}
 
-    fn listed(&self) -> Result<Vec<PathBuf>> {
-        let dir = self.leases();
-        let what = || format!("read {}", dir.display());
-        let mut files = Vec::new();
-        match std::fs::read_dir(&dir) {
-            Ok(entries) => {
-                for entry in entries {
-                    let path = entry.context(what)?.path();
-                    if !name(&path).starts_with(durable::TEMPORARY) {
-                        files.push(path);
-                    }
+fn listed(dir: &Path) -> Result<Vec<PathBuf>> {
+    let what = || format!("read {}", dir.display());
+    let mut files = Vec::new();
+    match std::fs::read_dir(dir) {
+        Ok(entries) => {
+            for entry in entries {
+                let path = entry.context(what)?.path();
+                if !name(&path).starts_with(durable::TEMPORARY) {
+                    files.push(path);
                 }
             }
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => return Err(e).context(what),
         }
-        Ok(files)
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e).context(what),
     }
+    Ok(files)
 }
 
 /// The number of times that runmig reads a ledger whose records go before it reads them.
 const ROUNDS: usize = 64;
 
-/// Reads the listed files, each once. A file that goes before it is read may have been replaced by an
-/// unlisted one (`Ledger::replace`). Then it reads the list again.
+/// Reads the listed files, each once. After a file that went before it was read, it reads the list again: a
+/// lease and its instance are of one moment.
 fn read_all<T>(
     list: impl Fn() -> Result<Vec<PathBuf>>,
     read: impl Fn(&Path) -> Result<Option<T>>,
@@ -186,20 +251,35 @@ fn read_all<T>(
     .hint("try again when fewer containers come and go"))
 }
 
-/// Reads a record. A record under a name that is not its own does not count, because one lease would be
-/// two.
-fn read(file: &Path) -> Result<Option<Lease>> {
-    if RecordName::parse(&name(file)).is_some_and(|n| n.ownership == Ownership::Unknown) {
-        return Err(Error::new("it is a lease of a newer runmig")
-            .hint("give it back with the runmig that wrote it"));
-    }
-    let lease = record::read(file)?;
-    match &lease {
-        Some(lease) if RecordName::of(lease).name() != name(file) => {
-            Err(Error::new("its name is not that of the lease in it"))
+/// Reads the record of a lease. A record of format 1 is left alone.
+fn read_lease(file: &Path) -> Result<Option<Lease>> {
+    let name = name(file);
+    if let Some(former) = FormerName::parse(&name) {
+        if former.ownership == Ownership::Unknown {
+            return Err(newer());
         }
-        _ => Ok(lease),
+        return Err(
+            Error::new("it is of format 1, and this program reads format 2").hint(format!(
+                "once its container is gone, migctl release {}",
+                former.lease
+            )),
+        );
     }
+    if LeaseName::parse(&name).is_some_and(|n| n.is_newer) {
+        return Err(newer());
+    }
+    format::read(file)
+}
+
+fn read_instance(file: &Path) -> Result<Option<Instance>> {
+    if InstanceName::parse(&name(file)).is_some_and(|n| n.ownership == Ownership::Unknown) {
+        return Err(newer());
+    }
+    format::read(file)
+}
+
+fn newer() -> Error {
+    Error::new("it is a lease of a newer runmig").hint("give it back with the runmig that wrote it")
 }
 
 pub(super) fn name(path: &Path) -> String {

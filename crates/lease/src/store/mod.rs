@@ -6,7 +6,8 @@
 //!   ledger.lock               held while runmig writes a lease, never longer; names its holder
 //!   bundles.lock              a create locks one byte of it for its bundle (bundles.rs)
 //!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
-//!   leases/<key>.<lease>.…    one lease, replaced atomically (record.rs); its name: record_name.rs
+//!   leases/<key>.<lease>.…    one lease, replaced atomically (lease.rs); its name: names.rs
+//!   instances/<instance>.…    one instance, the same (instance.rs)
 //!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
 //!   runmig.log                the log, for people
@@ -16,24 +17,29 @@
 //! no lease. A lock is a value: a function that needs a lock takes it as an argument.
 
 mod bundles;
+mod damaged;
 mod durable;
+mod format;
 mod identity;
+mod instance;
+mod lease;
+mod listing;
 mod lock;
 mod look;
+mod names;
 mod queue;
-mod record;
-mod record_name;
 
 pub use bundles::{BundleId, BundleLock};
+pub use damaged::{Damaged, DamagedName};
+pub(crate) use format::{Record, decode, encode};
+pub use instance::{Attempt, Instance, InstanceState, Origin, Resource, Slice};
+pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Portion};
+pub use listing::Listing;
 pub(crate) use lock::Lock;
-pub use look::{Damaged, Neighbours};
+pub use names::{FormerName, InstanceName, LeaseName, Ownership, Place};
 pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
-pub(crate) use record::encode;
-pub use record::{Attempt, Holder, Key, Lease, Slice, State};
-pub(crate) use record::{decode, frame};
-pub use record_name::{Ownership, RecordName};
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
@@ -69,11 +75,9 @@ impl Store {
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
         trust::room_for(dir).context(what)?;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(store.leases())
-            .context(what)?;
+        for records in [store.leases(), store.instances()] {
+            make_folder(&records).context(what)?;
+        }
         store.check()?;
         Ok(store)
     }
@@ -111,14 +115,22 @@ impl Store {
     fn check(&self) -> Result<()> {
         trust::folder(&self.dir)
             .context(|| format!("open state directory {}", self.dir.display()))?;
-        let leases = self.leases();
-        let what = || format!("open {}", leases.display());
-        let meta = std::fs::symlink_metadata(&leases).context(what)?;
-        if !meta.is_dir() {
-            return Err(Error::new(format!("{} is no folder", leases.display()))
-                .hint("find the program that replaced it, and remove it"));
+        for records in [self.leases(), self.instances()] {
+            let what = || format!("open {}", records.display());
+            let meta = match std::fs::symlink_metadata(&records) {
+                // A ledger of format 1 has no instances.
+                Err(e) if e.kind() == ErrorKind::NotFound && records == self.instances() => {
+                    continue;
+                }
+                meta => meta.context(what)?,
+            };
+            if !meta.is_dir() {
+                return Err(Error::new(format!("{} is no folder", records.display()))
+                    .hint("find the program that replaced it, and remove it"));
+            }
+            trust::check_metadata(&meta).context(what)?;
         }
-        trust::check_metadata(&meta).context(what)
+        Ok(())
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -127,6 +139,10 @@ impl Store {
 
     pub(crate) fn leases(&self) -> PathBuf {
         self.dir.join("leases")
+    }
+
+    pub(crate) fn instances(&self) -> PathBuf {
+        self.dir.join("instances")
     }
 
     /// Locks the ledger for writing. The error of a waiter that times out shows `why`.
@@ -165,83 +181,116 @@ impl Store {
 
 impl Ledger<'_> {
     /// Writes a lease. The record is on disk when this returns.
-    pub fn put(&self, lease: &Lease) -> Result<()> {
-        let file = self.file(lease);
-        let what = || {
-            format!(
-                "write the lease of container {} into {}",
-                lease.holder.key.id,
-                self.store.dir.display()
-            )
-        };
-        let bytes = record::encode(lease).context(what)?;
-        record::check_size(lease, bytes.len()).context(what)?;
-        durable::replace(&file, &bytes).context(what)
+    pub fn put_lease(&self, lease: &Lease) -> Result<()> {
+        let (container, dir) = (&lease.container().key.id, self.store.dir.display());
+        let what = || format!("write the lease of container {container} into {dir}");
+        put(lease, &self.store.lease_file(lease), what)
     }
 
-    /// Changes a lease. Returns its new state, or none if it is not on record.
-    pub fn update(&self, id: &str, change: impl FnOnce(&mut Lease)) -> Result<Option<Lease>> {
-        let Some(mut lease) = self.store.get(id)? else {
+    /// Writes an instance. The record is on disk when this returns.
+    pub fn put_instance(&self, instance: &Instance) -> Result<()> {
+        let dir = self.store.dir.display();
+        let what = || format!("write the instance {} into {dir}", instance.id);
+        // A ledger of format 1 has no folder of instances.
+        let folder = self.store.instances();
+        if !folder.is_dir() {
+            make_folder(&folder).context(what)?;
+        }
+        put(instance, &self.store.instance_file(instance), what)
+    }
+
+    /// Changes a lease. Returns it as it is then, or none if it is not on record.
+    pub fn update_lease(
+        &self,
+        lease: &Lease,
+        change: impl FnOnce(&mut Lease),
+    ) -> Result<Option<Lease>> {
+        let Some(mut lease) = self.store.lease_now(lease)? else {
             return Ok(None);
         };
         change(&mut lease);
-        self.put(&lease)?;
+        self.put_lease(&lease)?;
         Ok(Some(lease))
     }
 
-    /// Writes `come` and removes `gone`, which name the same slice. A kill in between leaves both, and a
-    /// release of one sees the other.
-    pub fn replace(&self, gone: &Lease, come: &Lease) -> Result<()> {
-        let done = self.put(come).and_then(|()| self.remove(gone));
-        if done.is_err() && self.file(gone).exists() {
+    /// Changes an instance. Returns it as it is then, or none if it is not on record.
+    pub fn update_instance(
+        &self,
+        instance: &Instance,
+        change: impl FnOnce(&mut Instance),
+    ) -> Result<Option<Instance>> {
+        let Some(mut instance) = self.store.instance_now(instance)? else {
+            return Ok(None);
+        };
+        change(&mut instance);
+        self.put_instance(&instance)?;
+        Ok(Some(instance))
+    }
+
+    /// Writes a lease and its new instance. A kill in between leaves a lease without an instance, for which
+    /// nothing exists. An error leaves neither.
+    pub fn put_new(&self, held: &Held) -> Result<()> {
+        let done = { self.put_lease(&held.lease) }.and_then(|()| self.put_instance(&held.instance));
+        if done.is_err() {
             // A failed write may also have left the file, without a confirmed sync.
-            let _ = self.remove(come);
+            let _ = self.remove_instance(&held.instance);
+            let _ = self.remove_lease(&held.lease);
         }
         done
     }
 
-    /// Replaces an unreadable record by `come`.
-    pub(crate) fn replace_damaged(&self, gone: &Damaged, come: &Lease) -> Result<()> {
-        let done = self.put(come).and_then(|()| self.remove_damaged(gone));
-        if done.is_err() && gone.file.exists() {
-            let _ = self.remove(come);
-        }
-        done
+    /// Removes a lease and its instance, which is gone.
+    pub fn remove(&self, held: &Held) -> Result<()> {
+        self.remove_lease(&held.lease)?;
+        self.remove_instance(&held.instance)
     }
 
     /// Removes the record of a lease.
     ///
     /// # Errors
     /// The file cannot be removed. A missing one is no error.
-    pub fn remove(&self, lease: &Lease) -> Result<()> {
-        let file = self.file(lease);
-        durable::remove(&file).context(|| format!("remove the lease {}", file.display()))
+    pub fn remove_lease(&self, lease: &Lease) -> Result<()> {
+        self.remove_file(&self.store.lease_file(lease))
+    }
+
+    /// Removes the record of an instance.
+    ///
+    /// # Errors
+    /// The file cannot be removed. A missing one is no error.
+    pub fn remove_instance(&self, instance: &Instance) -> Result<()> {
+        self.remove_file(&self.store.instance_file(instance))
+    }
+
+    pub(crate) fn remove_file(&self, file: &Path) -> Result<()> {
+        durable::remove(file).context(|| format!("remove the lease {}", file.display()))
     }
 
     /// Removes records whose end needs no confirmation. Returns a result for each.
     pub fn remove_all(&self, files: &[PathBuf]) -> Result<Vec<Result<()>>> {
-        let leases = self.store.leases();
-        let removed = durable::remove_all(&leases, files)
-            .context(|| format!("remove leases from {}", leases.display()))?;
+        let dirs = [self.store.leases(), self.store.instances()];
+        let removed = durable::remove_all(&dirs, files)
+            .context(|| format!("remove leases from {}", self.store.dir.display()))?;
         let told = |(removed, file): (std::io::Result<()>, &PathBuf)| {
             removed.context(|| format!("remove the lease {}", file.display()))
         };
         Ok(removed.into_iter().zip(files).map(told).collect())
     }
 
-    pub(crate) fn remove_damaged(&self, damaged: &Damaged) -> Result<()> {
-        let file = &damaged.file;
-        durable::remove(file).context(|| format!("remove the lease {}", file.display()))
-    }
-
     /// Removes the files of killed writers.
     pub(crate) fn sweep(&self) {
         durable::sweep(&self.store.leases());
+        durable::sweep(&self.store.instances());
     }
+}
 
-    fn file(&self, lease: &Lease) -> PathBuf {
-        self.store.file(lease)
-    }
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn put<R: Record>(record: &R, file: &Path, what: impl Fn() -> String) -> Result<()> {
+    let bytes = encode(record).context(&what)?;
+    format::check_size(record, bytes.len()).context(&what)?;
+    durable::replace(file, &bytes).context(what)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::model::Gpu;
 use crate::placement::Slot;
 use crate::policy::Limit;
 use crate::request;
-use crate::store::{Lease, Slice};
+use crate::store::{Instance, Slice};
 use machine::machine;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -58,11 +58,11 @@ proptest! {
     fn overlaps_nothing_that_stays(world in worlds()) {
         let plan = world.plan().unwrap_or_default();
         for gpu in &world.inventory.snapshot.gpus {
-            let goes = |l: &&Lease| plan.evict.contains(l)
+            let goes = |l: &&Instance| plan.evict.contains(l)
                 || plan.steps.iter().any(|step| matches!(step, Step::Reuse(idle) if **idle == **l));
-            let idle = world.spare().into_iter().filter(|l| l.slice.gpu_uuid == gpu.uuid);
+            let idle = world.spare().into_iter().filter(|l| l.slice().gpu_uuid == gpu.uuid);
             let mut there = world.staying(gpu);
-            there.extend(idle.filter(|l| !goes(l)).map(|l| span(&l.slice)));
+            there.extend(idle.filter(|l| !goes(l)).map(|l| span(l.slice())));
             let mut foreign = foreign(&world, gpu);
             for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
                 let new = span(step.slice());
@@ -117,12 +117,12 @@ proptest! {
             prop_assert!(seen.insert(&lease.id), "evicted twice");
             let is_reused = |step: &Step| matches!(step, Step::Reuse(l) if l.id == lease.id);
             prop_assert!(!plan.steps.iter().any(is_reused));
-            let gpu = world.gpu(&lease.slice.gpu_uuid);
+            let gpu = world.gpu(&lease.slice().gpu_uuid);
             let new: Vec<Span> = slices(&plan, gpu).into_iter().map(span).collect();
             let is_new = |step: &Step| matches!(step, Step::Create(s) if s.gpu_uuid == gpu.uuid
-                && s.placement.overlaps(lease.slice.placement));
-            let spare = world.spare().into_iter().filter(|l| l.slice.gpu_uuid == gpu.uuid);
-            let spare: Vec<Span> = spare.map(|l| span(&l.slice)).collect();
+                && s.placement.overlaps(lease.slice().placement));
+            let spare = world.spare().into_iter().filter(|l| l.slice().gpu_uuid == gpu.uuid);
+            let spare: Vec<Span> = spare.map(|l| span(l.slice())).collect();
             let mut all = [world.staying(gpu), spare, new].concat();
             all.sort();
             all.dedup();
@@ -228,7 +228,7 @@ fn worlds_reach_every_outcome() {
             let mut new = plan.steps.iter().map(Step::slice);
             new.any(|s| s.gpu_uuid == old.gpu_uuid && s.placement.overlaps(old.placement))
         };
-        let evicts = plan.evict.iter().map(|l| match is_overlapped(&l.slice) {
+        let evicts = plan.evict.iter().map(|l| match is_overlapped(l.slice()) {
             true => "evicts from its place",
             false => "evicts elsewhere",
         });

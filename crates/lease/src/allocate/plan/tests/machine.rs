@@ -8,7 +8,10 @@ use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
 use crate::model::{GpuInstance, Placement, Process, Profile};
-use crate::store::{Holder, Lease, RecordName, Slice, State};
+use crate::store::{
+    Container, Held, Holder, Instance, InstanceName, InstanceState, Lease, LeaseState, Origin,
+    Portion, Resource, Slice,
+};
 use nvml_sim::engine::Model;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -128,7 +131,6 @@ fn add(
         });
     }
     let slice = Slice {
-        request: profile.name.clone(),
         profile: profile.name.clone(),
         profile_id: profile.id,
         gpu_uuid: gpu.uuid.clone(),
@@ -140,48 +142,71 @@ fn add(
         mig_uuid: None,
         emptied: false,
     };
-    let (slot, lease) = (slot_of(&slice), lease(slice, kind, n));
+    let slot = slot_of(&slice);
+    let instance = instance(slice, kind, n);
+    let name = InstanceName::of(&instance);
+    let held = |id: String| Held {
+        lease: lease(id, &instance, kind),
+        instance: instance.clone(),
+    };
     let (inventory, tried) = (&mut world.inventory, &mut world.tried);
     match kind {
         Kind::Foreign => {}
         Kind::Unfit => tried.unfit.push(slot),
         Kind::Unusable => tried.unusable.push(slot),
         Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
-        Kind::Damaged => inventory.damaged.push(RecordName::of(&lease)),
-        Kind::IdleOver => inventory.over.push(lease.id.clone()),
-        Kind::IdleTried => tried.idle.push(lease.id.clone()),
-        Kind::Shared => inventory.leases.push(Lease {
-            id: format!("{n}-beside"),
-            ..lease.clone()
-        }),
-        Kind::Held | Kind::Promised | Kind::Idle | Kind::Adopted => {}
+        Kind::Damaged => inventory.damaged.push((name.place, name.ownership)),
+        Kind::Held | Kind::Promised | Kind::Adopted => inventory.leases.push(held(n.to_string())),
+        Kind::Shared => {
+            let both = [n.to_string(), format!("{n}-beside")];
+            inventory.leases.extend(both.map(held));
+        }
+        Kind::Idle | Kind::IdleOver | Kind::IdleTried => {
+            if kind == Kind::IdleOver {
+                inventory.over.push(instance.id.clone());
+            }
+            if kind == Kind::IdleTried {
+                tried.idle.push(instance.id.clone());
+            }
+            inventory.unleased.push(instance);
+        }
     }
-    let is_readable = !matches!(
-        kind,
-        Kind::Foreign
-            | Kind::Unfit
-            | Kind::Unusable
-            | Kind::Refused
-            | Kind::RefusedAndTaken
-            | Kind::Damaged
-    );
-    inventory.leases.extend(is_readable.then_some(lease));
 }
 
-fn lease(slice: Slice, kind: Kind, n: u32) -> Lease {
-    let is_idle = matches!(kind, Kind::Idle | Kind::IdleOver | Kind::IdleTried);
-    let state = match kind {
-        _ if is_idle => State::Releasing,
-        Kind::Promised => State::Creating,
-        _ => State::Ready,
-    };
-    Lease {
+fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
+    Instance {
         id: n.to_string(),
-        state,
         boot_id: "this".to_owned(),
         created: String::new(),
-        holder: Holder::default(),
-        slice,
+        origin: match kind {
+            Kind::Adopted => Origin::Administrator,
+            _ => Origin::Ours,
+        },
+        state: match kind {
+            Kind::Promised => InstanceState::Creating,
+            Kind::Idle | Kind::IdleOver | Kind::IdleTried => InstanceState::Idle {
+                since: "2026-01-01T00:00:00Z".to_owned(),
+            },
+            _ => InstanceState::Ready,
+        },
+        resource: Resource::Mig(slice),
+        unknown: serde_json::Map::new(),
+    }
+}
+
+fn lease(id: String, instance: &Instance, kind: Kind) -> Lease {
+    Lease {
+        id,
+        instance: instance.id.clone(),
+        portion: Portion::All,
+        state: match kind {
+            Kind::Promised => LeaseState::Pending,
+            _ => LeaseState::Ready,
+        },
+        boot_id: "this".to_owned(),
+        created: String::new(),
+        request: String::new(),
+        holder: Holder::Container(Container::default()),
         creator: Process {
             pid: 0,
             start_time: 0,
@@ -190,9 +215,6 @@ fn lease(slice: Slice, kind: Kind, n: u32) -> Lease {
         init: None,
         namespaces: None,
         cgroups: Vec::new(),
-        attempt: None,
-        idle_since: is_idle.then(|| "2026-01-01T00:00:00Z".to_owned()),
-        adopted: kind == Kind::Adopted,
         shared_in: (kind == Kind::Shared).then(|| "pod".to_owned()),
         unknown: serde_json::Map::new(),
     }

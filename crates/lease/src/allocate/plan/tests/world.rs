@@ -12,7 +12,7 @@ use crate::model::{Gpu, GpuInstance, MigMode, Profile};
 use crate::placement::{Constraints, Reservation, Slot};
 use crate::policy::{Limit, Policy, Subject};
 use crate::request::{self, Alternative};
-use crate::store::Lease;
+use crate::store::Instance;
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -66,16 +66,16 @@ impl World {
     }
 
     /// Returns the idle slices that a plan may reuse or evict.
-    pub(super) fn spare(&self) -> Vec<&Lease> {
-        let is_tried = |l: &&Lease| self.tried.idle.contains(&l.id);
-        { self.inventory.idle_leases() }
+    pub(super) fn spare(&self) -> Vec<&Instance> {
+        let is_tried = |l: &&Instance| self.tried.idle.contains(&l.id);
+        { self.inventory.usable_idle() }
             .filter(|l| !is_tried(l))
             .collect()
     }
 
     /// Returns everything that lies on a GPU or is promised there, without spare idle slices.
     pub(super) fn staying(&self, gpu: &Gpu) -> Vec<Span> {
-        let spare: Vec<Slot> = self.spare().iter().map(|l| slot_of(&l.slice)).collect();
+        let spare: Vec<Slot> = self.spare().iter().map(|l| slot_of(l.slice())).collect();
         let mut all: Vec<Span> = Vec::new();
         all.extend(gpu.instances.iter().map(|i| (i.profile_id, i.placement)));
         let taken = self.inventory.taken().into_iter();

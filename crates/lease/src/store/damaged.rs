@@ -1,0 +1,103 @@
+//! Records that cannot be read. Their names still reserve their places.
+
+use super::lease::{Key, Lease};
+use super::names::{self, FormerName, InstanceName, LeaseName, Ownership, Place};
+use crate::error::Error;
+use std::path::PathBuf;
+
+/// A line of the ledger of which a record cannot be read. Only a caller that knows that its container is gone
+/// releases it.
+#[derive(Debug)]
+pub struct Damaged {
+    /// The path of the record.
+    pub file: PathBuf,
+    /// The error of the read.
+    pub why: Error,
+    /// The content of the names.
+    pub name: DamagedName,
+    /// The lease, where only the record of its instance cannot be read.
+    pub lease: Option<Lease>,
+}
+
+/// The content of the names of damaged records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DamagedName {
+    /// A lease, and its instance if that is on record.
+    Lease(LeaseName, Option<InstanceName>),
+    /// An instance without a lease.
+    Instance(InstanceName),
+    /// A record of format 1.
+    Former(FormerName),
+    /// The name is not one of runmig's.
+    Foreign,
+}
+
+impl Damaged {
+    /// Returns the id of the lease, or of an instance without a lease.
+    pub fn id(&self) -> Option<&str> {
+        match &self.name {
+            DamagedName::Lease(lease, _) => Some(&lease.lease),
+            DamagedName::Instance(instance) => Some(&instance.instance),
+            DamagedName::Former(former) => Some(&former.lease),
+            DamagedName::Foreign => None,
+        }
+    }
+
+    /// Returns the name of the instance; none where it is not on record.
+    pub fn instance(&self) -> Option<&InstanceName> {
+        match &self.name {
+            DamagedName::Lease(_, instance) => instance.as_ref(),
+            DamagedName::Instance(instance) => Some(instance),
+            DamagedName::Former(_) | DamagedName::Foreign => None,
+        }
+    }
+
+    /// Returns the place that the names reserve.
+    pub fn place(&self) -> Option<&Place> {
+        match &self.name {
+            DamagedName::Former(former) => Some(&former.place),
+            _ => self.instance().map(|i| &i.place),
+        }
+    }
+
+    /// Returns the boot of the records.
+    pub fn boot_id(&self) -> Option<&str> {
+        match &self.name {
+            DamagedName::Lease(lease, _) => Some(&lease.boot_id),
+            DamagedName::Instance(_) | DamagedName::Former(_) | DamagedName::Foreign => {
+                self.place().map(|p| p.boot_id.as_str())
+            }
+        }
+    }
+
+    /// Returns the end of the instance.
+    pub fn ownership(&self) -> Ownership {
+        match &self.name {
+            DamagedName::Lease(lease, _) if lease.is_newer => Ownership::Unknown,
+            DamagedName::Lease(_, None) => Ownership::Own,
+            DamagedName::Lease(_, Some(instance)) | DamagedName::Instance(instance) => {
+                instance.ownership
+            }
+            DamagedName::Former(former) => former.ownership,
+            DamagedName::Foreign => Ownership::Unknown,
+        }
+    }
+
+    /// Returns whether the container with this key has the lease.
+    pub fn is_of(&self, key: &Key) -> bool {
+        match &self.name {
+            DamagedName::Lease(lease, _) => names::is_of(&lease.key, key),
+            DamagedName::Former(former) => names::is_of(&former.key, key),
+            DamagedName::Instance(_) | DamagedName::Foreign => false,
+        }
+    }
+
+    /// Returns whether no container has the instance.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        match &self.name {
+            DamagedName::Instance(_) => true,
+            DamagedName::Former(former) => former.is_nobodys(),
+            DamagedName::Lease(..) | DamagedName::Foreign => false,
+        }
+    }
+}

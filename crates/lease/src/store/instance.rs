@@ -1,0 +1,182 @@
+//! The record of an instance: hardware that runmig made or adopted.
+
+use super::format::{self, Record};
+use super::names::InstanceName;
+use crate::framed::Form;
+use crate::model::Placement;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Hardware that runmig made or adopted. It exists with any number of leases on it; without one it is idle
+/// or on its way out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// A random id, by which leases name the instance.
+    pub id: String,
+    /// The boot of the instance, which no instance survives.
+    pub boot_id: String,
+    /// The time at which runmig reserved its place or adopted it, in RFC 3339.
+    pub created: String,
+    /// The maker of the instance.
+    pub origin: Origin,
+    /// The state of the instance.
+    pub state: InstanceState,
+    /// The hardware.
+    pub resource: Resource,
+    /// Fields of a newer version, which a rewrite keeps.
+    #[serde(flatten)]
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The maker of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Origin {
+    /// runmig, which destroys it after its last lease.
+    Ours,
+    /// An administrator. The instance outlives its leases, and only its record ends with the last.
+    Administrator,
+}
+
+/// The state of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum InstanceState {
+    /// The instance is about to exist, half made, or not validated yet.
+    Creating,
+    /// Its leases may use it.
+    Ready,
+    /// It waits for the next request while no lease names it.
+    Idle {
+        /// The time since which it has no lease, in RFC 3339.
+        since: String,
+    },
+    /// runmig destroys it.
+    Releasing,
+    /// The driver refused to destroy it.
+    Quarantined(Attempt),
+}
+
+/// The failed attempts to destroy an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// The number of attempts.
+    pub count: u32,
+    /// The error of the last attempt.
+    pub error: String,
+    /// The processes that had the instance open, such as `12345 python3`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<String>,
+    /// The time before which only an operator tries again, in RFC 3339.
+    pub next: String,
+}
+
+/// A kind of hardware. A new kind is a new arm, and the compiler lists the places that need to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resource {
+    /// A MIG slice.
+    Mig(Slice),
+}
+
+/// A slice: a GPU instance with the one compute instance that fills it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Slice {
+    /// The name of the profile.
+    pub profile: String,
+    /// The id of the profile.
+    #[serde(rename = "profileID")]
+    pub profile_id: u32,
+    /// The UUID of the GPU.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: String,
+    /// The driver's index of the GPU.
+    pub gpu_index: u32,
+    /// The number of `/dev/nvidia<minor>`.
+    pub gpu_minor: u32,
+    /// The memory slices of the slice.
+    pub placement: Placement,
+    /// The id of the GPU instance, once it exists.
+    #[serde(
+        rename = "gpuInstanceID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub gpu_instance: Option<u32>,
+    /// The id of the compute instance, once it exists.
+    #[serde(
+        rename = "computeInstanceID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub compute_instance: Option<u32>,
+    /// The UUID of the MIG device, once it exists.
+    #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
+    pub mig_uuid: Option<String>,
+    /// Says whether the compute instance is destroyed and the GPU instance is next. A compute instance
+    /// there now belongs to another program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emptied: bool,
+}
+
+/// Formats a slice as `1g.10gb at 4:1 on GPU 0`.
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (profile, placement, gpu) = (&self.profile, self.placement, self.gpu_index);
+        write!(f, "{profile} at {placement} on GPU {gpu}")
+    }
+}
+
+impl Instance {
+    /// Returns the MIG slice.
+    pub fn slice(&self) -> &Slice {
+        let Resource::Mig(slice) = &self.resource;
+        slice
+    }
+
+    /// Returns the MIG slice, to be changed.
+    pub(crate) fn slice_mut(&mut self) -> &mut Slice {
+        let Resource::Mig(slice) = &mut self.resource;
+        slice
+    }
+
+    /// Says whether an administrator made the instance, which then outlives its leases.
+    pub fn is_adopted(&self) -> bool {
+        self.origin == Origin::Administrator
+    }
+
+    /// Returns the failed attempts to destroy the instance.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        match &self.state {
+            InstanceState::Quarantined(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    /// Returns the time since which the instance waits for a request. It is idle only while no lease names
+    /// it.
+    pub fn idle_since(&self) -> Option<&str> {
+        match &self.state {
+            InstanceState::Idle { since } => Some(since),
+            _ => None,
+        }
+    }
+}
+
+impl Record for Instance {
+    const FORM: Form = Form {
+        version: format::VERSION,
+        kind: "Instance",
+    };
+
+    fn file_name(&self) -> String {
+        InstanceName::of(self).name()
+    }
+
+    fn max_size(&self) -> u64 {
+        format::MAX_SIZE
+    }
+}

@@ -1,0 +1,259 @@
+//! The record of a lease: a holder's portion of an instance.
+
+use super::format::{self, Record};
+use super::instance::{Instance, InstanceState};
+use super::names::LeaseName;
+use crate::framed::{Form, hex};
+use crate::model::{Namespaces, Process};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::PathBuf;
+
+/// The hold of a container on an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    /// A random id. The hook gets it as an argument, so that a late hook cannot mistake a successor.
+    pub id: String,
+    /// The id of the instance.
+    pub instance: String,
+    /// The part of the instance that the holder has.
+    pub portion: Portion,
+    /// The state of the lease.
+    pub state: LeaseState,
+    /// The boot of the lease. Neither instances nor leases survive a boot.
+    pub boot_id: String,
+    /// The time of the create, in RFC 3339.
+    pub created: String,
+    /// The request, as the user wrote it.
+    pub request: String,
+    /// The holder of the portion.
+    pub holder: Holder,
+    /// The process that makes the container. runmig does not collect the lease while it lives.
+    pub creator: Process,
+    /// The low-level runtime that the creator started. It goes on after a kill of the creator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_process: Option<Process>,
+    /// The first process of the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Process>,
+    /// The namespaces in which the processes and cgroups of this record have these names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Namespaces>,
+    /// Names of the container's cgroup, as path components.
+    #[serde(default)]
+    pub cgroups: Vec<String>,
+    /// The pod whose containers share the instance, each with a lease of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_in: Option<String>,
+    /// Fields of a newer version, which a rewrite keeps.
+    #[serde(flatten)]
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Lease {
+    /// Returns the container.
+    pub fn container(&self) -> &Container {
+        let Holder::Container(container) = &self.holder;
+        container
+    }
+}
+
+/// The part of an instance that a lease gives to its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Portion {
+    /// The whole instance, together with the other leases on it.
+    All,
+}
+
+/// The state of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LeaseState {
+    /// The container is not made yet, nor perhaps its instance.
+    Pending,
+    /// The container has the instance.
+    Ready,
+    /// runmig releases the lease. It stays until the driver has confirmed that the instance is gone.
+    Releasing,
+}
+
+/// A lease with its instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The lease.
+    pub lease: Lease,
+    /// Its instance.
+    pub instance: Instance,
+}
+
+/// A line of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most entries are of the larger kind"
+)]
+pub enum Entry {
+    /// A lease with its instance.
+    Held(Held),
+    /// An instance without a lease: idle, or on its way out.
+    Unleased(Instance),
+}
+
+impl Entry {
+    /// Returns the id by which `migctl` names the entry: that of the lease, or of the instance.
+    pub fn id(&self) -> &str {
+        match self {
+            Entry::Held(held) => &held.lease.id,
+            Entry::Unleased(instance) => &instance.id,
+        }
+    }
+
+    /// Returns the instance.
+    pub fn instance(&self) -> &Instance {
+        match self {
+            Entry::Held(held) => &held.instance,
+            Entry::Unleased(instance) => instance,
+        }
+    }
+
+    /// Returns the lease, if there is one.
+    pub fn lease(&self) -> Option<&Lease> {
+        match self {
+            Entry::Held(held) => Some(&held.lease),
+            Entry::Unleased(_) => None,
+        }
+    }
+
+    /// Returns the id of the container; empty without one.
+    pub fn container(&self) -> &str {
+        self.lease().map_or("", |l| &l.container().key.id)
+    }
+
+    /// Returns the time at which the entry came, in RFC 3339.
+    pub fn created(&self) -> &str {
+        match self {
+            Entry::Held(held) => &held.lease.created,
+            Entry::Unleased(instance) => &instance.created,
+        }
+    }
+
+    /// Returns the boot of the entry.
+    pub(crate) fn boot_id(&self) -> &str {
+        match self {
+            Entry::Held(held) => &held.lease.boot_id,
+            Entry::Unleased(instance) => &instance.boot_id,
+        }
+    }
+
+    /// Returns the time since which no container has the instance, in RFC 3339.
+    pub fn idle_since(&self) -> Option<&str> {
+        match self {
+            Entry::Held(_) => None,
+            Entry::Unleased(instance) => instance.idle_since(),
+        }
+    }
+
+    /// Returns the state as `migctl` shows it.
+    pub fn shown_state(&self) -> &'static str {
+        let lease = self.lease().map(|l| l.state);
+        match (lease, &self.instance().state) {
+            (Some(LeaseState::Pending), _) => "creating",
+            (Some(LeaseState::Ready), _) => "ready",
+            (_, InstanceState::Quarantined(_)) => "quarantined",
+            (None, InstanceState::Idle { .. }) => "idle",
+            _ => "releasing",
+        }
+    }
+}
+
+impl Record for Lease {
+    const FORM: Form = Form {
+        version: format::VERSION,
+        kind: "Lease",
+    };
+
+    fn file_name(&self) -> String {
+        LeaseName::of(self).name()
+    }
+
+    /// A lease whose instance does not exist yet leaves room for later facts, because an unreadable record
+    /// would lose the instance.
+    fn max_size(&self) -> u64 {
+        match self.state {
+            LeaseState::Pending => format::MAX_SIZE / 4,
+            LeaseState::Ready | LeaseState::Releasing => format::MAX_SIZE,
+        }
+    }
+}
+
+/// A kind of holder. A new kind is a new arm, and the compiler lists the places that need to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Holder {
+    /// An OCI container.
+    Container(Container),
+}
+
+/// The container that has a lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Container {
+    /// The name of the container.
+    #[serde(flatten)]
+    pub key: Key,
+    /// The canonical path of the low-level runtime that made the container, for people only.
+    #[serde(rename = "lowLevelRuntime")]
+    pub runtime: PathBuf,
+    /// The canonical path of the bundle.
+    pub bundle: PathBuf,
+    /// The namespace of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The UID of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// The name of the container in the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
+    /// The login that called the engine, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
+}
+
+/// The name of a container. Ids are not unique across the roots of low-level runtimes. The low-level
+/// runtime itself is no part of the name, because an upgrade may move its file under a container that runs.
+/// runc and crun with one root and one id collide anyway.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Key {
+    /// The low-level runtime's `--root`, resolved.
+    pub root: PathBuf,
+    /// The id of the container.
+    pub id: String,
+}
+
+impl Key {
+    /// Names a container by its resolved root and its id.
+    pub fn new(root: PathBuf, id: String) -> Key {
+        Key { root, id }
+    }
+
+    /// Returns the first part of the names of the container's records.
+    pub fn prefix(&self) -> String {
+        use std::os::unix::ffi::OsStrExt;
+        let mut hash = Sha256::new();
+        // The first part was the path of the low-level runtime.
+        for part in [&[], self.root.as_os_str().as_bytes(), self.id.as_bytes()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let mut prefix = hex(&hash.finalize()[..12]);
+        prefix.push('.');
+        prefix
+    }
+}

@@ -1,0 +1,153 @@
+//! Joins the records of the ledger: each lease with its instance, and those that cannot be read.
+
+use super::damaged::{Damaged, DamagedName};
+use super::instance::{Instance, InstanceState};
+use super::lease::{Entry, Held, Lease};
+use super::look::name;
+use super::names::{FormerName, InstanceName, LeaseName};
+use crate::error::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The content of the ledger.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The leases with their instances, in order of creation, then the instances without a lease.
+    pub entries: Vec<Entry>,
+    /// The records that cannot be read.
+    pub damaged: Vec<Damaged>,
+}
+
+impl Listing {
+    /// Returns the leases with their instances.
+    pub fn held(&self) -> impl Iterator<Item = &Held> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Held(held) => Some(held),
+            Entry::Unleased(_) => None,
+        })
+    }
+
+    /// Returns whether a writer may be between its two records.
+    pub(super) fn may_be_half_written(&self) -> bool {
+        let is_new = |entry: &Entry| match entry {
+            Entry::Held(_) => false,
+            Entry::Unleased(instance) => {
+                matches!(
+                    instance.state,
+                    InstanceState::Creating | InstanceState::Ready
+                )
+            }
+        };
+        self.entries.iter().any(is_new)
+            || self
+                .damaged
+                .iter()
+                .any(|d| matches!(d.name, DamagedName::Lease(_, None)) && d.lease.is_some())
+    }
+}
+
+/// A record of either kind.
+pub(super) enum Either {
+    Lease(Box<Lease>),
+    Instance(Box<Instance>),
+}
+
+pub(super) type Records = BTreeMap<PathBuf, Result<Either>>;
+
+/// Joins the leases with their instances.
+pub(super) fn join(of_instances: Records, of_leases: Records) -> Listing {
+    let mut listing = Listing::default();
+    let mut instances: BTreeMap<String, (PathBuf, InstanceName, Result<Instance>)> =
+        BTreeMap::new();
+    for (file, outcome) in of_instances {
+        let outcome = outcome.and_then(|either| match either {
+            Either::Instance(instance) => Ok(*instance),
+            Either::Lease(_) => Err(Error::new("it is no Instance")),
+        });
+        match (InstanceName::parse(&name(&file)), outcome) {
+            (Some(name), outcome) => {
+                drop(instances.insert(name.instance.clone(), (file, name, outcome)))
+            }
+            (None, outcome) => listing.damaged.push(Damaged {
+                why: outcome
+                    .err()
+                    .unwrap_or_else(|| Error::new("its name is unknown")),
+                file,
+                name: DamagedName::Foreign,
+                lease: None,
+            }),
+        }
+    }
+    let (mut held, mut leased) = (Vec::new(), BTreeSet::new());
+    for (file, outcome) in of_leases {
+        let outcome = outcome.and_then(|either| match either {
+            Either::Lease(lease) => Ok(*lease),
+            Either::Instance(_) => Err(Error::new("it is no Lease")),
+        });
+        let text = name(&file);
+        let damaged_name = match (FormerName::parse(&text), LeaseName::parse(&text)) {
+            (Some(former), _) => DamagedName::Former(former),
+            (None, Some(lease)) => {
+                let instance = instances
+                    .get(&lease.instance)
+                    .map(|(_, name, _)| name.clone());
+                leased.insert(lease.instance.clone());
+                DamagedName::Lease(lease, instance)
+            }
+            (None, None) => DamagedName::Foreign,
+        };
+        let damaged = |file, why, lease| Damaged {
+            file,
+            why,
+            name: damaged_name,
+            lease,
+        };
+        match outcome {
+            Err(why) => listing.damaged.push(damaged(file, why, None)),
+            Ok(lease) => match instances.get(&lease.instance) {
+                Some((_, _, Ok(instance))) => held.push(Held {
+                    lease,
+                    instance: instance.clone(),
+                }),
+                Some((of_instance, _, Err(why))) => {
+                    let why = Error::new(why.line());
+                    listing
+                        .damaged
+                        .push(damaged(of_instance.clone(), why, Some(lease)));
+                }
+                None => listing
+                    .damaged
+                    .push(damaged(file, missing(&lease), Some(lease))),
+            },
+        }
+    }
+    let by_time = |a: &str, b: &str, of: (&str, &str)| a.cmp(b).then(of.0.cmp(of.1));
+    held.sort_by(|a, b| {
+        let ids = (a.lease.id.as_str(), b.lease.id.as_str());
+        by_time(&a.lease.created, &b.lease.created, ids)
+    });
+    let mut unleased = Vec::new();
+    for (id, (file, name, outcome)) in instances {
+        match outcome {
+            _ if leased.contains(&id) => {}
+            Ok(instance) => unleased.push(instance),
+            Err(why) => listing.damaged.push(Damaged {
+                file,
+                why,
+                name: DamagedName::Instance(name),
+                lease: None,
+            }),
+        }
+    }
+    unleased.sort_by(|a, b| by_time(&a.created, &b.created, (&a.id, &b.id)));
+    let held = held.into_iter().map(Entry::Held);
+    listing.entries = held
+        .chain(unleased.into_iter().map(Entry::Unleased))
+        .collect();
+    listing
+}
+
+/// Returns the error of a lease without an instance.
+pub(super) fn missing(lease: &Lease) -> Error {
+    Error::new(format!("its instance {} is not on record", lease.instance))
+}

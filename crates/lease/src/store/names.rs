@@ -1,0 +1,257 @@
+//! The names of records. runmig writes a name once, in the directory and not in the file. So a record with
+//! every byte lost still tells its lease, instance, place and boot. runmig neither gives its slice twice nor
+//! loses it.
+//!
+//! ```text
+//! leases/<key>.<lease>.<boot>.<instance>
+//! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
+//! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
+//! leases/<key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>[.adopted|.shared]     format 1
+//! ```
+//!
+//! An older program takes a name that it does not understand for a foreign one, and leaves the record and
+//! its instance alone. A newer version with another meaning needs another ending, or another kind in place
+//! of `mig`.
+
+use super::instance::{Instance, Origin};
+use super::lease::{Key, Lease};
+use crate::model::Placement;
+
+/// The name of a lease's record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// The hash of the container's key: `Key::prefix` without its dot.
+    pub key: String,
+    /// The id of the lease.
+    pub lease: String,
+    /// The boot of the lease.
+    pub boot_id: String,
+    /// The id of the instance.
+    pub instance: String,
+    /// Says whether a newer version gave the name an ending.
+    pub is_newer: bool,
+}
+
+/// The name of an instance's record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceName {
+    /// The id of the instance.
+    pub instance: String,
+    /// Its place.
+    pub place: Place,
+    /// The end of the instance.
+    pub ownership: Ownership,
+}
+
+/// The name of a record of format 1, which was lease and instance at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormerName {
+    /// The hash of the container's key; of an empty one without a container.
+    pub key: String,
+    /// The id of the lease.
+    pub lease: String,
+    /// Its place.
+    pub place: Place,
+    /// The relation between the lease and its instance.
+    pub ownership: Ownership,
+}
+
+/// A place on a GPU in one boot, as a name tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The boot of the instance.
+    pub boot_id: String,
+    /// The UUID of the GPU.
+    pub gpu_uuid: String,
+    /// The id of the profile.
+    pub profile_id: u32,
+    /// The memory slices.
+    pub placement: Placement,
+}
+
+/// The end of an instance, as a name tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// The instance ends with its last lease.
+    Own,
+    /// An administrator made the instance, and ends it.
+    Adopted,
+    /// In format 1: the instance ends with the last of several leases.
+    Shared,
+    /// A newer version defined the end.
+    Unknown,
+}
+
+/// The memory slices of the largest GPU. A record of an unknown kind takes all of its GPU.
+const WHOLE_GPU: Placement = Placement { start: 0, size: 8 };
+
+impl LeaseName {
+    /// Returns the name of a lease's record.
+    pub fn of(lease: &Lease) -> LeaseName {
+        LeaseName {
+            key: lease
+                .container()
+                .key
+                .prefix()
+                .trim_end_matches('.')
+                .to_owned(),
+            lease: plain(&lease.id),
+            boot_id: plain(&lease.boot_id),
+            instance: plain(&lease.instance),
+            is_newer: false,
+        }
+    }
+
+    /// Parses the name of a file. Returns none if it is not the name of a lease.
+    pub fn parse(name: &str) -> Option<LeaseName> {
+        let parts: Vec<&str> = name.split('.').collect();
+        let [key, lease, boot, instance, ref tail @ ..] = parts[..] else {
+            return None;
+        };
+        Some(LeaseName {
+            key: key.to_owned(),
+            lease: lease.to_owned(),
+            boot_id: boot.to_owned(),
+            instance: instance.to_owned(),
+            is_newer: !tail.is_empty(),
+        })
+    }
+
+    /// Returns the name of the file.
+    pub fn name(&self) -> String {
+        let (key, lease) = (&self.key, &self.lease);
+        format!("{key}.{lease}.{}.{}", self.boot_id, self.instance)
+    }
+}
+
+impl InstanceName {
+    /// Returns the name of an instance's record.
+    pub fn of(instance: &Instance) -> InstanceName {
+        let slice = instance.slice();
+        InstanceName {
+            instance: plain(&instance.id),
+            place: Place {
+                boot_id: plain(&instance.boot_id),
+                gpu_uuid: plain(&slice.gpu_uuid),
+                profile_id: slice.profile_id,
+                placement: slice.placement,
+            },
+            ownership: match instance.origin {
+                Origin::Ours => Ownership::Own,
+                Origin::Administrator => Ownership::Adopted,
+            },
+        }
+    }
+
+    /// Parses the name of a file. Returns none if it is not the name of an instance.
+    pub fn parse(name: &str) -> Option<InstanceName> {
+        let parts: Vec<&str> = name.split('.').collect();
+        let [instance, boot, gpu, kind, ref rest @ ..] = parts[..] else {
+            return None;
+        };
+        let unknown = || {
+            let place = Place {
+                boot_id: boot.to_owned(),
+                gpu_uuid: gpu.to_owned(),
+                profile_id: 0,
+                placement: WHOLE_GPU,
+            };
+            (place, Ownership::Unknown)
+        };
+        let known = || {
+            let [profile, start, size, ref tail @ ..] = rest[..] else {
+                return None;
+            };
+            let place = Place::parse(boot, gpu, [profile, start, size])?;
+            let ownership = match tail {
+                [] => Ownership::Own,
+                ["adopted"] => Ownership::Adopted,
+                _ => Ownership::Unknown,
+            };
+            Some((place, ownership))
+        };
+        let (place, ownership) = match kind {
+            "mig" => known()?,
+            _ => unknown(),
+        };
+        Some(InstanceName {
+            instance: instance.to_owned(),
+            place,
+            ownership,
+        })
+    }
+
+    /// Returns the name of the file.
+    pub fn name(&self) -> String {
+        let tail = match self.ownership {
+            Ownership::Adopted => ".adopted",
+            Ownership::Own | Ownership::Shared | Ownership::Unknown => "",
+        };
+        let place = &self.place;
+        format!(
+            "{}.{}.{}.mig.{}.{}.{}{tail}",
+            self.instance,
+            place.boot_id,
+            place.gpu_uuid,
+            place.profile_id,
+            place.placement.start,
+            place.placement.size
+        )
+    }
+}
+
+impl FormerName {
+    /// Parses the name of a file. Returns none if it is not the name of a record of format 1.
+    pub fn parse(name: &str) -> Option<FormerName> {
+        let parts: Vec<&str> = name.split('.').collect();
+        let [key, lease, boot, gpu, profile, start, size, ref tail @ ..] = parts[..] else {
+            return None;
+        };
+        Some(FormerName {
+            key: key.to_owned(),
+            lease: lease.to_owned(),
+            place: Place::parse(boot, gpu, [profile, start, size])?,
+            ownership: match tail {
+                [] => Ownership::Own,
+                ["adopted"] => Ownership::Adopted,
+                ["shared"] => Ownership::Shared,
+                _ => Ownership::Unknown,
+            },
+        })
+    }
+
+    /// Returns whether no container has the lease.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        is_of(&self.key, &Key::default())
+    }
+}
+
+impl Place {
+    fn parse(boot: &str, gpu: &str, [profile, start, size]: [&str; 3]) -> Option<Place> {
+        Some(Place {
+            boot_id: boot.to_owned(),
+            gpu_uuid: gpu.to_owned(),
+            profile_id: profile.parse().ok()?,
+            placement: Placement {
+                start: start.parse().ok()?,
+                size: size.parse().ok()?,
+            },
+        })
+    }
+
+    /// Returns whether both name memory slices of one GPU, in the same boot, that overlap.
+    pub(crate) fn overlaps(&self, other: &Place) -> bool {
+        (&self.boot_id, &self.gpu_uuid) == (&other.boot_id, &other.gpu_uuid)
+            && self.placement.overlaps(other.placement)
+    }
+}
+
+/// Returns whether the first part of a name is that of a container's records.
+pub(crate) fn is_of(part: &str, key: &Key) -> bool {
+    key.prefix().strip_suffix('.') == Some(part)
+}
+
+fn plain(text: &str) -> String {
+    let fits = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+    text.chars().filter(fits).collect()
+}

@@ -1,0 +1,133 @@
+//! The names of records, also of damaged ones and of other versions.
+
+use super::*;
+
+#[test]
+fn names_tell_places_of_unreadable_records() {
+    let (_dir, store) = store();
+    let ledger = store.lock("t").unwrap();
+    let (one, two) = (held("one"), held("two"));
+    ledger.put_new(&one).unwrap();
+    ledger.put_new(&two).unwrap();
+    ledger.put_instance(&instance("alone")).unwrap();
+    let damage = |file: PathBuf| std::fs::write(file, "").unwrap();
+    damage(store.lease_file(&one.lease));
+    damage(store.instance_file(&two.instance));
+    damage(store.instance_file(&instance("alone")));
+    let listing = store.listing().unwrap();
+    assert_eq!(listing.entries, []);
+    let place = InstanceName::of(&one.instance).place;
+    let mut told: Vec<_> = listing
+        .damaged
+        .iter()
+        .map(|d| (d.id(), d.place()))
+        .collect();
+    told.sort_by_key(|(id, _)| *id);
+    let expected = ["alone", "one", "two"].map(|id| (Some(id), Some(&place)));
+    assert_eq!(told, expected);
+    for damaged in &listing.damaged {
+        let is_leased = damaged.id() != Some("alone");
+        assert_eq!(damaged.is_of(&one.lease.container().key), is_leased);
+        assert_eq!(damaged.is_nobodys(), !is_leased);
+        // Only the instance of the second lease is unreadable.
+        assert_eq!(damaged.lease.is_some(), damaged.id() == Some("two"));
+    }
+}
+
+/// The same holds if the state directory outlives a boot.
+#[test]
+fn place_is_of_one_boot() {
+    let place = |change: &dyn Fn(&mut Instance)| {
+        let mut instance = instance("i");
+        change(&mut instance);
+        InstanceName::of(&instance).place
+    };
+    let one = place(&|_| ());
+    assert!(one.overlaps(&place(&|i| i.id = "other".into())));
+    for change in [
+        (|i| i.boot_id = "later".into()) as fn(&mut Instance),
+        |i| i.slice_mut().gpu_uuid = "GPU-2".into(),
+        |i| i.slice_mut().placement.start = 4,
+    ] {
+        assert!(!one.overlaps(&place(&change)));
+    }
+}
+
+#[test]
+fn names_are_read_as_written() {
+    let lease = LeaseName::of(&lease("one"));
+    assert_eq!(LeaseName::parse(&lease.name()), Some(lease.clone()));
+    assert!(
+        LeaseName::parse(&(lease.name() + ".borrowed"))
+            .unwrap()
+            .is_newer
+    );
+    let mut adopted = instance("i");
+    adopted.origin = Origin::Administrator;
+    for (instance, ownership) in [
+        (&instance("i"), Ownership::Own),
+        (&adopted, Ownership::Adopted),
+    ] {
+        let name = InstanceName::of(instance);
+        assert_eq!(name.ownership, ownership);
+        assert_eq!(InstanceName::parse(&name.name()), Some(name));
+    }
+    // This version leaves a newer version's instance alone, and does not give out its place.
+    let newer = InstanceName::parse("i.b.GPU-1.mig.19.3.1.borrowed").unwrap();
+    assert_eq!(
+        (newer.ownership, newer.place.placement.start),
+        (Ownership::Unknown, 3)
+    );
+    let other = InstanceName::parse("i.b.GPU-1.mps.4711").unwrap();
+    assert_eq!(other.ownership, Ownership::Unknown);
+    assert!(
+        other
+            .place
+            .overlaps(&InstanceName::of(&instance("i")).place)
+    );
+}
+
+/// Format 1 had one record for a lease and its instance.
+#[test]
+fn leaves_record_of_format_1_alone() {
+    let (_dir, store) = store();
+    let body = br#"{"id":"old","state":"ready"}"#;
+    let form = crate::framed::Form {
+        version: "runmig.dev/v1",
+        kind: "Lease",
+    };
+    for (tail, ownership) in [
+        ("", Ownership::Own),
+        (".adopted", Ownership::Adopted),
+        (".shared", Ownership::Shared),
+        (".borrowed", Ownership::Unknown),
+    ] {
+        let name = format!(
+            "{}old.b.GPU-1.19.3.1{tail}",
+            lease("x").container().key.prefix()
+        );
+        let file = store.leases().join(&name);
+        std::fs::write(&file, form.frame(body)).unwrap();
+        let listing = store.list().unwrap();
+        let [damaged] = listing.damaged.as_slice() else {
+            panic!("{listing:?}");
+        };
+        assert_eq!(damaged.ownership(), ownership);
+        assert_eq!(
+            damaged.place(),
+            Some(&InstanceName::of(&instance("i")).place)
+        );
+        assert!(damaged.is_of(&lease("x").container().key));
+        let line = damaged.why.line();
+        let says = match ownership {
+            Ownership::Unknown => "it is a lease of a newer runmig",
+            _ => {
+                "it is of format 1, and this program reads format 2; hint: once its container is \
+                  gone, migctl release old"
+            }
+        };
+        assert!(line.starts_with(says), "{line}");
+        assert!(store.get("old").is_err());
+        std::fs::remove_file(file).unwrap();
+    }
+}
