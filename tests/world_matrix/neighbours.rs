@@ -2,9 +2,10 @@
 
 use crate::enter::Inside;
 use crate::faults_support::check::{self, names};
+use crate::faults_support::operations::ID;
 use crate::node::Node;
 use crate::support::process::until;
-use crate::support::{Going, going};
+use crate::support::{Going, going, unique};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -35,6 +36,14 @@ fn is_locked(file: &Path) -> bool {
     !tried.status().unwrap().success()
 }
 
+/// As anybody can who can open it. Not every operation has a bundle.
+pub fn locked_bundle(node: &Node) -> Inside {
+    match node.path("bundles").join(ID).exists() {
+        true => stopped_holder(node, &format!("bundles/{ID}")),
+        false => Inside::default(),
+    }
+}
+
 /// With a time limit that is met soon.
 pub fn stopped_locker(node: &Node, lock: &str) -> Inside {
     node.set("lock_timeout = \"300ms\"");
@@ -43,6 +52,29 @@ pub fn stopped_locker(node: &Node, lock: &str) -> Inside {
         .iter()
         .find(|name| name.starts_with(lock) && name.ends_with(".lock"));
     stopped_holder(node, &format!("state/{}", found.expect("a lock file")))
+}
+
+/// A lock whose holder has not signed. The signature is of one that is gone, and whose number another
+/// process has now.
+pub fn unsigned_locker(node: &Node, lock: &str) -> Inside {
+    let inside = stopped_locker(node, lock);
+    let signature = format!("process {} (create of another)\n1 0\n", std::process::id());
+    fs::write(node.state().join(format!("{lock}.lock")), signature).unwrap();
+    inside
+}
+
+/// A package upgrade, or `alternatives`, has given the low-level runtime another path.
+pub fn moved_runtime(node: &Node) -> Inside {
+    let config = node.path("config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    let runtime = before.split('"').nth(1).expect("a runtime").to_owned();
+    let moved = format!("{runtime}-{}", unique());
+    fs::hard_link(&runtime, &moved).unwrap();
+    fs::write(&config, before.replacen(&runtime, &moved, 1)).unwrap();
+    Inside::default().and_leave(move || {
+        fs::write(config, before).unwrap();
+        fs::remove_file(moved).unwrap();
+    })
 }
 
 fn records(node: &Node) -> Vec<PathBuf> {

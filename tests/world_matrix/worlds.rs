@@ -84,11 +84,14 @@ worlds! {
     cgroup_v1: "cgroup v1 alone is mounted", &[], processes::cgroup_v1;
     // Neighbours.
     ledger_lock_is_kept: "a stopped process has the ledger's lock", HELD, |node| Ok(neighbours::stopped_locker(node, "ledger"));
+    ledger_lock_is_anothers: "a stopped process has the ledger's lock, which one that is gone has signed", &["held by a process that cannot be named"], |node| Ok(neighbours::unsigned_locker(node, "ledger"));
     plan_lock_is_kept: "a stopped process has the plan's lock", HELD, |node| Ok(neighbours::stopped_locker(node, "plan"));
     gpu_lock_is_kept: "a stopped process has the GPU's lock", HELD, |node| Ok(neighbours::stopped_locker(node, "gpu-"));
+    bundle_is_locked: "a stopped process has the bundle's folder locked", &[], |node| Ok(neighbours::locked_bundle(node));
     records_are_newer: "the records are of a newer version", &["v99"], |node| Ok(neighbours::newer_version(node));
     records_are_called_otherwise: "the records' names are of a newer version", &["newer runmig"], |node| Ok(neighbours::newer_names(node));
     records_have_unknown_fields: "the records have fields of a newer version", &[], |node| Ok(neighbours::unknown_fields(node));
+    runtime_is_moved: "an upgrade has moved the low-level runtime", &[], |node| Ok(neighbours::moved_runtime(node));
     an_administrator_is_at_work: "an administrator makes and destroys instances", &["is still there after the driver destroyed it"], |node| Ok(neighbours::administrator(node));
     clock_has_jumped_ahead: "the clock has jumped an hour ahead", &[], |node| Ok(neighbours::clock(node, true));
     clock_has_jumped_back: "the clock has jumped an hour back", &[], |node| Ok(neighbours::clock(node, false));
