@@ -65,7 +65,7 @@ impl Part {
 /// Undoes all of these, whichever fail.
 pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
-        Undo::Forget(lease) => context.store.lock("refused create")?.remove(&lease),
+        Undo::Forget(lease) => context.store.lock("refused create")?.forget(&lease),
         Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
         Undo::GiveUp(lease, patience) => {
             // An instance in use stays on record, and the next create or gc tries again.

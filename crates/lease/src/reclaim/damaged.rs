@@ -111,9 +111,10 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     if !is_still(context, damaged)? {
         return Ok(None);
     }
-    let has_others = has_other_leases(context, damaged)? || is_anothers_place(context, damaged)?;
+    let has_others = has_other_leases(context, damaged)?;
+    let is_alone = !has_others && !is_anothers_place(context, damaged)?;
     let instance = match (read_instance(context, damaged), slice) {
-        _ if has_others || !ends_instance => None,
+        _ if !is_alone || !ends_instance => None,
         (Ok(Some(instance)), _) => Some(Instance {
             state: match instance.state {
                 quarantined @ InstanceState::Quarantined(_) => quarantined,

@@ -5,7 +5,7 @@ use super::destroy::{self, Ended, Target};
 use super::keep;
 use super::patience::Patience;
 use crate::context::{LeaseContext, now};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, SystemTime};
 
@@ -93,18 +93,16 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
         instance: &held.instance,
         lease: Some(lease),
     };
-    end(context, target, patience).map_err(|e| e.and(restored_error(&restored)))?;
-    tracing::info!(
-        lease = lease.id,
-        container = lease.container().key.id,
-        "{} is given back",
-        held.instance.slice()
-    );
-    restored.map_or(Ok(()), Err)
-}
-
-fn restored_error(restored: &Option<Error>) -> Option<Error> {
-    restored.as_ref().map(|e| Error::new(e.line()))
+    let ended = end(context, target, patience);
+    if ended.is_ok() {
+        tracing::info!(
+            lease = lease.id,
+            container = lease.container().key.id,
+            "{} is given back",
+            held.instance.slice()
+        );
+    }
+    error::all([ended, restored.map_or(Ok(()), Err)])
 }
 
 /// Releases an instance without a lease unless `against` gives a reason, which it gives under the ledger's

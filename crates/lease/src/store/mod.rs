@@ -239,10 +239,11 @@ impl Ledger<'_> {
         done
     }
 
-    /// Removes a lease and its instance, which is gone.
-    pub fn remove(&self, held: &Held) -> Result<()> {
-        self.remove_lease(&held.lease)?;
-        self.remove_instance(&held.instance)
+    /// Removes a new lease and its instance, which the driver did not create. A kill in between leaves a lease
+    /// without an instance, so that nobody destroys what lies at that place now.
+    pub(crate) fn forget(&self, held: &Held) -> Result<()> {
+        self.remove_instance(&held.instance)?;
+        self.remove_lease(&held.lease)
     }
 
     /// Removes the record of a lease.
