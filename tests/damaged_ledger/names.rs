@@ -70,6 +70,23 @@ fn a_damaged_record_of_an_idle_slice_is_nobody_s() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
+/// A copy of a record of an instance is no record, and nothing at its place is its own.
+#[test]
+fn spares_instance_of_another_record() {
+    let world = World::small();
+    let (_, [_, file]) = running(&world);
+    let ours = world.the_instance();
+    let name = name_of(&file);
+    let (id, rest) = name.split_once('.').unwrap();
+    let copy = file.with_file_name(format!("{}.{rest}", "0".repeat(id.len())));
+    fs::copy(&file, &copy).unwrap();
+    world.gc().ok();
+    assert!(!copy.exists() && file.exists());
+    assert_eq!(world.the_instance(), ours);
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// A record may be of any version: its name says whose end its own end is. A newer program marks a
 /// different meaning in the name, and we leave such a record and its instance alone.
 #[test]

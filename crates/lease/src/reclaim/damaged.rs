@@ -295,9 +295,8 @@ fn over(
                 .store
                 .lock_gpu(&place.gpu_uuid, "gc of a damaged lease")?;
             let driver = context.driver();
-            // Other leases on the instance prove nothing about this one's container.
-            let is_anothers =
-                damaged.ownership() == Ownership::Own && is_anothers_place(context, damaged)?;
+            let is_anothers = damaged.ownership() == Ownership::Own
+                && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
             !is_anothers && at_its_place(&driver, place)?.is_some()
         }
     };
@@ -323,6 +322,17 @@ fn has_other_leases(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<boo
         .iter()
         .filter(|l| Some(l.lease.as_str()) != damaged.id());
     Ok(others.next().is_some())
+}
+
+/// Returns whether a readable lease has the instance for its container alone. The other leases of a pod's
+/// instance prove nothing about this one's container.
+fn is_held_alone(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
+    let Some(name) = damaged.instance() else {
+        return Ok(false);
+    };
+    let listing = context.store.listing()?;
+    let mut on = listing.held().filter(|h| h.lease.instance == name.instance);
+    Ok(on.any(|h| Some(h.lease.id.as_str()) != damaged.id() && h.lease.shared_in.is_none()))
 }
 
 /// Returns whether the record of another instance names the place, so that nothing there is of this one.

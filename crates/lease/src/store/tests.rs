@@ -310,6 +310,19 @@ proptest! {
     }
 }
 
+/// An instance without its lease would be destroyed, whatever lies at its place by then.
+#[test]
+fn forgets_instance_before_lease() {
+    let (_dir, store) = store();
+    let one = held("one");
+    let ledger = store.lock("test").unwrap();
+    ledger.put_instance(&one.instance).unwrap();
+    // A folder is not removed as a record is.
+    std::fs::create_dir(store.lease_file(&one.lease)).unwrap();
+    ledger.forget(&one).unwrap_err();
+    assert_eq!(store.instance_now(&one.instance).unwrap(), None);
+}
+
 /// A reader without a lock finds a lease with its instance, or neither.
 #[test]
 fn reader_sees_no_half_of_a_pair() {
