@@ -127,15 +127,6 @@ fn cell(node: &Node, world: &World, operation: &Operation) -> Result<Cell, Strin
     node.check()
         .map_err(|why| format!("{why}\nafter {:?}", outcome.ended))?;
     if inside.keeps_containers && operation.kind == Kind::Create {
-        if outcome.works && !inside.has_own_ledger {
-            // A collection out here does not see that it runs in there.
-            let out_here = |why| format!("a collection out here took it: {why}");
-            node.has_its_slices(ID).map_err(out_here)?;
-            let gc = node.migctl(&["gc"]).into();
-            call::run(&gc, &inside)?;
-            let in_there = |why| format!("a collection in there took it: {why}");
-            node.has_its_slices(ID).map_err(in_there)?;
-        }
         delete_in_there(node, &inside)?;
     }
     drop(inside);

@@ -5,6 +5,7 @@ use crate::kernel::Filter;
 use crate::node::Node;
 use crate::support::process::{children, until};
 use crate::support::{Going, going};
+use std::path::Path;
 use std::process::Command;
 
 /// The surroundings of a call, until this is left.
@@ -110,8 +111,15 @@ pub fn pid_namespace(options: &[&str], joined: &[&str]) -> Inside {
 
 /// Namespaces that last until the world is dropped: all calls are made in the same.
 pub fn kept_namespace(options: &[&str], joined: &[&str]) -> Inside {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--fork", "--kill-child"]);
+    kept_namespace_from(None, options, joined)
+}
+
+/// The same, made in a cgroup, from which a cgroup namespace counts.
+pub fn kept_namespace_from(cgroup: Option<&Path>, options: &[&str], joined: &[&str]) -> Inside {
+    let enter = cgroup.map(|dir| format!("echo $$ > {}/cgroup.procs;", dir.display()));
+    let script = format!("{} exec unshare \"$@\"", enter.unwrap_or_default());
+    let mut unshare = Command::new("sh");
+    unshare.args(["-ec", &script, "sh", "--fork", "--kill-child"]);
     unshare.args(options).args(["--", "sleep", "infinity"]);
     let keeper = going(&mut unshare);
     let mut first = None;
@@ -124,6 +132,11 @@ pub fn kept_namespace(options: &[&str], joined: &[&str]) -> Inside {
         first.is_some()
     });
     let target = first.unwrap().to_string();
+    if let Some(parent) = cgroup.and_then(Path::parent) {
+        for pid in [keeper.pid().to_string(), target.clone()] {
+            std::fs::write(parent.join("cgroup.procs"), pid).unwrap();
+        }
+    }
     let mut inside = through(&["nsenter", "--target", &target]);
     inside.prefix.extend(joined.iter().map(|j| (*j).to_owned()));
     inside.prefix.push("--".to_owned());

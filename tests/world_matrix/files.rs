@@ -32,6 +32,19 @@ pub fn read_only(node: &Node, folder: &str) -> Inside {
     mounts(node, &script)
 }
 
+/// Nor is a ledger below, as an earlier operation in that world leaves one.
+pub fn unmounted_anew(node: &Node) -> Inside {
+    let mut clear = Command::new("unshare");
+    let script = "umount \"$0\" && rm -rf \"$0\"/*";
+    said(
+        clear
+            .args(["--mount", "sh", "-ec", script])
+            .arg(node.state()),
+    )
+    .ok();
+    mounts(node, "umount $NODE/state").with_own_ledger()
+}
+
 /// Something else under the state directory's name.
 pub fn replaced(node: &Node, script: &str) -> Inside {
     let script = format!(

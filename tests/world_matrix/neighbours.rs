@@ -143,7 +143,7 @@ pub fn unknown_fields(node: &Node) -> Inside {
 }
 
 /// A record with a new hash in its header.
-fn framed(head: &str, record: &Value) -> String {
+pub fn framed(head: &str, record: &Value) -> String {
     let body = record.to_string();
     let hash = Sha256::digest(body.as_bytes());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,12 +1,16 @@
 //! Processes that lack something, or were given something bad.
 
-use crate::enter::{Inside, mounts, shell, through};
-use crate::node::Node;
+use crate::enter::{Inside, kept_namespace, kept_namespace_from, mounts, shell, through};
+use crate::faults_support::check::names;
+use crate::neighbours::framed;
+use crate::node::{FILLER, GONE, Node};
 use crate::support::leftovers::remove_cgroup;
-use crate::support::unique;
+use crate::support::{going, unique};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// Programs and libraries under every name that somebody could look for, and that nobody may run.
 pub fn hostile_environment(node: &Node) -> Inside {
@@ -76,6 +80,49 @@ pub fn no_more() -> Result<Inside, &'static str> {
     };
     let inside = shell(&format!("echo $$ > {}/cgroup.procs", dir.display()));
     Ok(inside.and_leave(move || remove_cgroup(&name)))
+}
+
+/// A container is gone but for a process in its cgroup, which has another path in this namespace.
+pub fn cgroup_namespace(node: &Node) -> Result<Inside, &'static str> {
+    let options = &["--mount", "--cgroup"];
+    // It would take the idle slice, or find no room.
+    if node.has_idle() || node.has_lease(FILLER) {
+        return Ok(kept_namespace(options, options));
+    }
+    let name = format!("runmig-world-{}", unique());
+    let hierarchies = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(|h| Path::new(h).join(&name));
+    let made = hierarchies
+        .into_iter()
+        .find(|dir| fs::create_dir_all(dir.join("one")).is_ok());
+    let Some(dir) = made else {
+        return Err("there is no cgroup controller for pids");
+    };
+    let behaviour = node.root().join("behaviour");
+    let before = fs::read_to_string(&behaviour).unwrap_or_default();
+    let lease = node.abandoned(GONE);
+    node.behave(&before);
+    let survivor = going(Command::new("sleep").arg("infinity"));
+    fs::write(dir.join("one/cgroup.procs"), survivor.pid().to_string()).unwrap();
+    let leases = node.state().join("leases");
+    let is_its = move |name: &String| name.contains(&lease);
+    let record = leases.join(names(&leases).into_iter().find(&is_its).expect("a record"));
+    let text = fs::read_to_string(&record).unwrap();
+    let (head, body) = text.split_once('\n').unwrap();
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    body["cgroups"] = serde_json::json!([format!("/{name}/one")]);
+    fs::write(&record, framed(head, &body)).unwrap();
+    let inside = kept_namespace_from(Some(&dir), options, options);
+    Ok(inside.and_leave(move || {
+        let is_kept = names(&leases).iter().any(is_its);
+        survivor.kill();
+        remove_cgroup(&name);
+        if !std::thread::panicking() {
+            assert!(
+                is_kept,
+                "the slice of a container that lives in its cgroup was taken"
+            );
+        }
+    }))
 }
 
 pub fn cgroup_v1(node: &Node) -> Result<Inside, &'static str> {

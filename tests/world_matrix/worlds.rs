@@ -32,13 +32,14 @@ worlds! {
     a_proc_that_hides_others: "`/proc` is mounted with `hidepid=2`", &[], |node| Ok(mounts(node, "mount -t proc -o hidepid=2 proc /proc"));
     a_user_namespace: "root of a user namespace", &["user namespace", "not root on the host"], |node| Ok(namespaces(node, "--user --map-root-user --mount", ""));
     a_mount_namespace: "a mount namespace", &[], |node| Ok(mounts(node, ""));
-    a_cgroup_namespace: "a mount and a cgroup namespace", &["cgroup namespace"], |_| Ok(kept_namespace(&["--mount", "--cgroup"], &["--mount", "--cgroup"]));
+    a_cgroup_namespace: "a mount and a cgroup namespace", &["cgroup namespace"], processes::cgroup_namespace;
     a_time_namespace: "a time namespace", &["time namespace", "is not running"], |_| Ok(kept_namespace(&["--time", "--boottime=100000"], &["--time"]));
     // Files.
     state_is_read_only: "the state directory is read-only", READ_ONLY, |node| Ok(files::read_only(node, "state"));
     state_is_full: "the state directory is full", NO_SPACE, |node| Ok(files::full(node));
     state_has_no_inodes: "the state directory has no inodes", NO_SPACE, |node| Ok(files::without_inodes(node));
     state_is_unmounted: "the state directory is unmounted", &["cannot find container or lease", "no ledger", "not in the ledger"], |node| Ok(mounts(node, "umount $NODE/state").with_own_ledger());
+    state_has_no_ledger: "the state directory is unmounted, and empty below", &["cannot find container or lease", "no ledger", "not in the ledger"], |node| Ok(files::unmounted_anew(node));
     state_is_anothers: "the state directory is another user's", &["belongs to user"], |node| Ok(mounts(node, "mount -t tmpfs -o uid=1000,mode=755 state $NODE/state").without_ledger());
     state_is_for_all: "everybody can write to the state directory", &["others than root"], |node| Ok(mounts(node, "mount -t tmpfs -o mode=777 state $NODE/state").without_ledger());
     state_is_a_file: "the state directory is a file", &["Not a directory", "no folder", "not a folder"], |node| Ok(files::replaced(node, "touch state").without_ledger());
