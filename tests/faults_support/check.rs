@@ -86,15 +86,14 @@ impl World {
     }
 
     fn names(&self) -> (Vec<LeaseName>, Vec<InstanceName>) {
-        let of = |folder: &str| names(&self.state().join(folder));
-        let leases = of("leases")
-            .iter()
-            .filter_map(|n| LeaseName::parse(n))
-            .collect();
-        let instances = of("instances")
-            .iter()
-            .filter_map(|n| InstanceName::parse(n))
-            .collect();
+        let records = self.records();
+        let of = |folder: &'static str| {
+            let of_folder = move |file: &&PathBuf| file.parent().unwrap().ends_with(folder);
+            let files = records.iter().filter(of_folder);
+            files.filter_map(|file| file.file_name()?.to_str())
+        };
+        let leases = of("leases").filter_map(LeaseName::parse).collect();
+        let instances = of("instances").filter_map(InstanceName::parse).collect();
         (leases, instances)
     }
 
