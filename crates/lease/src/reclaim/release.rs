@@ -124,10 +124,16 @@ pub(crate) fn release_instance_unless(
         if let Some(why) = against(&instance) {
             return Ok(Returned::No(why));
         }
-        if instance.attempt().is_none() {
+        let is_idle = instance.idle_since().is_some();
+        if instance.attempt().is_none() && instance.state != InstanceState::Releasing {
             instance.state = InstanceState::Releasing;
-            // Without the mark another container could take this slice, so the release stops.
-            ledger.put_instance(&instance)?;
+            if let Err(e) = ledger.put_instance(&instance) {
+                // Without the mark another container could take an idle slice, so the release stops.
+                if is_idle {
+                    return Err(e);
+                }
+                tracing::warn!(instance = instance.id, "{}", e.line());
+            }
         }
         instance
     };
