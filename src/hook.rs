@@ -162,7 +162,7 @@ fn warn(line: String) {
 }
 
 fn give_back(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> {
-    let life = |lease: &Lease| life(lease, is_told);
+    let life = |lease: &Lease| life(leases, lease, is_told);
     match leases.release_unless(held, Patience::default(), life)? {
         Returned::Yes => Ok(()),
         Returned::No(life) => Err(Error::new(format!("the container still runs: {life}"))),
@@ -239,12 +239,12 @@ fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
 /// Returns the sign that the lease's container lives. A late hook, after another create of the same id, must
 /// not take that create's slice. A hook without `--lease` may come while the new container has no visible
 /// process yet.
-fn life(lease: &Lease, is_told: bool) -> Option<String> {
+fn life(leases: &LeaseManager<'_>, lease: &Lease, is_told: bool) -> Option<String> {
     runmig_lease::container_lives(lease).or_else(|| {
         if is_told {
             None
         } else {
-            runmig_lease::is_made_by_others(lease)
+            leases.is_made_by_others(lease)
         }
     })
 }

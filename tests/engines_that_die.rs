@@ -284,8 +284,7 @@ fn delete_tells_fate_of_slice() {
     assert_eq!(
         killed("DELETE"),
         format!(
-            "runmig: the low-level runtime was killed by signal 13; the slice of container {ID} is given \
-             back\n"
+            "runmig: the low-level runtime was killed by signal 13; the slice of container {ID} is released\n"
         )
     );
     world.as_if_nothing_had_been().unwrap();

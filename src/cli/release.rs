@@ -5,8 +5,8 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Damaged, Entry, Key};
-use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, sign_of_life, unseen};
+use runmig_lease::store::{Damaged, Entry, Key, Lease};
+use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || {
@@ -27,7 +27,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
                 let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
                 return Err(waits(&leases, id)?.unwrap_or_else(among));
             };
-            if let Some(life) = damaged.lease.as_ref().and_then(sign_of_life) {
+            if let Some(life) = damaged.lease.as_ref().and_then(|l| leases.sign_of_life(l)) {
                 return Err(lives(&error::printable(id), &life));
             }
             // An administrator who names an unreadable lease has seen why runmig kept it.
@@ -136,7 +136,8 @@ fn give_back(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
         }
     };
     let container = error::printable(&held.lease.container().key.id);
-    match leases.release_unless(held, Patience::default(), sign_of_life)? {
+    let against = |now: &Lease| leases.sign_of_life(now);
+    match leases.release_unless(held, Patience::default(), against)? {
         Returned::Yes => Ok(()),
         Returned::No(why) if unseen(&held.lease).is_some() => Err(Error::new(format!(
             "cannot release the slice of container {container}: {why}"

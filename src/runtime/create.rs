@@ -16,7 +16,7 @@ use runmig_lease::programs;
 use runmig_lease::request::{self, Request};
 use runmig_lease::store::{Container, Held};
 use runmig_lease::trust;
-use runmig_lease::{LeaseManager, Patience, Returned};
+use runmig_lease::{Acquired, LeaseManager, Patience, Returned};
 use std::path::{Path, PathBuf};
 
 /// Seconds, long enough for a slow driver. An engine waits for its delete, and the delete waits for the hook.
@@ -88,7 +88,11 @@ impl Slicing<'_> {
         };
         let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
 
-        let leases = self.leases.acquire(holder, asked, cgroup)?;
+        // Until this function returns, no other process collects the leases.
+        let Acquired {
+            leases,
+            operation: _operation,
+        } = self.leases.acquire(holder, asked, cgroup)?;
         let made = self
             .edit(&leases, &original, &driver, hook)
             .and_then(|edited| {

@@ -6,7 +6,7 @@ use super::{Front, key, report};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-use runmig_lease::store::{Held, Key, LeaseState, Store};
+use runmig_lease::store::{Key, LeaseState, Store};
 use std::ffi::OsStr;
 
 /// Returns the container's key if one look at the ledger finds a lease of it.
@@ -36,7 +36,7 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
         spawn::spawn(front.runtime, front.args, &inherited, false)?.run(|| Meanwhile::Done)?;
     match release(front.config, &key, ended) {
         Ok(_) if ended.succeeded() => {}
-        Ok(left) => report::note(&fate(&key.id, ended, &left)),
+        Ok(slice) => report::note(&format!("the low-level runtime {}; {slice}", how(ended))),
         Err(e) => {
             tracing::warn!(container = key.id, "{}", e.line());
             report::error(&e, None);
@@ -45,31 +45,32 @@ pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
     Ok(ended.propagate())
 }
 
-/// Releases the slices of a dead container, and returns the leases that are left. A container that lives on,
-/// such as after a plain delete while it runs, keeps its slice.
-fn release(config: &Config, key: &Key, ended: Ended) -> Result<Vec<Held>> {
+/// Releases the slices of a dead container, and returns their state in words. A container that lives on, such
+/// as after a plain delete while it runs, keeps its slice.
+fn release(config: &Config, key: &Key, ended: Ended) -> Result<String> {
+    let container = &key.id;
+    let released = format!("the slice of container {container} is released");
     let Some(leases) = bundles::existing(config)? else {
-        return Ok(Vec::new());
+        return Ok(released);
     };
     leases.release_if_dead(key, ended.succeeded())?;
-    leases.of(key)
+    let left = leases.of(key)?;
+    Ok(
+        match left.iter().find(|h| h.lease.state != LeaseState::Releasing) {
+            Some(held) => {
+                let life = leases.sign_of_life(&held.lease);
+                let life = life.unwrap_or_else(|| "it lived until now".to_owned());
+                format!("container {container} keeps its slice ({life})")
+            }
+            None if left.is_empty() => released,
+            None => format!("the slice of container {container} is being released"),
+        },
+    )
 }
 
-/// Returns the line for a container whose delete failed: how the low-level runtime ended, and the state of
-/// the slice.
-fn fate(container: &str, ended: Ended, left: &[Held]) -> String {
-    let how = match ended {
+fn how(ended: Ended) -> String {
+    match ended {
         Ended::Exited(status) => format!("exited with status {status}"),
         Ended::Killed(signal) => format!("was killed by signal {signal}"),
-    };
-    let slice = match left.iter().find(|h| h.lease.state != LeaseState::Releasing) {
-        Some(held) => {
-            let life = runmig_lease::sign_of_life(&held.lease);
-            let life = life.unwrap_or_else(|| "it lived until now".to_owned());
-            format!("container {container} keeps its slice ({life})")
-        }
-        None if left.is_empty() => format!("the slice of container {container} is given back"),
-        None => format!("the slice of container {container} is being given back"),
-    };
-    format!("the low-level runtime {how}; {slice}")
+    }
 }

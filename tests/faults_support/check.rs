@@ -120,6 +120,10 @@ impl World {
         if !queue.is_empty() {
             return Err(format!("left in the queue: {queue:?}"));
         }
+        let operations = names(&self.state().join("operations"));
+        if !operations.is_empty() {
+            return Err(format!("operations are left: {operations:?}"));
+        }
         for id in names(&self.path("bundles")) {
             let dir = self.path("bundles").join(&id);
             if self.bundle_is_edited(&id) {

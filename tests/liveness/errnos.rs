@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 const US: u32 = 10;
 const OTHER: i32 = 11;
 const RECORD: &str = "/run/runc/c/state.json";
+const OPERATIONS: &str = "/run/runmig/operations";
+const OPERATION: &str = "/run/runmig/operations/0a";
 
 /// A machine with two processes, on which one read fails.
 #[derive(Default)]
@@ -22,6 +24,8 @@ struct Machine {
     recorded: bool,
     fails: Option<(usize, i32)>,
     reads: Cell<usize>,
+    /// Whether a process holds the lock of the operation.
+    at_work: bool,
     failed: RefCell<PathBuf>,
 }
 
@@ -70,6 +74,10 @@ impl Reads for Machine {
         self.read(path, Some((4, 4_026_531_836)))
     }
 
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.read(path, Some(self.at_work && path == Path::new(OPERATION)))
+    }
+
     fn answers(&self, _paths: &[PathBuf]) -> bool {
         true
     }
@@ -106,12 +114,15 @@ fn no_errno_hides_a_living_container() {
         pid: OTHER,
         start_time: 77,
     };
-    let (mut made, mut run, mut begun) = (lease(), lease(), lease());
-    made.creator = other;
+    let (mut made, mut former, mut run, mut begun) = (lease(), lease(), lease(), lease());
+    made.operation = Some("0a".to_owned());
+    // An earlier version recorded the creator alone.
+    former.creator = other;
     run.runtime_process = Some(other);
     begun.init = Some(other);
     let signs = [
         (made, "", false),
+        (former, "", false),
         (run, "", false),
         (begun, "", false),
         (lease(), "", true),
@@ -123,10 +134,11 @@ fn no_errno_hides_a_living_container() {
             let machine = Machine {
                 cgroup,
                 recorded,
+                at_work: lease.operation.is_some(),
                 fails,
                 ..Machine::default()
             };
-            let life = Liveness::new(&machine, &view).sign_of_life(&lease);
+            let life = Liveness::new(&machine, &view).sign_of_life(&lease, Path::new(OPERATIONS));
             (life, machine)
         };
         let (life, machine) = judge(None);
@@ -167,7 +179,7 @@ fn impossible_records_keep_no_slice() {
                 fails: Some((nth, errno)),
                 ..Machine::default()
             };
-            let life = Liveness::new(&machine, &view).sign_of_life(&lease());
+            let life = Liveness::new(&machine, &view).sign_of_life(&lease(), Path::new(OPERATIONS));
             (machine.failed.borrow().as_path() == Path::new(RECORD)).then_some((nth, life))
         });
         let (nth, life) = verdicts.flatten().next().unwrap();
@@ -193,7 +205,8 @@ fn every_errno_blocks_the_view() {
         let failed = machine.failed.borrow();
         // A kernel may be without these; then its records are of another world.
         let may_lack = failed.ends_with("ns/time") || failed.ends_with("ns/cgroup");
-        let blocked = Liveness::new(&Machine::default(), &view).sign_of_life(&lease());
+        let blocked =
+            Liveness::new(&Machine::default(), &view).sign_of_life(&lease(), Path::new(OPERATIONS));
         assert!(
             view.obstacle.is_some() || (may_lack && says_no_process(errno)),
             "{failed:?}, errno {errno}"

@@ -2,6 +2,7 @@
 //! than its caller allows. Errors are the system's own, so that callers can tell them apart; a caller
 //! adds the path.
 
+use fs2::FileExt;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
@@ -66,7 +67,25 @@ pub fn open_at(dir: impl AsFd, path: &Path, links: Links) -> io::Result<Opened> 
     Ok(Opened { file, meta })
 }
 
+/// Returns whether a process holds the lock of a file. A missing file is not locked.
+pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
+    match open(path, links) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        opened => opened?.is_locked(),
+    }
+}
+
 impl Opened {
+    /// Returns whether a process holds the lock of the file.
+    pub(crate) fn is_locked(&self) -> io::Result<bool> {
+        // The lock is shared, so that no reader takes another reader for the holder.
+        match FileExt::try_lock_shared(&self.file) {
+            Ok(()) => Ok(false),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Returns all bytes, at most `max`.
     pub fn read(self, max: u64) -> io::Result<Vec<u8>> {
         // Files in /proc have no length, and most need one read.

@@ -124,6 +124,10 @@ impl Reads for Proc<'_> {
         Ok((4, 1))
     }
 
+    fn is_locked(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn answers(&self, _paths: &[PathBuf]) -> bool {
         true
     }

@@ -69,7 +69,7 @@
 //! let cgroup = Cgroup { names: vec!["train".to_owned()], path: None };
 //!
 //! let acquired = leases.acquire(holder, &request, cgroup)?;
-//! let slice = acquired[0].instance.slice();
+//! let slice = acquired.leases[0].instance.slice();
 //! assert_eq!(slice.profile, "1g.10gb");
 //!
 //! let driver = runmig_lease::driver(&config);
@@ -80,7 +80,7 @@
 //! assert!(exists()?);
 //!
 //! // No sign of life speaks against the release: this caller has started no container.
-//! let end = leases.release_unless(&acquired[0], Patience::default(), |_| None)?;
+//! let end = leases.release_unless(&acquired.leases[0], Patience::default(), |_| None)?;
 //! assert_eq!(end, Returned::Yes);
 //! assert!(!exists()?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -133,13 +133,11 @@ pub mod request;
 pub mod store;
 pub mod trust;
 
-pub use allocate::{Answer, Fit, Source, WhatIf};
+pub use allocate::{Acquired, Answer, Fit, Source, WhatIf};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::Inventory;
 pub use manager::LeaseManager;
-pub use reclaim::liveness::{
-    Liveness, UNSEEN_HINT, container_lives, is_made_by_others, sign_of_life, unseen,
-};
+pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::Told;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};

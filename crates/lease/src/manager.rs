@@ -1,13 +1,13 @@
 //! The operations on leases that other crates call.
 
-use crate::allocate;
+use crate::allocate::{self, Acquired};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
 use crate::error::Result;
 use crate::model::{Cgroup, Process};
 use crate::queue;
-use crate::reclaim::{self, Collection, Patience, Returned, lost};
+use crate::reclaim::{self, Collection, Patience, Returned, liveness, lost};
 use crate::request::Request;
 use crate::store::{Container, Damaged, Held, Instance, Key, Lease, Store};
 use std::path::Path;
@@ -51,7 +51,7 @@ impl<'a> LeaseManager<'a> {
         holder: Container,
         request: &Request,
         cgroup: Cgroup,
-    ) -> Result<Vec<Held>> {
+    ) -> Result<Acquired> {
         allocate::acquire(&self.0, holder, request, cgroup)
     }
 
@@ -68,6 +68,17 @@ impl<'a> LeaseManager<'a> {
     /// Marks a lease *ready*: its container exists.
     pub fn ready(&self, lease: &Lease) -> Result<Option<Lease>> {
         reclaim::ready(&self.0, lease)
+    }
+
+    /// Returns the first sign that a lease's operation, low-level runtime or container lives; none if the
+    /// container is gone.
+    pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
+        liveness::sign_of_life(&self.0.store, lease)
+    }
+
+    /// Returns the process that makes the container of a lease, unless it called this one.
+    pub fn is_made_by_others(&self, lease: &Lease) -> Option<String> {
+        liveness::is_made_by_others(&self.0.store, lease)
     }
 
     /// Releases a lease unless `against` names a reason; see `reclaim::release_unless`.

@@ -26,34 +26,45 @@ use crate::error::{Error, Result};
 use crate::model::Cgroup;
 use crate::placement::Rejection;
 use crate::request::Request;
-use crate::store::{Container, Held};
+use crate::store::{Container, Held, Operation};
 use denial::Denial;
 use provision::Failed;
 use requester::{Requester, Tried};
 use reserve::Outcome;
 
-/// Returns leases on slices that exist. They are still *creating*: the container is not made yet.
+/// The slices of a create.
+#[derive(Debug)]
+pub struct Acquired {
+    /// The leases, which are *pending*: the container is not made yet.
+    pub leases: Vec<Held>,
+    /// The operation of the create. No other process collects the leases before it is dropped.
+    pub operation: Operation,
+}
+
+/// Returns leases on slices that exist.
 pub(crate) fn acquire(
     context: &LeaseContext<'_>,
     holder: Container,
     request: &Request,
     cgroup: Cgroup,
-) -> Result<Vec<Held>> {
+) -> Result<Acquired> {
     // No record of namespaces that nobody can see again: its slice would never come back.
     liveness::namespaces()?;
     previous::release_previous(context, &holder)?;
     if let Some(path) = &cgroup.path {
         occupied::by_process(&holder, path)?;
     }
+    let operation = context.store.begin()?;
     let requester = Requester {
         holder: &holder,
         request,
         cgroup: &cgroup,
+        operation: &operation,
     };
     let mut turn = Turn::new(context.config, request, &holder.bundle);
     loop {
         let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
-            Ended::Ready(leases) => return Ok(leases),
+            Ended::Ready(leases) => return Ok(Acquired { leases, operation }),
             Ended::Denied {
                 denial,
                 woke_others,

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::process::{self, Host};
 use crate::reclaim::liveness::{self, lasting};
-use crate::store::{Container, Held};
+use crate::store::{Container, Held, Store};
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
 pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
@@ -21,14 +21,19 @@ pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
 
 /// An error where another container has the cgroup, or is being made in it. Creates that choose one after
 /// the other see each other so, before either has a process.
-pub(super) fn by_lease(holder: &Container, path: &str, leases: &[Held]) -> Result<()> {
+pub(super) fn by_lease(
+    store: &Store,
+    holder: &Container,
+    path: &str,
+    leases: &[Held],
+) -> Result<()> {
     let own = liveness::namespaces()?.cgroup;
     for Held { lease, .. } in leases {
         let is_same_namespace = lease.namespaces.as_ref().is_some_and(|n| n.cgroup == own);
         let is_others = lease.container().key != holder.key && is_same_namespace;
         if is_others
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
-            && let Some(life) = lasting(|| liveness::sign_of_life(lease))
+            && let Some(life) = lasting(|| liveness::sign_of_life(store, lease))
         {
             let why = format!("container {} has it ({life})", lease.container().key.id);
             return Err(refusal(holder, path, &why));

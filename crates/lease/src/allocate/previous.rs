@@ -11,7 +11,9 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -
     for held in context.leases_of(&holder.key)? {
         let against = |now: &Lease| {
             let is_over = now.boot_id != context.boot_id || now.state == LeaseState::Releasing;
-            (!is_over).then(|| liveness::sign_of_life(now)).flatten()
+            (!is_over)
+                .then(|| liveness::sign_of_life(&context.store, now))
+                .flatten()
         };
         match reclaim::release_unless(context, &held, Patience::with(&held.instance), against) {
             Ok(Returned::Yes) => {}

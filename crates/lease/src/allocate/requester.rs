@@ -9,7 +9,8 @@ use crate::process;
 use crate::reclaim::liveness;
 use crate::request::{self, Request};
 use crate::store::{
-    Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Origin, Portion, Slice,
+    Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
+    Portion, Slice,
 };
 
 /// A container that requests slices.
@@ -17,6 +18,7 @@ pub(crate) struct Requester<'a> {
     pub holder: &'a Container,
     pub request: &'a Request,
     pub cgroup: &'a Cgroup,
+    pub operation: &'a Operation,
 }
 
 impl Requester<'_> {
@@ -47,6 +49,7 @@ impl Requester<'_> {
             created: now(),
             request: request::written(&self.request.alternatives),
             holder: Holder::Container(self.holder.clone()),
+            operation: Some(self.operation.id().to_owned()),
             creator: process::current(),
             runtime_process: None,
             init: None,

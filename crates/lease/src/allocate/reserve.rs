@@ -142,7 +142,7 @@ fn choose(
     let ahead = turn.ahead(&context.store)?;
     let inventory = Inventory::locked(context, driver, ahead, plan)?;
     if let Some(path) = &requester.cgroup.path {
-        occupied::by_lease(requester.holder, path, &inventory.leases)?;
+        occupied::by_lease(&context.store, requester.holder, path, &inventory.leases)?;
     }
     let snapshot = &inventory.snapshot;
     let policy = &context.config.policy;

@@ -104,7 +104,7 @@ pub(crate) fn wait_for(
     };
     let against = |now: &Lease| match is_made() {
         true => Some(String::new()),
-        false => liveness::sign_of_life(now),
+        false => liveness::sign_of_life(&context.store, now),
     };
     if let Err(e) = reclaim::release_unless(context, peer, Patience::NONE, against) {
         tracing::warn!(lease = peer.lease.id, "{}", e.line());

@@ -244,6 +244,9 @@ mod tests {
         fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
             Host.identity(&self.at(path))
         }
+        fn is_locked(&self, path: &Path) -> io::Result<bool> {
+            Host.is_locked(&self.at(path))
+        }
         fn answers(&self, _: &[PathBuf]) -> bool {
             true
         }

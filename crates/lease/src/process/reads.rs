@@ -1,7 +1,7 @@
 //! The reads by which runmig learns whether other processes live, apart from the decisions. A test can give
 //! the decisions any answer and any errno.
 
-use crate::files;
+use crate::files::{self, Links};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -18,6 +18,8 @@ pub trait Reads {
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
     /// Returns the device and inode number of the target of a path.
     fn identity(&self, path: &Path) -> io::Result<(u64, u64)>;
+    /// Returns whether a process holds the lock of a file. A missing file is not locked.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
     /// Returns false if the file system of one of these paths does not answer.
     fn answers(&self, paths: &[PathBuf]) -> bool;
 }
@@ -43,6 +45,10 @@ impl Reads for Host {
 
     fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
         fs::metadata(path).map(|m| (m.dev(), m.ino()))
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        files::is_locked(path, Links::Refuse)
     }
 
     fn answers(&self, paths: &[PathBuf]) -> bool {

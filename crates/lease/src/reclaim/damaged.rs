@@ -48,7 +48,8 @@ pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Res
             .lease
             .as_ref()
             .filter(|l| l.state != LeaseState::Releasing);
-        let lives = holder.and_then(|l| liveness::lasting(|| liveness::sign_of_life(l)));
+        let lives =
+            holder.and_then(|l| liveness::lasting(|| liveness::sign_of_life(&context.store, l)));
         if let Some(life) = lives {
             return Err(Error::new(format!(
                 "cannot give back lease {}: {life}",
@@ -282,7 +283,9 @@ fn over(
     if let Some(lease) = &damaged.lease {
         let life = match lease.state {
             LeaseState::Releasing => None,
-            LeaseState::Pending | LeaseState::Ready => liveness::sign_of_life(lease),
+            LeaseState::Pending | LeaseState::Ready => {
+                liveness::sign_of_life(&context.store, lease)
+            }
         };
         let dead = "the record of its instance is damaged, and its container is gone";
         return Ok(life.map_or(Ok(dead.to_owned()), Err));
@@ -290,7 +293,7 @@ fn over(
     let is_there = match damaged.place() {
         None => false,
         Some(place) => {
-            // A creator that is still at work finds its record gone and undoes its work.
+            // An operation that is still at work finds its record gone and undoes its work.
             let _lock = context
                 .store
                 .lock_gpu(&place.gpu_uuid, "gc of a damaged lease")?;

@@ -19,14 +19,14 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
     let leases = context.leases_of(key)?;
     let against = |now: &Lease| match now.state {
         LeaseState::Releasing => None,
-        LeaseState::Pending | LeaseState::Ready => liveness::sign_of_life(now),
+        LeaseState::Pending | LeaseState::Ready => liveness::sign_of_life(&context.store, now),
     };
     let released = leases.iter().map(|held| {
         let lease = &held.lease;
         let life = match lease.state {
             LeaseState::Releasing => None,
             LeaseState::Pending | LeaseState::Ready => {
-                liveness::lasting(|| liveness::sign_of_life(lease))
+                liveness::lasting(|| liveness::sign_of_life(&context.store, lease))
             }
         };
         let returned = match life {
@@ -35,7 +35,9 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
         };
         match returned {
             // A later create of the same id does not concern this delete.
-            Returned::No(life) if deleted && liveness::is_made_by_others(lease).is_none() => {
+            Returned::No(life)
+                if deleted && liveness::is_made_by_others(&context.store, lease).is_none() =>
+            {
                 Err(stays(held, &life))
             }
             _ => Ok(()),

@@ -26,6 +26,9 @@ fn look_through(
     all: bool,
     patience: Patience,
 ) -> Result<Collection> {
+    if !dry_run {
+        context.store.sweep_operations();
+    }
     let listing = context.store.list()?;
     // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
     let is_earlier = |e: &Entry| e.boot_id() != context.boot_id;
@@ -53,7 +56,7 @@ fn look_at_lease(
     end: Instant,
 ) -> Outcome {
     let lease = &held.lease;
-    let why = match why_collect(held, lease, all) {
+    let why = match why_collect(context, held, lease, all) {
         Ok(why) if dry_run => return Outcome::Released(why),
         Ok(why) => why,
         Err(kept) => {
@@ -63,7 +66,7 @@ fn look_at_lease(
             return Outcome::Kept(kept);
         }
     };
-    let against = |now: &Lease| why_collect(held, now, all).err();
+    let against = |now: &Lease| why_collect(context, held, now, all).err();
     let released = release::release_unless(context, held, left(&held.instance, end), against);
     outcome(released, why)
 }
@@ -109,11 +112,16 @@ pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
 }
 
 /// Returns the reason for which a lease may go, or else the reason for which it stays.
-fn why_collect(held: &Held, lease: &Lease, all: bool) -> std::result::Result<String, String> {
+fn why_collect(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    lease: &Lease,
+    all: bool,
+) -> std::result::Result<String, String> {
     if lease.state == LeaseState::Releasing {
         return retry(&held.instance, all);
     }
-    match liveness::sign_of_life(lease) {
+    match liveness::sign_of_life(&context.store, lease) {
         Some(life) => Err(life),
         None if lease.state == LeaseState::Pending => {
             Ok("its creator died before the container was there".to_owned())

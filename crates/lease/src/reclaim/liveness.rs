@@ -4,8 +4,9 @@
 use crate::error::{Error, Result};
 use crate::model::{Namespaces, Process};
 use crate::process::{self, Host, Reads, Sight, View};
-use crate::store::{Key, Lease, LeaseState};
+use crate::store::{Key, Lease, LeaseState, Store};
 use crate::trust;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -39,23 +40,23 @@ pub(crate) fn namespaces() -> Result<Namespaces> {
 }
 
 /// Returns the first sign of life in words; none if the container is gone.
-pub fn sign_of_life(lease: &Lease) -> Option<String> {
-    here().sign_of_life(lease)
+pub(crate) fn sign_of_life(store: &Store, lease: &Lease) -> Option<String> {
+    here().sign_of_life(lease, &store.operations())
 }
 
-/// Returns a sign of life other than the creator, which is the caller.
+/// Returns a sign of life other than the operation, which is the caller's.
 pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
     here().outlives_its_front(lease)
 }
 
 /// Returns the process that makes the container of a lease, unless it called this one.
-pub fn is_made_by_others(lease: &Lease) -> Option<String> {
+pub(crate) fn is_made_by_others(store: &Store, lease: &Lease) -> Option<String> {
     let is_ours = |maker: &Process| process::is_ancestor(maker);
     let makers = || std::iter::once(lease.creator).chain(lease.runtime_process);
     if lease.state != LeaseState::Pending || makers().any(|m| is_ours(&m)) {
         return None;
     }
-    here().maker(lease)
+    here().maker(lease, &store.operations())
 }
 
 /// Returns a sign that the container of a lease lives. Its low-level runtime does not count, since it waits
@@ -81,9 +82,9 @@ pub fn unseen(lease: &Lease) -> Option<String> {
 pub const UNSEEN_HINT: &str =
     "run migctl gc as root on the host, in the namespaces of the engine that made the container";
 
-/// Returns whether the creator of a lease has certainly ended.
-pub(crate) fn creator_is_dead(lease: &Lease) -> bool {
-    here().maker_is_dead(lease)
+/// Returns whether the operation of a lease has certainly ended.
+pub(crate) fn operation_is_over(store: &Store, lease: &Lease) -> bool {
+    here().operation_is_over(lease, &store.operations())
 }
 
 /// Returns whether the low-level runtime has recorded a container with a living init. Without a lease the
@@ -118,13 +119,11 @@ impl<'a> Liveness<'a> {
         Liveness { reads, view }
     }
 
-    /// Returns a sign that the creator, the low-level runtime or the container of a lease lives.
-    pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
+    /// Returns a sign that the operation, the low-level runtime or the container of a lease lives.
+    /// `operations` is the folder of the operations at work.
+    pub fn sign_of_life(&self, lease: &Lease, operations: &Path) -> Option<String> {
         self.where_seen(lease, || {
-            if self.lives(&lease.creator) {
-                return Some(format!("process {} is making it", lease.creator.pid));
-            }
-            self.runtime_or_container(lease)
+            { self.operation(lease, operations) }.or_else(|| self.runtime_or_container(lease))
         })
     }
 
@@ -137,19 +136,34 @@ impl<'a> Liveness<'a> {
         self.where_seen(lease, || self.container(lease))
     }
 
-    fn maker(&self, lease: &Lease) -> Option<String> {
+    fn maker(&self, lease: &Lease, operations: &Path) -> Option<String> {
         self.where_seen(lease, || {
-            let mut makers = std::iter::once(lease.creator).chain(lease.runtime_process);
-            let maker = makers.find(|maker| self.lives(maker))?;
-            Some(format!("process {} is making it", maker.pid))
+            self.operation(lease, operations).or_else(|| {
+                let runtime = lease.runtime_process.filter(|r| self.lives(r))?;
+                Some(is_making(&runtime))
+            })
         })
     }
 
-    fn maker_is_dead(&self, lease: &Lease) -> bool {
+    fn operation_is_over(&self, lease: &Lease, operations: &Path) -> bool {
         match self.sight(lease) {
-            Sight::Clear => !self.lives(&lease.creator),
+            Sight::Clear => self.operation(lease, operations).is_none(),
             Sight::Ended => true,
             Sight::Blocked(_) => false,
+        }
+    }
+
+    /// Returns a sign that the operation of a lease is at work.
+    fn operation(&self, lease: &Lease, operations: &Path) -> Option<String> {
+        let is_at_work = match &lease.operation {
+            Some(id) if !is_plain(id) => return Some("its operation has no valid id".to_owned()),
+            Some(id) => self.reads.is_locked(&operations.join(id)),
+            None => Ok(self.lives(&lease.creator)),
+        };
+        match is_at_work {
+            Ok(false) => None,
+            Ok(true) => Some(is_making(&lease.creator)),
+            Err(e) => Some(format!("who makes it cannot be read: {e}")),
         }
     }
 
@@ -269,6 +283,15 @@ fn cannot_be_there(e: &std::io::Error) -> bool {
         e.raw_os_error(),
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP)
     )
+}
+
+/// Returns whether an id names a file in a folder, and no other.
+fn is_plain(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+fn is_making(process: &Process) -> String {
+    format!("process {} is making it", process.pid)
 }
 
 fn unknown(why: &str) -> String {

@@ -37,7 +37,7 @@ pub(crate) fn ready_if_started(context: &LeaseContext<'_>, lease: &Lease) -> Res
 pub(super) fn ready_without_its_front(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     let is_left = lease.state == LeaseState::Pending
         && lease.runtime_process.is_some()
-        && liveness::creator_is_dead(lease);
+        && liveness::operation_is_over(&context.store, lease);
     if is_left {
         ready_if_started(context, lease)?;
     }

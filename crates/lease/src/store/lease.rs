@@ -29,7 +29,11 @@ pub struct Lease {
     pub request: String,
     /// The holder of the portion.
     pub holder: Holder,
-    /// The process that makes the container. runmig does not collect the lease while it lives.
+    /// The operation that makes the container. runmig does not collect the lease while it is at work. None in
+    /// a record of an earlier version, where the life of the creator counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The process of the operation.
     pub creator: Process,
     /// The low-level runtime that the creator started. It goes on after a kill of the creator.
     #[serde(default, skip_serializing_if = "Option::is_none")]

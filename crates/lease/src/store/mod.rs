@@ -8,6 +8,7 @@
 //!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (lease.rs); its name: names.rs
 //!   instances/<instance>.…    one instance, the same (instance.rs)
+//!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
 //!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
 //!   runmig.log                the log, for people
@@ -27,6 +28,7 @@ mod listing;
 mod lock;
 mod look;
 mod names;
+mod operation;
 mod queue;
 
 pub use bundles::{BundleId, BundleLock};
@@ -37,6 +39,7 @@ pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Portion}
 pub use listing::Listing;
 pub(crate) use lock::Lock;
 pub use names::{FormerName, InstanceName, LeaseName, Ownership, Place};
+pub use operation::Operation;
 pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
@@ -75,7 +78,7 @@ impl Store {
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
         trust::room_for(dir).context(what)?;
-        for records in [store.leases(), store.instances()] {
+        for records in [store.leases(), store.instances(), store.operations()] {
             make_folder(&records).context(what)?;
         }
         store.check()?;
@@ -115,11 +118,11 @@ impl Store {
     fn check(&self) -> Result<()> {
         trust::folder(&self.dir)
             .context(|| format!("open state directory {}", self.dir.display()))?;
-        for records in [self.leases(), self.instances()] {
+        for records in [self.leases(), self.instances(), self.operations()] {
             let what = || format!("open {}", records.display());
             let meta = match std::fs::symlink_metadata(&records) {
-                // A ledger of format 1 has no instances.
-                Err(e) if e.kind() == ErrorKind::NotFound && records == self.instances() => {
+                // A ledger of format 1 has leases only.
+                Err(e) if e.kind() == ErrorKind::NotFound && records != self.leases() => {
                     continue;
                 }
                 meta => meta.context(what)?,

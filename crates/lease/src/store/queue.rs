@@ -200,11 +200,8 @@ fn state(path: &Path) -> std::io::Result<State> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(State::Dead),
         opened => opened?,
     };
-    // The lock is shared, so that no reader takes another reader for a waiter.
-    match FileExt::try_lock_shared(&opened.file) {
-        Ok(()) => return Ok(State::Dead),
-        Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-        Err(e) => return Err(e),
+    if !opened.is_locked()? {
+        return Ok(State::Dead);
     }
     Ok(match opened.read(MAX_SIZE) {
         Ok(text) if text.is_empty() => State::Aside,

@@ -23,6 +23,7 @@ fn lease(id: &str) -> Lease {
             container_name: Some("web".into()),
             user: Some(1000),
         }),
+        operation: None,
         creator: Process {
             pid: 1,
             start_time: 2,

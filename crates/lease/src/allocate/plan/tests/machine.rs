@@ -207,6 +207,7 @@ fn lease(id: String, instance: &Instance, kind: Kind) -> Lease {
         created: String::new(),
         request: String::new(),
         holder: Holder::Container(Container::default()),
+        operation: None,
         creator: Process {
             pid: 0,
             start_time: 0,

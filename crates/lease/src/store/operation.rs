@@ -1,0 +1,156 @@
+//! The operations at work: each create that makes a container.
+//!
+//! ```text
+//! operations/<id>     an operation, empty. Its process holds the file's lock, so an unlocked file is of a
+//!                     process that ended
+//! ```
+//!
+//! A lease names its operation. A pid would tell the same only of a process that ends with its operation.
+
+use super::lock::{self, MAX_REPLACED};
+use super::{Store, make_folder};
+use crate::draft;
+use crate::error::{Context, Result};
+use crate::files::{self, Links};
+use fs2::FileExt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// An operation at work. No other process collects its leases until this value is dropped or its process
+/// ends.
+#[derive(Debug)]
+pub struct Operation {
+    id: String,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Operation {
+    /// Returns the id, which leases name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // The lock is still held, so no other process has removed the file as a dead one's.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Store {
+    /// Returns the folder of the operations.
+    pub(crate) fn operations(&self) -> PathBuf {
+        self.dir.join("operations")
+    }
+
+    /// Begins an operation.
+    ///
+    /// # Errors
+    /// The file of the operation cannot be created or locked.
+    pub(crate) fn begin(&self) -> Result<Operation> {
+        let dir = self.operations();
+        let what = || format!("begin an operation in {}", dir.display());
+        make_folder(&dir).context(what)?;
+        for _ in 0..MAX_REPLACED {
+            let id = draft::random_id()?;
+            let path = dir.join(&id);
+            // Another process may look at the file, or remove it, before it is locked. No lease names it yet.
+            if let Some(lock) = created(&path).context(what)? {
+                return Ok(Operation {
+                    id,
+                    path,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(lock::replaced(&dir))
+    }
+
+    /// Removes the files of operations whose process ended.
+    pub(crate) fn sweep_operations(&self) {
+        let entries = std::fs::read_dir(self.operations());
+        for entry in entries.into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(opened) = files::open(&path, Links::Refuse) else {
+                continue;
+            };
+            // The lock is held until the file is gone, so no process begins with it.
+            if FileExt::try_lock_exclusive(&opened.file).is_ok() {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+/// Creates and locks a file. Returns none if another process locked or removed it in between.
+fn created(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    match FileExt::try_lock_exclusive(&file) {
+        Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+        locked => locked?,
+    }
+    Ok(lock::is_still(&file, path)?.then_some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("state"), Duration::from_millis(50)).unwrap();
+        (dir, store)
+    }
+
+    #[test]
+    fn an_operation_is_locked_until_it_ends() {
+        let (_dir, store) = store();
+        let (one, other) = (store.begin().unwrap(), store.begin().unwrap());
+        let file = store.operations().join(one.id());
+        let is_locked = || files::is_locked(&file, Links::Refuse).unwrap();
+        assert_ne!(one.id(), other.id());
+        assert!(is_locked());
+        // A reader is not taken for the operation by the next reader.
+        let reader = files::open(&file, Links::Refuse).unwrap();
+        assert!(reader.is_locked().unwrap() && is_locked());
+        drop(one);
+        assert!(!file.exists() && !is_locked() && !reader.is_locked().unwrap());
+    }
+
+    #[test]
+    fn a_sweep_removes_only_operations_that_ended() {
+        let (_dir, store) = store();
+        let at_work = store.begin().unwrap();
+        let killed = store.operations().join("0123456789abcdef");
+        std::fs::write(&killed, "").unwrap();
+        store.sweep_operations();
+        assert!(store.operations().join(at_work.id()).exists());
+        assert!(!killed.exists());
+    }
+
+    /// A sweep may meet a file between its creation and its lock.
+    #[test]
+    fn a_sweep_takes_no_operation_that_begins() {
+        let (_dir, store) = store();
+        let begin = || (0..200).map(|_| store.begin()).collect::<Result<Vec<_>>>();
+        let begun = std::thread::scope(|scope| {
+            let beginners = [(); 2].map(|()| scope.spawn(begin));
+            while !beginners.iter().all(|b| b.is_finished()) {
+                store.sweep_operations();
+            }
+            beginners.map(|b| b.join().unwrap().unwrap())
+        });
+        for operation in begun.iter().flatten() {
+            assert!(store.operations().join(operation.id()).exists());
+        }
+    }
+}
