@@ -356,6 +356,23 @@ fn the_disk_is_full_at_every_write() {
     assert!(made > 0 && refused > 1, "{made} made, {refused} refused");
 }
 
+/// Another program removed the lease of a dead container. Its instance goes without a mark.
+#[test]
+fn a_full_disk_keeps_no_instance_without_a_lease() {
+    let world = World::small();
+    let state = world.state();
+    let Some(disk) = Small::mount(&state) else {
+        return;
+    };
+    world.abandoned(ID);
+    let [lease, _] = records(&world);
+    fs::remove_file(lease).unwrap();
+    disk.fill(0);
+    world.gc().ok();
+    assert_eq!(world.instances(), []);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
 #[test]
 fn a_state_directory_that_is_read_only() {
     let world = World::small();

@@ -5,7 +5,7 @@ use super::finding::{Finding, Outcome};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::store::{Damaged, Entry, Ownership};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// The number of records that one lock of the ledger covers. Other processes wait for the lock.
@@ -55,10 +55,12 @@ struct Records {
 fn remove_records(context: &LeaseContext<'_>, records: &[Records]) -> Vec<Result<()>> {
     let leases = records.iter().filter_map(|r| r.lease.clone());
     // Leases of one instance share its record.
-    let instances: BTreeSet<PathBuf> = records.iter().filter_map(|r| r.instance.clone()).collect();
-    let files: Vec<PathBuf> = leases.chain(instances).collect();
+    let mut seen = HashSet::new();
+    let instances = records.iter().filter_map(|r| r.instance.as_ref());
+    let instances = instances.filter(|file| seen.insert(file.as_os_str()));
+    let files: Vec<PathBuf> = leases.chain(instances.cloned()).collect();
     let removed = files.iter().zip(remove_all(context, &files));
-    let failed: BTreeMap<&PathBuf, String> = removed
+    let failed: HashMap<&PathBuf, String> = removed
         .filter_map(|(file, removed)| Some((file, removed.err()?.line())))
         .collect();
     let of = |file: &Option<PathBuf>| match file.as_ref().and_then(|file| failed.get(file)) {

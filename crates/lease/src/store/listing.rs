@@ -3,11 +3,11 @@
 use super::damaged::{Damaged, DamagedName};
 use super::instance::{Instance, InstanceState};
 use super::lease::{Entry, Held, Lease};
-use super::look::name;
 use super::names::{FormerName, InstanceName, LeaseName};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// The content of the ledger.
 #[derive(Debug, Default)]
@@ -52,19 +52,24 @@ pub(super) enum Either {
     Instance(Box<Instance>),
 }
 
-pub(super) type Records = BTreeMap<PathBuf, Result<Either>>;
+/// Records by the names of their files.
+pub(super) type Records = BTreeMap<OsString, Result<Either>>;
 
-/// Joins the leases with their instances.
-pub(super) fn join(of_instances: Records, of_leases: Records) -> Listing {
+/// Joins the leases with their instances. Each kind comes with its folder.
+pub(super) fn join(
+    (leases, of_leases): (&Path, Records),
+    (folder, of_instances): (&Path, Records),
+) -> Listing {
     let mut listing = Listing::default();
     let mut instances: BTreeMap<String, (PathBuf, InstanceName, Result<Instance>)> =
         BTreeMap::new();
-    for (file, outcome) in of_instances {
+    for (name, outcome) in of_instances {
+        let file = folder.join(&name);
         let outcome = outcome.and_then(|either| match either {
             Either::Instance(instance) => Ok(*instance),
             Either::Lease(_) => Err(Error::new("it is no Instance")),
         });
-        match (InstanceName::parse(&name(&file)), outcome) {
+        match (InstanceName::parse(&name.to_string_lossy()), outcome) {
             (Some(name), outcome) => {
                 drop(instances.insert(name.instance.clone(), (file, name, outcome)))
             }
@@ -79,12 +84,13 @@ pub(super) fn join(of_instances: Records, of_leases: Records) -> Listing {
         }
     }
     let (mut held, mut leased) = (Vec::new(), BTreeSet::new());
-    for (file, outcome) in of_leases {
+    for (name, outcome) in of_leases {
+        let file = leases.join(&name);
         let outcome = outcome.and_then(|either| match either {
             Either::Lease(lease) => Ok(*lease),
             Either::Instance(_) => Err(Error::new("it is no Lease")),
         });
-        let text = name(&file);
+        let text = name.to_string_lossy();
         let damaged_name = match (FormerName::parse(&text), LeaseName::parse(&text)) {
             (Some(former), _) => DamagedName::Former(former),
             (None, Some(lease)) => {

@@ -4,12 +4,14 @@ use super::damaged::{Damaged, DamagedName};
 use super::format::{self, Record};
 use super::instance::Instance;
 use super::lease::{Held, Key, Lease};
-use super::listing::{Either, Listing, join, missing};
+use super::listing::{Either, Listing, Records, join, missing};
 use super::names::{FormerName, InstanceName, LeaseName, Ownership};
 use super::{Store, durable};
 use crate::error::{Context, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 impl Store {
@@ -39,17 +41,28 @@ impl Store {
     pub(crate) fn listing(&self) -> Result<Listing> {
         let (leases, instances) = (self.leases(), self.instances());
         let list = || {
-            let mut files = self.files_in(&leases)?;
-            files.extend(self.files_in(&instances)?);
-            Ok(files)
+            let of_leases = names(&leases)?.into_iter().map(|n| (Kind::Lease, n));
+            let of_instances = names(&instances)?.into_iter().map(|n| (Kind::Instance, n));
+            Ok(of_leases.chain(of_instances).collect())
         };
-        let read = |file: &Path| match file.parent() == Some(&leases) {
-            true => Ok(read_lease(file)?.map(|l| Either::Lease(Box::new(l)))),
-            false => Ok(read_instance(file)?.map(|i| Either::Instance(Box::new(i)))),
+        let read = |(kind, name): &(Kind, OsString)| match kind {
+            Kind::Lease => {
+                let lease = read_lease(&leases.join(name))?;
+                Ok(lease.map(|l| Either::Lease(Box::new(l))))
+            }
+            Kind::Instance => {
+                let instance = read_instance(&instances.join(name))?;
+                Ok(instance.map(|i| Either::Instance(Box::new(i))))
+            }
         };
-        let records = read_all(list, read)?.into_iter();
-        let (of_leases, of_instances) = records.partition(|(f, _)| f.parent() == Some(&leases));
-        Ok(join(of_instances, of_leases))
+        let (mut of_leases, mut of_instances) = (Records::new(), Records::new());
+        for ((kind, name), outcome) in read_all(list, read)? {
+            match kind {
+                Kind::Lease => of_leases.insert(name, outcome),
+                Kind::Instance => of_instances.insert(name, outcome),
+            };
+        }
+        Ok(join((&leases, of_leases), (&instances, of_instances)))
     }
 
     /// Returns the lease with this id, or none if it is not on record.
@@ -58,10 +71,10 @@ impl Store {
     /// The directory, the lease or its instance cannot be read.
     pub fn get(&self, id: &str) -> Result<Option<Held>> {
         let leases = self.leases();
-        for file in self.files_in(&leases)? {
-            let name = name(&file);
+        for name in self.names_in(&leases)? {
             let is_former = FormerName::parse(&name).is_some_and(|f| f.lease == id);
             if is_former || LeaseName::parse(&name).is_some_and(|n| n.lease == id) {
+                let file = leases.join(name);
                 let lease =
                     read_lease(&file).context(|| format!("read the lease {}", file.display()))?;
                 return lease.map_or(Ok(None), |lease| self.with_instance(lease));
@@ -97,8 +110,10 @@ impl Store {
     }
 
     fn with_instance(&self, lease: Lease) -> Result<Option<Held>> {
-        for file in self.files_in(&self.instances())? {
-            if InstanceName::parse(&name(&file)).is_some_and(|n| n.instance == lease.instance) {
+        let instances = self.instances();
+        for name in self.names_in(&instances)? {
+            if InstanceName::parse(&name).is_some_and(|n| n.instance == lease.instance) {
+                let file = instances.join(name);
                 let instance = read_instance(&file)
                     .context(|| format!("read the instance {}", file.display()))?;
                 return match instance {
@@ -184,36 +199,46 @@ impl Store {
     }
 
     fn names_in(&self, dir: &Path) -> Result<Vec<String>> {
-        Ok(self.files_in(dir)?.iter().map(|f| name(f)).collect())
-    }
-
-    /// Returns the sorted files of a directory, after two listings. The kernel lists a long folder in
-    /// pieces. On a tmpfs, a record that is replaced between two pieces may be in neither, or in both.
-    fn files_in(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let mut files = listed(dir)?;
-        files.extend(listed(dir)?);
-        files.sort();
-        files.dedup();
-        Ok(files)
+        let names = names(dir)?.into_iter();
+        Ok(names.map(|n| n.to_string_lossy().into_owned()).collect())
     }
 }
 
-fn listed(dir: &Path) -> Result<Vec<PathBuf>> {
+/// The folder of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Lease,
+    Instance,
+}
+
+/// Returns the sorted names in a directory, after two listings. The kernel lists a long folder in pieces. On
+/// a tmpfs, a record that is replaced between two pieces may be in neither, or in both. Names are sorted
+/// instead of paths, because the order of paths compares their parts: that took half the time of a large
+/// collection.
+fn names(dir: &Path) -> Result<Vec<OsString>> {
+    let mut names = listed(dir)?;
+    names.extend(listed(dir)?);
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+fn listed(dir: &Path) -> Result<Vec<OsString>> {
     let what = || format!("read {}", dir.display());
-    let mut files = Vec::new();
+    let mut names = Vec::new();
     match std::fs::read_dir(dir) {
         Ok(entries) => {
             for entry in entries {
-                let path = entry.context(what)?.path();
-                if !name(&path).starts_with(durable::TEMPORARY) {
-                    files.push(path);
+                let name = entry.context(what)?.file_name();
+                if !name.as_bytes().starts_with(durable::TEMPORARY.as_bytes()) {
+                    names.push(name);
                 }
             }
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e).context(what),
     }
-    Ok(files)
+    Ok(names)
 }
 
 /// The number of times that runmig reads a ledger whose records go before it reads them.
@@ -222,13 +247,13 @@ const ROUNDS: usize = 64;
 /// Reads the listed files, each once. After a file that went before it was read, it reads the list again: a
 /// lease and its instance are of one moment.
 fn read_all<T>(
-    list: impl Fn() -> Result<Vec<PathBuf>>,
-    read: impl Fn(&Path) -> Result<Option<T>>,
-) -> Result<BTreeMap<PathBuf, Result<T>>> {
+    list: impl Fn() -> Result<Vec<(Kind, OsString)>>,
+    read: impl Fn(&(Kind, OsString)) -> Result<Option<T>>,
+) -> Result<BTreeMap<(Kind, OsString), Result<T>>> {
     let mut known = BTreeMap::new();
-    let mut gone = PathBuf::new();
+    let mut gone = OsString::new();
     for _ in 0..ROUNDS {
-        let files: BTreeSet<PathBuf> = list()?.into_iter().collect();
+        let files: BTreeSet<(Kind, OsString)> = list()?.into_iter().collect();
         known.retain(|file, _| files.contains(file));
         let mut all_there = true;
         for file in files {
@@ -237,7 +262,7 @@ fn read_all<T>(
             }
             match read(&file).transpose() {
                 Some(outcome) => drop(known.insert(file, outcome)),
-                None => (all_there, gone) = (false, file),
+                None => (all_there, gone) = (false, file.1),
             }
         }
         if all_there {
@@ -294,8 +319,9 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    fn files(names: &[usize]) -> Result<Vec<PathBuf>> {
-        Ok(names.iter().map(|n| PathBuf::from(n.to_string())).collect())
+    fn files(names: &[usize]) -> Result<Vec<(Kind, OsString)>> {
+        let file = |n: &usize| (Kind::Lease, OsString::from(n.to_string()));
+        Ok(names.iter().map(file).collect())
     }
 
     #[test]
@@ -318,11 +344,11 @@ mod tests {
             rounds.set(rounds.get() + 1);
             files(&[0, rounds.get().min(2)])
         };
-        let read = |file: &Path| {
+        let read = |(_, name): &(Kind, OsString)| {
             reads.set(reads.get() + 1);
-            Ok((file != Path::new("1")).then_some(()))
+            Ok((name != "1").then_some(()))
         };
-        let known: Vec<PathBuf> = read_all(list, read).unwrap().into_keys().collect();
+        let known: Vec<(Kind, OsString)> = read_all(list, read).unwrap().into_keys().collect();
         assert_eq!(known, files(&[0, 2]).unwrap());
         assert_eq!((rounds.get(), reads.get()), (2, 3));
     }
