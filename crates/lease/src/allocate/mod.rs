@@ -122,6 +122,7 @@ fn attempts(
                 continue;
             }
             Outcome::Reserved(allocation) => {
+                turn.unwatch();
                 match provision::provision(context, driver, allocation, &mut tried) {
                     Ok(leases) => {
                         driver.keep_geometry();

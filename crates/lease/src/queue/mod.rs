@@ -122,6 +122,12 @@ impl Turn {
         }
     }
 
+    /// Ends the watch, whose descriptors the driver may need. A place is found, and an attempt that comes to
+    /// nothing watches again before the next look.
+    pub(crate) fn unwatch(&mut self) {
+        self.watch = None;
+    }
+
     /// Returns the earlier requests.
     pub(crate) fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
         store.waiting_before(self.number())?.collect()
