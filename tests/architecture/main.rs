@@ -18,8 +18,8 @@ const CRATES: &[(&str, &[&str])] = &[
     (
         "fs2",
         &[
+            "crates/lease/src/files.rs",
             "crates/lease/src/store/lock.rs",
-            "crates/lease/src/store/queue.rs",
         ],
     ),
     ("serde_yaml_ng", &["src/spec/cdi.rs"]),

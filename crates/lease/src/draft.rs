@@ -1,18 +1,9 @@
 //! New instances that are not on record yet, and the places of slices.
 
 use super::context::{LeaseContext, now};
-use crate::error::{Context, Result};
-use crate::files;
+use crate::error::Result;
 use crate::placement::Slot;
-use crate::store::{Instance, InstanceState, Origin, Resource, Slice};
-use std::path::Path;
-
-/// Returns a random id of a lease or an instance.
-pub(crate) fn random_id() -> Result<String> {
-    const FILE: &str = "/proc/sys/kernel/random/uuid";
-    let uuid = files::read_text(Path::new(FILE), 64).context(|| format!("read {FILE}"))?;
-    Ok(uuid.trim().replace('-', ""))
-}
+use crate::store::{Instance, InstanceState, Origin, Resource, Slice, random_id};
 
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(

@@ -9,7 +9,7 @@ use crate::process;
 use crate::reclaim::liveness;
 use crate::request::{self, Request};
 use crate::store::{
-    Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
+    self, Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
     Portion, Slice,
 };
 
@@ -41,7 +41,7 @@ impl Requester<'_> {
     /// Returns a lease of the container's on an instance, not on record yet.
     pub(super) fn draft(&self, context: &LeaseContext<'_>, instance: Instance) -> Result<Held> {
         let lease = Lease {
-            id: draft::random_id()?,
+            id: store::random_id()?,
             instance: instance.id.clone(),
             portion: Portion::All,
             state: LeaseState::Pending,

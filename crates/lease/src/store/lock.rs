@@ -38,9 +38,9 @@ impl Lock {
         let what = || format!("lock {}", path.display());
         for _ in 0..MAX_REPLACED {
             let file = open(path)?;
-            let locked = match file.try_lock_exclusive() {
-                Ok(()) => Some(Ok(file)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => wait(file, path, timeout)?,
+            let locked = match try_lock(&file) {
+                Ok(true) => Some(Ok(file)),
+                Ok(false) => wait(file, path, timeout)?,
                 Err(e) => Some(Err(e)),
             };
             match locked.transpose().context(what)? {
@@ -62,6 +62,15 @@ impl Lock {
             }
         }
         Err(replaced(path))
+    }
+}
+
+/// Locks a file without waiting. Returns false if another process has the lock.
+pub(super) fn try_lock(file: &File) -> std::io::Result<bool> {
+    match file.try_lock_exclusive() {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e),
     }
 }
 

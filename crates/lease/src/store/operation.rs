@@ -8,13 +8,11 @@
 //! A lease names its operation. A pid would tell the same only of a process that ends with its operation.
 
 use super::lock::{self, MAX_REPLACED};
-use super::{Store, make_folder};
-use crate::draft;
+use super::{Store, make_folder, random_id};
 use crate::error::{Context, Result};
 use crate::files::{self, Links};
-use fs2::FileExt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +54,7 @@ impl Store {
         let what = || format!("begin an operation in {}", dir.display());
         make_folder(&dir).context(what)?;
         for _ in 0..MAX_REPLACED {
-            let id = draft::random_id()?;
+            let id = random_id()?;
             let path = dir.join(&id);
             // Another process may look at the file, or remove it, before it is locked. No lease names it yet.
             if let Some(lock) = created(&path).context(what)? {
@@ -79,7 +77,7 @@ impl Store {
                 continue;
             };
             // The lock is held until the file is gone, so no process begins with it.
-            if FileExt::try_lock_exclusive(&opened.file).is_ok() {
+            if lock::try_lock(&opened.file).is_ok_and(|locked| locked) {
                 let _ = std::fs::remove_file(&path);
             }
         }
@@ -93,11 +91,8 @@ fn created(path: &Path) -> io::Result<Option<File>> {
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    match FileExt::try_lock_exclusive(&file) {
-        Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
-        locked => locked?,
-    }
-    Ok(lock::is_still(&file, path)?.then_some(file))
+    let is_ours = lock::try_lock(&file)? && lock::is_still(&file, path)?;
+    Ok(is_ours.then_some(file))
 }
 
 #[cfg(test)]

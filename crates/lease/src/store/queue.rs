@@ -7,10 +7,9 @@
 //! ```
 
 use super::look::name;
-use super::{Lock, Store, durable};
-use crate::error::{Context, Result};
+use super::{Lock, Store, durable, lock};
+use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
-use fs2::FileExt;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Seek, Write};
@@ -120,7 +119,9 @@ impl Store {
             .open(&unfinished)
             .context(what)?;
         // The lock comes before the file is visible, because other processes remove unlocked tickets.
-        file.try_lock_exclusive().context(what)?;
+        if !lock::try_lock(&file).context(what)? {
+            return Err(Error::new("another process has its lock")).context(what);
+        }
         let mut ticket = Ticket {
             number,
             file,
