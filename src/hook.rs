@@ -122,13 +122,11 @@ fn give_back_told(
         // The hook runs for a second time, or another call released the lease.
         (Ok(None), None) => Ok(()),
         (Ok(None), Some(told)) => give_back_lost(leases, told, id, state),
-        (Ok(Some(other)), _) if other.lease.container().key.id != state.id => {
-            Err(Error::new(format!(
-                "the state is of container {}, the lease of container {}",
-                state.id,
-                other.lease.container().key.id
-            )))
-        }
+        (Ok(Some(other)), _) if other.lease.holder.name() != state.id => Err(Error::new(format!(
+            "the state is of container {}, the lease of container {}",
+            state.id,
+            other.lease.holder.name()
+        ))),
         (Ok(Some(lease)), _) => give_back(leases, &lease, true),
         // The name of a damaged record still tells what to release.
         (Err(e), _) => {
@@ -231,9 +229,8 @@ fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Held>> {
 }
 
 fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
-    lease.state != LeaseState::Releasing
-        && lease.container().key.id == id
-        && lease.container().bundle == bundle
+    lease.state != LeaseState::Releasing && { lease.container() }
+        .is_some_and(|c| c.key.id == id && c.bundle == bundle)
 }
 
 /// Returns the sign that the lease's container lives. A late hook, after another create of the same id, must

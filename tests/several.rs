@@ -406,7 +406,7 @@ fn both_go_whoever_gives_them_back() {
             die(w);
             let said = said(&mut w.migctl(&["release", "a"])).ok();
             assert_eq!(
-                said.stdout.matches("gave back 1g.6gb").count(),
+                said.stdout.matches("released 1g.6gb").count(),
                 2,
                 "{}",
                 said.stdout

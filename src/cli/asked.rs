@@ -36,13 +36,13 @@ impl By {
         let is_its =
             |h: &runmig_lease::store::Container| h.pod == self.pod && h.namespace == self.namespace;
         let its = world.leases.iter().map(|h| &h.lease);
-        let its = its.filter(|l| is_its(l.container()));
+        let its = its.filter(|l| l.container().is_some_and(is_its));
         // A limit counts for each pod. A pod that was made again under its name is another pod.
         let latest = self.pod.as_ref().and(its.max_by_key(|l| &l.created));
         Subject {
             namespace: self.namespace.clone(),
             pod: self.pod.clone(),
-            pod_uid: latest.and_then(|l| l.container().pod_uid.clone()),
+            pod_uid: latest.and_then(|l| l.container()?.pod_uid.clone()),
             user: self.user,
         }
     }

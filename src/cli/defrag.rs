@@ -4,14 +4,15 @@ use super::asked::By;
 use super::json::{
     DefragAlternative, DefragmentationPlan, Placement, Restart, SliceSite, WaitingItem,
 };
+use super::list::whose;
 use super::output::{self, Format};
-use super::world::{self, whose};
+use super::world;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::placement::{DefragPlan, MAX_STEPS, RejectionKind, Site};
 use runmig_lease::request::{self, Alternative};
-use runmig_lease::store::Held;
+use runmig_lease::store::{Container, Held, Lease};
 use runmig_lease::{Answer, WhatIf};
 
 #[derive(clap::Args)]
@@ -147,16 +148,20 @@ fn tell(item: &DefragmentationPlan<'_>, plan: Option<&DefragPlan>) {
     }
 }
 
+fn of(lease: &Lease, field: fn(&Container) -> &Option<String>) -> Option<String> {
+    field(lease.container()?).clone()
+}
+
 pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
     let each = plan.moves.iter().flat_map(|m| {
         holders[m.which]
             .iter()
             .map(move |Held { lease, .. }| Restart {
                 lease: lease.id.clone(),
-                container: lease.container().key.id.clone(),
-                container_name: lease.container().container_name.clone(),
-                pod: lease.container().pod.clone(),
-                namespace: lease.container().namespace.clone(),
+                container: lease.holder.name().to_owned(),
+                container_name: of(lease, |c| &c.container_name),
+                pod: of(lease, |c| &c.pod),
+                namespace: of(lease, |c| &c.namespace),
                 profile: m.profile.clone(),
                 from_gpu: m.from_gpu,
                 from_placement: m.from.into(),

@@ -5,7 +5,7 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-use runmig_lease::store::Damaged;
+use runmig_lease::store::{Damaged, Resource};
 use runmig_lease::{Collection, Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
@@ -55,10 +55,10 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
 
 fn item(finding: &Finding) -> CollectionItem<'_> {
     let (outcome, why) = words(&finding.outcome);
-    let slice = finding.entry.instance().slice();
+    let Resource::Mig(slice) = &finding.entry.instance().resource;
     CollectionItem {
         id: finding.entry.id(),
-        container: finding.entry.container(),
+        container: finding.entry.holder(),
         profile: &slice.profile,
         gpu_uuid: &slice.gpu_uuid,
         outcome,

@@ -2,9 +2,10 @@
 //! owners.
 
 use super::json::{GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
+use super::list::whose;
 use super::mig_on;
 use super::output::{self, Format};
-use super::world::{self, whose};
+use super::world;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};

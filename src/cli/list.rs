@@ -5,7 +5,7 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::store::{Damaged, Entry, Lease, Listing, Waiting};
+use runmig_lease::store::{Damaged, Entry, Lease, Listing, Resource, Waiting};
 use runmig_lease::{UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -13,12 +13,13 @@ use std::time::{Duration, SystemTime};
 impl<'a> From<&'a Entry> for LeaseItem<'a> {
     fn from(entry: &'a Entry) -> Self {
         let (lease, instance) = (entry.lease(), entry.instance());
-        let holder = lease.map(|l| l.container());
-        let (slice, attempt) = (instance.slice(), instance.attempt());
+        let holder = lease.and_then(Lease::container);
+        let Resource::Mig(slice) = &instance.resource;
+        let attempt = instance.attempt();
         LeaseItem {
             id: entry.id(),
             state: entry.shown_state(),
-            container: entry.container(),
+            container: entry.holder(),
             container_name: holder.and_then(|h| h.container_name.as_deref()),
             pod: holder.and_then(|h| h.pod.as_deref()),
             namespace: holder.and_then(|h| h.namespace.as_deref()),
@@ -117,7 +118,7 @@ fn table(entries: &[Entry], waiting: &[Waiting]) {
             };
             output::complain(&format!(
                 "{} could not be given back{held}, {} tries so far: {}",
-                printable(&short(entry.container())),
+                printable(&short(entry.holder())),
                 attempt.count,
                 printable(&attempt.error)
             ));
@@ -142,7 +143,7 @@ fn tell_damaged(damaged: &Damaged) {
 }
 
 fn row(entry: &Entry) -> Vec<String> {
-    let slice = entry.instance().slice();
+    let Resource::Mig(slice) = &entry.instance().resource;
     let mut state = entry.shown_state().to_owned();
     if entry.instance().is_adopted() {
         state.push_str(", adopted");
@@ -151,7 +152,7 @@ fn row(entry: &Entry) -> Vec<String> {
         state.push_str(", shared");
     }
     vec![
-        short(entry.container()),
+        short(entry.holder()),
         entry.lease().map_or("-".to_owned(), pod),
         slice.profile.clone(),
         slice.gpu_index.to_string(),
@@ -163,13 +164,23 @@ fn row(entry: &Entry) -> Vec<String> {
 }
 
 fn pod(lease: &Lease) -> String {
-    let holder = lease.container();
+    named(lease).unwrap_or_else(|| "-".to_owned())
+}
+
+/// Returns the name of a lease's container in its pod, or alone: `default/web-0/main`.
+fn named(lease: &Lease) -> Option<String> {
+    let holder = lease.container()?;
     match (&holder.namespace, &holder.pod, &holder.container_name) {
-        (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
-        (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
-        (_, _, Some(name)) => name.clone(),
-        _ => "-".to_owned(),
+        (Some(namespace), Some(pod), Some(name)) => Some(format!("{namespace}/{pod}/{name}")),
+        (Some(namespace), Some(pod), None) => Some(format!("{namespace}/{pod}")),
+        (_, _, Some(name)) => Some(name.clone()),
+        _ => None,
     }
+}
+
+/// Returns the lease's holder, as people know it: `default/web-0/main`, or the container's id.
+pub fn whose(lease: &Lease) -> String {
+    printable(&named(lease).unwrap_or_else(|| container(lease)))
 }
 
 fn waits(w: &Waiting) -> Vec<String> {
@@ -186,7 +197,7 @@ fn waits(w: &Waiting) -> Vec<String> {
 
 /// Returns the name of a lease's container.
 pub fn container(l: &Lease) -> String {
-    short(&l.container().key.id)
+    short(l.holder.name())
 }
 
 fn short(id: &str) -> String {

@@ -19,7 +19,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = bundles::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let mut found = leases.store().list()?.entries;
-    found.retain(|e| e.id() == id || is_called(e.container(), id));
+    found.retain(|e| e.id() == id || is_called(e.holder(), id));
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
@@ -34,7 +34,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             leases.release_damaged(damaged, Patience::default())?;
             match format {
                 Format::Json => json(&leases, &[]),
-                Format::Table => output::line("gave back what the damaged lease had"),
+                Format::Table => output::line("released what the damaged lease had"),
             }
             return Ok(0);
         }
@@ -68,7 +68,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
 }
 
 fn key(entry: &Entry) -> Option<&Key> {
-    entry.lease().map(|l| &l.container().key)
+    Some(&entry.lease()?.container()?.key)
 }
 
 /// Returns the error for unreadable records, one of which may be the container's.
@@ -135,7 +135,7 @@ fn give_back(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
             };
         }
     };
-    let container = error::printable(&held.lease.container().key.id);
+    let container = error::printable(held.lease.holder.name());
     let against = |now: &Lease| leases.sign_of_life(now);
     match leases.release_unless(held, Patience::default(), against)? {
         Returned::Yes => Ok(()),
@@ -153,10 +153,10 @@ fn lives(container: &str, life: &str) -> Error {
 }
 
 fn tell(entry: &Entry) {
-    let whose = match (entry.container(), entry.idle_since()) {
+    let whose = match (entry.holder(), entry.idle_since()) {
         ("", Some(_)) => ", which was idle".to_owned(),
         ("", None) => String::new(),
         (container, _) => format!(" of container {}", error::printable(container)),
     };
-    output::line(&format!("gave back {}{whose}", entry.instance().slice()));
+    output::line(&format!("released {}{whose}", entry.instance().resource));
 }

@@ -1,12 +1,10 @@
 //! The common part of the verbs that show the machine.
 
-use super::list::container;
 use super::output;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::nvml;
-use runmig_lease::store::Lease;
 
 pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
     let driver = runmig_lease::driver(config);
@@ -23,16 +21,4 @@ pub fn tell_unread(world: &Inventory) -> bool {
         output::complain(&e.line());
     }
     world.snapshot.unreadable.is_empty() && world.unread.is_empty()
-}
-
-/// Returns the lease's owner, as people know it: `default/web-0/main`, or the container's id.
-pub fn whose(l: &Lease) -> String {
-    let h = l.container();
-    let name = match (&h.namespace, &h.pod, &h.container_name) {
-        (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
-        (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
-        (_, _, Some(name)) => name.clone(),
-        _ => container(l),
-    };
-    printable(&name)
 }

@@ -14,7 +14,7 @@ use runmig_lease::gpu::on_host;
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request};
-use runmig_lease::store::{Container, Held};
+use runmig_lease::store::{Container, Held, Resource};
 use runmig_lease::trust;
 use runmig_lease::{Acquired, LeaseManager, Patience, Returned};
 use std::path::{Path, PathBuf};
@@ -192,7 +192,7 @@ impl Slicing<'_> {
         let mut devices = self.nodes.required_nodes().to_vec();
         let mut uuids = Vec::new();
         for held in leases {
-            let slice = held.instance.slice();
+            let Resource::Mig(slice) = &held.instance.resource;
             let (Some(gi), Some(ci), Some(uuid)) =
                 (slice.gpu_instance, slice.compute_instance, &slice.mig_uuid)
             else {

@@ -32,7 +32,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             // values in, values out: the parts know neither the configuration nor each other
             &["placement", "store", "gpu", "config"],
             &["policy"],
-            &["request", "process", "trust", "framed", "programs"],
+            &["request", "process", "trust", "framed", "programs", "dummy"],
             &["model", "error", "paths", "files"],
         ],
     ),
@@ -69,7 +69,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
         &["damaged", "ready"],
         &["earlier_boot", "release"],
         &["keep"],
-        &["destroy"],
+        &["destroy", "holder"],
         &["finding", "liveness", "patience"],
     ],
 );

@@ -43,7 +43,7 @@ impl<'a> LeaseContext<'a> {
     /// predecessor's slice could not be destroyed yet.
     pub(crate) fn leases_of(&self, key: &Key) -> Result<Vec<Held>> {
         let listing = self.store.list()?;
-        let its = listing.held().filter(|h| h.lease.container().key == *key);
+        let its = listing.held().filter(|h| h.lease.is_of(key));
         Ok(its.cloned().collect())
     }
 
@@ -59,7 +59,7 @@ impl<'a> LeaseContext<'a> {
         let instance = instance.ok_or_else(|| {
             Error::new(format!(
                 "the lease of container {} was taken away",
-                held.lease.container().key.id
+                held.lease.holder.name()
             ))
         })?;
         Ok(Held {

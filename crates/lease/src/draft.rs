@@ -8,7 +8,7 @@ use crate::store::{Instance, InstanceState, Origin, Resource, Slice, random_id};
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
     context: &LeaseContext<'_>,
-    slice: Slice,
+    resource: Resource,
     (origin, state): (Origin, InstanceState),
 ) -> Result<Instance> {
     Ok(Instance {
@@ -17,9 +17,18 @@ pub(crate) fn instance(
         created: now(),
         origin,
         state,
-        resource: Resource::Mig(slice),
+        resource,
         unknown: serde_json::Map::new(),
     })
+}
+
+/// Returns the memory slices that a resource takes of a GPU in MIG mode; none for another kind.
+pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
+    match &instance.resource {
+        Resource::Mig(slice) => Some(slot_of(slice)),
+        #[cfg(test)]
+        Resource::Dummy(_) => None,
+    }
 }
 
 /// Returns the place of a slice.

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::model::{Gpu, GpuInstance, Snapshot};
-use crate::store::{Instance, Slice};
+use crate::store::{Instance, Resource, Slice};
 use std::time::{Duration, SystemTime};
 
 /// Returns for how long a slice has been idle; none where the clock was set back.
@@ -27,11 +27,19 @@ pub(crate) fn is_over(config: &Config, idle: &Instance) -> Result<String, String
 
 /// Returns whether an idle slice can be handed out: it is there, unchanged, and its time is not over.
 pub(crate) fn is_usable(config: &Config, snapshot: &Snapshot, idle: &Instance) -> bool {
-    is_there(snapshot, idle.slice()) && is_over(config, idle).is_err()
+    is_there(snapshot, idle) && is_over(config, idle).is_err()
 }
 
-/// Returns whether the driver shows the very instance of a slice.
-pub(crate) fn is_there(snapshot: &Snapshot, slice: &Slice) -> bool {
+/// Returns whether the driver shows the very instance.
+pub(crate) fn is_there(snapshot: &Snapshot, instance: &Instance) -> bool {
+    match &instance.resource {
+        Resource::Mig(slice) => is_slice_there(snapshot, slice),
+        #[cfg(test)]
+        Resource::Dummy(dummy) => dummy.exists(),
+    }
+}
+
+fn is_slice_there(snapshot: &Snapshot, slice: &Slice) -> bool {
     let instance = |i: &GpuInstance| (Some(i.id), i.profile_id, i.placement);
     let wanted = (slice.gpu_instance, slice.profile_id, slice.placement);
     let mut here = snapshot

@@ -3,7 +3,7 @@
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;
-use super::draft::slot_of;
+use super::draft::footprint;
 use super::idle;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
@@ -177,19 +177,19 @@ impl Inventory {
     pub fn reserved(&self) -> Vec<Slot> {
         let leased = self.leases.iter().map(|h| &h.instance);
         let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
-        let held = leased.chain(going).map(|i| slot_of(i.slice()));
+        let held = leased.chain(going).filter_map(footprint);
         held.chain(self.damaged.iter().map(reserved)).collect()
     }
 
     /// Returns the places of idle slices.
     pub fn idle(&self) -> Vec<Slot> {
-        self.idle_instances().map(|i| slot_of(i.slice())).collect()
+        self.idle_instances().filter_map(footprint).collect()
     }
 
     /// Returns the places of instances that end one day: all but those of an administrator.
     pub fn ours(&self) -> Vec<Slot> {
         let ours = self.instances().filter(|i| !i.is_adopted());
-        let ours = ours.map(|i| slot_of(i.slice()));
+        let ours = ours.filter_map(footprint);
         let damaged = self.damaged.iter();
         let damaged = damaged.filter(|(_, ownership)| *ownership != Ownership::Adopted);
         let before = self.before.iter().cloned();
@@ -200,7 +200,7 @@ impl Inventory {
     /// cannot read the record.
     pub fn quarantined(&self) -> Vec<Slot> {
         let quarantined = self.instances().filter(|i| i.attempt().is_some());
-        let quarantined = quarantined.map(|i| slot_of(i.slice()));
+        let quarantined = quarantined.filter_map(footprint);
         let damaged = self.damaged.iter().map(reserved);
         quarantined.chain(damaged).collect()
     }
@@ -218,7 +218,7 @@ impl Inventory {
     /// Returns the machine as it is once a create has destroyed the idle slices that are over.
     pub(crate) fn without_idle_over(&self) -> Inventory {
         let mut snapshot = self.snapshot.clone();
-        for slice in self.idle_over().map(Instance::slice) {
+        for slice in self.idle_over().filter_map(Instance::slice) {
             let is_it = |i: &GpuInstance| {
                 (i.profile_id, i.placement) == (slice.profile_id, slice.placement)
             };
@@ -241,7 +241,7 @@ impl Inventory {
         let is_one_of_several = |h: &Held| {
             let mut others = self.leases.iter().filter(|o| o.lease.id != h.lease.id);
             others.any(|o| {
-                let is_its = o.lease.container().key == h.lease.container().key;
+                let is_its = o.lease.holder.prefix() == h.lease.holder.prefix();
                 is_its && o.lease.state != LeaseState::Releasing
             })
         };
@@ -250,7 +250,9 @@ impl Inventory {
             !is_fixed && !is_one_of_several(h)
         };
         for lease in self.leases.iter().filter(moves) {
-            let slot = slot_of(lease.instance.slice());
+            let Some(slot) = footprint(&lease.instance) else {
+                continue;
+            };
             match all.iter().position(|m| m.slot == slot) {
                 Some(at) => {
                     all[at].containers += 1;
@@ -272,8 +274,7 @@ impl Inventory {
     /// Returns the leases on the instance at a place, or the instance alone.
     pub fn at(&self, gpu: &Gpu, at: Placement) -> Vec<Entry> {
         let is_here = |instance: &Instance| {
-            let slice = instance.slice();
-            slice.gpu_uuid == gpu.uuid && slice.placement == at
+            footprint(instance).is_some_and(|s| s.gpu == gpu.uuid && s.placement == at)
         };
         let leased = self.leases.iter().filter(|h| is_here(&h.instance));
         let unleased = self.unleased.iter().filter(|i| is_here(i));

@@ -69,7 +69,7 @@
 //! let cgroup = Cgroup { names: vec!["train".to_owned()], path: None };
 //!
 //! let acquired = leases.acquire(holder, &request, cgroup)?;
-//! let slice = acquired.leases[0].instance.slice();
+//! let slice = acquired.leases[0].instance.slice().expect("the request is for a slice");
 //! assert_eq!(slice.profile, "1g.10gb");
 //!
 //! let driver = runmig_lease::driver(&config);
@@ -111,6 +111,8 @@ mod bundles;
 pub mod config;
 mod context;
 mod draft;
+#[cfg(test)]
+mod dummy;
 pub mod error;
 pub mod files;
 pub mod framed;

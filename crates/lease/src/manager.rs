@@ -7,7 +7,7 @@ use crate::context::LeaseContext;
 use crate::error::Result;
 use crate::model::{Cgroup, Process};
 use crate::queue;
-use crate::reclaim::{self, Collection, Patience, Returned, liveness, lost};
+use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
 use crate::request::Request;
 use crate::store::{Container, Damaged, Held, Instance, Key, Lease, Store};
 use std::path::Path;
@@ -73,7 +73,7 @@ impl<'a> LeaseManager<'a> {
     /// Returns the first sign that a lease's operation, low-level runtime or container lives; none if the
     /// container is gone.
     pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
-        liveness::sign_of_life(&self.0.store, lease)
+        holder::sign_of_life(&self.0.store, lease)
     }
 
     /// Returns the process that makes the container of a lease, unless it called this one.

@@ -8,7 +8,7 @@ use crate::model::{Gpu, ProfileName, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::policy::{Policy, Subject, Usage};
 use crate::request::{Alternative, Request};
-use crate::store::{Container, Held, Instance, Slice};
+use crate::store::{Container, Held, Instance, Lease, Slice};
 use std::collections::BTreeSet;
 
 /// Returns what the policy admits of a request; an error where that is nothing.
@@ -105,13 +105,13 @@ fn usage(inventory: &Inventory) -> Vec<Usage> {
     let mut leased: Vec<&Held> = inventory.leases.iter().collect();
     leased.retain(|h| counted.insert(h.instance.id.as_str()));
     let leased = leased.into_iter();
-    let leased = leased.map(|h| (subject_of(h.lease.container()), &h.instance));
+    let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance));
     let is_going = |i: &&Instance| i.idle_since().is_none();
     let going = inventory.unleased.iter().filter(is_going);
     let going = going.map(|i| (Subject::default(), i));
     let usage = |(subject, instance): (Subject, &Instance)| Usage {
         subject,
-        memory_mib: memory_of(instance.slice(), &inventory.snapshot.gpus),
+        memory_mib: { instance.slice() }.map_or(0, |s| memory_of(s, &inventory.snapshot.gpus)),
     };
     leased.chain(going).map(usage).collect()
 }
@@ -124,6 +124,11 @@ pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
         Some(e) if noes.iter().all(is_never) => Denial::Limit(e),
         _ => Denial::Room(Rejection::of_all(noes)),
     }
+}
+
+/// Returns the subject of a lease's holder.
+pub(crate) fn holder_subject(lease: &Lease) -> Subject {
+    lease.container().map(subject_of).unwrap_or_default()
 }
 
 /// Returns the subject that rules and limits apply to.

@@ -172,3 +172,6 @@ fn wait(context: &LeaseContext<'_>, turn: &mut Turn) -> Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

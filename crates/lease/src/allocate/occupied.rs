@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::process::{self, Host};
+use crate::reclaim::holder;
 use crate::reclaim::liveness::{self, lasting};
 use crate::store::{Container, Held, Store};
 
@@ -30,12 +31,12 @@ pub(super) fn by_lease(
     let own = liveness::namespaces()?.cgroup;
     for Held { lease, .. } in leases {
         let is_same_namespace = lease.namespaces.as_ref().is_some_and(|n| n.cgroup == own);
-        let is_others = lease.container().key != holder.key && is_same_namespace;
+        let is_others = !lease.is_of(&holder.key) && is_same_namespace;
         if is_others
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
-            && let Some(life) = lasting(|| liveness::sign_of_life(store, lease))
+            && let Some(life) = lasting(|| holder::sign_of_life(store, lease))
         {
-            let why = format!("container {} has it ({life})", lease.container().key.id);
+            let why = format!("container {} has it ({life})", lease.holder.name());
             return Err(refusal(holder, path, &why));
         }
     }

@@ -19,14 +19,13 @@ pub(crate) enum Step {
     /// An administrator's instance, as it is.
     Adopt(Slice),
     /// An idle slice, as it is.
-    Reuse(Box<Instance>),
+    Reuse(Box<Instance>, Slice),
 }
 
 impl Step {
     pub(super) fn slice(&self) -> &Slice {
         match self {
-            Step::Create(slice) | Step::Adopt(slice) => slice,
-            Step::Reuse(idle) => idle.slice(),
+            Step::Create(slice) | Step::Adopt(slice) | Step::Reuse(_, slice) => slice,
         }
     }
 }
@@ -76,10 +75,11 @@ impl Planner<'_> {
         if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
             return Err(never.into());
         }
-        let idle: Vec<&Instance> = { self.inventory.usable_idle() }
+        let idle: Vec<(&Instance, &Slice)> = { self.inventory.usable_idle() }
             .filter(|i| !self.tried.idle.contains(&i.id))
+            .filter_map(|i| Some((i, i.slice()?)))
             .collect();
-        let kept: Vec<Slot> = idle.iter().map(|i| slot_of(i.slice())).collect();
+        let kept: Vec<Slot> = idle.iter().map(|(_, slice)| slot_of(slice)).collect();
         let mut reserved = self.inventory.taken();
         reserved.retain(|r| !kept.contains(r));
         reserved.extend_from_slice(&self.tried.refused);
@@ -100,10 +100,9 @@ impl Planner<'_> {
                         over => over,
                     })?;
                     let place = decision.slot();
-                    let is_it = |i: &&&Instance| slot_of(i.slice()) == place;
-                    match idle.iter().find(is_it) {
-                        Some(idle) if taken.idle.contains(&place) => {
-                            Step::Reuse(Box::new((*idle).clone()))
+                    match idle.iter().find(|(_, slice)| slot_of(slice) == place) {
+                        Some((idle, slice)) if taken.idle.contains(&place) => {
+                            Step::Reuse(Box::new((*idle).clone()), (*slice).clone())
                         }
                         _ => {
                             plan.evict.extend(evicted(&idle, &decision));
@@ -181,13 +180,11 @@ impl Planner<'_> {
     }
 }
 
-fn evicted(idle: &[&Instance], decision: &Decision<'_>) -> Vec<Instance> {
+fn evicted(idle: &[(&Instance, &Slice)], decision: &Decision<'_>) -> Vec<Instance> {
     let (gpu, evicts) = (&decision.gpu.uuid, &decision.evicts);
-    let is_here = |i: &&Instance| {
-        let slice = i.slice();
-        slice.gpu_uuid == *gpu && evicts.contains(&slice.placement)
-    };
-    idle.iter().copied().filter(is_here).cloned().collect()
+    let is_here = |s: &Slice| s.gpu_uuid == *gpu && evicts.contains(&s.placement);
+    let here = idle.iter().filter(|(_, slice)| is_here(slice));
+    here.map(|(instance, _)| (*instance).clone()).collect()
 }
 
 fn to_be_created(decision: &Decision<'_>) -> Slice {

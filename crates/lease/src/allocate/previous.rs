@@ -3,7 +3,7 @@
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::process;
-use crate::reclaim::{self, Patience, Returned, liveness};
+use crate::reclaim::{self, Patience, Returned, holder, liveness};
 use crate::store::{Container, Lease, LeaseState};
 
 /// Releases earlier leases of the same container; an error where that container lives.
@@ -12,17 +12,13 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -
         let against = |now: &Lease| {
             let is_over = now.boot_id != context.boot_id || now.state == LeaseState::Releasing;
             (!is_over)
-                .then(|| liveness::sign_of_life(&context.store, now))
+                .then(|| holder::sign_of_life(&context.store, now))
                 .flatten()
         };
         match reclaim::release_unless(context, &held, Patience::with(&held.instance), against) {
             Ok(Returned::Yes) => {}
             Ok(Returned::No(life)) => {
-                let slice = held.instance.slice();
-                let and = format!(
-                    " and holds slice {} of GPU {}",
-                    slice.profile, slice.gpu_index
-                );
+                let and = format!(" and holds {}", held.instance.resource);
                 return Err(exists_already(holder, &and, &life));
             }
             // Its slice stays on record and is tried again; the new container takes another.

@@ -4,12 +4,12 @@ use super::requester::Tried;
 use super::reserve::{Allocation, Part, Undo};
 use super::validate::validate;
 use crate::context::LeaseContext;
-use crate::draft::slot_of;
+use crate::draft::footprint;
 use crate::error::Error;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::model::Profile;
 use crate::reclaim;
-use crate::store::{Held, InstanceState, Slice};
+use crate::store::{Held, InstanceState, Resource, Slice};
 
 /// How often the driver may refuse a place that looked free before the create gives up.
 const MAX_REFUSALS: usize = 8;
@@ -57,14 +57,14 @@ fn provision_part(
         Part::Existing(lease, patience) => match validate(context, driver, &lease) {
             Some(lease) => Ok(lease),
             None => {
-                tried.unfit.push(slot_of(lease.instance.slice()));
+                tried.unfit.extend(footprint(&lease.instance));
                 stopped(Undo::GiveUp(lease, patience), None)
             }
         },
         Part::Place(lease) => match create(context, driver, &lease) {
             Ok(lease) => Ok(lease),
             Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
-                tried.refused.push(slot_of(lease.instance.slice()));
+                tried.refused.extend(footprint(&lease.instance));
                 stopped(Undo::Forget(lease), None)
             }
             Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
@@ -79,9 +79,23 @@ fn create(
     driver: &impl Mig,
     held: &Held,
 ) -> std::result::Result<Held, Trouble> {
-    let slice = held.instance.slice();
+    match &held.instance.resource {
+        Resource::Mig(slice) => create_slice(context, driver, (held, slice)),
+        #[cfg(test)]
+        Resource::Dummy(dummy) => {
+            dummy.create()?;
+            Ok(context.record(held, |i| i.state = InstanceState::Ready)?)
+        }
+    }
+}
+
+fn create_slice(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    (held, slice): (&Held, &Slice),
+) -> std::result::Result<Held, Trouble> {
     let gpu = &slice.gpu_uuid;
-    let why = format!("create of {}", held.lease.container().key.id);
+    let why = format!("create of {}", held.lease.holder.name());
     let _lock = context.store.lock_gpu(gpu, &why)?;
     let profile = Profile {
         name: slice.profile.clone(),
@@ -95,14 +109,15 @@ fn create(
             _ => e.into(),
         })?;
     context
-        .record(held, |i| i.slice_mut().gpu_instance = Some(gi))
+        .record(held, |i| i.change_slice(|s| s.gpu_instance = Some(gi)))
         .map_err(|e| destroy_unrecorded(driver, slice, (gi, None), e))?;
     let ci = driver.create_compute_instance(gpu, gi)?;
     let uuid = driver.mig_uuid(gpu, gi, ci)?;
     let recorded = context.record(held, |i| {
-        let slice = i.slice_mut();
-        slice.compute_instance = Some(ci);
-        slice.mig_uuid = Some(uuid.clone());
+        i.change_slice(|slice| {
+            slice.compute_instance = Some(ci);
+            slice.mig_uuid = Some(uuid.clone());
+        });
         i.state = InstanceState::Ready;
     });
     let held = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;

@@ -10,7 +10,7 @@ use crate::reclaim::liveness;
 use crate::request::{self, Request};
 use crate::store::{
     self, Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
-    Portion, Slice,
+    Portion, Resource,
 };
 
 /// A container that requests slices.
@@ -31,10 +31,10 @@ impl Requester<'_> {
     pub(super) fn draft_new(
         &self,
         context: &LeaseContext<'_>,
-        slice: Slice,
+        resource: Resource,
         origin: Origin,
     ) -> Result<Held> {
-        let instance = draft::instance(context, slice, (origin, InstanceState::Creating))?;
+        let instance = draft::instance(context, resource, (origin, InstanceState::Creating))?;
         self.draft(context, instance)
     }
 

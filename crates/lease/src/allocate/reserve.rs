@@ -15,7 +15,7 @@ use crate::placement::{Constraints, Rejection};
 use crate::queue::{self, LastLook, Turn};
 use crate::reclaim::{self, Patience};
 use crate::request;
-use crate::store::{Held, Instance, InstanceState, Lock, Origin};
+use crate::store::{Held, Instance, InstanceState, Lock, Origin, Resource};
 
 /// The outcome of one look for room. A lease in it is on record.
 pub(super) enum Outcome {
@@ -224,14 +224,14 @@ fn record_step(
 ) -> Result<Option<Part>> {
     Ok(match step {
         Step::Adopt(slice) => {
-            let held = requester.draft_new(context, slice, Origin::Administrator)?;
+            let held = requester.draft_new(context, Resource::Mig(slice), Origin::Administrator)?;
             persist(context, &held, "is adopted: it is not ours")?;
             Some(Part::Existing(held, Patience::NONE))
         }
-        Step::Reuse(idle) => take_over(context, &idle, requester)?
+        Step::Reuse(idle, _) => take_over(context, &idle, requester)?
             .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
         Step::Create(slice) => {
-            let held = requester.draft_new(context, slice, Origin::Ours)?;
+            let held = requester.draft_new(context, Resource::Mig(slice), Origin::Ours)?;
             persist(context, &held, "is to be made")?;
             Some(Part::Place(held))
         }
@@ -240,12 +240,12 @@ fn record_step(
 
 /// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.
 fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
-    let container = &held.lease.container().key.id;
+    let container = held.lease.holder.name();
     let ledger = context.store.lock(&format!("create of {container}"))?;
     ledger.sweep();
     ledger.put_new(held)?;
-    let slice = held.instance.slice();
-    tracing::info!(lease = held.lease.id, container, "{slice} {fate}");
+    let resource = &held.instance.resource;
+    tracing::info!(lease = held.lease.id, container, "{resource} {fate}");
     Ok(())
 }
 
@@ -271,7 +271,7 @@ fn take_over(
         lease = held.lease.id,
         container = requester.holder.key.id,
         "{}, which was idle, is handed out",
-        held.instance.slice()
+        held.instance.resource
     );
     Ok(Some(held))
 }

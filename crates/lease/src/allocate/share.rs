@@ -11,11 +11,11 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::idle::is_there;
 use crate::inventory::Inventory;
-use crate::model::{ListedInstance, Snapshot};
+use crate::model::Snapshot;
 use crate::placement::{self, Constraints};
-use crate::reclaim::{self, Patience, liveness};
+use crate::reclaim::{self, Patience, holder};
 use crate::request;
-use crate::store::{Container, Held, InstanceState, Lease, LeaseState};
+use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Slice};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
@@ -45,16 +45,17 @@ pub(super) fn share(
             && lease.boot_id == context.boot_id
             && lease.state != LeaseState::Releasing
     };
-    for peer in inventory.leases.iter().filter(|h| is_peer(h)) {
+    let peers = inventory.leases.iter().filter(|h| is_peer(h));
+    for (peer, slice) in peers.filter_map(|h| Some((h, h.instance.slice()?))) {
         if peer.instance.state != InstanceState::Ready {
             return Ok(Some(Peer::Creates(Box::new(peer.clone()))));
         }
         // An administrator, or a reset, may have removed the instance. It may also be newer than the
         // snapshot.
-        if !is_there(snapshot, peer.instance.slice()) && locate(driver, peer)?.is_none() {
+        if !is_there(snapshot, &peer.instance) && !exists(driver, peer)? {
             continue;
         }
-        check_same(snapshot, peer, wanted, who)?;
+        check_same(snapshot, (peer, slice), wanted, who)?;
         let held = who.draft(context, peer.instance.clone())?;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.
@@ -69,7 +70,7 @@ pub(super) fn share(
                 lease = held.lease.id,
                 container = who.holder.key.id,
                 "shares the slice of container {}",
-                peer.lease.container().key.id
+                peer.lease.holder.name()
             );
             return Ok(Some(Peer::Has(Box::new(held))));
         }
@@ -77,9 +78,9 @@ pub(super) fn share(
     Ok(None)
 }
 
-/// Returns the instance of the pod's slice. If that cannot be found out, no other slice is created.
-fn locate(driver: &impl Queries, peer: &Held) -> Result<Option<ListedInstance>> {
-    let found = reclaim::locate(driver, peer.instance.slice());
+/// Returns whether the pod's slice exists. If that cannot be found out, no other slice is created.
+fn exists(driver: &impl Queries, peer: &Held) -> Result<bool> {
+    let found = reclaim::exists(driver, &peer.instance);
     found.map_err(|e| does_not_answer(peer).caused_by(e))
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn wait_for(
     drop(
         context
             .store
-            .lock_gpu(&peer.instance.slice().gpu_uuid, &why)?,
+            .lock_gpu(peer.instance.resource.gpu_uuid(), &why)?,
     );
     let is_made = || {
         let now = context.store.instance_now(&peer.instance).ok().flatten();
@@ -104,7 +105,7 @@ pub(crate) fn wait_for(
     };
     let against = |now: &Lease| match is_made() {
         true => Some(String::new()),
-        false => liveness::sign_of_life(&context.store, now),
+        false => holder::sign_of_life(&context.store, now),
     };
     if let Err(e) = reclaim::release_unless(context, peer, Patience::NONE, against) {
         tracing::warn!(lease = peer.lease.id, "{}", e.line());
@@ -122,7 +123,7 @@ pub(crate) fn wait_for(
     }
     Err(Error::new(format!(
         "container {} of the same pod makes the slice for all of them (process {}), waited {}",
-        printable(&peer.lease.container().key.id),
+        printable(peer.lease.holder.name()),
         peer.lease.creator.pid,
         humantime::format_duration(context.config.lock_timeout)
     ))
@@ -132,32 +133,31 @@ pub(crate) fn wait_for(
 fn does_not_answer(peer: &Held) -> Error {
     Error::new(format!(
         "container {} of the same pod has its slice on GPU {}, which does not answer",
-        printable(&peer.lease.container().key.id),
-        peer.instance.slice().gpu_uuid
+        printable(peer.lease.holder.name()),
+        peer.instance.resource.gpu_uuid()
     ))
 }
 
 /// Checks that containers that share one slice request the same.
 fn check_same(
     snapshot: &Snapshot,
-    peer: &Held,
+    (peer, slice): (&Held, &Slice),
     wanted: &Constraints<'_>,
     who: &Requester<'_>,
 ) -> Result<()> {
-    let slice = peer.instance.slice();
     let (gpu, mut unread) = (&slice.gpu_uuid, snapshot.unreadable.iter());
     if !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
         && let Some((_, why)) = unread.find(|(index, _)| *index == slice.gpu_index)
     {
         return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));
     }
-    let there = only(snapshot, &[slot_of(peer.instance.slice())]);
+    let there = only(snapshot, &[slot_of(slice)]);
     if placement::choose(&there, &[], &unreserved(wanted)).is_ok() {
         return Ok(());
     }
     Err(Error::new(format!(
         "container {} of the same pod has a {} for all of them, and this one asks for {}",
-        printable(&peer.lease.container().key.id),
+        printable(peer.lease.holder.name()),
         slice.profile,
         request::written(&who.request.alternatives)
     ))

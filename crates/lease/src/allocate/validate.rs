@@ -29,7 +29,8 @@ fn defect(
     held: &Held,
 ) -> Result<std::result::Result<Held, String>> {
     let slice = held.instance.slice();
-    let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
+    let ids = slice.and_then(|s| Some((s, s.gpu_instance?, s.compute_instance?)));
+    let Some((slice, gi, ci)) = ids else {
         return Err(Error::new("the lease has no instance"));
     };
     let Some(instance) = reclaim::locate(driver, slice)? else {
@@ -57,7 +58,7 @@ fn defect(
     };
     // From now on the other containers of its pod may share it.
     let held = context.record(held, |i| {
-        i.slice_mut().mig_uuid = Some(uuid);
+        i.change_slice(|s| s.mig_uuid = Some(uuid));
         i.state = InstanceState::Ready;
     })?;
     Ok(Ok(held))

@@ -1,6 +1,6 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
-use super::admit::{Limits, admit, all_denied, subject_of};
+use super::admit::{Limits, admit, all_denied, holder_subject};
 use super::denial::Denial;
 use super::plan::Step;
 use super::requester::Tried;
@@ -79,8 +79,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         let snapshot = &inventory.snapshot;
         let policy = &config.policy;
         for (one, holders) in movable.iter_mut().zip(holders) {
-            let rules =
-                |h: &Held| policy.excluded(&snapshot.gpus, &subject_of(h.lease.container()));
+            let rules = |h: &Held| policy.excluded(&snapshot.gpus, &holder_subject(&h.lease));
             one.excluded = holders.into_iter().flat_map(rules).collect();
         }
         Ok(WhatIf {
@@ -226,7 +225,7 @@ fn site(step: &Step) -> (Site, Source) {
     let source = match step {
         Step::Create(_) => Source::Made,
         Step::Adopt(_) => Source::Adopted,
-        Step::Reuse(_) => Source::Idle,
+        Step::Reuse(..) => Source::Idle,
     };
     (site, source)
 }

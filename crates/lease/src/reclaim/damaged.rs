@@ -5,15 +5,15 @@
 
 use super::finding::Outcome;
 use super::patience::Patience;
-use super::{earlier_boot, liveness, release};
+use super::{earlier_boot, holder, liveness, release};
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
 use crate::model::ListedInstance;
 use crate::store::{
-    Damaged, DamagedName, FormerName, Instance, InstanceState, Key, LeaseState, Ledger, Origin,
-    Ownership, Place, Slice,
+    Damaged, DamagedName, FormerName, Instance, InstanceState, Key, Kind, LeaseState, Ledger,
+    Origin, Ownership, Place, Resource, Slice,
 };
 use std::path::Path;
 
@@ -44,12 +44,10 @@ pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Res
     let damaged = damaged(context)?;
     let its = damaged.iter().filter(|d| d.is_of(key));
     error::all(its.map(|d| {
-        let holder = d
-            .lease
-            .as_ref()
-            .filter(|l| l.state != LeaseState::Releasing);
+        let lease = d.lease.as_ref();
+        let lease = lease.filter(|l| l.state != LeaseState::Releasing);
         let lives =
-            holder.and_then(|l| liveness::lasting(|| liveness::sign_of_life(&context.store, l)));
+            lease.and_then(|l| liveness::lasting(|| holder::sign_of_life(&context.store, l)));
         if let Some(life) = lives {
             return Err(Error::new(format!(
                 "cannot give back lease {}: {life}",
@@ -81,7 +79,7 @@ pub(crate) fn release_damaged(
     patience: Patience,
 ) -> Result<()> {
     let restored = match &damaged.lease {
-        Some(lease) => context.restore(&lease.container().bundle, &lease.id),
+        Some(lease) => holder::after_release(context, lease),
         None => Ok(()),
     };
     let released = take_over(context, damaged).and_then(|instance| match instance {
@@ -103,6 +101,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     // The look at the driver needs the GPU's lock, which comes before the ledger's.
     let slice = match place {
         Some(place) if ends_instance && read_instance(context, damaged).is_err() => {
+            name_tells(damaged)?;
             slice_of(context, place)?
         }
         _ => None,
@@ -143,7 +142,11 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
 
 /// Returns the instance that the driver shows, under the id by which its records name it.
 fn rebuilt(context: &LeaseContext<'_>, damaged: &Damaged, slice: Slice) -> Result<Instance> {
-    let new = draft::instance(context, slice, (Origin::Ours, InstanceState::Releasing))?;
+    let new = draft::instance(
+        context,
+        Resource::Mig(slice),
+        (Origin::Ours, InstanceState::Releasing),
+    )?;
     Ok(match damaged.instance() {
         Some(name) => Instance {
             id: name.instance.clone(),
@@ -283,15 +286,14 @@ fn over(
     if let Some(lease) = &damaged.lease {
         let life = match lease.state {
             LeaseState::Releasing => None,
-            LeaseState::Pending | LeaseState::Ready => {
-                liveness::sign_of_life(&context.store, lease)
-            }
+            LeaseState::Pending | LeaseState::Ready => holder::sign_of_life(&context.store, lease),
         };
         let dead = "the record of its instance is damaged, and its container is gone";
         return Ok(life.map_or(Ok(dead.to_owned()), Err));
     }
     let is_there = match damaged.place() {
         None => false,
+        Some(_) if name_tells(damaged).is_err() => true,
         Some(place) => {
             // An operation that is still at work finds its record gone and undoes its work.
             let _lock = context
@@ -358,6 +360,24 @@ fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bo
         .iter()
         .filter(|f| Some(f.lease.as_str()) != damaged.id());
     Ok(formers.any(|f| f.place == *place && is_shared(f)))
+}
+
+/// Fails for a kind of resource that nobody finds by its name alone.
+fn name_tells(damaged: &Damaged) -> Result<()> {
+    match damaged.instance().map(|name| name.kind) {
+        None | Some(Kind::Mig) => Ok(()),
+        #[cfg(test)]
+        Some(Kind::Dummy) => Err(untold(damaged)),
+        Some(Kind::Unknown) => Err(untold(damaged)),
+    }
+}
+
+fn untold(damaged: &Damaged) -> Error {
+    let file = damaged.file.display();
+    Error::new(format!(
+        "cannot find what {file} names: only its content tells"
+    ))
+    .hint("destroy it by hand, then remove the file")
 }
 
 fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {

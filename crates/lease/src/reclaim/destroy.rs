@@ -8,7 +8,7 @@ use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
-use crate::store::{Instance, Lease, LeaseName, Slice};
+use crate::store::{Instance, Lease, LeaseName, Resource, Slice};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -67,10 +67,8 @@ fn try_destroy(
     target: Target<'_>,
     session: &mut Option<Session>,
 ) -> Result<std::result::Result<Ended, DriverError>> {
-    let gpu = &target.instance.slice().gpu_uuid;
-    let by = target
-        .lease
-        .map_or("an instance", |l| &l.container().key.id);
+    let gpu = target.instance.resource.gpu_uuid();
+    let by = target.lease.map_or("an instance", |l| l.holder.name());
     let _lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
     // Another process may have released it while this one waited for the GPU.
     let Some(instance) = context.store.instance_now(target.instance)? else {
@@ -80,9 +78,23 @@ fn try_destroy(
         return Ok(Ok(Ended::Elsewhere));
     }
     let driver = session.get_or_insert_with(|| context.driver());
-    let emptied = || mark(context, &instance, |i| i.slice_mut().emptied = true).map(drop);
-    let destroyed = destroy(driver, instance.slice(), emptied)?;
+    let destroyed = match &instance.resource {
+        Resource::Mig(slice) => destroy(driver, slice, || {
+            mark(context, &instance, |i| i.change_slice(|s| s.emptied = true))
+        })?,
+        #[cfg(test)]
+        Resource::Dummy(dummy) => Ok(dummy.destroy()?),
+    };
     Ok(destroyed.map(|()| Ended::Gone))
+}
+
+/// Returns whether the resource of an instance exists, and is the one on record.
+pub(crate) fn exists(driver: &impl Queries, instance: &Instance) -> Result<bool> {
+    match &instance.resource {
+        Resource::Mig(slice) => Ok(locate(driver, slice)?.is_some()),
+        #[cfg(test)]
+        Resource::Dummy(dummy) => Ok(dummy.exists()),
+    }
 }
 
 /// Destroys the instance of a slice if it exists: the compute instance, then the GPU instance. The driver's
@@ -192,8 +204,7 @@ pub(crate) fn has_other_leases(
 
 /// Returns the processes that have the instance's capabilities open.
 pub(crate) fn holders(context: &LeaseContext<'_>, instance: &Instance) -> Holders {
-    let slice = instance.slice();
-    let Some(gi) = slice.gpu_instance else {
+    let Some((slice, gi)) = instance.slice().and_then(|s| Some((s, s.gpu_instance?))) else {
         return Holders::default();
     };
     let root = &context.config.driver.root;

@@ -2,6 +2,7 @@
 //! nothing and confirms nothing. A kill half way only leaves some leases for the next collection.
 
 use super::finding::{Finding, Outcome};
+use super::holder;
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::store::{Damaged, Entry, Ownership};
@@ -30,7 +31,7 @@ pub(super) fn strike_off(
 
 fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Result<()>> {
     let restored = entries.iter().map(|entry| match entry.lease() {
-        Some(lease) => context.restore(&lease.container().bundle, &lease.id),
+        Some(lease) => holder::after_release(context, lease),
         None => Ok(()),
     });
     let restored: Vec<Result<()>> = restored.collect();

@@ -1,9 +1,9 @@
 //! Releases the leases of a container that has ended, by its delete or by its creator.
 
 use super::damaged;
-use super::liveness;
 use super::patience::Patience;
 use super::release::{Returned, release_unless};
+use super::{holder, liveness};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::store::{Held, Key, Lease, LeaseState};
@@ -19,14 +19,14 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
     let leases = context.leases_of(key)?;
     let against = |now: &Lease| match now.state {
         LeaseState::Releasing => None,
-        LeaseState::Pending | LeaseState::Ready => liveness::sign_of_life(&context.store, now),
+        LeaseState::Pending | LeaseState::Ready => holder::sign_of_life(&context.store, now),
     };
     let released = leases.iter().map(|held| {
         let lease = &held.lease;
         let life = match lease.state {
             LeaseState::Releasing => None,
             LeaseState::Pending | LeaseState::Ready => {
-                liveness::lasting(|| liveness::sign_of_life(&context.store, lease))
+                liveness::lasting(|| holder::sign_of_life(&context.store, lease))
             }
         };
         let returned = match life {
@@ -61,11 +61,10 @@ pub(crate) fn release_if_over(
 
 /// Returns the error of a delete that leaves the slice with its container.
 fn stays(held: &Held, life: &str) -> Error {
-    let id = crate::error::printable(&held.lease.container().key.id);
-    let slice = held.instance.slice();
+    let id = crate::error::printable(held.lease.holder.name());
+    let resource = &held.instance.resource;
     Error::new(format!(
-        "cannot give back slice {} of GPU {} with container {id}: {life}",
-        slice.profile, slice.gpu_index
+        "cannot release {resource} with container {id}: {life}"
     ))
     .hint("run migctl gc as root on the host once that is over")
 }

@@ -3,7 +3,7 @@
 use super::finding::{Collection, Finding, Outcome};
 use super::patience::Patience;
 use super::release::{self, Returned, is_due};
-use super::{damaged, earlier_boot, liveness, ready};
+use super::{damaged, earlier_boot, holder, liveness, ready};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::idle;
@@ -121,13 +121,7 @@ fn why_collect(
     if lease.state == LeaseState::Releasing {
         return retry(&held.instance, all);
     }
-    match liveness::sign_of_life(&context.store, lease) {
-        Some(life) => Err(life),
-        None if lease.state == LeaseState::Pending => {
-            Ok("its creator died before the container was there".to_owned())
-        }
-        None => Ok("its container is gone".to_owned()),
-    }
+    holder::withdrawal(context, lease)
 }
 
 /// Returns the reason for which an instance without a lease may go, or else the reason for which it stays.

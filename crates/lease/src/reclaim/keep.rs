@@ -10,7 +10,9 @@ use std::time::SystemTime;
 /// Keeps the instance of a *releasing* lease, and removes the lease. Returns false if the configuration or
 /// the state of the instance does not allow that.
 pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool> {
-    let slice = held.instance.slice();
+    let Some(slice) = held.instance.slice() else {
+        return Ok(false);
+    };
     let is_whole = slice.compute_instance.is_some() && slice.mig_uuid.is_some();
     let keeps = !context.config.keep_idle.is_zero()
         && held.lease.boot_id == context.boot_id
@@ -20,14 +22,15 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool>
         return Ok(false);
     }
     // The lease is *releasing*, so another process that collects may be destroying its instance now.
-    let why = format!("release of {}", held.lease.container().key.id);
+    let why = format!("release of {}", held.lease.holder.name());
     let _gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
     let ledger = context.store.lock("release")?;
     let Some(held) = context.store.held_now(held)? else {
         // Another process released the lease and removed it.
         return Ok(true);
     };
-    if held.instance.attempt().is_some() || held.instance.slice().emptied {
+    let is_emptied = held.instance.slice().is_none_or(|s| s.emptied);
+    if held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
     }
     if destroy::has_other_leases(context, &held.instance, Some(&held.lease))? {

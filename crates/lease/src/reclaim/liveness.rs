@@ -202,7 +202,8 @@ impl<'a> Liveness<'a> {
             return Some(format!("its init, process {}, runs", init.pid));
         }
         if lease.state == LeaseState::Pending {
-            match self.recorded_init(&lease.container().key) {
+            let recorded = lease.container().map(|c| self.recorded_init(&c.key));
+            match recorded.unwrap_or(Ok(None)) {
                 Ok(Some(init)) if self.lives(&init) => {
                     return Some(format!("its init, process {}, runs", init.pid));
                 }

@@ -24,7 +24,8 @@ impl Told {
 
     fn held(&self, id: &str, container: &str) -> Option<Held> {
         let records = &self.author.as_ref()?.records;
-        let lease = |l: &Lease| l.id == id && l.container().key.id == container;
+        let is_its = |l: &Lease| l.container().is_some_and(|c| c.key.id == container);
+        let lease = |l: &Lease| l.id == id && is_its(l);
         let lease: Lease = find(records, lease)?;
         let instance = find(records, |i: &Instance| i.id == lease.instance)?;
         Some(Held { lease, instance })
@@ -34,7 +35,7 @@ impl Told {
     pub fn stays(&self, id: &str, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot give back lease {id}")).caused_by(why);
         let held = self.held(id, container);
-        let slice = held.as_ref().map(|h| h.instance.slice());
+        let slice = held.as_ref().and_then(|h| h.instance.slice());
         let instance =
             slice.and_then(|s| Some((&s.gpu_uuid, s.gpu_instance?, s.compute_instance?)));
         error.hint(match (instance, self.uuids.as_slice()) {
@@ -96,9 +97,9 @@ pub(crate) fn recover(
 
 fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let Held { lease, instance } = &held;
-    let container = &lease.container().key.id;
+    let container = lease.holder.name();
     let is_over = lease.boot_id != context.boot_id;
-    if is_over || destroy::locate(&context.driver(), instance.slice())?.is_none() {
+    if is_over || !destroy::exists(&context.driver(), instance)? {
         return Ok(None);
     }
     if lease.shared_in.is_some() {

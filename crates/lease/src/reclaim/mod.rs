@@ -6,6 +6,7 @@ mod earlier_boot;
 mod ended;
 mod finding;
 mod gc;
+pub(crate) mod holder;
 mod keep;
 pub(crate) mod liveness;
 pub(crate) mod lost;
@@ -14,7 +15,7 @@ mod ready;
 mod release;
 
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
-pub(crate) use destroy::{destroy, holders, locate};
+pub(crate) use destroy::{destroy, exists, holders, locate};
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, unseen};

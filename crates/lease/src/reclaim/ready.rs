@@ -23,9 +23,7 @@ pub(crate) fn ready_if_started(context: &LeaseContext<'_>, lease: &Lease) -> Res
     let Some(lease) = context.store.lease_now(lease)? else {
         return Ok(true);
     };
-    let init = liveness::recorded_init(&lease.container().key)
-        .ok()
-        .flatten();
+    let init = recorded_init(&lease);
     if init.is_some_and(|init| process::is_alive(&init)) {
         ready(context, &lease)?;
         return Ok(true);
@@ -54,9 +52,7 @@ pub(crate) fn ready(context: &LeaseContext<'_>, lease: &Lease) -> Result<Option<
     if lease.state != LeaseState::Pending {
         return Ok(Some(lease));
     }
-    let init = liveness::recorded_init(&lease.container().key)
-        .ok()
-        .flatten();
+    let init = recorded_init(&lease);
     // Only the front can tell which of the container's cgroups are not the engine's too.
     let is_front = lease.creator == process::current();
     let exact = init.filter(|_| is_front).map(|init| own_cgroups(init.pid));
@@ -67,6 +63,12 @@ pub(crate) fn ready(context: &LeaseContext<'_>, lease: &Lease) -> Result<Option<
             l.cgroups = exact;
         }
     })
+}
+
+/// Returns the init that the low-level runtime of a container recorded.
+fn recorded_init(lease: &Lease) -> Option<Process> {
+    let init = liveness::recorded_init(&lease.container()?.key);
+    init.ok().flatten()
 }
 
 /// Returns the cgroups of a container's init that this process does not share. From then on the record has

@@ -2,8 +2,8 @@
 //! only then removes the records.
 
 use super::destroy::{self, Ended, Target};
-use super::keep;
 use super::patience::Patience;
+use super::{holder, keep};
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Error, Result};
 use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
@@ -81,7 +81,7 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
     let lease = &held.lease;
     // runmig restores the bundle even if the driver refuses the destroy. The two do not depend on each
     // other, and the release reports every failure.
-    let restore = || context.restore(&lease.container().bundle, &lease.id).err();
+    let restore = || holder::after_release(context, lease).err();
     // A read may fail once. Without the lease, only the next create restores the original.
     let restored = restore().and_then(|_| restore());
     match keeps.then(|| keep::keep_idle(context, held)) {
@@ -97,9 +97,9 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
     if ended.is_ok() {
         tracing::info!(
             lease = lease.id,
-            container = lease.container().key.id,
-            "{} is given back",
-            held.instance.slice()
+            container = lease.holder.name(),
+            "{} is released",
+            held.instance.resource
         );
     }
     error::all([ended, restored.map_or(Ok(()), Err)])
@@ -142,7 +142,7 @@ pub(crate) fn release_instance_unless(
         lease: None,
     };
     end(context, target, patience)?;
-    tracing::info!(instance = instance.id, "{} is given back", instance.slice());
+    tracing::info!(instance = instance.id, "{} is released", instance.resource);
     Ok(Returned::Yes)
 }
 

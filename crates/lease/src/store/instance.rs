@@ -79,6 +79,31 @@ pub struct Attempt {
 pub enum Resource {
     /// A MIG slice.
     Mig(Slice),
+    /// A file that stands for hardware. It proves that a second kind fits.
+    #[cfg(test)]
+    Dummy(crate::dummy::Resource),
+}
+
+impl Resource {
+    /// Returns the UUID of the GPU on which the resource lies.
+    pub fn gpu_uuid(&self) -> &str {
+        match self {
+            Resource::Mig(slice) => &slice.gpu_uuid,
+            #[cfg(test)]
+            Resource::Dummy(dummy) => &dummy.gpu_uuid,
+        }
+    }
+}
+
+/// Names the resource for people: `1g.10gb at 4:1 on GPU 0`.
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resource::Mig(slice) => slice.fmt(f),
+            #[cfg(test)]
+            Resource::Dummy(dummy) => write!(f, "dummy {}", dummy.file.display()),
+        }
+    }
 }
 
 /// A slice: a GPU instance with the one compute instance that fills it.
@@ -131,16 +156,22 @@ impl fmt::Display for Slice {
 }
 
 impl Instance {
-    /// Returns the MIG slice.
-    pub fn slice(&self) -> &Slice {
-        let Resource::Mig(slice) = &self.resource;
-        slice
+    /// Returns the MIG slice, if the instance is one.
+    pub fn slice(&self) -> Option<&Slice> {
+        match &self.resource {
+            Resource::Mig(slice) => Some(slice),
+            #[cfg(test)]
+            Resource::Dummy(_) => None,
+        }
     }
 
-    /// Returns the MIG slice, to be changed.
-    pub(crate) fn slice_mut(&mut self) -> &mut Slice {
-        let Resource::Mig(slice) = &mut self.resource;
-        slice
+    /// Changes the MIG slice, if the instance is one.
+    pub(crate) fn change_slice(&mut self, change: impl FnOnce(&mut Slice)) {
+        match &mut self.resource {
+            Resource::Mig(slice) => change(slice),
+            #[cfg(test)]
+            Resource::Dummy(_) => {}
+        }
     }
 
     /// Says whether an administrator made the instance, which then outlives its leases.

@@ -56,10 +56,18 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns the container.
-    pub fn container(&self) -> &Container {
-        let Holder::Container(container) = &self.holder;
-        container
+    /// Returns the container, if the holder is one.
+    pub fn container(&self) -> Option<&Container> {
+        match &self.holder {
+            Holder::Container(container) => Some(container),
+            #[cfg(test)]
+            Holder::Dummy(_) => None,
+        }
+    }
+
+    /// Returns whether the container with this key is the holder.
+    pub fn is_of(&self, key: &Key) -> bool {
+        self.container().is_some_and(|c| c.key == *key)
     }
 }
 
@@ -130,9 +138,9 @@ impl Entry {
         }
     }
 
-    /// Returns the id of the container; empty without one.
-    pub fn container(&self) -> &str {
-        self.lease().map_or("", |l| &l.container().key.id)
+    /// Returns the name of the holder: the id of a container. Empty without a lease.
+    pub fn holder(&self) -> &str {
+        self.lease().map_or("", |l| l.holder.name())
     }
 
     /// Returns the time at which the entry came, in RFC 3339.
@@ -198,6 +206,29 @@ impl Record for Lease {
 pub enum Holder {
     /// An OCI container.
     Container(Container),
+    /// A file that stands for a holder. It proves that a second kind fits.
+    #[cfg(test)]
+    Dummy(crate::dummy::Holder),
+}
+
+impl Holder {
+    /// Returns the name of the holder, for people: the id of a container.
+    pub fn name(&self) -> &str {
+        match self {
+            Holder::Container(container) => &container.key.id,
+            #[cfg(test)]
+            Holder::Dummy(dummy) => &dummy.name,
+        }
+    }
+
+    /// Returns the first part of the names of the holder's records.
+    pub(crate) fn prefix(&self) -> String {
+        match self {
+            Holder::Container(container) => container.key.prefix(),
+            #[cfg(test)]
+            Holder::Dummy(dummy) => Key::new("dummy".into(), dummy.name.clone()).prefix(),
+        }
+    }
 }
 
 /// The container that has a lease.

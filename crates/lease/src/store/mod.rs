@@ -40,7 +40,7 @@ pub use instance::{Attempt, Instance, InstanceState, Origin, Resource, Slice};
 pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Portion};
 pub use listing::Listing;
 pub(crate) use lock::Lock;
-pub use names::{FormerName, InstanceName, LeaseName, Ownership, Place};
+pub use names::{FormerName, InstanceName, Kind, LeaseName, Ownership, Place};
 pub use operation::Operation;
 pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
@@ -187,8 +187,8 @@ impl Store {
 impl Ledger<'_> {
     /// Writes a lease. The record is on disk when this returns.
     pub fn put_lease(&self, lease: &Lease) -> Result<()> {
-        let (container, dir) = (&lease.container().key.id, self.store.dir.display());
-        let what = || format!("write the lease of container {container} into {dir}");
+        let (holder, dir) = (lease.holder.name(), self.store.dir.display());
+        let what = || format!("write the lease of container {holder} into {dir}");
         put(lease, &self.store.lease_file(lease), what)
     }
 

@@ -13,7 +13,7 @@
 //! its instance alone. A newer version with another meaning needs another ending, or another kind in place
 //! of `mig`.
 
-use super::instance::{Instance, Origin};
+use super::instance::{Instance, Origin, Resource};
 use super::lease::{Key, Lease};
 use crate::model::Placement;
 
@@ -37,10 +37,24 @@ pub struct LeaseName {
 pub struct InstanceName {
     /// The id of the instance.
     pub instance: String,
+    /// The kind of the resource.
+    pub kind: Kind,
     /// Its place.
     pub place: Place,
     /// The end of the instance.
     pub ownership: Ownership,
+}
+
+/// The kind of a resource, as a name tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A MIG slice.
+    Mig,
+    /// A kind of a newer version.
+    Unknown,
+    /// The kind that stands for a second one.
+    #[cfg(test)]
+    Dummy,
 }
 
 /// The name of a record of format 1, which was lease and instance at once.
@@ -89,12 +103,7 @@ impl LeaseName {
     /// Returns the name of a lease's record.
     pub fn of(lease: &Lease) -> LeaseName {
         LeaseName {
-            key: lease
-                .container()
-                .key
-                .prefix()
-                .trim_end_matches('.')
-                .to_owned(),
+            key: lease.holder.prefix().trim_end_matches('.').to_owned(),
             lease: plain(&lease.id),
             boot_id: plain(&lease.boot_id),
             instance: plain(&lease.instance),
@@ -127,14 +136,19 @@ impl LeaseName {
 impl InstanceName {
     /// Returns the name of an instance's record.
     pub fn of(instance: &Instance) -> InstanceName {
-        let slice = instance.slice();
+        let (kind, profile_id, placement) = match &instance.resource {
+            Resource::Mig(slice) => (Kind::Mig, slice.profile_id, slice.placement),
+            #[cfg(test)]
+            Resource::Dummy(_) => (Kind::Dummy, 0, WHOLE_GPU),
+        };
         InstanceName {
             instance: plain(&instance.id),
+            kind,
             place: Place {
                 boot_id: plain(&instance.boot_id),
-                gpu_uuid: plain(&slice.gpu_uuid),
-                profile_id: slice.profile_id,
-                placement: slice.placement,
+                gpu_uuid: plain(instance.resource.gpu_uuid()),
+                profile_id,
+                placement,
             },
             ownership: match instance.origin {
                 Origin::Ours => Ownership::Own,
@@ -149,33 +163,33 @@ impl InstanceName {
         let [instance, boot, gpu, kind, ref rest @ ..] = parts[..] else {
             return None;
         };
-        let unknown = || {
-            let place = Place {
-                boot_id: boot.to_owned(),
-                gpu_uuid: gpu.to_owned(),
-                profile_id: 0,
-                placement: WHOLE_GPU,
-            };
-            (place, Ownership::Unknown)
+        let ownership = |tail: &[&str]| match tail {
+            [] => Ownership::Own,
+            ["adopted"] => Ownership::Adopted,
+            _ => Ownership::Unknown,
         };
-        let known = || {
+        let whole_gpu = || Place {
+            boot_id: boot.to_owned(),
+            gpu_uuid: gpu.to_owned(),
+            profile_id: 0,
+            placement: WHOLE_GPU,
+        };
+        let slice = || {
             let [profile, start, size, ref tail @ ..] = rest[..] else {
                 return None;
             };
             let place = Place::parse(boot, gpu, [profile, start, size])?;
-            let ownership = match tail {
-                [] => Ownership::Own,
-                ["adopted"] => Ownership::Adopted,
-                _ => Ownership::Unknown,
-            };
-            Some((place, ownership))
+            Some((place, ownership(tail)))
         };
-        let (place, ownership) = match kind {
-            "mig" => known()?,
-            _ => unknown(),
+        let (kind, (place, ownership)) = match kind {
+            "mig" => (Kind::Mig, slice()?),
+            #[cfg(test)]
+            "dummy" => (Kind::Dummy, (whole_gpu(), ownership(rest))),
+            _ => (Kind::Unknown, (whole_gpu(), Ownership::Unknown)),
         };
         Some(InstanceName {
             instance: instance.to_owned(),
+            kind,
             place,
             ownership,
         })
@@ -188,15 +202,16 @@ impl InstanceName {
             Ownership::Own | Ownership::Shared | Ownership::Unknown => "",
         };
         let place = &self.place;
-        format!(
-            "{}.{}.{}.mig.{}.{}.{}{tail}",
-            self.instance,
-            place.boot_id,
-            place.gpu_uuid,
-            place.profile_id,
-            place.placement.start,
-            place.placement.size
-        )
+        let (boot, gpu) = (&place.boot_id, &place.gpu_uuid);
+        let kind = match self.kind {
+            Kind::Mig | Kind::Unknown => {
+                let (profile, at) = (place.profile_id, place.placement);
+                format!("mig.{profile}.{}.{}", at.start, at.size)
+            }
+            #[cfg(test)]
+            Kind::Dummy => "dummy".to_owned(),
+        };
+        format!("{}.{boot}.{gpu}.{kind}{tail}", self.instance)
     }
 }
 

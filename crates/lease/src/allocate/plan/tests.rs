@@ -59,10 +59,10 @@ proptest! {
         let plan = world.plan().unwrap_or_default();
         for gpu in &world.inventory.snapshot.gpus {
             let goes = |l: &&Instance| plan.evict.contains(l)
-                || plan.steps.iter().any(|step| matches!(step, Step::Reuse(idle) if **idle == **l));
-            let idle = world.spare().into_iter().filter(|l| l.slice().gpu_uuid == gpu.uuid);
+                || plan.steps.iter().any(|step| matches!(step, Step::Reuse(idle, _) if **idle == **l));
+            let idle = world.spare().into_iter().filter(|l| l.slice().unwrap().gpu_uuid == gpu.uuid);
             let mut there = world.staying(gpu);
-            there.extend(idle.filter(|l| !goes(l)).map(|l| span(l.slice())));
+            there.extend(idle.filter(|l| !goes(l)).map(|l| span(l.slice().unwrap())));
             let mut foreign = foreign(&world, gpu);
             for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
                 let new = span(step.slice());
@@ -73,7 +73,7 @@ proptest! {
                         prop_assert_eq!(foreign.len() + 1, known, "adopts {:?}", new);
                         continue;
                     }
-                    Step::Reuse(lease) => prop_assert!(world.spare().contains(&&**lease)),
+                    Step::Reuse(lease, _) => prop_assert!(world.spare().contains(&&**lease)),
                     Step::Create(slice) => prop_assert_eq!(slice.gpu_instance, None),
                 }
                 prop_assert!(there.iter().all(|(_, other)| !other.overlaps(new.1)), "{:?}", new);
@@ -115,14 +115,14 @@ proptest! {
         for lease in &plan.evict {
             prop_assert!(world.spare().contains(&lease));
             prop_assert!(seen.insert(&lease.id), "evicted twice");
-            let is_reused = |step: &Step| matches!(step, Step::Reuse(l) if l.id == lease.id);
+            let is_reused = |step: &Step| matches!(step, Step::Reuse(l, _) if l.id == lease.id);
             prop_assert!(!plan.steps.iter().any(is_reused));
-            let gpu = world.gpu(&lease.slice().gpu_uuid);
+            let gpu = world.gpu(&lease.slice().unwrap().gpu_uuid);
             let new: Vec<Span> = slices(&plan, gpu).into_iter().map(span).collect();
             let is_new = |step: &Step| matches!(step, Step::Create(s) if s.gpu_uuid == gpu.uuid
-                && s.placement.overlaps(lease.slice().placement));
-            let spare = world.spare().into_iter().filter(|l| l.slice().gpu_uuid == gpu.uuid);
-            let spare: Vec<Span> = spare.map(|l| span(l.slice())).collect();
+                && s.placement.overlaps(lease.slice().unwrap().placement));
+            let spare = world.spare().into_iter().filter(|l| l.slice().unwrap().gpu_uuid == gpu.uuid);
+            let spare: Vec<Span> = spare.map(|l| span(l.slice().unwrap())).collect();
             let mut all = [world.staying(gpu), spare, new].concat();
             all.sort();
             all.dedup();
@@ -173,7 +173,7 @@ proptest! {
                     prop_assert!(!tried.unfit.contains(&slot) && !tried.unusable.contains(&slot));
                 }
                 Step::Create(_) => prop_assert!(!tried.refused.iter().any(is_here)),
-                Step::Reuse(idle) => {
+                Step::Reuse(idle, _) => {
                     prop_assert!(!tried.refused.iter().any(is_here));
                     prop_assert!(!tried.idle.contains(&idle.id));
                 }
@@ -222,16 +222,19 @@ fn worlds_reach_every_outcome() {
         reached.extend(plan.steps.iter().map(|step| match step {
             Step::Create(_) => "creates",
             Step::Adopt(_) => "adopts",
-            Step::Reuse(_) => "reuses",
+            Step::Reuse(_, _) => "reuses",
         }));
         let is_overlapped = |old: &Slice| {
             let mut new = plan.steps.iter().map(Step::slice);
             new.any(|s| s.gpu_uuid == old.gpu_uuid && s.placement.overlaps(old.placement))
         };
-        let evicts = plan.evict.iter().map(|l| match is_overlapped(l.slice()) {
-            true => "evicts from its place",
-            false => "evicts elsewhere",
-        });
+        let evicts = plan
+            .evict
+            .iter()
+            .map(|l| match is_overlapped(l.slice().unwrap()) {
+                true => "evicts from its place",
+                false => "evicts elsewhere",
+            });
         reached.extend(evicts);
         let is_several = plan.steps.len() > 1;
         reached.extend(is_several.then_some("several"));

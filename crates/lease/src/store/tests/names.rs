@@ -27,7 +27,10 @@ fn names_tell_places_of_unreadable_records() {
     assert_eq!(told, expected);
     for damaged in &listing.damaged {
         let is_leased = damaged.id() != Some("alone");
-        assert_eq!(damaged.is_of(&one.lease.container().key), is_leased);
+        assert_eq!(
+            damaged.is_of(&one.lease.container().unwrap().key),
+            is_leased
+        );
         assert_eq!(damaged.is_nobodys(), !is_leased);
         // Only the instance of the second lease is unreadable.
         assert_eq!(damaged.lease.is_some(), damaged.id() == Some("two"));
@@ -46,8 +49,8 @@ fn place_is_of_one_boot() {
     assert!(one.overlaps(&place(&|i| i.id = "other".into())));
     for change in [
         (|i| i.boot_id = "later".into()) as fn(&mut Instance),
-        |i| i.slice_mut().gpu_uuid = "GPU-2".into(),
-        |i| i.slice_mut().placement.start = 4,
+        |i| i.change_slice(|s| s.gpu_uuid = "GPU-2".into()),
+        |i| i.change_slice(|s| s.placement.start = 4),
     ] {
         assert!(!one.overlaps(&place(&change)));
     }
@@ -104,7 +107,7 @@ fn leaves_record_of_format_1_alone() {
     ] {
         let name = format!(
             "{}old.b.GPU-1.19.3.1{tail}",
-            lease("x").container().key.prefix()
+            lease("x").container().unwrap().key.prefix()
         );
         let file = store.leases().join(&name);
         std::fs::write(&file, form.frame(body)).unwrap();
@@ -117,7 +120,7 @@ fn leaves_record_of_format_1_alone() {
             damaged.place(),
             Some(&InstanceName::of(&instance("i")).place)
         );
-        assert!(damaged.is_of(&lease("x").container().key));
+        assert!(damaged.is_of(&lease("x").container().unwrap().key));
         let line = damaged.why.line();
         let says = match ownership {
             Ownership::Unknown => "it is a lease of a newer runmig",

@@ -58,7 +58,7 @@ pub(super) fn meant<'g>(world: &World, gpu: &'g Gpu, asked: &Slice) -> Option<&'
 /// Returns the slices that containers have. The containers of a pod share one.
 fn held(world: &World) -> Vec<&store::Slice> {
     let leases = world.inventory.leases.iter();
-    let mut held: Vec<_> = leases.map(|h| h.instance.slice()).collect();
+    let mut held: Vec<_> = leases.map(|h| h.instance.slice().unwrap()).collect();
     held.dedup();
     held
 }

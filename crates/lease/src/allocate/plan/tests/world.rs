@@ -75,7 +75,11 @@ impl World {
 
     /// Returns everything that lies on a GPU or is promised there, without spare idle slices.
     pub(super) fn staying(&self, gpu: &Gpu) -> Vec<Span> {
-        let spare: Vec<Slot> = self.spare().iter().map(|l| slot_of(l.slice())).collect();
+        let spare: Vec<Slot> = self
+            .spare()
+            .iter()
+            .map(|l| slot_of(l.slice().unwrap()))
+            .collect();
         let mut all: Vec<Span> = Vec::new();
         all.extend(gpu.instances.iter().map(|i| (i.profile_id, i.placement)));
         let taken = self.inventory.taken().into_iter();

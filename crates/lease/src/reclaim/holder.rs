@@ -1,0 +1,43 @@
+//! The three functions of a kind of holder. A new kind is a new arm in each.
+
+use super::liveness;
+use crate::context::LeaseContext;
+use crate::error::Result;
+use crate::store::{Holder, Lease, LeaseState, Store};
+
+/// Returns the first sign that the holder of a lease exists, in words. A doubt is a sign.
+pub(crate) fn sign_of_life(store: &Store, lease: &Lease) -> Option<String> {
+    match &lease.holder {
+        Holder::Container(_) => liveness::sign_of_life(store, lease),
+        #[cfg(test)]
+        Holder::Dummy(dummy) => dummy.sign_of_life(),
+    }
+}
+
+/// Returns the reason for which a collector may release a lease that is not *releasing*, or else the reason
+/// for which it stays.
+pub(super) fn withdrawal(
+    context: &LeaseContext<'_>,
+    lease: &Lease,
+) -> std::result::Result<String, String> {
+    match &lease.holder {
+        Holder::Container(_) => match sign_of_life(&context.store, lease) {
+            Some(life) => Err(life),
+            None if lease.state == LeaseState::Pending => {
+                Ok("its create died before the container was there".to_owned())
+            }
+            None => Ok("its container is gone".to_owned()),
+        },
+        #[cfg(test)]
+        Holder::Dummy(dummy) => dummy.withdrawal(),
+    }
+}
+
+/// Does what the holder needs after its lease. For a container, it puts the original `config.json` back.
+pub(super) fn after_release(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+    match &lease.holder {
+        Holder::Container(container) => context.restore(&container.bundle, &lease.id),
+        #[cfg(test)]
+        Holder::Dummy(dummy) => dummy.after_release(),
+    }
+}
