@@ -88,11 +88,7 @@ impl Slicing<'_> {
         };
         let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
 
-        // Until this function returns, no other process collects the leases.
-        let Acquired {
-            leases,
-            operation: _operation,
-        } = self.leases.acquire(holder, asked, cgroup)?;
+        let Acquired { leases, operation } = self.leases.acquire(holder, asked, cgroup)?;
         let made = self
             .edit(&leases, &original, &driver, hook)
             .and_then(|edited| {
@@ -100,7 +96,7 @@ impl Slicing<'_> {
                 bundle.install(self.leases.author(&leases)?, &original, &edited)?;
                 self.hand_over(&leases, stays, asked)
             });
-        match made {
+        let ended = match made {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
                 // The container exists, even if runmig cannot record that. Without the record, the lease
                 // counts as alive by the container's init and cgroup.
@@ -109,7 +105,7 @@ impl Slicing<'_> {
                         tracing::warn!(lease = lease.id, "{}", e.line());
                     }
                 }
-                Ok(ended.propagate())
+                ended
             }
             Ok(ended) => {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
@@ -122,10 +118,13 @@ impl Slicing<'_> {
                         report::error(&e, None);
                     }
                 }
-                Ok(ended.propagate())
+                ended
             }
-            Err(e) => Err(e.and(self.over(&leases).err())),
-        }
+            Err(e) => return Err(e.and(self.over(&leases).err())),
+        };
+        // This process may end by the signal that ended the low-level runtime.
+        drop(operation);
+        Ok(ended.propagate())
     }
 
     /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the
