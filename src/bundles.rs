@@ -2,7 +2,7 @@
 //! `config.json`.
 
 use crate::spec::bundle::{self, Bundle};
-use runmig_lease::Told;
+use runmig_lease::BundleAccount;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::store::{BundleId, BundleLock, Store};
@@ -104,10 +104,10 @@ fn try_lock(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
 
 /// Reads a bundle's account of the leases that its hook names. The caller reads it before it releases the
 /// first lease, which removes the account.
-pub fn told_by(bundle: &Path, first: &str) -> Told {
+pub fn account_of(bundle: &Path, first: &str) -> BundleAccount {
     let bundle = Bundle::open(bundle).ok();
     let author = bundle.as_ref().and_then(|b| b.author().ok().flatten());
-    Told::new(
+    BundleAccount::new(
         author.filter(|a| a.lease == first),
         bundle.map_or(Vec::new(), |b| b.granted_to(first)),
     )

@@ -4,7 +4,7 @@
 
 use crate::bundles;
 use crate::log;
-use runmig_lease::Told;
+use runmig_lease::BundleAccount;
 use runmig_lease::config::Config;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::files;
@@ -41,7 +41,7 @@ pub fn main() {
     if args.iter().any(|a| a == "--help" || a == "--version") {
         println!(
             "runmig-hook {}: a poststop hook of OCI runtimes; reads the container's state on standard \
-             input and gives its GPU slices back [--lease ID]… [--config FILE]",
+             input and releases its GPU slices [--lease ID]… [--config FILE]",
             env!("CARGO_PKG_VERSION")
         );
         return;
@@ -68,19 +68,19 @@ fn run(args: &[OsString]) -> Result<()> {
         };
         log::start(&config);
         let of_it = of(&leases, &state?)?;
-        return error::all(of_it.iter().map(|lease| give_back(&leases, lease, false)));
+        return error::all(of_it.iter().map(|lease| release(&leases, lease, false)));
     }
-    give_back_all(&config, &arguments.leases, state)
+    release_all(&config, &arguments.leases, state)
 }
 
 /// Releases the leases that the arguments name. Each of them had a ledger once.
-fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
+fn release_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
     let ledger = bundles::existing_or_new(config);
     if ledger.is_ok() {
         log::start(config);
     }
     let state = state?;
-    let told = || bundles::told_by(&state.bundle, &ids[0]);
+    let told = || bundles::account_of(&state.bundle, &ids[0]);
     let dir = config.state_dir.display();
     let (leases, was_there) = match ledger {
         Ok(ledger) => ledger,
@@ -104,30 +104,30 @@ fn give_back_all(config: &Config, ids: &[String], state: Result<OciState>) -> Re
     let lost = (!was_there || ids.iter().any(is_missing))
         .then(told)
         .filter(|told| !was_there || !leases.has_struck_off(told));
-    let given_back = ids
+    let released = ids
         .iter()
-        .map(|id| give_back_told(&leases, id, &state, lost.as_ref()));
+        .map(|id| release_named(&leases, id, &state, lost.as_ref()));
     // The hook releases every lease before it returns an error.
-    error::all(given_back.collect::<Vec<_>>())
+    error::all(released.collect::<Vec<_>>())
 }
 
 /// Releases a lease by its id. The lease may be gone, damaged, or lost with its ledger.
-fn give_back_told(
+fn release_named(
     leases: &LeaseManager<'_>,
     id: &str,
     state: &OciState,
-    lost: Option<&Told>,
+    lost: Option<&BundleAccount>,
 ) -> Result<()> {
     match (leases.store().get(id), lost) {
         // The hook runs for a second time, or another call released the lease.
         (Ok(None), None) => Ok(()),
-        (Ok(None), Some(told)) => give_back_lost(leases, told, id, state),
+        (Ok(None), Some(told)) => release_lost(leases, told, id, state),
         (Ok(Some(other)), _) if other.lease.holder.name() != state.id => Err(Error::new(format!(
             "the state is of container {}, the lease of container {}",
             state.id,
             other.lease.holder.name()
         ))),
-        (Ok(Some(lease)), _) => give_back(leases, &lease, true),
+        (Ok(Some(lease)), _) => release(leases, &lease, true),
         // The name of a damaged record still tells what to release.
         (Err(e), _) => {
             tracing::warn!(lease = id, "{}", e.line());
@@ -136,18 +136,18 @@ fn give_back_told(
     }
 }
 
-fn give_back_lost(
+fn release_lost(
     leases: &LeaseManager<'_>,
-    told: &Told,
+    told: &BundleAccount,
     id: &str,
     state: &OciState,
 ) -> Result<()> {
     let recovered = leases.recover(told, id, &state.id);
     if let Ok(Some(lease)) = recovered {
         warn(format!(
-            "lease {id} was not in the ledger: its slice is given back by what its bundle tells"
+            "lease {id} was not in the ledger: its slice is released by what its bundle tells"
         ));
-        return give_back(leases, &lease, true);
+        return release(leases, &lease, true);
     }
     let restored = leases.restore_of_lost(&state.bundle, id);
     error::all([recovered.map(drop), restored])
@@ -159,7 +159,7 @@ fn warn(line: String) {
     let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
 }
 
-fn give_back(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> {
+fn release(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> {
     let life = |lease: &Lease| life(leases, lease, is_told);
     match leases.release_unless(held, Patience::default(), life)? {
         Returned::Yes => Ok(()),
@@ -205,7 +205,7 @@ fn read_state(input: impl Read) -> Result<OciState> {
     let state = serde_json::from_reader(&mut input).context(what);
     std::io::copy(&mut input, &mut std::io::sink()).context(what)?;
     if input.get_ref().is_untouched() {
-        return Err(Error::new(format!("{}: it is empty", what())));
+        return Err(Error::new(format!("cannot {}: it is empty", what())));
     }
     state
 }
@@ -287,7 +287,7 @@ mod tests {
         assert!(line(b"").contains("it is empty"));
         let endless = read_state(std::io::repeat(0)).unwrap_err().line();
         assert!(endless.contains("longer than 101711872 bytes"), "{endless}");
-        assert!(line(b"[]").starts_with("read the container's state from standard input: "));
+        assert!(line(b"[]").starts_with("cannot read the container's state from standard input: "));
         let state =
             read_state(&br#"{"ociVersion":"1.0.2","id":"c","status":"stopped","bundle":"/b"}"#[..]);
         assert_eq!(state.unwrap().id, "c");

@@ -1,5 +1,5 @@
 //! Killed anywhere: every system call with an effect, and every call to the driver, of everything
-//! that makes or gives back a slice. The points are found by running the operation, so one that is
+//! that makes or releases a slice. The points are found by running the operation, so one that is
 //! added later is tried without anyone listing it.
 
 mod faults_support;
@@ -109,7 +109,7 @@ fn every_driver_call(operation: &Operation) {
     let call = operation.begin(&world);
     let calls = world.driver_calls_by(|| drop(settled(&call)));
     judge(&world, "no call", 0);
-    // Others may call the driver too, each when the one before has done so: whoever gives back what a
+    // Others may call the driver too, each when the one before has done so: whoever releases what a
     // create waits for.
     let victim = calls.first().map(|(pid, _)| *pid);
     let (mut tried, mut missed) = (0, 0);

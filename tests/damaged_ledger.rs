@@ -1,5 +1,5 @@
 //! A ledger that is damaged, or that cannot be written: never a wrong destroy, never a place given
-//! twice, and what is left of a record is enough to give its slice back.
+//! twice, and what is left of a record is enough to release its slice.
 
 mod faults_support;
 #[path = "damaged_ledger/in_use.rs"]
@@ -344,7 +344,7 @@ fn the_disk_is_full_at_every_write() {
         }
         world.gc().ok();
         world.as_if_nothing_had_been().unwrap();
-        // While it is given back: a full disk keeps no slice.
+        // While it is released: a full disk keeps no slice.
         world.create(ID);
         let ballast = disk.fill(free);
         world.delete(ID);

@@ -22,7 +22,7 @@ fn the_driver() {
         (
             "nvmlInit_v2",
             "DRIVER_NOT_LOADED",
-            "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: driver not loaded (NVML 9); hint: load the NVIDIA kernel module (modprobe nvidia), or reboot after an update",
+            "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: driver not loaded (NVML 9); hint: load the NVIDIA kernel module (modprobe nvidia), or reboot after an update",
         ),
         (
             "nvmlDeviceGetMigMode",
@@ -32,17 +32,17 @@ fn the_driver() {
         (
             "nvmlDeviceGetMigMode",
             "GPU_IS_LOST",
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; read GPU 0: GPU is lost (NVML 15); read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; cannot read GPU 0: GPU is lost (NVML 15); cannot read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
         ),
         (
             "nvmlDeviceCreateGpuInstanceWithPlacement",
             "NO_PERMISSION",
-            "create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",
+            "cannot create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",
         ),
         (
             "nvmlGpuInstanceCreateComputeInstance",
             "UNKNOWN",
-            "create the compute instance of GPU instance 13 on GPU 0 ({gpu}): unknown error (NVML 999)",
+            "cannot create the compute instance of GPU instance 13 on GPU 0 ({gpu}): unknown error (NVML 999)",
         ),
     ] {
         setup
@@ -58,13 +58,13 @@ fn the_driver() {
     refused(
         &setup,
         &bundle,
-        "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
+        "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
     );
     fs::remove_file(&library).unwrap();
     refused(
         &setup,
         &bundle,
-        "open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
+        "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
     );
     fs::copy(&away, &library).unwrap();
 
@@ -72,7 +72,7 @@ fn the_driver() {
     refused(
         &setup,
         &bundle,
-        "read the driver's device numbers below {machine}: read {machine}/proc/devices: No such file or directory (os error 2)",
+        "cannot read the driver's device numbers below {machine}: read {machine}/proc/devices: No such file or directory (os error 2)",
     );
 }
 
@@ -104,23 +104,23 @@ fn the_configuration() {
     for (text, line) in [
         (
             "statedir = \"/run/x\"",
-            "read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "wait = \"soon\"",
-            r#"read configuration {config}: line 1: "soon" is no duration: expected number at 0; hint: correct it by docs/configuration.md, which lists the keys"#,
+            r#"cannot read configuration {config}: line 1: "soon" is no duration: expected number at 0; hint: correct it by docs/configuration.md, which lists the keys"#,
         ),
         (
             "driver_files = \"some\"",
-            "read configuration {config}: line 1: unknown variant `some`, expected one of `auto`, `cdi`, `nvidia-runtime`, `none`; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: unknown variant `some`, expected one of `auto`, `cdi`, `nvidia-runtime`, `none`; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "state_dir = \"run/runmig\"",
-            r#"read configuration {config}: state_dir = "run/runmig" is not an absolute path"#,
+            r#"cannot read configuration {config}: state_dir = "run/runmig" is not an absolute path"#,
         ),
         (
             "runtime = /usr/sbin/runc",
-            "read configuration {config}: line 1: string values must be quoted, expected literal string; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: string values must be quoted, expected literal string; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "runtime = \"/nowhere/runc\"",
@@ -143,7 +143,7 @@ fn the_configuration() {
     refused(
         &setup,
         &bundle,
-        "read configuration {config}: others than root can write to it (mode 0666); hint: chmod go-w it",
+        "cannot read configuration {config}: others than root can write to it (mode 0666); hint: chmod go-w it",
     );
     mode(&setup.config(), 0o644);
     mode(&setup.program("runmig-hook"), 0o777);
@@ -162,7 +162,7 @@ fn the_configuration() {
     refused(
         &setup,
         &bundle,
-        "read configuration {config}: no such file or directory",
+        "cannot read configuration {config}: no such file or directory",
     );
 }
 
@@ -202,7 +202,7 @@ fn the_state_directory() {
         refused(
             &setup,
             &bundle,
-            "open state directory {state}: Read-only file system (os error 30)",
+            "cannot open state directory {state}: Read-only file system (os error 30)",
         );
     }
     {
@@ -211,7 +211,7 @@ fn the_state_directory() {
         refused(
             &setup,
             &bundle,
-            "write the lease of container {id} into {state}: No space left on device (os error 28)",
+            "cannot write the lease of container {id} into {state}: No space left on device (os error 28)",
         );
     }
     {
@@ -219,7 +219,7 @@ fn the_state_directory() {
         refused(
             &setup,
             &bundle,
-            "open state directory {state}: others than root can write to it (mode 0777); hint: chmod go-w it",
+            "cannot open state directory {state}: others than root can write to it (mode 0777); hint: chmod go-w it",
         );
     }
     fs::remove_dir(setup.state()).unwrap();
@@ -227,6 +227,6 @@ fn the_state_directory() {
     refused(
         &setup,
         &bundle,
-        "open state directory {state}: Not a directory (os error 20)",
+        "cannot open state directory {state}: Not a directory (os error 20)",
     );
 }

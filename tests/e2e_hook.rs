@@ -22,7 +22,7 @@ fn state(id: &str, bundle: &str) -> Vec<u8> {
     serde_json::to_vec(&state).unwrap()
 }
 
-/// A container that is gone, and nobody gave its slice back.
+/// A container that is gone, and nobody released its slice.
 struct Forgotten {
     setup: Setup,
     id: String,
@@ -90,7 +90,7 @@ fn a_state_that_is_none() {
         return;
     };
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
-    let read = "runmig-hook: read the container's state from standard input";
+    let read = "runmig-hook: cannot read the container's state from standard input";
     let other = unique();
     let huge = vec![0; (97 << 20) + 1];
     let table: &[(&[&str], Vec<u8>, String)] = &[

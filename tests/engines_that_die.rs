@@ -1,5 +1,5 @@
 //! Engines that are killed, hooks that never run, run twice or come late: a container that runs keeps
-//! its slice, and one that does not gives it back.
+//! its slice, and one that does not releases it.
 
 mod faults_support;
 mod support;
@@ -305,7 +305,7 @@ fn delete_tells_why_slice_stays() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Only the delete is left to give the slice back.
+/// Only the delete is left to release the slice.
 #[test]
 fn delete_survives_moved_low_level_runtime() {
     let world = World::small();

@@ -174,7 +174,7 @@ fn each_profile_gets_its_slice() {
     };
     let (transcript, _) = transcript(&machine, &["--instances"]);
     machine.is_empty();
-    let done = "\n# 7 of 7 profiles had their slice, and gave it back\n";
+    let done = "\n# 7 of 7 profiles had their slice, and released it\n";
     assert!(transcript.contains(done), "{transcript}");
     for call in ["nvmlDeviceCreateGpuInstance", "nvmlGpuInstanceDestroy"] {
         let calls = changes(&machine);

@@ -389,7 +389,7 @@ fn what_was_not_tried_is_not_destroyed() {
     all_go(&world, &[]);
 }
 
-/// Each way in which a container goes gives back both.
+/// Each way in which a container goes releases both.
 #[test]
 fn both_go_whoever_gives_them_back() {
     type Way = fn(&World);

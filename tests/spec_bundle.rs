@@ -256,7 +256,7 @@ fn a_bundle_that_goes_away() {
     let gone = Bundle::open(Path::new("/nonexistent/bundle")).unwrap_err();
     assert_eq!(
         gone.line(),
-        "open bundle /nonexistent/bundle: ENOENT: No such file or directory"
+        "cannot open bundle /nonexistent/bundle: ENOENT: No such file or directory"
     );
 }
 
@@ -282,7 +282,7 @@ fn what_is_no_config_json_is_refused() {
         .unwrap();
     assert_eq!(
         place.error(),
-        "read /b/config.json: longer than 16777216 bytes"
+        "cannot read /b/config.json: longer than 16777216 bytes"
     );
     fs::remove_file(&config).unwrap();
     assert_eq!(place.error(), "cannot find config.json in bundle /b");
@@ -296,7 +296,10 @@ fn what_is_no_config_json_is_refused() {
         "cannot find config.json in bundle /b"
     );
     nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(place.error(), "read /b/config.json: not a regular file");
+    assert_eq!(
+        place.error(),
+        "cannot read /b/config.json: not a regular file"
+    );
     fs::remove_file(&config).unwrap();
     fs::write(place.path("elsewhere"), ORIGINAL).unwrap();
     symlink("elsewhere", &config).unwrap();

@@ -173,13 +173,13 @@ fn what_others_can_write_is_refused() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
     assert_eq!(
         refused(&dir),
-        "read CDI specification /etc/cdi/nvidia.yaml: others than root can write to it (mode 0664); hint: chmod go-w it"
+        "cannot read CDI specification /etc/cdi/nvidia.yaml: others than root can write to it (mode 0664); hint: chmod go-w it"
     );
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     assert_eq!(
         refused(&dir),
-        "read CDI directory /etc/cdi: others than root can write to it (mode 0777); hint: chmod go-w it"
+        "cannot read CDI directory /etc/cdi: others than root can write to it (mode 0777); hint: chmod go-w it"
     );
 }
 
@@ -210,7 +210,7 @@ fn bad_specifications_are_named() {
     let big = dir_of(&[("nvidia.yaml", &" ".repeat((4 << 20) + 1))]);
     assert_eq!(
         refused(&big),
-        "read CDI specification /etc/cdi/nvidia.yaml: longer than 4194304 bytes"
+        "cannot read CDI specification /etc/cdi/nvidia.yaml: longer than 4194304 bytes"
     );
     let mut laughs = "a0: &a0 [x]\n".to_owned();
     for i in 1..40 {
@@ -219,7 +219,7 @@ fn bad_specifications_are_named() {
     }
     laughs.push_str("kind: nvidia.com/gpu\ncontainerEdits: {env: *a39}\n");
     let line = refused(&dir_of(&[("n.yaml", &laughs)]));
-    assert!(line.starts_with("read CDI specification"), "{line}");
+    assert!(line.starts_with("cannot read CDI specification"), "{line}");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn follows_links_to_roots_files() {
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(
         refused(&dir),
-        "read CDI specification /etc/cdi/nvidia.yaml: no such file or directory"
+        "cannot read CDI specification /etc/cdi/nvidia.yaml: no such file or directory"
     );
 }
 
@@ -283,7 +283,7 @@ fn passes_over_broken_files_of_others() {
     let lines = skipped(&none);
     assert_eq!(lines.len(), names.len(), "{lines:?}");
     for (line, name) in lines.iter().zip(names) {
-        let start = format!("read CDI specification /etc/cdi/{name}: ");
+        let start = format!("cannot read CDI specification /etc/cdi/{name}: ");
         assert!(line.starts_with(&start), "{line}");
     }
     // a caller that requires them learns what could not be read
@@ -309,7 +309,7 @@ fn refuses_broken_files_of_nvidia() {
         let broken = dir_of(&[(name, text)]);
         let line = refused(&broken);
         assert!(
-            line.starts_with(&format!("read CDI specification /etc/cdi/{name}: ")),
+            line.starts_with(&format!("cannot read CDI specification /etc/cdi/{name}: ")),
             "{line}"
         );
         // unless another one has them

@@ -167,7 +167,7 @@ fn quarantined() {
     large.kill();
 }
 
-/// An instance that an administrator made is handed out, and none that could not be given back.
+/// An instance that an administrator made is handed out, and none that could not be released.
 #[test]
 fn adopted_is_not_quarantined() {
     let world = World::small();

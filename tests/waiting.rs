@@ -109,7 +109,7 @@ fn who_waits_is_listed() {
     assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
 }
 
-/// It has nothing that could be given back, and whoever wants it to end is told how.
+/// It has nothing that could be released, and whoever wants it to end is told how.
 #[test]
 fn who_waits_is_not_released() {
     let world = World::small();
@@ -255,7 +255,7 @@ fn woken_by_migctl_release() {
     });
 }
 
-/// Nobody gives anything back: the waiter finds out by itself.
+/// Nobody releases anything: the waiter finds out by itself.
 #[test]
 fn a_container_that_dies_unnoticed() {
     woken_by(|world| drop(said(&mut world.bare(&["kill", "full0", "KILL"])).ok()));

@@ -4,7 +4,7 @@ use super::asked::By;
 use super::json::{
     DefragAlternative, DefragmentationPlan, Placement, Restart, SliceSite, WaitingItem,
 };
-use super::list::whose;
+use super::list::holder_name;
 use super::output::{self, Format};
 use super::world;
 use runmig_lease::config::Config;
@@ -35,10 +35,10 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked.by.request(&asked.plan)?;
     let (driver, world) = world::look(config)?;
     let subject = asked.by.subject(&world);
-    let outlook = WhatIf::new((config, &driver), &world, &request, subject)?;
+    let what_if = WhatIf::new((config, &driver), &world, &request, subject)?;
     let (_, holders) = world.movable();
-    let alternatives = outlook.alternatives().iter();
-    let ways = alternatives.map(|one| way(&outlook, one, &holders));
+    let alternatives = what_if.alternatives().iter();
+    let ways = alternatives.map(|one| way(&what_if, one, &holders));
     let (ways, plans): (Vec<_>, Vec<_>) = ways.unzip();
     let planned = ways.iter().zip(&plans);
     let can = planned.filter_map(|(way, plan)| Some((way, plan.as_ref()?)));
@@ -46,7 +46,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let best = can.min_by_key(|(way, _)| way.restarts);
     let (request, verdict, why) = match best {
         Some((way, _)) => (way.request.clone(), way.verdict, way.why.clone()),
-        None => none(&outlook, &ways),
+        None => none(&what_if, &ways),
     };
     let plan = best.map(|(_, plan)| plan);
     let first = plan.and_then(|plan| plan.sites.first());
@@ -72,8 +72,8 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     Ok(i32::from(plan.is_none() || !all_read))
 }
 
-fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&Held>]) -> Way {
-    let (verdict, why, plan) = match outlook.answer(asked, MAX_STEPS) {
+fn way(what_if: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&Held>]) -> Way {
+    let (verdict, why, plan) = match what_if.answer(asked, MAX_STEPS) {
         Answer::Fits(fit) => {
             let plan = DefragPlan {
                 sites: fit.sites.into_iter().map(|(site, _)| site).collect(),
@@ -91,7 +91,7 @@ fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&
                 (RejectionKind::Fragmented, _) => "unknown",
                 (RejectionKind::Unsatisfiable | RejectionKind::Full, _) => "impossible",
             };
-            (verdict, outlook.refusal(rejection).to_string(), plan)
+            (verdict, what_if.refusal(rejection).to_string(), plan)
         }
     };
     let way = DefragAlternative {
@@ -105,7 +105,7 @@ fn way(outlook: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&
 
 /// Returns the request, the best verdict and all reasons, if none of the alternatives can fit.
 fn none(
-    outlook: &WhatIf<'_, impl Queries>,
+    what_if: &WhatIf<'_, impl Queries>,
     ways: &[DefragAlternative],
 ) -> (String, &'static str, String) {
     let mut whys: Vec<&str> = ways.iter().map(|way| way.why.as_str()).collect();
@@ -113,7 +113,7 @@ fn none(
     let worst = ways.iter().all(|way| way.verdict == "impossible");
     let open = ways.iter().find(|way| way.verdict != "impossible" || worst);
     (
-        request::written(outlook.alternatives()),
+        request::written(what_if.alternatives()),
         open.map_or("impossible", |way| way.verdict),
         whys.join("; and "),
     )
@@ -167,7 +167,7 @@ pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
                 from_placement: m.from.into(),
                 to_gpu: m.to_gpu,
                 to_placement: m.to.into(),
-                name: whose(lease),
+                name: holder_name(lease),
             })
     });
     each.collect()

@@ -41,12 +41,12 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (driver, world) = world::look(config)?;
     let subject = asked.by.subject(&world);
     let there = (config, &driver);
-    let outlook = WhatIf::new(there, &world, &request, subject.clone())?;
-    let (_, whose) = world.movable();
+    let what_if = WhatIf::new(there, &world, &request, subject.clone())?;
+    let (_, holders) = world.movable();
     let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
-    for one in outlook.alternatives() {
-        let answer = outlook.answer(one, MAX_STEPS);
-        alternatives.push(look(&outlook, &whose, one, &answer));
+    for one in what_if.alternatives() {
+        let answer = what_if.answer(one, MAX_STEPS);
+        alternatives.push(look(&what_if, &holders, one, &answer));
         fits = matches!(answer, Answer::Fits(_));
         answers.push(answer);
         if fits {
@@ -62,9 +62,9 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         }
     }
     let explanation = Explanation {
-        request: request::written(outlook.alternatives()),
+        request: request::written(what_if.alternatives()),
         fits,
-        error: outlook.error(answers).map(|e| e.line()),
+        error: what_if.error(answers).map(|e| e.line()),
         ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives,
     };
@@ -83,8 +83,8 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 }
 
 fn look(
-    outlook: &WhatIf<'_, impl Queries>,
-    whose: &[Vec<&Held>],
+    what_if: &WhatIf<'_, impl Queries>,
+    holders: &[Vec<&Held>],
     asked: &request::Alternative,
     answer: &Answer,
 ) -> Alternative {
@@ -97,20 +97,20 @@ fn look(
         Answer::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
         Answer::No(diagnosis) => {
             let plan = diagnosis.rejection.plan();
-            restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, whose));
-            let e = outlook.refusal(diagnosis.rejection.clone());
+            restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, holders));
+            let e = what_if.refusal(diagnosis.rejection.clone());
             let hint = e.advice().map(str::to_owned);
             (word(diagnosis.rejection.kind()), e.to_string(), hint)
         }
     };
-    let gpus = outlook.gpus(asked, answer);
+    let gpus = what_if.gpus(asked, answer);
     Alternative {
         request: asked.to_string(),
         verdict,
         why,
         hint,
         slices,
-        gpus: gpus.iter().map(|on| item(on, outlook)).collect(),
+        gpus: gpus.iter().map(|on| item(on, what_if)).collect(),
         restarts,
         with_mig_on: None,
     }
@@ -144,7 +144,7 @@ pub fn fits(fit: &Fit) -> String {
     sites.join(" and ") + &evicts
 }
 
-fn item(on: &GpuReport<'_>, outlook: &WhatIf<'_, impl Queries>) -> GpuAnswer {
+fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
     let state = match &on.verdict {
         Verdict::Fits(_) => "fits",
         Verdict::Full => "full",
@@ -169,7 +169,7 @@ fn item(on: &GpuReport<'_>, outlook: &WhatIf<'_, impl Queries>) -> GpuAnswer {
         why,
         free_slices: on.free_slices,
         total_slices: on.total_slices,
-        quarantined_slices: outlook.quarantined_on(&on.gpu.uuid),
+        quarantined_slices: what_if.quarantined_on(&on.gpu.uuid),
         places: match &on.verdict {
             Verdict::Fits(places) => places.iter().map(place_item).collect(),
             _ => Vec::new(),

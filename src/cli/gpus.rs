@@ -2,7 +2,7 @@
 //! owners.
 
 use super::json::{GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
-use super::list::whose;
+use super::list::holder_name;
 use super::mig_on;
 use super::output::{self, Format};
 use super::world;
@@ -38,7 +38,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         }
     }
     let errors = free.iter().filter_map(|f| f.error.as_deref());
-    let complaints = errors.map(output::complain).count();
+    let complaints = errors.map(output::eprint).count();
     Ok(i32::from(!world::tell_unread(&world) || complaints > 0))
 }
 
@@ -79,11 +79,11 @@ impl Free {
 /// Returns the state and the owners of an occupant of a GPU.
 fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
     let entries = world.at(gpu, lying.at);
-    let whose = |e: &Entry| e.lease().map_or("-".to_owned(), whose);
-    let names: Vec<String> = entries.iter().map(whose).collect();
+    let name = |e: &Entry| e.lease().map_or("-".to_owned(), holder_name);
+    let names: Vec<String> = entries.iter().map(name).collect();
     let names = names.join(", ");
     match entries.first().map(Entry::shown_state) {
-        Some("quarantined") => ("quarantined", format!("{names}, could not be given back")),
+        Some("quarantined") => ("quarantined", format!("{names}, could not be released")),
         Some("idle") => ("idle", "kept for the next".to_owned()),
         Some(_) => ("leased", names),
         None if world.is_damaged(gpu, lying.at) => {

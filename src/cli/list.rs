@@ -80,7 +80,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     }
     for lease in entries.iter().filter_map(Entry::lease) {
         if let Some(why) = unseen(lease) {
-            output::complain(&format!(
+            output::eprint(&format!(
                 "runmig cannot see from here whether container {} lives: {why}; hint: {UNSEEN_HINT}",
                 printable(&container(lease))
             ));
@@ -116,8 +116,8 @@ fn table(entries: &[Entry], waiting: &[Waiting]) {
                 [] => String::new(),
                 some => format!(", held by {}", printable(&some.join(", "))),
             };
-            output::complain(&format!(
-                "{} could not be given back{held}, {} tries so far: {}",
+            output::eprint(&format!(
+                "{} could not be released{held}, {} tries so far: {}",
                 printable(&short(entry.holder())),
                 attempt.count,
                 printable(&attempt.error)
@@ -135,7 +135,7 @@ fn tell_damaged(damaged: &Damaged) {
         ),
         _ => String::new(),
     };
-    output::complain(&format!(
+    output::eprint(&format!(
         "lease {} cannot be read: {}{kept}",
         printable(&damaged.file.to_string_lossy()),
         damaged.why.line()
@@ -179,7 +179,7 @@ fn named(lease: &Lease) -> Option<String> {
 }
 
 /// Returns the lease's holder, as people know it: `default/web-0/main`, or the container's id.
-pub fn whose(lease: &Lease) -> String {
+pub fn holder_name(lease: &Lease) -> String {
     printable(&named(lease).unwrap_or_else(|| container(lease)))
 }
 

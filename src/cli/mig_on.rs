@@ -32,17 +32,17 @@ pub fn foresee(
         return Vec::new();
     };
     let there = (config, driver);
-    let Ok(outlook) = WhatIf::new(there, &switched, request, subject) else {
+    let Ok(what_if) = WhatIf::new(there, &switched, request, subject) else {
         return Vec::new();
     };
-    let alternatives = outlook.alternatives().iter();
-    let answers = alternatives.map(|asked| (asked, outlook.answer(asked, MAX_STEPS)));
+    let alternatives = what_if.alternatives().iter();
+    let answers = alternatives.map(|asked| (asked, what_if.answer(asked, MAX_STEPS)));
     let told =
-        answers.map(|(asked, answer)| (asked.to_string(), with_mig_on(&outlook, world, answer)));
+        answers.map(|(asked, answer)| (asked.to_string(), with_mig_on(&what_if, world, answer)));
     told.collect()
 }
 
-fn with_mig_on(outlook: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answer) -> WithMigOn {
+fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answer) -> WithMigOn {
     let why = match answer {
         Answer::Fits(fit) => {
             let uuids: Vec<&str> = fit.sites.iter().map(|(s, _)| s.gpu_uuid.as_str()).collect();
@@ -57,7 +57,7 @@ fn with_mig_on(outlook: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answ
             };
         }
         Answer::Limited(e) => e,
-        Answer::No(diagnosis) => outlook.refusal(diagnosis.rejection),
+        Answer::No(diagnosis) => what_if.refusal(diagnosis.rejection),
     };
     WithMigOn {
         fits: false,

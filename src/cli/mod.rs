@@ -21,7 +21,7 @@ use runmig_lease::error::Result;
 use runmig_lease::process::signals;
 use std::path::PathBuf;
 
-/// Show which container has which MIG slice, and give back the slices of dead containers.
+/// Show which container has which MIG slice, and release the slices of dead containers.
 #[derive(Parser)]
 #[command(name = "migctl", version, arg_required_else_help = true)]
 struct Arguments {
@@ -45,12 +45,12 @@ enum Verb {
     Explain(explain::Asked),
     /// Name the containers to restart for a request to fit
     Defrag(defrag::Asked),
-    /// Give back the slice of a container that is gone
+    /// Release the slice of a container that is gone
     Release {
         /// The container's id, its first 12 characters or more, or the lease's id
         id: String,
     },
-    /// Give back every slice whose container is gone
+    /// Release every slice whose container is gone
     Gc {
         /// Only print what it would do, and why
         #[arg(long)]
@@ -73,7 +73,7 @@ pub fn main() -> i32 {
     match run(&arguments) {
         Ok(status) => status,
         Err(e) => {
-            output::complain(&e.line());
+            output::eprint(&e.line());
             1
         }
     }

@@ -68,7 +68,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
 pub fn line(text: &str) {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            complain(&format!("write to standard output: {e}"));
+            eprint(&format!("write to standard output: {e}"));
             std::process::exit(1);
         }
         _ => {}
@@ -76,7 +76,7 @@ pub fn line(text: &str) {
 }
 
 /// Prints a line to standard error, if that is still open.
-pub fn complain(text: &str) {
+pub fn eprint(text: &str) {
     let _ = writeln!(std::io::stderr(), "migctl: {text}");
 }
 

@@ -19,7 +19,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = bundles::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let mut found = leases.store().list()?.entries;
-    found.retain(|e| e.id() == id || is_called(e.holder(), id));
+    found.retain(|e| e.id() == id || is_named(e.holder(), id));
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
@@ -50,19 +50,19 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     }
-    let (mut given_back, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
+    let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
     for entry in found {
-        match give_back(&leases, &entry) {
-            Ok(()) => given_back.push(entry),
+        match release(&leases, &entry) {
+            Ok(()) => released.push(entry),
             // Several slices of one living container give the same error once.
             Err(e) if failed.iter().any(|said| said.line() == e.line()) => {}
             Err(e) => failed.push(e),
         }
     }
     match format {
-        Format::Json if given_back.is_empty() => {}
-        Format::Json => json(&leases, &given_back),
-        Format::Table => given_back.iter().for_each(tell),
+        Format::Json if released.is_empty() => {}
+        Format::Json => json(&leases, &released),
+        Format::Table => released.iter().for_each(tell),
     }
     error::all(failed.into_iter().map(Err)).map(|()| 0)
 }
@@ -91,7 +91,7 @@ fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
 
 /// Returns whether `id` names the container. The first 12 characters of its id suffice. An idle slice has a
 /// container called "".
-fn is_called(container: &str, id: &str) -> bool {
+fn is_named(container: &str, id: &str) -> bool {
     (container == id && !id.is_empty()) || (id.len() >= 12 && container.starts_with(id))
 }
 
@@ -99,7 +99,7 @@ fn is_called(container: &str, id: &str) -> bool {
 fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);
-    let Some(waiter) = waiters.find(|w| is_called(&w.container, id)) else {
+    let Some(waiter) = waiters.find(|w| is_named(&w.container, id)) else {
         return Ok(None);
     };
     let (process, hint) = match waiter.pid {
@@ -117,11 +117,11 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     Ok(Some(error.hint(hint)))
 }
 
-fn json(leases: &LeaseManager<'_>, given_back: &[Entry]) {
-    list::json(given_back, &leases.store().waiting().unwrap_or_default());
+fn json(leases: &LeaseManager<'_>, released: &[Entry]) {
+    list::json(released, &leases.store().waiting().unwrap_or_default());
 }
 
-fn give_back(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
+fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
     let held = match entry {
         Entry::Held(held) => held,
         Entry::Unleased(instance) => {
@@ -153,10 +153,10 @@ fn lives(container: &str, life: &str) -> Error {
 }
 
 fn tell(entry: &Entry) {
-    let whose = match (entry.holder(), entry.idle_since()) {
+    let holder = match (entry.holder(), entry.idle_since()) {
         ("", Some(_)) => ", which was idle".to_owned(),
         ("", None) => String::new(),
         (container, _) => format!(" of container {}", error::printable(container)),
     };
-    output::line(&format!("released {}{whose}", entry.instance().resource));
+    output::line(&format!("released {}{holder}", entry.instance().resource));
 }

@@ -15,10 +15,10 @@ pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
 /// Prints the errors of GPUs and records that migctl could not read. Returns whether it could read all.
 pub fn tell_unread(world: &Inventory) -> bool {
     for (_, why) in &world.snapshot.unreadable {
-        output::complain(&printable(why));
+        output::eprint(&printable(why));
     }
     for e in &world.unread {
-        output::complain(&e.line());
+        output::eprint(&e.line());
     }
     world.snapshot.unreadable.is_empty() && world.unread.is_empty()
 }

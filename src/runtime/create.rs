@@ -24,7 +24,7 @@ const HOOK_TIMEOUT_S: u32 = 30;
 
 pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
     let Some(request) = &asking.request else {
-        put_back(front, &asking.bundle)?;
+        restore_original(front, &asking.bundle)?;
         drop(asking);
         return Err(front.runtime.exec(front.args));
     };
@@ -54,7 +54,7 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
 }
 
 /// Puts the original back into a bundle whose container no longer asks for a slice.
-fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
+fn restore_original(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
     let numbers = Nodes::read(&front.config.driver.root)
         .map(|nodes| nodes.numbers().clone())
         .unwrap_or_default();
@@ -63,7 +63,7 @@ fn put_back(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
         true => bundles::lock_if_any(front.config, bundle)?,
         false => None,
     };
-    bundle.put_back(&numbers)
+    bundle.restore_original(&numbers)
 }
 
 struct Slicing<'a> {
@@ -131,7 +131,7 @@ impl Slicing<'_> {
     /// kill of its low-level runtime, and then keeps its slice.
     fn over(&self, leases: &[Held]) -> Result<()> {
         let mut lives = false;
-        let given_back = error::all(leases.iter().map(|held| {
+        let released = error::all(leases.iter().map(|held| {
             let patience = Patience::default();
             if let Returned::No(life) = self.leases.release_if_over(held, patience)? {
                 lives = true;
@@ -143,12 +143,12 @@ impl Slicing<'_> {
             Ok(())
         }));
         if lives {
-            return given_back;
+            return released;
         }
         // The hook may have released the slices. It leaves the bundle to this create, which has the bundle's
         // lock.
         let restored = self.asking.bundle.restore(owner(leases)?);
-        error::all([given_back, restored.map(drop)])
+        error::all([released, restored.map(drop)])
     }
 
     fn hand_over(&self, leases: &[Held], stays: Stays, asked: &Request) -> Result<spawn::Ended> {

@@ -29,7 +29,7 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
 ///
 /// If the low-level runtime fails or is killed, standard error tells the state of the slice. The engine
 /// reports the failed delete, and its operator needs to know whether a GPU is lost with it.
-pub fn give_back(front: &Front<'_>, key: Key) -> Result<i32> {
+pub fn delete(front: &Front<'_>, key: Key) -> Result<i32> {
     let inherited = Inherited::now(&[])?;
     crate::log::start(front.config);
     let ended =

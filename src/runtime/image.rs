@@ -32,7 +32,7 @@ impl Image {
                 continue;
             }
             let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
-            strings.push(CString::new(text).context(|| "the environment holds a NUL")?);
+            strings.push(CString::new(text).because(|| "the environment holds a NUL")?);
         }
         let pointers = |strings: &[CString]| -> Vec<*const c_char> {
             strings.iter().map(|s| s.as_ptr()).collect()

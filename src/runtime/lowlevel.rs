@@ -91,7 +91,7 @@ impl LowLevel {
 }
 
 pub fn c_string(text: &OsStr) -> Result<CString> {
-    CString::new(text.as_bytes()).context(|| "an argument holds a NUL")
+    CString::new(text.as_bytes()).because(|| "an argument holds a NUL")
 }
 
 /// Returns whether the low-level runtime is this program. Such a low-level runtime would call itself for

@@ -70,7 +70,7 @@ fn companion_or_bare(front: &Front<'_>) -> Result<i32> {
 pub fn slice() -> i32 {
     enter(&Slicer {
         create: create::create,
-        delete: delete::give_back,
+        delete: delete::delete,
         update: update::but_for_devices,
         features: features::tell,
     })

@@ -220,7 +220,7 @@ impl Bundle {
 
     /// Restores the engine's file from under any lease's edit, for a container that has no request any
     /// more.
-    pub fn put_back(&self, numbers: &NvidiaNumbers) -> Result<()> {
+    pub fn restore_original(&self, numbers: &NvidiaNumbers) -> Result<()> {
         let original = self.original(numbers)?;
         let (now, stat) = self.config()?;
         if now != original.bytes {
@@ -304,7 +304,7 @@ impl Bundle {
             .and_then(|()| Ok(fsync(&self.dir)?))
             .map_err(|e| {
                 let _ = self.unlink(&temporary);
-                Error::new(format!("write {}", self.name(file))).caused_by(e)
+                Error::new(format!("cannot write {}", self.name(file))).caused_by(e)
             })
     }
 

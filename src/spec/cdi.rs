@@ -96,7 +96,7 @@ pub fn read(dirs: &[&Path]) -> Result<Found> {
         if let Some((path, edits)) = found {
             let files = edits
                 .into_driver_files()
-                .context(|| format!("CDI specification {}", path.display()))?;
+                .because(|| format!("CDI specification {}", path.display()))?;
             skipped.extend(refused);
             return Ok(Found {
                 files: Some(files),

@@ -74,7 +74,7 @@ pub fn text(bytes: &[u8]) -> Result<&str> {
             "config.json is longer than {LIMIT} bytes"
         )));
     }
-    std::str::from_utf8(bytes).context(|| "config.json is not UTF-8")
+    std::str::from_utf8(bytes).because(|| "config.json is not UTF-8")
 }
 
 pub fn not_json(e: serde_json::Error) -> Error {

@@ -43,7 +43,7 @@ fn hook_gives_back_slice_of_removed_ledger() {
     );
     assert!(said.contains(&line), "{said}");
     assert!(
-        said.contains("is given back by what its bundle tells"),
+        said.contains("is released by what its bundle tells"),
         "{said}"
     );
     assert!(log(&world).contains("no ledger in"), "{}", log(&world));
@@ -129,7 +129,7 @@ fn spares_slice_that_its_pod_may_use() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// The very same instance, but made after a boot, or after the lease was given back.
+/// The very same instance, but made after a boot, or after the lease was released.
 #[test]
 fn spares_instance_made_after_the_lease() {
     let is_theirs = |world: &World| world.admin_leaves(0, world.profile, 3);
@@ -166,7 +166,7 @@ fn names_slice_where_no_ledger_can_be() {
     let said = ends(&world, ID);
     let line = format!("no ledger in {}: ", world.state().display());
     assert!(
-        said.contains("cannot give back lease ") && said.contains(&line),
+        said.contains("cannot release lease ") && said.contains(&line),
         "{said}"
     );
     names_command(&world, &said);

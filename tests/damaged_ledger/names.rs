@@ -43,7 +43,7 @@ fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
     assert!(world.records().is_empty());
 }
 
-/// A collector gives back an instance without a container, whatever its record says: nothing that
+/// A collector releases an instance without a container, whatever its record says: nothing that
 /// lives could be found in it.
 #[test]
 fn a_damaged_record_of_an_idle_slice_is_nobody_s() {

@@ -81,7 +81,7 @@ fn killed_and_never_deleted(setup: &Setup) {
     kill(init);
     the_next_create_has_room(setup);
     assert_eq!(bundle.bytes(), before);
-    // Its state directory is still there, and a late delete finds nothing to give back.
+    // Its state directory is still there, and a late delete finds nothing to release.
     setup.runmig(&["delete", "--force", &id]).ok();
     setup.nothing_is_left();
 }

@@ -161,7 +161,7 @@ fn a_collector_that_looked_before_it_began(setup: &Setup) {
     until("it is on record", || setup.leases().len() == 2);
     front.waits_for(&file);
 
-    // The collector has read it too, and waits for the GPU to give back the other.
+    // The collector has read it too, and waits for the GPU to release the other.
     let mut gc = setup.plain(&setup.program("migctl"));
     let collector = going(gc.arg("gc").stdin(Stdio::null()));
     until("the other is on its way out", || {
@@ -210,7 +210,7 @@ fn foreground(setup: &Setup) -> Foreground {
     }
 }
 
-/// Its low-level runtime sees the end of the container, and its hook gives the slice back.
+/// Its low-level runtime sees the end of the container, and its hook releases the slice.
 fn a_foreground_run_without_its_front(setup: &Setup) {
     let run = foreground(setup);
     run.front.kill();

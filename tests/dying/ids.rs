@@ -233,7 +233,7 @@ fn an_old_hook_and_its_successor(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-/// It gives back what is its container's, and nobody else's.
+/// It releases what is its container's, and nobody else's.
 fn a_hook_that_does_not_know_its_lease(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();

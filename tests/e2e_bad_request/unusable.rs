@@ -1,4 +1,4 @@
-//! Containers whose record no low-level runtime can keep: their slice could never be given back,
+//! Containers whose record no low-level runtime can keep: their slice could never be released,
 //! since nobody could find out that they are gone.
 
 use super::setup;

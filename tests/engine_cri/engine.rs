@@ -43,7 +43,7 @@ fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
         assert_eq!(cri.state(id), "CONTAINER_RUNNING");
         cri.crictl(&["exec", "--sync", id, "true"]).ok();
     }
-    // It gives back what it did not see being made.
+    // It releases what it did not see being made.
     cri.crictl(&["stop", "--timeout=10", &web]).ok();
     cri.crictl(&["rm", &web]).ok();
     assert_eq!(cri.setup.the_lease()["container"], db);
@@ -56,7 +56,7 @@ fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
     cri.setup.nothing_is_left();
 }
 
-/// Two of them: one slice is collected meanwhile, the other is the engine's to give back. containerd does
+/// Two of them: one slice is collected meanwhile, the other is the engine's to release. containerd does
 /// so when it is there again, CRI-O when the container is removed.
 fn it_ends_while_the_engine_is_gone(cri: &mut Cri) {
     let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const CODES: std::ops::RangeInclusive<u32> = 1..=30;
 const UNKNOWN: u32 = 999;
 
-/// Which calls of each function are the operation's own: whoever gives back what a create waits for
+/// Which calls of each function are the operation's own: whoever releases what a create waits for
 /// calls the driver too.
 fn calls(world: &World, operation: &Operation) -> BTreeMap<String, Vec<u64>> {
     let call = operation.begin(world);

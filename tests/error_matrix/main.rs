@@ -1,5 +1,5 @@
 //! Failing anywhere: every call to the driver, and every call about a file of ours, of everything that
-//! makes or gives back a slice. The calls are found by running the operation once.
+//! makes or releases a slice. The calls are found by running the operation once.
 
 #[path = "../faults_support/mod.rs"]
 mod faults_support;

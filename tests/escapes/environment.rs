@@ -64,7 +64,7 @@ fn a_library_of_the_caller_s_does_not_reach_the_hook() {
         assert!(!marks.contains("hook"), "{marks}");
         setup.nothing_is_left();
         let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
-        assert!(!log.contains("ERROR"), "the hook gave it back: {log}");
+        assert!(!log.contains("ERROR"), "the hook released it: {log}");
     });
 }
 

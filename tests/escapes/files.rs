@@ -33,7 +33,7 @@ fn create_is_refused(setup: &Setup, words: &str) {
     setup.machine.is_empty();
 }
 
-/// Not by a create, and not by those who only look or give back.
+/// Not by a create, and not by those who only look or release.
 #[test]
 fn a_state_directory_that_others_can_write_to() {
     let Some(setup) = setup() else { return };

@@ -40,7 +40,7 @@ pub const SMALL: (&str, &str, u32) = ("A30-24GB", "1g.6gb", 4);
 pub const BIG: (&str, &str, u32) = ("A100-80GB", "1g.10gb", 7);
 
 impl World {
-    /// A container that has gone without anybody giving its slice back. Gives its lease.
+    /// A container that has gone without anybody releasing its slice. Gives its lease.
     pub fn abandoned(&self, id: &str) -> String {
         self.create(id);
         let lease = self.lease_of(id)["id"].as_str().unwrap().to_owned();

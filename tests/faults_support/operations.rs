@@ -1,4 +1,4 @@
-//! Everything that makes a slice or gives one back, as the matrices break it: what the world is like
+//! Everything that makes a slice or releases one, as the matrices break it: what the world is like
 //! before, and the command.
 
 use super::World;
@@ -25,9 +25,9 @@ pub enum Kind {
     Create,
     /// The same, and it never succeeds.
     Refused,
-    /// Gives back, and the engine hears what its low-level runtime says, and nothing of ours.
+    /// Releases, and the engine hears what its low-level runtime says, and nothing of ours.
     Delete,
-    /// Gives back, and says what went wrong.
+    /// Releases, and says what went wrong.
     Collect,
 }
 
@@ -206,7 +206,7 @@ fn create(world: &World) -> Call {
     world.create_command(ID).into()
 }
 
-/// By the engine, with the hook left out: the delete itself gives back.
+/// By the engine, with the hook left out: the delete itself releases.
 fn delete(world: &World) -> Call {
     world.behave("no-hooks");
     world.runmig(&["delete", "--force", ID]).into()
@@ -258,7 +258,7 @@ fn waiting(world: &World, wait: &str) {
     world.create(HOLDER);
 }
 
-/// Once somebody waits, or has ended before that, the holder gives back what it has.
+/// Once somebody waits, or has ended before that, the holder releases what it has.
 pub fn makes_way(world: &World) {
     let mut delete = world.runmig(&["delete", "--force", HOLDER]);
     let (queue, stop) = (world.state().join("queue"), world.path("stop"));
@@ -285,7 +285,7 @@ pub fn way_is_made(world: &World) {
     }
 }
 
-/// After damage to records, the operator gives back what they still claim, and the next create of the
+/// After damage to records, the operator releases what they still claim, and the next create of the
 /// bundle starts from the original.
 pub fn damage_is_mended(world: &World) {
     let marker = world.path(DAMAGED);

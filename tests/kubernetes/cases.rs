@@ -176,7 +176,7 @@ pub fn deleted_while_it_waits(node: &Node) {
     node.delete("holder");
 }
 
-/// It gets its slice all the same, and gives it back at once.
+/// It gets its slice all the same, and releases it at once.
 pub fn deleted_before_room_comes(node: &Node) {
     waiting(node, "100s");
     let only_ask = ["delete", "pod", "waits", "--wait=false"];

@@ -1,4 +1,4 @@
-//! Slices that were given back and wait for the next.
+//! Slices that were released and wait for the next.
 
 use crate::faults_support::{BIG, World};
 use crate::support::bundle::{SHOW, nodes, visible};
@@ -89,7 +89,7 @@ fn it_is_handed_out_without_a_change_on_the_gpu() {
     world.delete("b");
     world.create("b");
     assert_eq!(world.the_instance(), made);
-    // Collected, it is kept like one that was given back.
+    // Collected, it is kept like one that was released.
     abandon(&world, "b");
     world.gc().ok();
     assert_eq!(states(&world), ["idle"]);

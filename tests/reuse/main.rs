@@ -34,7 +34,7 @@ fn create_in(world: &World, pod: &str, id: &str) -> support::Said {
     said(&mut world.create_command(id))
 }
 
-/// A container that is gone without anybody giving its slice back. Gives its lease.
+/// A container that is gone without anybody releasing its slice. Gives its lease.
 fn abandon(world: &World, id: &str) -> String {
     let lease = world.lease_of(id)["id"].as_str().unwrap().to_owned();
     world.behave("no-hooks");

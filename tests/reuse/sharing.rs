@@ -82,7 +82,7 @@ fn it_goes_with_the_last_whoever_that_is() {
         create_in(&world, "p", id).ok();
         world.nothing_lost_nothing_given_twice().unwrap();
     }
-    // Given back by everyone who can.
+    // Released by everyone who can.
     abandon(&world, "a");
     world.gc().ok();
     assert_eq!(world.the_instance(), made);

@@ -18,7 +18,7 @@ pub fn open_file(_node: &Node) -> Result<Inside, &'static str> {
 }
 
 /// The bundles of other containers lie there: of one that lives, and of one that is gone and whose slice
-/// nobody has given back.
+/// nobody has released.
 pub fn bundles(node: &Node) -> Result<Inside, &'static str> {
     let mut fuse = Fuse::apart()?;
     let mut others = vec![PEER];

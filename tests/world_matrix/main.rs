@@ -1,4 +1,4 @@
-//! Runs everything that makes, uses or gives back a slice in every kind of surroundings: other
+//! Runs everything that makes, uses or releases a slice in every kind of surroundings: other
 //! namespaces, odd file systems, poor processes, old kernels, unruly neighbours. The crash and the error
 //! matrix vary *when* an operation is killed and *what* the driver answers; this one varies *where* it
 //! runs. `worlds` lists the surroundings, a line each.

@@ -15,11 +15,11 @@ pub enum Kind {
     Run,
     /// There is no room.
     Refused,
-    /// Makes nothing, gives nothing back.
+    /// Makes nothing, releases nothing.
     Look,
-    /// Gives back the slice of the container.
+    /// Releases the slice of the container.
     GiveBack,
-    /// Gives back a slice that no container has.
+    /// Releases a slice that no container has.
     Collect,
 }
 
@@ -131,7 +131,7 @@ fn idle(node: &Node) {
     node.delete(HOLDER);
 }
 
-/// A container that has gone without anybody giving its slice back. Gives its lease.
+/// A container that has gone without anybody releasing its slice. Gives its lease.
 fn abandoned(node: &Node) -> String {
     node.create(ID);
     let lease = node.lease_of(ID)["id"].as_str().unwrap().to_owned();

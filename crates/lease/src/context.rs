@@ -22,7 +22,7 @@ impl<'a> LeaseContext<'a> {
         LeaseContext::with(config, store, bundles)
     }
 
-    /// Returns none where there is no ledger, for callers that only look or give back.
+    /// Returns none where there is no ledger, for callers that only look or release.
     pub(crate) fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
         Store::existing(&config.state_dir, config.lock_timeout)?
             .map(|store| LeaseContext::with(config, store, bundles))

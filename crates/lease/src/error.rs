@@ -14,6 +14,8 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     what: String,
+    /// Says whether `what` names an operation, as `read /etc/x`. A line that begins with it says `cannot`.
+    is_operation: bool,
     hint: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
     also: Vec<Error>,
@@ -24,10 +26,19 @@ impl Error {
     pub fn new(what: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             what: what.into(),
+            is_operation: false,
             hint: None,
             source: None,
             also: Vec::new(),
         }))
+    }
+
+    /// Creates an error of an operation that failed: `read /etc/x`. A line that begins with it says `cannot
+    /// read /etc/x`.
+    pub(crate) fn failed(operation: impl Into<String>) -> Self {
+        let mut error = Error::new(operation);
+        error.0.is_operation = true;
+        error
     }
 
     /// Sets the operator's next step, an imperative.
@@ -55,7 +66,11 @@ impl Error {
 
     /// Returns the whole chain and the hint nearest to the cause, in one line, since engines show one.
     pub fn line(&self) -> String {
-        let mut line = short(&self.0.what).into_owned();
+        let mut line = String::new();
+        if self.0.is_operation && !self.0.what.starts_with("cannot ") {
+            line.push_str("cannot ");
+        }
+        line.push_str(&short(&self.0.what));
         let mut hint = self.0.hint.as_deref();
         let mut next = StdError::source(self);
         while let Some(e) = next {
@@ -141,15 +156,22 @@ impl StdError for Error {
     }
 }
 
-/// Adds the failed operation to an error: `read().context(|| format!("cannot read {path}"))?`
+/// Adds the failed operation to an error: `read().context(|| format!("read {path}"))?`
 pub trait Context<T> {
-    /// Wraps the error as the cause of a new one, whose text `what` returns.
-    fn context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
+    /// Wraps the error as the cause of a failed operation, a verb with its object.
+    fn context<S: Into<String>>(self, operation: impl FnOnce() -> S) -> Result<T>;
+
+    /// Wraps the error as the cause of a statement, such as `it is not text`.
+    fn because<S: Into<String>>(self, statement: impl FnOnce() -> S) -> Result<T>;
 }
 
 impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Context<T> for std::result::Result<T, E> {
-    fn context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
-        self.map_err(|e| Error::new(what()).caused_by(e))
+    fn context<S: Into<String>>(self, operation: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|e| Error::failed(operation()).caused_by(e))
+    }
+
+    fn because<S: Into<String>>(self, statement: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|e| Error::new(statement()).caused_by(e))
     }
 }
 
@@ -159,12 +181,16 @@ mod tests {
 
     #[test]
     fn the_line_holds_the_chain_once_and_the_hint_nearest_to_the_cause() {
-        let inner = Error::new("open b")
+        let inner = Error::failed("open b")
             .hint("make b")
             .caused_by(std::io::Error::other("gone"));
-        let outer = Error::new("read a").hint("make a").caused_by(inner);
-        assert_eq!(outer.line(), "read a: open b: gone; hint: make b");
+        let outer = Error::failed("read a").hint("make a").caused_by(inner);
+        assert_eq!(outer.line(), "cannot read a: open b: gone; hint: make b");
         assert_eq!(outer.to_string(), "read a");
+        let both = Error::new("it is no text").and(Some(Error::failed("close a")));
+        assert_eq!(both.line(), "it is no text; and then: cannot close a");
+        let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "cannot read a");
+        assert_eq!(said.unwrap_err().line(), "cannot read a: gone");
     }
 
     #[test]

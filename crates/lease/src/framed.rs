@@ -36,12 +36,12 @@ impl Form {
 
     /// Returns the body of a whole file of this form.
     pub(crate) fn body(self, bytes: &[u8]) -> Result<&str> {
-        let text = std::str::from_utf8(bytes).context(|| "it is not text")?;
+        let text = std::str::from_utf8(bytes).because(|| "it is not text")?;
         let (head, rest) = text
             .split_once('\n')
             .ok_or_else(|| Error::new("it is cut off"))?;
         let header: Header =
-            serde_json::from_str(head).context(|| "the first line is no header")?;
+            serde_json::from_str(head).because(|| "the first line is no header")?;
         if header.api_version != self.version || header.kind != self.kind {
             return Err(Error::new(format!(
                 "a {} of {}, and this program reads {} of {}",

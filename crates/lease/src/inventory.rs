@@ -23,7 +23,7 @@ pub struct Inventory {
     pub unleased: Vec<Instance>,
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Instance>,
-    /// Places of this boot whose records cannot be read.
+    /// Places of this boot holders records cannot be read.
     pub(super) damaged: Vec<(Place, Ownership)>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
@@ -122,7 +122,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Returns the machine as it would be with MIG on everywhere: each GPU whose MIG mode is off offers its
+    /// Returns the machine as it would be with MIG on everywhere: each GPU holders MIG mode is off offers its
     /// profiles. None where that changes nothing; a GPU that does not tell its profiles stays off.
     pub fn with_mig_on(&self, driver: &impl Queries) -> Option<Inventory> {
         let mut snapshot = self.snapshot.clone();
@@ -237,7 +237,7 @@ impl Inventory {
     /// of an administrator stays where it is. A container with several slices has all of them created
     /// anew, which no plan foresees. Rules of the policy are not applied here.
     pub fn movable(&self) -> (Vec<Movable>, Vec<Vec<&Held>>) {
-        let (mut all, mut whose): (Vec<Movable>, Vec<Vec<&Held>>) = Default::default();
+        let (mut all, mut holders): (Vec<Movable>, Vec<Vec<&Held>>) = Default::default();
         let is_one_of_several = |h: &Held| {
             let mut others = self.leases.iter().filter(|o| o.lease.id != h.lease.id);
             others.any(|o| {
@@ -256,7 +256,7 @@ impl Inventory {
             match all.iter().position(|m| m.slot == slot) {
                 Some(at) => {
                     all[at].containers += 1;
-                    whose[at].push(lease);
+                    holders[at].push(lease);
                 }
                 None => {
                     all.push(Movable {
@@ -264,11 +264,11 @@ impl Inventory {
                         containers: 1,
                         excluded: Vec::new(),
                     });
-                    whose.push(vec![lease]);
+                    holders.push(vec![lease]);
                 }
             }
         }
-        (all, whose)
+        (all, holders)
     }
 
     /// Returns the leases on the instance at a place, or the instance alone.

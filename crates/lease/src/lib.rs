@@ -24,7 +24,7 @@
 //!
 //! # Example
 //!
-//! A container gets a slice of a simulated GPU and gives it back.
+//! A container gets a slice of a simulated GPU and releases it.
 //!
 //! ```
 //! use runmig_lease::config::Config;
@@ -141,5 +141,5 @@ pub use context::driver;
 pub use inventory::Inventory;
 pub use manager::LeaseManager;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
-pub use reclaim::lost::Told;
+pub use reclaim::lost::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};

@@ -135,13 +135,18 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Returns whether a lease that is not on record was released by a process that had this ledger.
-    pub fn has_struck_off(&self, told: &lost::Told) -> bool {
-        lost::has_struck_off(&self.0, told)
+    pub fn has_struck_off(&self, account: &lost::BundleAccount) -> bool {
+        lost::has_struck_off(&self.0, account)
     }
 
     /// Puts a lost lease on record again, if its instance is there and provably its own.
-    pub fn recover(&self, told: &lost::Told, id: &str, container: &str) -> Result<Option<Held>> {
-        lost::recover(&self.0, told, id, container)
+    pub fn recover(
+        &self,
+        account: &lost::BundleAccount,
+        id: &str,
+        container: &str,
+    ) -> Result<Option<Held>> {
+        lost::recover(&self.0, account, id, container)
     }
 
     /// Puts the original back into the bundle of a lease that is not on record.

@@ -8,7 +8,7 @@ use std::path::Path;
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaseList<'a> {
-    /// All leases; for `release` those that it gave back, as they were.
+    /// All leases; for `release` those that it released, as they were.
     pub items: Vec<LeaseItem<'a>>,
     /// The creates that wait, in the order in which they are served.
     pub waiting: Vec<WaitingItem<'a>>,

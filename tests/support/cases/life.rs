@@ -88,7 +88,7 @@ pub fn what_changes_in_config_json(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-/// The hook is gone, or failed: `delete` gives the slice back all the same.
+/// The hook is gone, or failed: `delete` releases the slice all the same.
 pub fn delete_is_the_second_net(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();

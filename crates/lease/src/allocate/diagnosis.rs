@@ -31,7 +31,7 @@ fn search(
     turn: &Turn,
 ) -> Result<Option<Rejection>> {
     let driver = context.driver();
-    let inventory = Inventory::read(context, &driver, turn.ahead(&context.store)?)?;
+    let inventory = Inventory::read(context, &driver, turn.earlier(&context.store)?)?;
     let subject = subject_of(requester.holder);
     let what_if = WhatIf::new(
         (context.config, &driver),

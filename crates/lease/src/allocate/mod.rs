@@ -152,7 +152,7 @@ fn attempts(
     }
 }
 
-/// Fails with the first error and the one of its rollback. A create that could not give back what it had
+/// Fails with the first error and the one of its rollback. A create that could not release what it had
 /// goes no further: its container would have it.
 fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
     match (error, rollback) {

@@ -139,8 +139,8 @@ fn choose(
     turn: &mut Turn,
     plan: &Lock,
 ) -> Result<Choice> {
-    let ahead = turn.ahead(&context.store)?;
-    let inventory = Inventory::locked(context, driver, ahead, plan)?;
+    let earlier = turn.earlier(&context.store)?;
+    let inventory = Inventory::locked(context, driver, earlier, plan)?;
     if let Some(path) = &requester.cgroup.path {
         occupied::by_lease(&context.store, requester.holder, path, &inventory.leases)?;
     }
@@ -148,10 +148,10 @@ fn choose(
     let policy = &context.config.policy;
     let subject = subject_of(requester.holder);
     let admitted = admit(policy, snapshot, requester.request, &subject)?;
-    let ahead = queue::awaited(&inventory.waiting, snapshot);
+    let blockers = queue::reservations(&inventory.waiting, snapshot);
     let ours = inventory.ours();
     let wanted = Constraints {
-        blockers: &ahead,
+        blockers: &blockers,
         ours: &ours,
         ..admitted.wanted()
     };
@@ -176,7 +176,7 @@ fn choose(
         p.plan(alternatives)
     }) {
         Ok(plan) if !plan.evict.is_empty() => Ok(Choice::of(Outcome::Evict(plan.evict))),
-        Ok(plan) => Ok(put_on_record(context, plan.steps, requester, turn)),
+        Ok(plan) => Ok(persist_steps(context, plan.steps, requester, turn)),
         Err(denial) => {
             if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
                 let policy = (policy, subject_of(requester.holder));
@@ -195,7 +195,7 @@ fn choose(
     }
 }
 
-fn put_on_record(
+fn persist_steps(
     context: &LeaseContext<'_>,
     steps: Vec<Step>,
     requester: &Requester<'_>,

@@ -199,7 +199,7 @@ fn a_second_kind_that_cannot_be_destroyed_is_quarantined() {
     let line = reclaim::release(&context, &held, Patience::NONE)
         .unwrap_err()
         .line();
-    assert!(line.starts_with("destroy "), "{line}");
+    assert!(line.starts_with("cannot destroy "), "{line}");
     let now = context.store.held_now(&held).unwrap().unwrap();
     assert_eq!(now.instance.attempt().unwrap().count, 1);
     fs::remove_dir(world.file("hardware")).unwrap();
@@ -222,7 +222,7 @@ fn a_create_of_a_second_kind_that_fails_is_rolled_back() {
         &mut Tried::default(),
     );
     let failed = failed.err().unwrap();
-    assert!(failed.error.unwrap().line().starts_with("create "));
+    assert!(failed.error.unwrap().line().starts_with("cannot create "));
     fs::remove_dir(world.file("hardware")).unwrap();
     roll_back(&context, failed.undo).unwrap();
     world.nothing_is_left(&context);

@@ -14,7 +14,7 @@ use crate::placement::{
     self, Constraints, Diagnosis, GpuReport, Movable, Rejection, Reservation, Selection, Site, Slot,
 };
 use crate::policy::Subject;
-use crate::queue::awaited;
+use crate::queue::reservations;
 use crate::refusal::Refusal;
 use crate::request::{Alternative, Request};
 use crate::store::Held;
@@ -32,7 +32,7 @@ pub struct WhatIf<'a, D> {
     quarantined: Vec<Slot>,
     movable: Vec<Movable>,
     ours: Vec<Slot>,
-    ahead: Vec<Reservation>,
+    blockers: Vec<Reservation>,
     /// The driver's answer about an instance holds for every alternative.
     tried: RefCell<Tried>,
 }
@@ -92,7 +92,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             quarantined: inventory.quarantined(),
             movable,
             ours: inventory.ours(),
-            ahead: awaited(&inventory.waiting, snapshot),
+            blockers: reservations(&inventory.waiting, snapshot),
             tried: RefCell::default(),
             inventory,
         })
@@ -103,7 +103,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         &self.admitted.alternatives
     }
 
-    /// Returns the number of a GPU's memory slices that could not be given back.
+    /// Returns the number of a GPU's memory slices that could not be released.
     pub fn quarantined_on(&self, gpu: &str) -> u32 {
         let here = self.quarantined.iter().filter(|r| r.gpu == gpu);
         here.map(|r| r.placement.size).sum()
@@ -111,7 +111,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
 
     fn wanted(&self) -> Constraints<'_> {
         Constraints {
-            blockers: &self.ahead,
+            blockers: &self.blockers,
             ours: &self.ours,
             idle: &self.idle,
             quarantined: &self.quarantined,

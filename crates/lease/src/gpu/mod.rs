@@ -169,7 +169,7 @@ impl std::error::Error for DriverError {}
 
 impl From<DriverError> for crate::error::Error {
     fn from(e: DriverError) -> Self {
-        let error = crate::error::Error::new(e.to_string());
+        let error = crate::error::Error::failed(e.to_string());
         match e.hint() {
             Some(hint) => error.hint(hint),
             None => error,

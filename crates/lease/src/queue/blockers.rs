@@ -1,4 +1,4 @@
-//! The slots that the requests ahead in the queue reserve.
+//! The slots that earlier requests in the queue reserve.
 
 use crate::model::Snapshot;
 use crate::placement::Reservation;
@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 /// Returns the profiles that earlier requests could use, by GPU. An unreadable ticket counts as wanting
 /// every place.
-pub(crate) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
+pub(crate) fn reservations(earlier: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
     let mut all = BTreeSet::new();
-    for waiting in ahead {
+    for waiting in earlier {
         match &waiting.waiter {
             Some(waiter) => {
                 for (gpu, profiles) in &waiter.could_use {
@@ -23,9 +23,9 @@ pub(crate) fn awaited(ahead: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation
             }
         }
     }
-    let awaited = |(gpu, profile_id): (&String, u32)| Reservation {
+    let reservation = |(gpu, profile_id): (&String, u32)| Reservation {
         gpu: gpu.clone(),
         profile_id,
     };
-    all.into_iter().map(awaited).collect()
+    all.into_iter().map(reservation).collect()
 }

@@ -8,7 +8,7 @@
 mod blockers;
 mod watch;
 
-pub(crate) use blockers::awaited;
+pub(crate) use blockers::reservations;
 
 use crate::admitted::Admitted;
 use crate::bundles::Bundles;
@@ -129,7 +129,7 @@ impl Turn {
     }
 
     /// Returns the earlier requests.
-    pub(crate) fn ahead(&self, store: &Store) -> Result<Vec<Waiting>> {
+    pub(crate) fn earlier(&self, store: &Store) -> Result<Vec<Waiting>> {
         store.waiting_before(self.number())?.collect()
     }
 
@@ -239,19 +239,19 @@ impl Turn {
             return Ok(None);
         };
         let number = self.number();
-        let (mut first, mut ahead) = (None, Vec::new());
+        let (mut first, mut blockers) = (None, Vec::new());
         // Reads in queue order, and no further than needed: most often the first request holds this one up.
         for other in store.waiting_before(number)? {
             let other = other?;
             let first = *first.get_or_insert(other.number);
-            let mut more = awaited(&[other], &look.snapshot);
-            more.retain(|a| !ahead.contains(a));
+            let mut more = reservations(&[other], &look.snapshot);
+            more.retain(|a| !blockers.contains(a));
             if more.is_empty() {
                 continue;
             }
-            ahead.append(&mut more);
+            blockers.append(&mut more);
             let wanted = Constraints {
-                blockers: &ahead,
+                blockers: &blockers,
                 ours: &look.ours,
                 ..look.admitted.wanted()
             };
@@ -274,7 +274,7 @@ impl Turn {
     pub(crate) fn give_up(&self, store: &Store, no: Rejection) -> Error {
         Refusal {
             rejection: &no,
-            blockers: &self.ahead(store).unwrap_or_default(),
+            blockers: &self.earlier(store).unwrap_or_default(),
             waited: (!self.wait.is_zero()).then_some(Waited {
                 time: self.wait,
                 cut_by: self.cut_by,

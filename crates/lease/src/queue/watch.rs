@@ -35,13 +35,13 @@ pub(super) struct Watch {
     /// The bundle. A user who removes it has no use for the container any more.
     bundle: PathBuf,
     /// The kernel's events. None if the waiter is too far behind, or if the kernel has no watch left.
-    told: Option<Told>,
+    events: Option<Events>,
     /// The last known state without the kernel's events: the leases, and the earlier tickets.
     known: (Vec<String>, Vec<u64>),
 }
 
 /// The kernel's source of events.
-struct Told {
+struct Events {
     inotify: Inotify,
     /// The watch of the bundle. None if only a look at the bundle finds its end.
     of_bundle: Option<WatchDescriptor>,
@@ -51,7 +51,7 @@ impl Watch {
     pub(super) fn on(store: &Store, bundle: &Path) -> Watch {
         let mut watch = Watch {
             bundle: bundle.to_owned(),
-            told: Told::of(store, u64::MAX, bundle),
+            events: Events::of(store, u64::MAX, bundle),
             known: Default::default(),
         };
         watch.known = watch.state(store, u64::MAX);
@@ -60,7 +60,7 @@ impl Watch {
 
     /// Forgets the events until now. The caller looks at the state next.
     pub(super) fn forget(&mut self) {
-        if let Some(Told { inotify, .. }) = &self.told {
+        if let Some(Events { inotify, .. }) = &self.events {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
     }
@@ -81,13 +81,13 @@ impl Watch {
                 )));
             }
             let left = end.saturating_duration_since(Instant::now());
-            let Some(told) = &self.told else {
+            let Some(events) = &self.events else {
                 let ahead = store.numbers_before(number).len();
                 let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
                 std::thread::sleep(left.min(UNWATCHED * times));
                 // Other waiters may have released their watches.
-                self.told = Told::of(store, number, &self.bundle);
-                if self.told.is_some() {
+                self.events = Events::of(store, number, &self.bundle);
+                if self.events.is_some() {
                     return Ok(Woken::ByQueue);
                 }
                 let now = self.state(store, number);
@@ -102,8 +102,8 @@ impl Watch {
                 }
                 continue;
             };
-            match told.inotify.read_events() {
-                Ok(events) => match events.iter().map(|e| told.woken_by(e, number)).max() {
+            match events.inotify.read_events() {
+                Ok(all) => match all.iter().map(|e| events.woken_by(e, number)).max() {
                     None | Some(Woken::No) => {}
                     Some(woken) => return Ok(woken),
                 },
@@ -115,7 +115,7 @@ impl Watch {
             }
             // The timeout is rounded up: a zero timeout would keep the processor busy for the rest.
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-            let mut fds = [PollFd::new(told.inotify.as_fd(), PollFlags::POLLIN)];
+            let mut fds = [PollFd::new(events.inotify.as_fd(), PollFlags::POLLIN)];
             match nix::poll::poll(&mut fds, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(e).context(|| "wait for room"),
@@ -124,15 +124,15 @@ impl Watch {
     }
 
     fn state(&self, store: &Store, number: u64) -> (Vec<String>, Vec<u64>) {
-        match self.told {
+        match self.events {
             Some(_) => Default::default(),
             None => (store.names(), store.numbers_before(number)),
         }
     }
 }
 
-impl Told {
-    fn of(store: &Store, number: u64, bundle: &Path) -> Option<Told> {
+impl Events {
+    fn of(store: &Store, number: u64, bundle: &Path) -> Option<Events> {
         store.open_queue().ok()?;
         if store.numbers_before(number).len() >= MOST_WATCHED {
             return None;
@@ -151,7 +151,7 @@ impl Told {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
         let of_bundle = inotify.add_watch(bundle, goes).ok();
-        Some(Told { inotify, of_bundle })
+        Some(Events { inotify, of_bundle })
     }
 
     /// Returns the meaning of an event for this waiter. It ignores later requests, its own writes and

@@ -32,8 +32,8 @@ pub(crate) fn release_damaged_of(
         return Ok(());
     };
     let restored = context.restore(bundle, lease).err();
-    let given_back = release_damaged(context, damaged, Patience::default());
-    match (given_back, restored) {
+    let released = release_damaged(context, damaged, Patience::default());
+    match (released, restored) {
         (Err(e), restored) => Err(e.and(restored)),
         (Ok(()), restored) => restored.map_or(Ok(()), Err),
     }
@@ -50,7 +50,7 @@ pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Res
             lease.and_then(|l| liveness::lasting(|| holder::sign_of_life(&context.store, l)));
         if let Some(life) = lives {
             return Err(Error::new(format!(
-                "cannot give back lease {}: {life}",
+                "cannot release lease {}: {life}",
                 d.id().unwrap_or_default()
             ))
             .hint("run migctl gc as root on the host once that is over"));
@@ -133,7 +133,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     match &instance {
         Some(instance) => tracing::info!(
             instance = instance.id,
-            "gives back the slice of a damaged record, {lease:?}"
+            "releases the slice of a damaged record, {lease:?}"
         ),
         None => tracing::info!("the damaged record of {lease:?} is struck off"),
     }
@@ -392,7 +392,7 @@ fn known(damaged: &Damaged) -> Result<()> {
         (DamagedName::Foreign, _) => Err(Error::new(format!("{file} is no lease of ours"))
             .hint("remove the file; nothing depends on it")),
         (_, Ownership::Unknown) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
-            .hint("give it back with the runmig that wrote it")),
+            .hint("release it with the runmig that wrote it")),
         _ => Ok(()),
     }
 }

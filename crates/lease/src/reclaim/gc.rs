@@ -138,7 +138,7 @@ fn why_destroy(
 
 fn retry(instance: &Instance, all: bool) -> std::result::Result<String, String> {
     match all || is_due(instance) {
-        true => Ok("it was being given back".to_owned()),
+        true => Ok("it was being released".to_owned()),
         false => Err("it is tried again later".to_owned()),
     }
 }

@@ -9,17 +9,17 @@ use crate::error::{Error, Result};
 use crate::store::{Held, Instance, InstanceName, Lease, Record, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
-pub struct Told {
+pub struct BundleAccount {
     author: Option<Author>,
     /// The MIG devices in the edit itself, for a bundle without records beside the original.
     uuids: Vec<String>,
 }
 
-impl Told {
+impl BundleAccount {
     /// Joins a bundle's facts: `author` from beside the original, and in `uuids` the MIG devices that the
     /// edit grants.
-    pub fn new(author: Option<Author>, uuids: Vec<String>) -> Told {
-        Told { author, uuids }
+    pub fn new(author: Option<Author>, uuids: Vec<String>) -> BundleAccount {
+        BundleAccount { author, uuids }
     }
 
     fn held(&self, id: &str, container: &str) -> Option<Held> {
@@ -33,7 +33,7 @@ impl Told {
 
     /// Returns an error that names the remaining instance, with the command that destroys it.
     pub fn stays(&self, id: &str, container: &str, why: Error) -> Error {
-        let error = Error::new(format!("cannot give back lease {id}")).caused_by(why);
+        let error = Error::new(format!("cannot release lease {id}")).caused_by(why);
         let held = self.held(id, container);
         let slice = held.as_ref().and_then(|h| h.instance.slice());
         let instance =
@@ -76,23 +76,23 @@ pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Held]) -> Result<Auth
 }
 
 /// Returns whether a process with this ledger has released a lease that is not on record.
-pub(crate) fn has_struck_off(context: &LeaseContext<'_>, told: &Told) -> bool {
-    let ledger = told.author.as_ref().and_then(|a| a.ledger.as_ref());
+pub(crate) fn has_struck_off(context: &LeaseContext<'_>, account: &BundleAccount) -> bool {
+    let ledger = account.author.as_ref().and_then(|a| a.ledger.as_ref());
     ledger.is_none() || ledger == context.store.identity().as_ref()
 }
 
 /// Puts a lost lease on record again, if its instance exists and is provably its own.
 pub(crate) fn recover(
     context: &LeaseContext<'_>,
-    told: &Told,
+    account: &BundleAccount,
     id: &str,
     container: &str,
 ) -> Result<Option<Held>> {
-    let recovered = match told.held(id, container) {
+    let recovered = match account.held(id, container) {
         Some(held) => put_again(context, held),
         None => Err(Error::new("its bundle does not tell which slice it had")),
     };
-    recovered.map_err(|e| told.stays(id, container, e))
+    recovered.map_err(|e| account.stays(id, container, e))
 }
 
 fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {

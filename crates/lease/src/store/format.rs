@@ -42,7 +42,7 @@ pub(crate) fn encode<R: Record>(record: &R) -> Result<Vec<u8>> {
 
 /// Returns the record of a whole file.
 pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
-    serde_json::from_str(R::FORM.body(bytes)?).context(|| format!("it is no {}", R::FORM.kind))
+    serde_json::from_str(R::FORM.body(bytes)?).because(|| format!("it is no {}", R::FORM.kind))
 }
 
 /// Checks the size of a record before the write.
@@ -63,9 +63,9 @@ pub(super) fn read<R: Record>(file: &Path) -> Result<Option<R>> {
     let opened = match files::open(file, Links::Refuse) {
         Ok(opened) => opened,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e).context(|| "open"),
+        Err(e) => return Err(e).context(|| "open it"),
     };
-    let bytes = opened.read(MAX_SIZE).context(|| "read")?;
+    let bytes = opened.read(MAX_SIZE).context(|| "read it")?;
     let record: R = decode(&bytes)?;
     if Some(record.file_name().as_str()) != file.file_name().and_then(|n| n.to_str()) {
         return Err(Error::new("its name is not that of the record in it"));

@@ -304,7 +304,7 @@ fn read_instance(file: &Path) -> Result<Option<Instance>> {
 }
 
 fn newer() -> Error {
-    Error::new("it is a lease of a newer runmig").hint("give it back with the runmig that wrote it")
+    Error::new("it is a lease of a newer runmig").hint("release it with the runmig that wrote it")
 }
 
 pub(super) fn name(path: &Path) -> String {

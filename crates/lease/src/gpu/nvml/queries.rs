@@ -29,7 +29,7 @@ impl Queries for Session {
             // A GPU that is lost must not keep the others from being used.
             match self.gpu(index).and_then(|gpu| self.contents(&gpu)) {
                 Ok(gpu) => snapshot.gpus.push(gpu),
-                Err(e) => snapshot.unreadable.push((index, e.to_string())),
+                Err(e) => snapshot.unreadable.push((index, format!("cannot {e}"))),
             }
         }
         Ok(snapshot)
