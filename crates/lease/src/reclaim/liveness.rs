@@ -156,15 +156,20 @@ impl<'a> Liveness<'a> {
     /// Returns a sign that the operation of a lease is at work.
     fn operation(&self, lease: &Lease, operations: &Path) -> Option<String> {
         let is_at_work = match &lease.operation {
+            None => self.lives(&lease.creator),
             Some(id) if !is_plain(id) => return Some("its operation has no valid id".to_owned()),
-            Some(id) => self.reads.is_locked(&operations.join(id)),
-            None => Ok(self.lives(&lease.creator)),
+            Some(id) => {
+                let file = operations.join(id);
+                match self.reads.is_locked(&file) {
+                    Ok(is_locked) => is_locked,
+                    Err(e) => {
+                        let file = file.display();
+                        return Some(format!("its operation cannot be read: {file}: {e}"));
+                    }
+                }
+            }
         };
-        match is_at_work {
-            Ok(false) => None,
-            Ok(true) => Some(is_making(&lease.creator)),
-            Err(e) => Some(format!("who makes it cannot be read: {e}")),
-        }
+        is_at_work.then(|| is_making(&lease.creator))
     }
 
     fn sight(&self, lease: &Lease) -> Sight {
