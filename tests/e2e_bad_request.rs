@@ -107,7 +107,7 @@ fn annotations_that_contradict_each_other() {
                 ("runmig.dev/slice", "3g.40gb,1g.10gb"),
                 ("runmig.dev/compute", "2"),
             ],
-            "annotation runmig.dev/compute: at least 2 compute slices are asked for, and 1g.10gb in runmig.dev/slice has 1; hint: ask for a larger profile, or take runmig.dev/compute away",
+            "annotation runmig.dev/compute asks for at least 2 compute slices, and 1g.10gb in runmig.dev/slice has 1; hint: ask for a larger profile, or take runmig.dev/compute away",
         ),
         (
             &[("runmig.dev/slice", "20Gi"), ("runmig.dev/compute", "many")],

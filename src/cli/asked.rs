@@ -28,7 +28,8 @@ impl By {
         let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
         annotations.extend(compute);
         request::parse(&annotations)?.ok_or_else(|| {
-            Error::new("none asks for nothing").hint("name a profile or an amount of memory")
+            Error::new("the request none asks for nothing")
+                .hint("name a profile or an amount of memory")
         })
     }
 

@@ -160,7 +160,7 @@ impl Slicing<'_> {
         for Held { lease, .. } in leases {
             if self.leases.started(lease, child.process())?.is_none() {
                 return Err(Error::new(
-                    "the lease was taken away while the container was made",
+                    "another process has removed the lease while runmig made the container",
                 ));
             }
         }

@@ -58,7 +58,7 @@ impl<'a> LeaseContext<'a> {
         let instance = ledger.update_instance(&held.instance, change)?;
         let instance = instance.ok_or_else(|| {
             Error::new(format!(
-                "the lease of container {} was taken away",
+                "another process has removed the lease of container {}",
                 held.lease.holder.name()
             ))
         })?;

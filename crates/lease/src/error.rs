@@ -102,8 +102,7 @@ pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     })
 }
 
-/// The longest part of a line, in bytes: a megabyte in a key is not shown to everyone who reads the
-/// engine's log.
+/// The longest part of a line, in bytes. Everyone who reads the engine's log would see a megabyte in a key.
 const MAX_PART: usize = 1024;
 
 fn short(text: &str) -> Cow<'_, str> {

@@ -219,8 +219,7 @@ impl Policy {
         self.profiles.is_none() || patterns.any(|pattern| matches(pattern, profile))
     }
 
-    /// Checks the limits for so many more slices, with so much memory together in MiB, beside the used
-    /// ones.
+    /// Checks whether a subject may have more slices. `memory_mib` is the memory of all of them.
     ///
     /// # Errors
     /// The first limit that the slices would exceed.

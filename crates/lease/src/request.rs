@@ -132,7 +132,7 @@ fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
     match { slices }.find_map(|s| s.has_fewer_than(least)) {
         None => Ok(least),
         Some(name) => Err(Error::new(format!(
-            "annotation {COMPUTE}: at least {least} compute slices are asked for, and {name} in {} has {}",
+            "annotation {COMPUTE} asks for at least {least} compute slices, and {name} in {} has {}",
             printable(&shorten(key)),
             name.gpu_slices
         ))
@@ -311,7 +311,7 @@ mod tests {
         let line = |slice, compute| with(slice, compute).unwrap_err().line();
         assert_eq!(
             line("20Gi,1g.10gb+me", "2"),
-            "annotation runmig.dev/compute: at least 2 compute slices are asked for, and 1g.10gb+me in \
+            "annotation runmig.dev/compute asks for at least 2 compute slices, and 1g.10gb+me in \
              runmig.dev/slice has 1; hint: ask for a larger profile, or take runmig.dev/compute away"
         );
         for bad in ["", "0", "two", "-1", "1.5", "99", "99999999999999999999"] {

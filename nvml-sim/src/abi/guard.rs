@@ -31,7 +31,7 @@ pub fn call(name: &'static str, body: impl FnOnce(&Call) -> Result<(), Code>) ->
     }
 }
 
-/// A call that needs no session.
+/// Runs a call that needs no session.
 pub fn run(dir: &Path, name: &'static str, body: impl FnOnce(&Call) -> Result<(), Code>) -> u32 {
     run_with(dir, name, None, body)
 }

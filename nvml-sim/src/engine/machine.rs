@@ -20,7 +20,7 @@ pub struct Machine {
     /// Whether the nvidia-modeset module is loaded: not on a server without a display.
     #[serde(default)]
     pub modeset: bool,
-    /// The generation the next instance gets; no two ever have the same.
+    /// The generation of the next instance. No two instances have the same.
     pub next_generation: u64,
     pub gpus: Vec<Gpu>,
     /// Processes that said that they hold something. Whether they do is for others to find out.

@@ -326,7 +326,7 @@ mod tests {
         fs::remove_file(root.path().join("proc/driver/nvidia-caps/mig-minors")).unwrap();
         assert_eq!(
             refused(&root),
-            "read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2)"
+            "cannot read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2)"
         );
 
         let root = machine();
@@ -346,7 +346,7 @@ mod tests {
         write(&root, access, "DeviceFileMinor: x\nDeviceFileMode: 292\n");
         assert_eq!(
             refused(&root),
-            format!("read DeviceFileMinor in /{access}: invalid digit found in string")
+            format!("cannot read DeviceFileMinor in /{access}: invalid digit found in string")
         );
     }
 
