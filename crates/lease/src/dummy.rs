@@ -4,7 +4,7 @@
 use crate::error::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Hardware: a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,11 +49,13 @@ impl Holder {
     }
 
     pub(crate) fn sign_of_life(&self) -> Option<String> {
-        is_there(&self.file("life")).then(|| "its file exists".to_owned())
+        self.file("life")
+            .exists()
+            .then(|| "its file exists".to_owned())
     }
 
     pub(crate) fn withdrawal(&self) -> std::result::Result<String, String> {
-        match is_there(&self.file("withdrawn")) {
+        match self.file("withdrawn").exists() {
             true => Ok("it was withdrawn".to_owned()),
             false => Err("nobody withdrew it".to_owned()),
         }
@@ -63,8 +65,4 @@ impl Holder {
         let file = self.file("released");
         std::fs::write(&file, "").context(|| format!("write {}", file.display()))
     }
-}
-
-fn is_there(file: &Path) -> bool {
-    file.exists()
 }

@@ -241,7 +241,7 @@ impl Inventory {
         let is_one_of_several = |h: &Held| {
             let mut others = self.leases.iter().filter(|o| o.lease.id != h.lease.id);
             others.any(|o| {
-                let is_its = o.lease.holder.prefix() == h.lease.holder.prefix();
+                let is_its = o.lease.holder.is(&h.lease.holder);
                 is_its && o.lease.state != LeaseState::Releasing
             })
         };

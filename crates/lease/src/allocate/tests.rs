@@ -1,6 +1,6 @@
 //! A second kind of resource and a second kind of holder: create, kill, gc and release.
 
-use super::provision::provision;
+use super::provision::{Failed, provision};
 use super::requester::Tried;
 use super::reserve::{Allocation, Part, roll_back};
 use crate::bundles::NoBundles;
@@ -83,15 +83,7 @@ impl World {
     fn create(&self, context: &LeaseContext<'_>) -> Held {
         let held = self.draft(context);
         context.store.lock("test").unwrap().put_new(&held).unwrap();
-        let parts = vec![Part::Place(held)];
-        let driver = context.driver();
-        let made = provision(
-            context,
-            &driver,
-            Allocation { parts },
-            &mut Tried::default(),
-        );
-        made.ok().unwrap().remove(0)
+        provisioned(context, held).ok().unwrap().remove(0)
     }
 
     /// The holder is withdrawn, and a collector comes.
@@ -110,6 +102,17 @@ impl World {
         assert_eq!(context.store.names(), Vec::<String>::new());
         assert!(self.file("released").exists());
     }
+}
+
+fn provisioned(context: &LeaseContext<'_>, held: Held) -> Result<Vec<Held>, Failed> {
+    let parts = vec![Part::Place(held)];
+    let driver = context.driver();
+    provision(
+        context,
+        &driver,
+        Allocation { parts },
+        &mut Tried::default(),
+    )
 }
 
 #[test]
@@ -213,15 +216,7 @@ fn a_create_of_a_second_kind_that_fails_is_rolled_back() {
     let held = world.draft(&context);
     context.store.lock("test").unwrap().put_new(&held).unwrap();
     fs::create_dir(world.file("hardware")).unwrap();
-    let parts = vec![Part::Place(held)];
-    let driver = context.driver();
-    let failed = provision(
-        &context,
-        &driver,
-        Allocation { parts },
-        &mut Tried::default(),
-    );
-    let failed = failed.err().unwrap();
+    let failed = provisioned(&context, held).err().unwrap();
     assert!(failed.error.unwrap().line().starts_with("cannot create "));
     fs::remove_dir(world.file("hardware")).unwrap();
     roll_back(&context, failed.undo).unwrap();

@@ -221,6 +221,19 @@ impl Holder {
         }
     }
 
+    /// Returns whether both are the same holder.
+    pub(crate) fn is(&self, other: &Holder) -> bool {
+        match (self, other) {
+            (Holder::Container(one), Holder::Container(other)) => one.key == other.key,
+            #[cfg(test)]
+            (Holder::Dummy(one), Holder::Dummy(other)) => one.name == other.name,
+            #[cfg(test)]
+            (Holder::Container(_), Holder::Dummy(_)) | (Holder::Dummy(_), Holder::Container(_)) => {
+                false
+            }
+        }
+    }
+
     /// Returns the first part of the names of the holder's records.
     pub(crate) fn prefix(&self) -> String {
         match self {

@@ -120,7 +120,7 @@ impl Store {
             .context(what)?;
         // The lock comes before the file is visible, because other processes remove unlocked tickets.
         if !lock::try_lock(&file).context(what)? {
-            return Err(Error::new("another process has its lock")).context(what);
+            return Err(Error::new("another process has locked the new ticket")).context(what);
         }
         let mut ticket = Ticket {
             number,
