@@ -40,7 +40,8 @@ fn main() {
         .prefix("runmig-bench-")
         .tempdir_in(place)
         .expect("a temporary folder");
-    pass_through(work.path(), number("BENCH_CALLS", 1000));
+    let front = Front::install(work.path());
+    pass_through(work.path(), &front, number("BENCH_CALLS", 1000));
     collecting::run(work.path(), number("BENCH_COLLECTIONS", 5));
     let sim = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
     assert!(
@@ -48,31 +49,42 @@ fn main() {
         "build the simulated driver: cargo build --release -p nvml-sim"
     );
     driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
-    lifecycle(work.path(), &sim, number("BENCH_LIVES", 40));
+    lifecycle(work.path(), &sim, &front, number("BENCH_LIVES", 40));
 }
 
-fn pass_through(work: &Path, rounds: usize) {
+const NVIDIA: &str = "nvidia-container-runtime";
+
+/// runmig as `scripts/install` leaves it, with the programs that it needs beside it.
+struct Front {
+    program: PathBuf,
+    linked: &'static str,
+}
+
+impl Front {
+    fn install(work: &Path) -> Front {
+        let built = Path::new(env!("CARGO_BIN_EXE_runmig"));
+        let (from, linked) = match std::env::var_os("BENCH_STATIC") {
+            Some(front) => (PathBuf::from(front), "statically, as scripts/install does"),
+            None => (built.to_owned(), "dynamically"),
+        };
+        let bin = work.join("bin");
+        std::fs::create_dir(&bin).expect("a folder");
+        let program = bin.join("runmig");
+        std::fs::copy(from, &program).expect("a copy of runmig");
+        for name in ["runmig-slice", "runmig-hook"] {
+            std::fs::copy(built.with_file_name(name), bin.join(name)).expect("a copy");
+        }
+        Front { program, linked }
+    }
+}
+
+fn pass_through(work: &Path, front: &Front, rounds: usize) {
     // As little as a low-level runtime can be.
     let nothing = work.join("runc");
     bundle::compile(&nothing, "int main(void) { return 0; }");
     let config = work.join("pass.toml");
     bundle::write(&config, &format!("runtime = \"{}\"\n", nothing.display()));
-    let runmig = Path::new(env!("CARGO_BIN_EXE_runmig"));
     let own = |program: &Path| Call::new(program, &["state", "x"]).env("RUNMIG_CONFIG", &config);
-    let linked_statically = std::env::var_os("BENCH_STATIC").map(PathBuf::from);
-    let mut calls = vec![
-        ("/bin/true", Call::new(Path::new("/bin/true"), &[])),
-        ("a static runtime that does nothing", own(&nothing)),
-        ("the same behind runmig", own(runmig)),
-        (
-            "runmig --version, runc behind it",
-            runc_version(work, runmig),
-        ),
-        (
-            "runc --version",
-            Call::new(&bundle::on_path("runc"), &["--version"]),
-        ),
-    ];
     // As little as a program before it can be.
     let only_executes = work.join("only-executes");
     let source = format!(
@@ -80,11 +92,30 @@ fn pass_through(work: &Path, rounds: usize) {
         nothing.display()
     );
     bundle::compile(&only_executes, &source);
-    let name = "the same behind a static program that only executes it";
-    calls.push((name, own(&only_executes)));
-    if let Some(front) = &linked_statically {
-        let name = "the same, runmig linked statically as scripts/install does";
-        calls.insert(3, (name, own(front)));
+    let mut calls = vec![
+        ("/bin/true", Call::new(Path::new("/bin/true"), &[])),
+        ("a static runtime that does nothing", own(&nothing)),
+        ("the same behind runmig", own(&front.program)),
+        (
+            "the same behind a static program that only executes it",
+            own(&only_executes),
+        ),
+        (
+            "runmig --version, runc behind it",
+            runc_version(work, &front.program),
+        ),
+        (
+            "runc --version",
+            Call::new(&bundle::on_path("runc"), &["--version"]),
+        ),
+    ];
+    if let Some(nvidia) = bundle::find(NVIDIA) {
+        let name = "the same behind nvidia-container-runtime";
+        calls.push((name, behind_nvidia(work, &nvidia, &nothing)));
+    }
+    let nvidia = (calls.len() > 6).then_some(6);
+    if let Some(before) = std::env::var_os("BENCH_BEFORE") {
+        calls.push(("the same behind another runmig", own(Path::new(&before))));
     }
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); calls.len()];
     for round in 0..rounds + 10 {
@@ -107,29 +138,50 @@ fn pass_through(work: &Path, rounds: usize) {
             format!("{:.2}", median(costs, |c| c.peak) / f64::from(1 << 20)),
         ]
     });
-    println!("A call that does not ask, medians of {rounds}");
+    println!(
+        "A call that does not ask, medians of {rounds}, runmig linked {}",
+        front.linked
+    );
     table::print(
         &["", "wall ms", "/bin/true = 1", "CPU ms", "peak MiB"],
         &rows.collect::<Vec<_>>(),
     );
-    let added = median(&costs[2], |c| c.wall) - median(&costs[1], |c| c.wall);
+    let of = |call: usize, value: fn(&Cost) -> f64| median(&costs[call], value);
+    let added = |call: usize| of(call, |c| c.wall) - of(1, |c| c.wall);
     println!(
         "runmig adds {:.3} ms where /bin/true takes {:.3} ms: {:.2} of it",
-        added * 1e3,
+        added(2) * 1e3,
         base * 1e3,
-        added / base
+        added(2) / base
     );
-    let front = if linked_statically.is_some() { 3 } else { 2 };
-    let ratio = |value: fn(&Cost) -> f64| {
-        let of = |call: usize| median(&costs[call], value);
-        of(front) / of(costs.len() - 1)
-    };
+    if let Some(nvidia) = nvidia {
+        println!(
+            "runmig adds {:.2} of what nvidia-container-runtime adds",
+            added(2) / added(nvidia)
+        );
+    }
+    let ratio = |value: fn(&Cost) -> f64| of(2, value) / of(3, value);
     println!(
         "runmig takes {:.2} of the wall and {:.2} of the CPU of the static program that only executes \
          the runtime (aim: at most 1.3)\n",
         ratio(|c| c.wall),
         ratio(|c| c.cpu)
     );
+}
+
+/// nvidia-container-runtime reads the folder of its configuration from the environment.
+fn behind_nvidia(work: &Path, nvidia: &Path, runtime: &Path) -> Call {
+    let home = work.join("nvidia");
+    let folder = home.join(NVIDIA);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    bundle::write(
+        &folder.join("config.toml"),
+        &format!(
+            "[nvidia-container-runtime]\nruntimes = [\"{}\"]\n",
+            runtime.display()
+        ),
+    );
+    Call::new(nvidia, &["state", "x"]).env("XDG_CONFIG_HOME", &home)
 }
 
 fn runc_version(work: &Path, runmig: &Path) -> Call {
@@ -140,7 +192,7 @@ fn runc_version(work: &Path, runmig: &Path) -> Call {
 }
 
 /// create, start and delete, one container after the other.
-fn lifecycle(work: &Path, sim: &Path, rounds: usize) {
+fn lifecycle(work: &Path, sim: &Path, front: &Front, rounds: usize) {
     let machine = work.join("machine");
     let mut new = Command::new(sim);
     new.arg("new").arg(&machine).args(["--gpu", "A100-80GB"]);
@@ -157,7 +209,7 @@ fn lifecycle(work: &Path, sim: &Path, rounds: usize) {
             machine.display()
         ),
     );
-    let runmig = PathBuf::from(env!("CARGO_BIN_EXE_runmig"));
+    let runmig = front.program.clone();
     let mut runtimes = vec![
         Runtime {
             name: "runc",
@@ -175,10 +227,9 @@ fn lifecycle(work: &Path, sim: &Path, rounds: usize) {
             slice: true,
         },
     ];
-    if let Some(nvidia) = bundle::find("nvidia-container-runtime") {
-        let name = "nvidia-container-runtime";
+    if let Some(nvidia) = bundle::find(NVIDIA) {
         runtimes.push(Runtime {
-            name,
+            name: NVIDIA,
             program: nvidia,
             slice: false,
         });

@@ -13,11 +13,12 @@ pub fn program(name: &str) -> Result<PathBuf> {
     const LINK: &str = "/proc/self/exe";
     let us = std::fs::read_link(LINK).context(|| format!("find this program: read {LINK}"))?;
     let path = us.with_file_name(name);
-    trust::program(&path).map_err(|e| {
+    let found = trust::program(&path).map_err(|e| {
         Error::new(path.display().to_string())
             .hint(format!("install {name} beside runmig"))
             .caused_by(e)
-    })
+    });
+    found.map(|(canonical, _)| canonical)
 }
 
 /// Hands this call to `runmig-slice`, under the name that the engine called. That name picks the

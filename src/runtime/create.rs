@@ -82,7 +82,7 @@ impl Slicing<'_> {
         let hook = companion::program(programs::HOOK)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let manager = CgroupManager {
-            is_crun: Family::of(self.front.runtime.path()) == Family::Crun,
+            is_crun: self.front.runtime.family == Family::Crun,
             is_systemd: self.front.call.systemd_cgroup,
             own: process::own_cgroup(),
         };
@@ -241,7 +241,7 @@ impl Slicing<'_> {
         let name = self
             .front
             .runtime
-            .path()
+            .path
             .file_name()
             .unwrap_or_default()
             .to_string_lossy();
@@ -264,7 +264,7 @@ impl Slicing<'_> {
     fn holder(&self, who: request::Identity) -> Result<Container> {
         let key = key::of(self.front, self.asking.id)?;
         // Records are JSON, and so are the hook's arguments in `config.json`.
-        let runtime = self.front.runtime.path();
+        let runtime = &self.front.runtime.path;
         for path in [runtime, &key.root, &self.asking.bundle_path] {
             utf8(path)?;
         }

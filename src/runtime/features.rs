@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 pub fn tell(front: &Front<'_>) -> Result<i32> {
-    let path = front.runtime.path();
+    let path = &front.runtime.path;
     signals::wait_for_children();
     // The low-level runtime writes no file here, but a program below it may.
     signals::hand_on_file_limit();

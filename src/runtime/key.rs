@@ -1,7 +1,6 @@
 //! The name of a container in the ledger.
 
 use super::Front;
-use super::args::Family;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths;
 use runmig_lease::store::Key;
@@ -16,7 +15,7 @@ pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
             id.to_string_lossy()
         ))
     })?;
-    let family = Family::of(front.runtime.path());
+    let family = front.runtime.family;
     let cwd = || std::env::current_dir().context(|| "find the working directory");
     let root = match &front.call.root {
         // An engine may call from a folder that is gone, so runmig needs the folder only for a relative root.

@@ -1,11 +1,13 @@
 //! Finds the low-level runtime, and hands over to it.
 
+use super::args::Family;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::process::signals;
 use runmig_lease::trust;
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,9 @@ const PLACES: [&str; 6] = [
 const NAMES: [&str; 2] = ["runc", "crun"];
 
 pub struct LowLevel {
-    canonical: PathBuf,
+    /// The canonical, absolute path.
+    pub path: PathBuf,
+    pub family: Family,
 }
 
 impl LowLevel {
@@ -33,7 +37,7 @@ impl LowLevel {
             None => NAMES
                 .iter()
                 .flat_map(|name| PLACES.iter().map(move |dir| Path::new(dir).join(name)))
-                .find(|path| path.exists() && !is_ourselves(path))
+                .find(|path| path.metadata().is_ok_and(|meta| !is_ourselves(&meta)))
                 .ok_or_else(|| {
                     Error::new(format!(
                         "cannot find a low-level runtime: neither runc nor crun is in {}",
@@ -49,17 +53,15 @@ impl LowLevel {
                 runmig_lease::config::DIRECTORY
             ),
         };
-        let canonical = trust::program(&path)
+        let (canonical, meta) = trust::program(&path)
             .map_err(|e| Error::new(named(&path)).hint(hint()).caused_by(e))?;
-        if is_ourselves(&canonical) {
+        if is_ourselves(&meta) {
             return Err(Error::new(format!("{} is runmig itself", named(&path))).hint(hint()));
         }
-        Ok(LowLevel { canonical })
-    }
-
-    /// Returns the canonical, absolute path.
-    pub fn path(&self) -> &Path {
-        &self.canonical
+        Ok(LowLevel {
+            family: Family::of(&canonical),
+            path: canonical,
+        })
     }
 
     /// Replaces this process with the low-level runtime. Returns only the error if that fails.
@@ -71,7 +73,7 @@ impl LowLevel {
     }
 
     fn try_exec(&self, args: &[OsString]) -> Result<Infallible> {
-        let what = || format!("run {}", self.canonical.display());
+        let what = || format!("run {}", self.path.display());
         let (path, argv) = self.command(args)?;
         signals::hand_on_file_limit();
         let failed = nix::unistd::execv(&path, &argv);
@@ -81,7 +83,7 @@ impl LowLevel {
 
     /// Returns the strings for `execv` in the kernel's form, made beforehand.
     pub fn command(&self, args: &[OsString]) -> Result<(CString, Vec<CString>)> {
-        let path = c_string(self.canonical.as_os_str())?;
+        let path = c_string(self.path.as_os_str())?;
         let mut argv = vec![path.clone()];
         for arg in args {
             argv.push(c_string(arg)?);
@@ -96,9 +98,29 @@ pub fn c_string(text: &OsStr) -> Result<CString> {
 
 /// Returns whether the low-level runtime is this program. Such a low-level runtime would call itself for
 /// ever.
-fn is_ourselves(path: &Path) -> bool {
-    match (std::fs::metadata(path), std::fs::metadata("/proc/self/exe")) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => false,
+fn is_ourselves(runtime: &Metadata) -> bool {
+    std::fs::metadata("/proc/self/exe")
+        .is_ok_and(|us| (us.dev(), us.ino()) == (runtime.dev(), runtime.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_to_crun_is_crun() {
+        let dir = tempfile::tempdir().unwrap();
+        let (crun, runc) = (dir.path().join("crun"), dir.path().join("runc"));
+        std::fs::write(&crun, "").unwrap();
+        std::fs::set_permissions(&crun, PermissionsExt::from_mode(0o755)).unwrap();
+        symlink(&crun, &runc).unwrap();
+        let config = Config {
+            runtime: Some(runc),
+            ..Config::default()
+        };
+        let found = LowLevel::find(&config).unwrap();
+        assert_eq!(found.family, Family::Crun);
+        assert_eq!(found.path, std::fs::canonicalize(&crun).unwrap());
     }
 }

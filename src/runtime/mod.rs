@@ -19,7 +19,7 @@ mod report;
 mod spawn;
 mod update;
 
-use args::{Call, Family, Verb};
+use args::{Call, Verb};
 use lowlevel::LowLevel;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
@@ -103,7 +103,7 @@ fn dispatch(
 ) -> Result<i32> {
     let config = Config::for_program(name)?;
     let runtime = LowLevel::find(&config)?;
-    let call = args::parse(Family::of(runtime.path()), args)?;
+    let call = args::parse(runtime.family, args)?;
     *log = report::Log::of(&call);
     let front = Front {
         name,

@@ -148,7 +148,7 @@ pub fn spawn(
     inherited: &Inherited,
     ends_with_us: bool,
 ) -> Result<Waiting> {
-    let what = || format!("start {}", runtime.path().display());
+    let what = || format!("start {}", runtime.path.display());
     let mut image = Image::new(runtime, args)?;
     inherited.close_all_others_on_exec()?;
 

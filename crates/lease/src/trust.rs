@@ -14,49 +14,61 @@ pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
     opened.read_text(max).map_err(plain)
 }
 
-/// A program that will be run as root: the file that its path leads to, and every folder on the
-/// way, belong to root alone. Gives the canonical path.
-pub fn program(path: &Path) -> Result<PathBuf> {
-    let canonical = std::fs::canonicalize(path).map_err(plain)?;
-    let meta = std::fs::metadata(&canonical).map_err(plain)?;
+/// A program that runs as root: the file that its path leads to, every folder and every link on the way
+/// belong to root alone. Returns the canonical path and the file's metadata.
+pub fn program(path: &Path) -> Result<(PathBuf, Metadata)> {
+    let (canonical, meta) = follow(path)?;
     if !meta.is_file() || meta.mode() & 0o111 == 0 {
         return Err(Error::new("it is not an executable file"));
     }
-    check_path(&canonical)?;
-    Ok(canonical)
+    check_metadata(&meta)?;
+    Ok((canonical, meta))
 }
 
-/// Returns where a path leads. Nobody but root can make it lead elsewhere: each link on the way is
-/// root's, in a folder where others cannot replace it.
-fn follow(path: &Path) -> Result<PathBuf> {
+/// Returns where a path leads, and what is there. Nobody but root can make it lead elsewhere: each link on
+/// the way is root's, in a folder where others cannot replace it.
+fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {
     /// As the kernel.
     const MOST_LINKS: usize = 40;
     let parts = |path: &Path| -> Vec<PathBuf> {
         let parts = path.components().rev();
         parts.map(|part| PathBuf::from(part.as_os_str())).collect()
     };
+    let look = |path: &Path| std::fs::symlink_metadata(path).map_err(plain);
     let mut rest = parts(&std::path::absolute(path).map_err(plain)?);
-    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    // The metadata of `at`, unless `..` led there.
+    let (mut at, mut there, mut links) = (PathBuf::from("/"), None, 0);
     while let Some(part) = rest.pop() {
         if part == Path::new("..") {
             at.pop();
+            there = None;
             continue;
         }
-        check_folder(&at)?;
+        if part == Path::new("/") {
+            (at, there) = (part, None);
+            continue;
+        }
         let next = at.join(&part);
-        let meta = std::fs::symlink_metadata(&next).map_err(plain)?;
-        if !meta.is_symlink() {
-            at = next;
+        let meta = look(&next)?;
+        if meta.is_symlink() {
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(Error::new("it has too many links"));
+            }
+            check_owner(&meta).map_err(|e| Error::new(next.display().to_string()).caused_by(e))?;
+            rest.extend(parts(&std::fs::read_link(&next).map_err(plain)?));
             continue;
         }
-        links += 1;
-        if links > MOST_LINKS {
-            return Err(Error::new("it has too many links"));
+        if !rest.is_empty() {
+            check_folder(&next, &meta)?;
         }
-        check_owner(&meta).map_err(|e| Error::new(next.display().to_string()).caused_by(e))?;
-        rest.extend(parts(&std::fs::read_link(&next).map_err(plain)?));
+        (at, there) = (next, Some(meta));
     }
-    Ok(at)
+    let meta = match there {
+        Some(meta) => meta,
+        None => look(&at)?,
+    };
+    Ok((at, meta))
 }
 
 /// The canonical path and all its parents. In a folder with the sticky bit (`/tmp`) nobody can
@@ -68,23 +80,20 @@ pub(crate) fn check_path(canonical: &Path) -> Result<()> {
         if matches!(part, Component::RootDir) {
             continue;
         }
+        let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
         if at == canonical {
-            return check_metadata(&std::fs::symlink_metadata(&at).map_err(plain)?);
+            return check_metadata(&meta);
         }
-        check_folder(&at)?;
+        check_folder(&at, &meta)?;
     }
     Ok(())
 }
 
 /// One on the way to what is root's.
-fn check_folder(path: &Path) -> Result<()> {
-    if path == Path::new("/") {
-        return Ok(());
-    }
-    let meta = std::fs::symlink_metadata(path).map_err(plain)?;
+fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
     let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-    check_owner(&meta)
-        .and_then(|()| if sticky { Ok(()) } else { check_mode(&meta) })
+    check_owner(meta)
+        .and_then(|()| if sticky { Ok(()) } else { check_mode(meta) })
         .map_err(|e| Error::new(path.display().to_string()).caused_by(e))
 }
 
@@ -240,5 +249,19 @@ mod tests {
                 .line()
                 .contains("others than root")
         );
+    }
+
+    #[test]
+    fn a_program_behind_a_link_in_a_folder_of_others_is_refused() {
+        let (dir, path) = file(0o755);
+        let open = dir.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::os::unix::fs::symlink(&path, open.join("link")).unwrap();
+        let (canonical, meta) = program(&open.join("link")).unwrap();
+        assert_eq!(canonical, std::fs::canonicalize(&path).unwrap());
+        assert!(meta.is_file());
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        let line = program(&open.join("link")).unwrap_err().line();
+        assert!(line.contains("/open: others than root can write"), "{line}");
     }
 }

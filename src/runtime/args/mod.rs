@@ -99,11 +99,9 @@ pub fn parse(family: Family, args: &[OsString]) -> Result<Call> {
 }
 
 impl Family {
-    /// Returns the family by the base name of the file itself, since a `runc` may be a link to crun.
-    pub fn of(path: &Path) -> Family {
-        let real = path.canonicalize();
-        let path = real.as_deref().unwrap_or(path);
-        let name = path.file_name().unwrap_or_default().as_bytes();
+    /// Returns the family by the base name of a canonical path. A `runc` may be a link to crun.
+    pub fn of(canonical: &Path) -> Family {
+        let name = canonical.file_name().unwrap_or_default().as_bytes();
         if name == b"crun" || name == b"krun" || name.starts_with(b"crun-") {
             Family::Crun
         } else {
