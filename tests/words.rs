@@ -74,8 +74,8 @@ const VERBS: &[&str] = &[
 
 /// Verbs of an attempt, as the first word. The message names the step that failed: "read FILE".
 const ATTEMPTS: &[&str] = &[
-    "change", "create", "destroy", "find", "follow", "keep", "list", "lock", "look", "make",
-    "open", "read", "remove", "run", "start", "wait", "write",
+    "change", "create", "destroy", "edit", "find", "follow", "keep", "list", "lock", "look",
+    "make", "open", "read", "remove", "rename", "run", "start", "sync", "wait", "write",
 ];
 
 /// Messages without a verb: file, beginning, reason.

@@ -1,6 +1,6 @@
 //! Finds processes by their cgroups.
 
-use super::{Host, Reads, all, dir, look, read_text};
+use super::{Host, Reads, all, dir, hierarchies, look, read_text};
 use std::io;
 
 /// Returns the cgroup paths of a process, each once.
@@ -56,7 +56,7 @@ fn parse_own(text: &str) -> Option<OwnCgroup> {
 /// runmig knows a container's init, it knows only the name of its cgroup, not the parent. A false match
 /// only keeps a slice longer.
 pub fn in_cgroup(reads: &dyn Reads, cgroups: &[String]) -> io::Result<Option<i32>> {
-    if cgroups.is_empty() {
+    if cgroups.is_empty() || hierarchies::have_none(reads, cgroups) {
         return Ok(None);
     }
     let within = |path: &String| {

@@ -1,6 +1,7 @@
 //! Identifies processes and tells whether they live, by careful reads of `/proc`.
 
 mod cgroup;
+mod hierarchies;
 mod holders;
 mod look;
 mod mounts;

@@ -64,7 +64,7 @@ impl Mounts {
 }
 
 /// Returns a word with its escapes decoded: `\040` is a blank.
-fn unescaped(word: &str) -> Vec<u8> {
+pub(super) fn unescaped(word: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -1,0 +1,197 @@
+//! Tells from the cgroup file systems that a cgroup does not exist. No process can be in such a cgroup, and
+//! runmig need not ask every process of the machine.
+
+use super::mounts::unescaped;
+use super::{PROC, Reads};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// A mounted hierarchy of cgroups.
+#[derive(Debug, PartialEq, Eq)]
+struct Hierarchy {
+    point: PathBuf,
+    /// The device number of the file system.
+    dev: u64,
+}
+
+/// Returns whether each hierarchy of this machine is mounted here, and none has one of these cgroups. False
+/// proves nothing.
+pub(super) fn have_none(reads: &dyn Reads, cgroups: &[String]) -> bool {
+    let below = |cgroup: &String| {
+        let rest = Path::new(cgroup).strip_prefix("/").ok()?;
+        let is_name = |part| matches!(part, Component::Normal(_));
+        rest.components().all(is_name).then(|| rest.to_owned())
+    };
+    let Some(cgroups) = cgroups.iter().map(below).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    let text = |name: &str| {
+        let bytes = reads.file(&Path::new(PROC).join("self").join(name)).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    let (Some(own), Some(mounts)) = (text("cgroup"), text("mountinfo")) else {
+        return false;
+    };
+    let Some(hierarchies) = mounted(&own, &mounts) else {
+        return false;
+    };
+    let is_absent = |hierarchy: &Hierarchy, cgroup: &PathBuf| {
+        let found = reads.identity(&hierarchy.point.join(cgroup));
+        matches!(found, Err(e) if e.kind() == io::ErrorKind::NotFound)
+    };
+    hierarchies.iter().all(|hierarchy| {
+        // Another mount may cover a mount point.
+        let is_there = reads
+            .identity(&hierarchy.point)
+            .is_ok_and(|(dev, _)| dev == hierarchy.dev);
+        is_there && cgroups.iter().all(|cgroup| is_absent(hierarchy, cgroup))
+    })
+}
+
+/// Finds where each hierarchy of `/proc/PID/cgroup` is mounted, with the root that the paths there begin at.
+/// Returns none if one is not, or if there is none.
+fn mounted(own: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
+    let hierarchies: Option<Vec<Hierarchy>> = own
+        .lines()
+        .map(|line| {
+            let controllers = line.split(':').nth(1)?;
+            // A later mount covers an earlier one.
+            let found = mountinfo.lines().rev().find(|l| shows(l, controllers))?;
+            let fields: Vec<&str> = found.split(' ').take(5).collect();
+            let (major, minor) = fields.get(2)?.split_once(':')?;
+            Some(Hierarchy {
+                point: PathBuf::from(OsStr::from_bytes(&unescaped(fields.get(4)?))),
+                dev: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
+            })
+        })
+        .collect();
+    hierarchies.filter(|all| !all.is_empty())
+}
+
+/// Returns whether a line of `/proc/PID/mountinfo` is of the hierarchy with these controllers, with its root.
+fn shows(line: &str, controllers: &str) -> bool {
+    let Some((mount, file_system)) = line.split_once(" - ") else {
+        return false;
+    };
+    let mut fields = file_system.split(' ');
+    let (kind, options) = (fields.next(), fields.nth(1).unwrap_or_default());
+    let is_kind = match controllers {
+        "" => kind == Some("cgroup2"),
+        some => {
+            let has = |name| options.split(',').any(|option| option == name);
+            kind == Some("cgroup") && some.split(',').all(has)
+        }
+    };
+    is_kind && mount.split(' ').nth(3) == Some("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{Host, cgroups};
+
+    const OWN: &str = "3:name=systemd:/a\n2:cpu,cpuacct:/\n0::/\n";
+    const MOUNTS: &str = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+        32 31 0:29 / /sys/fs/cgroup/c\\040pu rw,relatime shared:7 - cgroup cgroup rw,cpuacct,cpu\n\
+        40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn finds_the_mount_of_each_hierarchy() {
+        let at = |point: &str, minor| Hierarchy {
+            point: point.into(),
+            dev: libc::makedev(0, minor),
+        };
+        let all = vec![
+            at("/sys/fs/cgroup/systemd", 37),
+            at("/sys/fs/cgroup/c pu", 29),
+            at("/sys/fs/cgroup/unified", 38),
+        ];
+        assert_eq!(mounted(OWN, MOUNTS), Some(all));
+        let v2 = Some(vec![at("/sys/fs/cgroup/unified", 38)]);
+        assert_eq!(mounted("0::/x\n", MOUNTS), v2);
+        let later = format!("{MOUNTS}42 31 0:38 / /mnt rw - cgroup2 cgroup2 rw\n");
+        assert_eq!(mounted("0::/x\n", &later), Some(vec![at("/mnt", 38)]));
+        for (own, mounts) in [
+            ("4:pids:/\n0::/\n", MOUNTS.to_owned()),
+            ("0::/\n", MOUNTS.replace("0:38 /", "0:38 /../x")),
+            ("0::/\n", MOUNTS.replace("cgroup2 ", "tmpfs ")),
+            ("", MOUNTS.to_owned()),
+            ("0\n", MOUNTS.to_owned()),
+        ] {
+            assert_eq!(mounted(own, &mounts), None, "{own}");
+        }
+    }
+
+    /// Mounts as above, and the folders that are there.
+    struct Machine(&'static [(&'static str, u32)]);
+
+    impl Reads for Machine {
+        fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
+            let is_own = path == Path::new("/proc/self/cgroup");
+            Ok(if is_own { OWN } else { MOUNTS }.into())
+        }
+        fn names(&self, _: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+            unreachable!()
+        }
+        fn link(&self, _: &Path) -> io::Result<PathBuf> {
+            unreachable!()
+        }
+        fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
+            let found = self.0.iter().find(|(known, _)| path == Path::new(known));
+            match found {
+                Some((_, 0)) => Err(io::Error::from_raw_os_error(libc::EACCES)),
+                Some((_, minor)) => Ok((libc::makedev(0, *minor), 1)),
+                None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            }
+        }
+        fn is_locked(&self, _: &Path) -> io::Result<bool> {
+            unreachable!()
+        }
+        fn answers(&self, _: &[PathBuf]) -> bool {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn only_an_absent_folder_proves_it() {
+        const POINTS: [(&str, u32); 3] = [
+            ("/sys/fs/cgroup/systemd", 37),
+            ("/sys/fs/cgroup/c pu", 29),
+            ("/sys/fs/cgroup/unified", 38),
+        ];
+        const HIDDEN: [(&str, u32); 3] = [POINTS[0], POINTS[1], ("/sys/fs/cgroup/unified", 28)];
+        const THERE: [(&str, u32); 4] = [
+            POINTS[0],
+            POINTS[1],
+            POINTS[2],
+            ("/sys/fs/cgroup/c pu/x/y", 29),
+        ];
+        const UNREADABLE: [(&str, u32); 4] = [
+            POINTS[0],
+            POINTS[1],
+            POINTS[2],
+            ("/sys/fs/cgroup/systemd/x/y", 0),
+        ];
+        let asks = |machine: &'static [(&str, u32)], cgroups: &[&str]| {
+            let cgroups: Vec<String> = cgroups.iter().map(|&cgroup| cgroup.to_owned()).collect();
+            have_none(&Machine(machine), &cgroups)
+        };
+        assert!(asks(&POINTS, &["/x/y", "/z"]));
+        for name in ["x", "/x/../y", "../x"] {
+            assert!(!asks(&POINTS, &["/z", name]), "{name}");
+        }
+        for machine in [&HIDDEN[..], &THERE, &UNREADABLE] {
+            assert!(!asks(machine, &["/z", "/x/y"]));
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_cgroup() {
+        for cgroup in cgroups(std::process::id() as i32) {
+            assert!(!have_none(&Host, &[cgroup]));
+        }
+    }
+}
