@@ -13,7 +13,7 @@ use runmig_lease::gpu::Queries;
 use runmig_lease::placement::{DefragPlan, MAX_STEPS, RejectionKind, Site};
 use runmig_lease::request::{self, Alternative};
 use runmig_lease::store::{Container, Held, Lease};
-use runmig_lease::{Answer, WhatIf};
+use runmig_lease::what_if::{Outcome, WhatIf};
 
 #[derive(clap::Args)]
 pub struct Asked {
@@ -28,7 +28,7 @@ pub struct Asked {
     json: bool,
 }
 
-/// The answer to an alternative, and the plan where there is one.
+/// The outcome of an alternative, and the plan where there is one.
 type Way = (DefragAlternative, Option<DefragPlan>);
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
@@ -73,16 +73,16 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 }
 
 fn way(what_if: &WhatIf<'_, impl Queries>, asked: &Alternative, holders: &[Vec<&Held>]) -> Way {
-    let (verdict, why, plan) = match what_if.answer(asked, MAX_STEPS) {
-        Answer::Fits(fit) => {
+    let (verdict, why, plan) = match what_if.outcome(asked, MAX_STEPS) {
+        Outcome::Fits(fit) => {
             let plan = DefragPlan {
                 sites: fit.sites.into_iter().map(|(site, _)| site).collect(),
                 moves: Vec::new(),
             };
             ("fits", "nothing has to move".to_owned(), Some(plan))
         }
-        Answer::Limited(e) => ("limited", e.to_string(), None),
-        Answer::No(diagnosis) => {
+        Outcome::Limited(e) => ("limited", e.to_string(), None),
+        Outcome::No(diagnosis) => {
             let rejection = diagnosis.rejection;
             let plan = rejection.plan().cloned();
             let verdict = match (rejection.kind(), &plan) {

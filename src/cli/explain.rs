@@ -10,9 +10,10 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::placement::{GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict};
+use runmig_lease::refusal;
 use runmig_lease::request;
 use runmig_lease::store::Held;
-use runmig_lease::{Answer, Fit, Source, WhatIf, refusal};
+use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
 
 #[derive(clap::Args)]
 pub struct Asked {
@@ -43,12 +44,12 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let there = (config, &driver);
     let what_if = WhatIf::new(there, &world, &request, subject.clone())?;
     let (_, holders) = world.movable();
-    let (mut answers, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
+    let (mut outcomes, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
     for one in what_if.alternatives() {
-        let answer = what_if.answer(one, MAX_STEPS);
-        alternatives.push(look(&what_if, &holders, one, &answer));
-        fits = matches!(answer, Answer::Fits(_));
-        answers.push(answer);
+        let outcome = what_if.outcome(one, MAX_STEPS);
+        alternatives.push(look(&what_if, &holders, one, &outcome));
+        fits = matches!(outcome, Outcome::Fits(_));
+        outcomes.push(outcome);
         if fits {
             break;
         }
@@ -64,7 +65,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let explanation = Explanation {
         request: request::written(what_if.alternatives()),
         fits,
-        error: what_if.error(answers).map(|e| e.line()),
+        error: what_if.error(outcomes).map(|e| e.line()),
         ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives,
     };
@@ -86,16 +87,16 @@ fn look(
     what_if: &WhatIf<'_, impl Queries>,
     holders: &[Vec<&Held>],
     asked: &request::Alternative,
-    answer: &Answer,
+    outcome: &Outcome,
 ) -> Alternative {
     let (mut restarts, mut slices) = (Vec::new(), Vec::new());
-    let (verdict, why, hint) = match answer {
-        Answer::Fits(fit) => {
+    let (verdict, why, hint) = match outcome {
+        Outcome::Fits(fit) => {
             slices = fit.sites.iter().map(|(site, _)| site.into()).collect();
             ("fits", fits(fit), None)
         }
-        Answer::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
-        Answer::No(diagnosis) => {
+        Outcome::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
+        Outcome::No(diagnosis) => {
             let plan = diagnosis.rejection.plan();
             restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, holders));
             let e = what_if.refusal(diagnosis.rejection.clone());
@@ -103,7 +104,7 @@ fn look(
             (word(diagnosis.rejection.kind()), e.to_string(), hint)
         }
     };
-    let gpus = what_if.gpus(asked, answer);
+    let gpus = what_if.gpus(asked, outcome);
     Alternative {
         request: asked.to_string(),
         verdict,

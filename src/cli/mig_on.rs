@@ -2,13 +2,14 @@
 
 use super::explain;
 use super::json::WithMigOn;
+use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::placement::MAX_STEPS;
 use runmig_lease::policy::Subject;
 use runmig_lease::request::Request;
-use runmig_lease::{Answer, Inventory, WhatIf};
+use runmig_lease::what_if::{Outcome, WhatIf};
 
 /// Returns the command that switches MIG on, or that puts a pending mode in force.
 pub fn command(gpus: &[&Gpu]) -> String {
@@ -21,7 +22,7 @@ pub fn command(gpus: &[&Gpu]) -> String {
     format!("nvidia-smi -i {} {what}", indices.join(","))
 }
 
-/// Returns each alternative of a request with its answer as if MIG were on everywhere. Returns nothing if no
+/// Returns each alternative of a request with its outcome as if MIG were on everywhere. Returns nothing if no
 /// GPU has MIG off.
 pub fn foresee(
     (config, driver): (&Config, &impl Queries),
@@ -36,15 +37,15 @@ pub fn foresee(
         return Vec::new();
     };
     let alternatives = what_if.alternatives().iter();
-    let answers = alternatives.map(|asked| (asked, what_if.answer(asked, MAX_STEPS)));
+    let outcomes = alternatives.map(|asked| (asked, what_if.outcome(asked, MAX_STEPS)));
     let told =
-        answers.map(|(asked, answer)| (asked.to_string(), with_mig_on(&what_if, world, answer)));
+        outcomes.map(|(asked, outcome)| (asked.to_string(), with_mig_on(&what_if, world, outcome)));
     told.collect()
 }
 
-fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answer) -> WithMigOn {
-    let why = match answer {
-        Answer::Fits(fit) => {
+fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory, outcome: Outcome) -> WithMigOn {
+    let why = match outcome {
+        Outcome::Fits(fit) => {
             let uuids: Vec<&str> = fit.sites.iter().map(|(s, _)| s.gpu_uuid.as_str()).collect();
             let is_off = |gpu: &&Gpu| gpu.mig == MigMode::Disabled;
             let gpus = now.snapshot.gpus.iter().filter(is_off);
@@ -56,8 +57,8 @@ fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory, answer: Answ
                 command: (!gpus.is_empty()).then(|| command(&gpus)),
             };
         }
-        Answer::Limited(e) => e,
-        Answer::No(diagnosis) => what_if.refusal(diagnosis.rejection),
+        Outcome::Limited(e) => e,
+        Outcome::No(diagnosis) => what_if.refusal(diagnosis.rejection),
     };
     WithMigOn {
         fits: false,

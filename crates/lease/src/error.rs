@@ -67,7 +67,7 @@ impl Error {
     /// Returns the whole chain and the hint nearest to the cause, in one line, since engines show one.
     pub fn line(&self) -> String {
         let mut line = String::new();
-        if self.0.is_operation && !self.0.what.starts_with("cannot ") {
+        if self.0.is_operation {
             line.push_str("cannot ");
         }
         line.push_str(&short(&self.0.what));
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(outer.to_string(), "read a");
         let both = Error::new("it is no text").and(Some(Error::failed("close a")));
         assert_eq!(both.line(), "it is no text; and then: cannot close a");
-        let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "cannot read a");
+        let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "read a");
         assert_eq!(said.unwrap_err().line(), "cannot read a: gone");
     }
 

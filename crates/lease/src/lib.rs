@@ -135,7 +135,7 @@ pub mod request;
 pub mod store;
 pub mod trust;
 
-pub use allocate::{Acquired, Answer, Fit, Source, WhatIf};
+pub use allocate::{Acquired, what_if};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::Inventory;

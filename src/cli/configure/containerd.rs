@@ -42,15 +42,15 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         None => PathBuf::from(format!("{DROP_INS}/{}.toml", task.name)),
     };
     let before = task.read(path)?;
-    let main = Main::read(before.as_deref(), major)
-        .context(|| format!("cannot read {}", path.display()))?;
+    let main =
+        Main::read(before.as_deref(), major).context(|| format!("read {}", path.display()))?;
     let theirs = task
         .read(&drop_in)?
         .is_some_and(|text| !text.starts_with(MADE));
     let import = (!theirs && (task.remove || major == 1)).then(|| drop_in.display().to_string());
     let plain = main
         .without(task, import.as_deref())
-        .context(|| format!("cannot change {}", path.display()))?;
+        .context(|| format!("change {}", path.display()))?;
     let (drop_in, after) = if task.remove {
         (task.own_file(&drop_in, String::new())?, plain)
     } else {
@@ -75,7 +75,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
             };
             let text = format!("{MADE}version = {}\n\n{handler}{default}", main.version);
             let imports = with_import(&plain, path, &drop_in);
-            let after = imports.context(|| format!("cannot change {}", path.display()))?;
+            let after = imports.context(|| format!("change {}", path.display()))?;
             (task.own_file(&drop_in, text)?, after)
         }
     };
@@ -181,8 +181,7 @@ impl Main {
         for pattern in toml_text::strings(&self.text, "imports")? {
             for file in imports::matching(task, &imports::beside(path, &pattern)) {
                 let text = task.read(&file)?.unwrap_or_default();
-                let table =
-                    table::parse(&text).context(|| format!("cannot read {}", file.display()))?;
+                let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
                 if table::at(&table, &["plugins", CRI[self.version - 1]]).is_some() {
                     return Err(Error::new(format!(
                         "cannot add the handler to {}: it imports {}, and containerd 1 takes the CRI plugin \

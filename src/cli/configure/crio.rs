@@ -51,8 +51,7 @@ impl Others {
             .into_iter()
             .chain(task.below(DROP_INS.as_ref())?);
         for (file, text) in task.files(files, ours)? {
-            let table =
-                table::parse(&text).context(|| format!("cannot read {}", file.display()))?;
+            let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
             if runtimes(&table, task.name).is_some() {
                 return Err(Error::new(format!(
                     "cannot add the handler {1}: {0} has one that migctl configure did not make",

@@ -21,7 +21,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     }
     let path = task.engine_config.unwrap_or(CONFIG.as_ref());
     let change = task.change(path, |before| {
-        after(task, before).context(|| format!("cannot change {}", path.display()))
+        after(task, before).context(|| format!("change {}", path.display()))
     })?;
     let too_old = engine.version.is_some() && !engine.at_least(ANNOTATIONS);
     let note = format!(
@@ -87,7 +87,7 @@ fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
         after = after.map(with).transpose()?;
     }
     if after.as_deref() != before {
-        let after = says(after.as_deref()).context(|| "cannot read the result")?;
+        let after = says(after.as_deref()).context(|| "read the result")?;
         check(&root, &after, task)?;
     }
     Ok(after)

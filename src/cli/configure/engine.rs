@@ -59,7 +59,7 @@ impl Found {
         let output = Command::new(&self.program)
             .args(arguments)
             .output()
-            .context(|| format!("cannot run {}", called()))?;
+            .context(|| format!("run {}", called()))?;
         if !output.status.success() {
             let last = String::from_utf8_lossy(&output.stderr);
             let last = last.trim_end().lines().last().unwrap_or_default();

@@ -78,7 +78,7 @@ impl Change {
         if !self.changes() {
             return Ok(());
         }
-        let what = || format!("cannot write {}", self.path.display());
+        let what = || format!("write {}", self.path.display());
         let done = match &self.after {
             Some(text) => self.replace(text),
             None => self.remove(),
@@ -89,7 +89,7 @@ impl Change {
     fn replace(&self, text: &str) -> Result<()> {
         let parent = self.on_disk.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
-        made.context(|| "cannot make its folder")?;
+        made.context(|| "make its folder")?;
         let target = runmig_lease::paths::resolve(&self.on_disk);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -102,9 +102,7 @@ impl Change {
         let written = self
             .write(&unfinished, &target, text)
             .and_then(|()| self.as_it_was())
-            .and_then(|()| {
-                fs::rename(&unfinished, &target).context(|| "cannot rename the new file")
-            });
+            .and_then(|()| fs::rename(&unfinished, &target).context(|| "rename the new file"));
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
         }
@@ -120,25 +118,24 @@ impl Change {
             .create_new(true)
             .mode(0o600)
             .open(unfinished)
-            .context(|| format!("cannot make {}", unfinished.display()))?;
+            .context(|| format!("make {}", unfinished.display()))?;
         out.write_all(text.as_bytes())
-            .context(|| "cannot write the new file")?;
+            .context(|| "write the new file")?;
         if let Some(old) = &old {
-            let new = out.metadata().context(|| "cannot stat the new file")?;
+            let new = out.metadata().context(|| "look at the new file")?;
             if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-                fchown(&out, Some(old.uid()), Some(old.gid()))
-                    .context(|| "cannot keep its owner")?;
+                fchown(&out, Some(old.uid()), Some(old.gid())).context(|| "keep its owner")?;
             }
         }
         let mode = old.map_or(0o644, |old| old.mode() & 0o7777);
         out.set_permissions(fs::Permissions::from_mode(mode))
-            .context(|| "cannot keep its mode")?;
-        out.sync_all().context(|| "cannot sync the new file")
+            .context(|| "keep its mode")?;
+        out.sync_all().context(|| "sync the new file")
     }
 
     fn remove(&self) -> Result<()> {
         self.as_it_was()?;
-        fs::remove_file(&self.on_disk).context(|| "cannot remove the file")?;
+        fs::remove_file(&self.on_disk).context(|| "remove the file")?;
         sync(self.on_disk.parent().unwrap_or(Path::new("/")))
     }
 
@@ -160,5 +157,5 @@ impl Change {
 fn sync(dir: &Path) -> Result<()> {
     File::open(dir)
         .and_then(|dir| dir.sync_all())
-        .context(|| format!("cannot sync {}", dir.display()))
+        .context(|| format!("sync {}", dir.display()))
 }

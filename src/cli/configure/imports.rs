@@ -12,7 +12,7 @@ pub fn all(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
         next += 1;
         let text = task.read(&file)?.unwrap_or_default();
         let patterns = toml_text::strings(&text, "imports");
-        for pattern in patterns.context(|| format!("cannot read {}", file.display()))? {
+        for pattern in patterns.context(|| format!("read {}", file.display()))? {
             let pattern = beside(&file, &pattern);
             if !is_understood(&pattern) {
                 return Err(Error::new(format!(

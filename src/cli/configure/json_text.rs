@@ -64,7 +64,7 @@ pub fn without_member(text: &str, path: &[&str], key: &str) -> Result<String> {
 
 fn parse(text: &str) -> Result<Object<'_>> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
-    match parsed.context(|| "cannot edit the file")?.value {
+    match parsed.context(|| "edit the file")?.value {
         Some(Value::Object(root)) => Ok(root),
         _ => Err(Error::new("cannot edit the file: it is not a JSON object")),
     }

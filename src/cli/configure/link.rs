@@ -36,7 +36,7 @@ impl Task<'_> {
         let path = self.runtime.clone();
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
         file::below(&runmig_lease::paths::resolve(folder), self.root)
-            .context(|| format!("cannot use the folder of {}", path.display()))?;
+            .context(|| format!("use the folder of {}", path.display()))?;
         let kept = match self.remove {
             true => named::reason(self, self.name, changes),
             false => None,
@@ -59,7 +59,7 @@ pub struct Link {
 impl Link {
     pub fn make(&self) -> Result<()> {
         symlink(programs::FRONT, &self.on_disk)
-            .context(|| format!("cannot make the link {}", self.path.display()))
+            .context(|| format!("make the link {}", self.path.display()))
     }
 
     pub fn remove(&self) -> Result<()> {
@@ -67,7 +67,7 @@ impl Link {
             return Ok(());
         }
         std::fs::remove_file(&self.on_disk)
-            .context(|| format!("cannot remove the link {}", self.path.display()))
+            .context(|| format!("remove the link {}", self.path.display()))
     }
 
     pub fn note(&self, remove: bool, dry_run: bool) -> String {

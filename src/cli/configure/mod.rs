@@ -88,8 +88,9 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         );
     }
     let root = match &options.root {
-        Some(root) => std::fs::canonicalize(root)
-            .context(|| format!("cannot open --root {}", root.display()))?,
+        Some(root) => {
+            std::fs::canonicalize(root).context(|| format!("open --root {}", root.display()))?
+        }
         None => PathBuf::from("/"),
     };
     let task = Task {
@@ -206,7 +207,7 @@ fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
     if let Some(path) = &options.runtime_path {
         return Ok(path.clone());
     }
-    let migctl = std::env::current_exe().context(|| "cannot find migctl's folder")?;
+    let migctl = std::env::current_exe().context(|| "find migctl's folder")?;
     let migctl = match migctl.strip_prefix(root) {
         Ok(inside) => Path::new("/").join(inside),
         Err(_) => migctl,

@@ -69,7 +69,7 @@ fn listed(task: &Task<'_>, ours: &Path) -> Result<Vec<Value>> {
         path.parent() == Some(DROP_INS.as_ref()) && path.as_os_str().as_bytes().ends_with(b".conf")
     });
     for (file, text) in task.files(mains.into_iter().chain(dropped), ours)? {
-        let found = of(&text).context(|| format!("cannot read {}", file.display()))?;
+        let found = of(&text).context(|| format!("read {}", file.display()))?;
         if !found.is_empty() {
             list = found;
         }

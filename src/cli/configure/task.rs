@@ -88,8 +88,7 @@ impl Task<'_> {
     }
 
     pub fn read(&self, path: &Path) -> Result<Option<String>> {
-        file::read(&self.on_disk(path), self.root)
-            .context(|| format!("cannot read {}", path.display()))
+        file::read(&self.on_disk(path), self.root).context(|| format!("read {}", path.display()))
     }
 
     /// Reads the files that exist, except runmig's own.
@@ -109,7 +108,7 @@ impl Task<'_> {
 
     /// Returns every file below a folder, in the order of their names.
     pub fn below(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let look = || format!("cannot list folder {}", dir.display());
+        let look = || format!("list folder {}", dir.display());
         let entries = match std::fs::read_dir(self.on_disk(dir)) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.context(look)?,

@@ -39,10 +39,10 @@ fn search(
         requester.request,
         subject,
     )?;
-    let answers = what_if.alternatives().iter();
+    let outcomes = what_if.alternatives().iter();
     // Other creates may wait for this process to end.
-    let answers = answers.map(|asked| what_if.answer(asked, MAX_STEPS / 10));
-    match no_room(answers.collect()) {
+    let outcomes = outcomes.map(|asked| what_if.outcome(asked, MAX_STEPS / 10));
+    match no_room(outcomes.collect()) {
         Some(Denial::Limit(over)) => Err(over),
         Some(Denial::Room(no)) => Ok(Some(no)),
         None => Ok(None),

@@ -15,9 +15,7 @@ mod reserve;
 mod share;
 mod usable_plan;
 mod validate;
-mod what_if;
-
-pub use what_if::{Answer, Fit, Source, WhatIf};
+pub mod what_if;
 
 use super::context::LeaseContext;
 use super::queue::{Turn, Wake};

@@ -38,7 +38,7 @@ pub struct WhatIf<'a, D> {
 }
 
 /// The outcome of one alternative of a request.
-pub enum Answer {
+pub enum Outcome {
     /// A create would get these slots.
     Fits(Fit),
     /// The alternative exceeds a limit.
@@ -128,21 +128,21 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             .excluded(&self.inventory.snapshot, asked, &wanted)
     }
 
-    /// Returns each GPU's answer to one alternative, in the order in which a create would take
+    /// Returns each GPU's outcome for one alternative, in the order in which a create would take
     /// them; GPUs without room come after those with room.
-    pub fn gpus(&self, asked: &Alternative, answer: &Answer) -> Vec<GpuReport<'_>> {
+    pub fn gpus(&self, asked: &Alternative, outcome: &Outcome) -> Vec<GpuReport<'_>> {
         let (snapshot, wanted) = (&self.inventory.snapshot, self.wanted());
         // A request that is too much everywhere still names its place.
-        let excluded = match answer {
-            Answer::Limited(_) => wanted.excluded.to_vec(),
+        let excluded = match outcome {
+            Outcome::Limited(_) => wanted.excluded.to_vec(),
             _ => self.excluded(asked),
         };
         let wanted = Constraints {
             excluded: &excluded,
             ..wanted
         };
-        match answer {
-            Answer::No(Diagnosis { selection, .. }) => {
+        match outcome {
+            Outcome::No(Diagnosis { selection, .. }) => {
                 let wanted = selection.constraints(&wanted);
                 placement::explain(snapshot, &selection.reserved, &asked.slice, &wanted)
             }
@@ -152,7 +152,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
 
     /// Returns the outcome of one alternative. `patience`: how many steps to search for slices that would
     /// have to lie elsewhere.
-    pub fn answer(&self, asked: &Alternative, patience: u32) -> Answer {
+    pub fn outcome(&self, asked: &Alternative, patience: u32) -> Outcome {
         let wanted = self.wanted();
         let parts = (&self.inventory, &wanted, &self.limits);
         match usable_plan(
@@ -162,11 +162,11 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             &mut self.tried.borrow_mut(),
             |planner| planner.plan_one(asked),
         ) {
-            Ok(plan) => Answer::Fits(Fit {
+            Ok(plan) => Outcome::Fits(Fit {
                 sites: plan.steps.iter().map(site).collect(),
                 evicts: plan.evict.len(),
             }),
-            Err(Denial::Limit(over)) => Answer::Limited(over),
+            Err(Denial::Limit(over)) => Outcome::Limited(over),
             Err(Denial::Room(no)) => {
                 let there = (&self.inventory.snapshot, &*self.reserved);
                 let wanted = Constraints {
@@ -174,7 +174,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
                     ..wanted
                 };
                 let found = placement::diagnose(there, &self.movable, asked, &wanted, patience);
-                Answer::No(found.unwrap_or_else(|| Diagnosis {
+                Outcome::No(found.unwrap_or_else(|| Diagnosis {
                     selection: Selection::new(&self.reserved, &self.idle),
                     rejection: no,
                 }))
@@ -192,9 +192,9 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         .error()
     }
 
-    /// A create's error, where none of the answers is that it fits.
-    pub fn error(&self, answers: Vec<Answer>) -> Option<Error> {
-        Some(match no_room(answers)? {
+    /// A create's error, where no outcome is that it fits.
+    pub fn error(&self, outcomes: Vec<Outcome>) -> Option<Error> {
+        Some(match no_room(outcomes)? {
             Denial::Room(no) => self.refusal(no),
             Denial::Limit(over) => over,
         })
@@ -202,13 +202,13 @@ impl<'a, D: Queries> WhatIf<'a, D> {
 }
 
 /// Returns the obstacle to all alternatives; none if one of them fits.
-pub(super) fn no_room(answers: Vec<Answer>) -> Option<Denial> {
+pub(super) fn no_room(outcomes: Vec<Outcome>) -> Option<Denial> {
     let (mut noes, mut over) = (Vec::new(), None);
-    for answer in answers {
-        match answer {
-            Answer::Fits(_) => return None,
-            Answer::Limited(e) => over = over.or(Some(e)),
-            Answer::No(diagnosis) => noes.push(diagnosis.rejection),
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Fits(_) => return None,
+            Outcome::Limited(e) => over = over.or(Some(e)),
+            Outcome::No(diagnosis) => noes.push(diagnosis.rejection),
         }
     }
     Some(all_denied(noes, over))

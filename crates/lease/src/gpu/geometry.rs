@@ -119,7 +119,7 @@ impl Cache {
             driver_version: driver_version.to_owned(),
             gpus,
         });
-        let what = || format!("cannot write {}", self.dir.join(FILE).display());
+        let what = || format!("write {}", self.dir.join(FILE).display());
         if text.len() as u64 > MAX_SIZE {
             let why = Error::new(format!("it would be larger than {} KiB", MAX_SIZE / 1024));
             return Err(why).context(what);
@@ -171,5 +171,5 @@ fn encode(body: &Body) -> Vec<u8> {
 
 fn decode(text: &str) -> Result<Body> {
     let body = FORM.body(text.as_bytes())?;
-    serde_json::from_str(body).context(|| "cannot read it as a geometry")
+    serde_json::from_str(body).context(|| "read it as a geometry")
 }
