@@ -75,7 +75,7 @@ const VERBS: &[&str] = &[
 /// Verbs of an attempt, as the first word. The message names the step that failed: "read FILE".
 const ATTEMPTS: &[&str] = &[
     "change", "create", "destroy", "edit", "find", "follow", "keep", "list", "lock", "look",
-    "make", "open", "read", "remove", "rename", "run", "start", "sync", "wait", "write",
+    "make", "open", "parse", "read", "remove", "rename", "run", "start", "sync", "wait", "write",
 ];
 
 /// Messages without a verb: file, beginning, reason.
@@ -156,6 +156,47 @@ fn errors_have_a_verb() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// The line of an error adds the word, once.
+#[test]
+fn no_context_says_cannot() {
+    let wrong: Vec<String> = files()
+        .iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "rs") && !file.starts_with("tests"))
+        .flat_map(|file| {
+            let say = |at: usize| format!("{}:{at}", file.display());
+            contexts_with_cannot(&read(file)).into_iter().map(say)
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "contexts begin with cannot:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn finds_planted_contexts() {
+    let code = "f().context(|| \"read a\")?;\ng().context(|| {\n    let b = 1;\n    \
+        format!(\"cannot {b}\")\n})?;\nlet why = || \"cannot\";\nlet what = || format!(\"cannot c\");\n";
+    assert_eq!(contexts_with_cannot(code), [2, 6]);
+}
+
+/// Returns the lines of contexts whose first text begins with `cannot`.
+fn contexts_with_cannot(code: &str) -> Vec<usize> {
+    let starts = [".context(||", "let what = ||", "let look = ||"];
+    let mut found: Vec<usize> = starts
+        .iter()
+        .flat_map(|start| code.match_indices(start))
+        .filter(|(at, _)| {
+            let text = code[*at..].split('"').nth(1);
+            text.is_some_and(|text| text.starts_with("cannot "))
+        })
+        .map(|(at, _)| code[..at].lines().count())
+        .collect();
+    found.sort_unstable();
+    found
 }
 
 #[test]

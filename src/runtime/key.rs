@@ -53,7 +53,7 @@ pub fn check(key: &Key) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e)
             .context(|| {
                 let (id, root) = (&key.id, key.root.display());
-                format!("cannot look for container {id} below --root {root}")
+                format!("look for container {id} below --root {root}")
             })
             .map_err(|e| e.hint("use a --root that is a folder, or that can be made one")),
         _ => Ok(()),

@@ -47,7 +47,7 @@ impl Found {
         let text = self.says(arguments)?;
         toml::from_str(&text).context(|| {
             format!(
-                "cannot parse the output of {} {}",
+                "parse the output of {} {}",
                 self.program.display(),
                 arguments.join(" ")
             )
