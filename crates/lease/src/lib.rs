@@ -13,7 +13,7 @@
 //! - [`LeaseManager::release_unless`] destroys an instance and removes its lease only after the driver
 //!   confirms that the instance is gone. A failure leaves the instance *quarantined*.
 //! - [`LeaseManager::gc`] releases the leases of containers that ended without a release.
-//! - [`Inventory`] is the driver, the ledger and the queue at one moment. [`WhatIf`] answers a request
+//! - [`Inventory`] is the driver, the ledger and the queue at one moment. [`what_if`] answers a request
 //!   from it without a write.
 //!
 //! A kill at any point leaves a record from which the next process goes on. Locks are files of the state
