@@ -5,6 +5,7 @@ use crate::spec::bundle::{self, Bundle};
 use runmig_lease::BundleAccount;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
+use runmig_lease::model::LeaseId;
 use runmig_lease::store::{BundleId, BundleLock, Store};
 use runmig_lease::{Bundles, LeaseManager};
 use std::path::{Path, PathBuf};
@@ -19,11 +20,11 @@ struct OciBundles {
 impl Bundles for OciBundles {
     /// Restores the bundle, which an engine may remove before or after. If another create is at work on the
     /// same bundle, it makes its own edit of the file that it finds.
-    fn restore(&self, store: &Store, path: &Path, lease: &str) -> Result<()> {
+    fn restore(&self, store: &Store, path: &Path, lease: &LeaseId) -> Result<()> {
         if !Bundle::answers(path) {
             let bundle = printable(&path.to_string_lossy());
             tracing::warn!(
-                lease,
+                lease = lease.as_str(),
                 "bundle {bundle} is left as it is: its file system does not answer"
             );
             return Ok(());
@@ -104,18 +105,18 @@ fn try_lock(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
 
 /// Reads a bundle's account of the leases that its hook names. The caller reads it before it releases the
 /// first lease, which removes the account.
-pub fn account_of(bundle: &Path, first: &str) -> BundleAccount {
+pub fn account_of(bundle: &Path, first: &LeaseId) -> BundleAccount {
     let bundle = Bundle::open(bundle).ok();
     let author = bundle.as_ref().and_then(|b| b.author().ok().flatten());
     BundleAccount::new(
-        author.filter(|a| a.lease == first),
+        author.filter(|a| a.lease == *first),
         bundle.map_or(Vec::new(), |b| b.granted_to(first)),
     )
 }
 
 /// Puts the original back without a ledger, and so without a lock. Another create of the same bundle would
 /// have put its own leases there.
-pub fn restore_without_ledger(bundle: &Path, lease: &str) -> Result<()> {
+pub fn restore_without_ledger(bundle: &Path, lease: &LeaseId) -> Result<()> {
     match bundle::is_removed(bundle) {
         false => Bundle::open(bundle)?.restore(lease).map(drop),
         true => Ok(()),

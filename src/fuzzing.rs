@@ -4,10 +4,11 @@
 use crate::spec::{DriverFiles, cdi};
 use runmig_lease::error::Result;
 pub use runmig_lease::fuzzing::*;
+use runmig_lease::model::LeaseId;
 use std::ffi::OsString;
 
 /// The hook's arguments and what it reads on standard input: the lease and the id that come of it.
-pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Vec<String>, String)> {
+pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Vec<LeaseId>, String)> {
     crate::hook::understand(args, state)
 }
 

@@ -8,6 +8,7 @@ use runmig_lease::BundleAccount;
 use runmig_lease::config::Config;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::files;
+use runmig_lease::model::LeaseId;
 use runmig_lease::process::signals;
 use runmig_lease::store::{Held, Lease, LeaseState};
 use runmig_lease::{LeaseManager, Patience, Returned};
@@ -24,7 +25,7 @@ const MAX_STATE: u64 = (6 * 16 + 1) << 20;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
     /// Empty in a hook that an administrator put into hooks.d. Then the OCI state names the container.
-    leases: Vec<String>,
+    leases: Vec<LeaseId>,
     config: Option<PathBuf>,
 }
 
@@ -74,7 +75,7 @@ fn run(args: &[OsString]) -> Result<()> {
 }
 
 /// Releases the leases that the arguments name. Each of them had a ledger once.
-fn release_all(config: &Config, ids: &[String], state: Result<OciState>) -> Result<()> {
+fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Result<()> {
     let ledger = bundles::existing_or_new(config);
     if ledger.is_ok() {
         log::start(config);
@@ -86,7 +87,7 @@ fn release_all(config: &Config, ids: &[String], state: Result<OciState>) -> Resu
         Ok(ledger) => ledger,
         Err(e) => {
             let (line, told) = (e.line(), told());
-            let each = |id: &String| {
+            let each = |id: &LeaseId| {
                 let why = Error::new(format!("there is no ledger in {dir}: {line}"));
                 Err(told.stays(id, &state.id, why))
             };
@@ -100,7 +101,7 @@ fn release_all(config: &Config, ids: &[String], state: Result<OciState>) -> Resu
             state.id
         ));
     }
-    let is_missing = |id: &String| matches!(leases.store().get(id), Ok(None));
+    let is_missing = |id: &LeaseId| matches!(leases.store().get(id), Ok(None));
     let lost = (!was_there || ids.iter().any(is_missing))
         .then(told)
         .filter(|told| !was_there || !leases.has_struck_off(told));
@@ -114,7 +115,7 @@ fn release_all(config: &Config, ids: &[String], state: Result<OciState>) -> Resu
 /// Releases a lease by its id. The lease may be gone, damaged, or lost with its ledger.
 fn release_named(
     leases: &LeaseManager<'_>,
-    id: &str,
+    id: &LeaseId,
     state: &OciState,
     lost: Option<&BundleAccount>,
 ) -> Result<()> {
@@ -130,7 +131,7 @@ fn release_named(
         (Ok(Some(lease)), _) => release(leases, &lease, true),
         // The name of a damaged record still tells what to release.
         (Err(e), _) => {
-            tracing::warn!(lease = id, "{}", e.line());
+            tracing::warn!(lease = id.as_str(), "{}", e.line());
             leases.release_damaged_of(id, &state.bundle)
         }
     }
@@ -139,7 +140,7 @@ fn release_named(
 fn release_lost(
     leases: &LeaseManager<'_>,
     told: &BundleAccount,
-    id: &str,
+    id: &LeaseId,
     state: &OciState,
 ) -> Result<()> {
     let recovered = leases.recover(told, id, &state.id);
@@ -169,7 +170,7 @@ fn release(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> 
 
 /// Returns the lease ids of the arguments and the container's id of the state. It parses all input of the
 /// hook without acting on it.
-pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Vec<String>, String)> {
+pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Vec<LeaseId>, String)> {
     let arguments = parse(args)?;
     Ok((arguments.leases, read_state(input)?.id))
 }
@@ -184,7 +185,7 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
             })
         };
         match arg.to_str() {
-            Some("--lease") => parsed.leases.push(value()?.to_string_lossy().into_owned()),
+            Some("--lease") => parsed.leases.push(LeaseId::new(value()?.to_string_lossy())),
             Some("--config") => parsed.config = Some(value()?.into()),
             _ => {
                 return Err(Error::new(format!(
@@ -260,12 +261,12 @@ mod tests {
         assert_eq!(
             both,
             Arguments {
-                leases: vec!["a1".into()],
+                leases: vec![LeaseId::new("a1")],
                 config: Some("/c".into())
             }
         );
         let two = args(&["--lease", "a1", "--lease", "b2"]).unwrap();
-        assert_eq!(two.leases, ["a1", "b2"]);
+        assert_eq!(two.leases, ["a1", "b2"].map(LeaseId::new));
         assert_eq!(args(&[]).unwrap(), Arguments::default());
         assert!(
             args(&["--lease"])

@@ -11,7 +11,7 @@ use packing::models::gpu;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::{Place, decide, fits, restarts};
-use runmig_lease::model::{GpuInstance, Placement, Snapshot};
+use runmig_lease::model::{GpuInstance, GpuUuid, Placement, Snapshot};
 use runmig_lease::placement::{
     Constraints, DefragPlan, MAX_STEPS, Movable, SearchResult, Slot, choose, fewest_moves,
 };
@@ -116,10 +116,10 @@ proptest! {
         }
         let alternatives: Vec<Slice> = requests.iter()
             .map(|(g, p, memory)| asked(&snapshot, g, p, *memory)).collect();
-        let excluded: Vec<(String, String)> = excluded.iter()
+        let excluded: Vec<(GpuUuid, String)> = excluded.iter()
             .map(|g| (snapshot.gpus[g.index(models.len())].uuid.clone(), "a rule".to_owned()))
             .collect();
-        let beside: Vec<String> = beside.iter()
+        let beside: Vec<GpuUuid> = beside.iter()
             .map(|g| snapshot.gpus[g.index(models.len())].uuid.clone()).collect();
         let barred: Vec<String> = barred.iter().map(|p| {
             let all = &snapshot.gpus[0].profiles;
@@ -188,7 +188,7 @@ proptest! {
         let mut ours = reserved(&snapshot, || !foreign.next().unwrap_or(true));
         ours.sort_by_key(|r| (r.placement.start, r.gpu.clone()));
         let ours = &ours[..ours.len().min(6)];
-        let excluded = |rule: &Option<usize>| -> Vec<(String, String)> {
+        let excluded = |rule: &Option<usize>| -> Vec<(GpuUuid, String)> {
             rule.iter().map(|g| (snapshot.gpus[*g].uuid.clone(), "a rule".to_owned())).collect()
         };
         let movable: Vec<Movable> = ours.iter().zip(&containers).zip(&rules)

@@ -1,7 +1,7 @@
 //! The rules of `[policy]`, as pure functions.
 
 use runmig_lease::config::Config;
-use runmig_lease::model::{Gpu, MigMode, Profile};
+use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
 use runmig_lease::policy::{Policy, Subject, Usage};
 use runmig_lease::request::{Alternative, alternatives};
 
@@ -40,8 +40,8 @@ fn asked(text: &str) -> Vec<Alternative> {
     alternatives(text).unwrap().unwrap()
 }
 
-fn uuid(index: u32) -> String {
-    format!("GPU-{index:08x}-6af1-5dca-b4e3-69e5b804a379")
+fn uuid(index: u32) -> GpuUuid {
+    GpuUuid::new(format!("GPU-{index:08x}-6af1-5dca-b4e3-69e5b804a379"))
 }
 
 fn gpu(index: u32) -> Gpu {
@@ -114,7 +114,7 @@ fn gpus_that_are_excluded_or_reserved() {
         "[policy]\nexclude_gpus = [0]\n\
          [[policy.reserve]]\ngpus = [\"{}\", 2]\nnamespace = \"team-a\"\n\
          [[policy.reserve]]\ngpus = [2]\nuser = 1000\n",
-        uuid(1).replace("-6af1-", "-6AF1-"),
+        uuid(1).as_str().replace("-6af1-", "-6AF1-"),
     ));
     let gpus = [gpu(0), gpu(1), gpu(2), gpu(3)];
     let excluded = |subject: &Subject| policy.excluded(&gpus, subject);
@@ -293,7 +293,7 @@ fn what_is_wrong_is_named() {
 /// A rule that matches nothing would let everything through.
 #[test]
 fn what_could_be_no_gpu_is_refused() {
-    let uuid = uuid(1);
+    let uuid = uuid(1).to_string();
     let longer = format!("{uuid}0");
     for name in [
         "",

@@ -2,7 +2,7 @@
 
 use runmig::spec::Peek;
 use runmig::spec::bundle::{Bundle, Restored};
-use runmig_lease::model::NvidiaNumbers;
+use runmig_lease::model::{LeaseId, NvidiaNumbers};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Place {
         let found = self.bundle().original(&NvidiaNumbers::default()).unwrap();
         (
             String::from_utf8(found.bytes).unwrap(),
-            found.previous_lease,
+            found.previous_lease.map(|id| id.to_string()),
         )
     }
 
@@ -97,11 +97,17 @@ fn an_edit_goes_in_and_the_original_comes_back_with_mode_and_owner() {
     let sidecar = fs::metadata(place.path("config.json.runmig")).unwrap();
     assert_eq!(sidecar.mode() & 0o777, 0o600);
 
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::Back
+    );
     assert_eq!(place.config(), ORIGINAL);
     same(fs::metadata(&config).unwrap());
     assert_eq!(place.names(), ["config.json"]);
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Gone);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::Gone
+    );
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -116,9 +122,15 @@ fn the_original_is_found_whatever_an_earlier_create_left() {
     assert_eq!(place.config(), edit_of("b"));
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
     // the late hook of the first
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::NotOurs
+    );
     assert_eq!(place.config(), edit_of("b"));
-    assert_eq!(place.bundle().restore("b").unwrap(), Restored::Back);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("b")).unwrap(),
+        Restored::Back
+    );
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -128,7 +140,10 @@ fn killed_between_the_sidecar_and_the_edit() {
     place.install("a");
     fs::write(place.path("config.json"), ORIGINAL).unwrap();
     assert_eq!(place.original().0, ORIGINAL);
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::Back
+    );
     assert_eq!(place.names(), ["config.json"]);
 
     // the same over an earlier edit
@@ -136,7 +151,10 @@ fn killed_between_the_sidecar_and_the_edit() {
     place.install("b");
     fs::write(place.path("config.json"), edit_of("a")).unwrap();
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
-    assert_eq!(place.bundle().restore("b").unwrap(), Restored::Back);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("b")).unwrap(),
+        Restored::Back
+    );
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -145,9 +163,12 @@ fn killed_between_putting_back_and_removing_the_sidecar() {
     let place = Place::new();
     place.install("a");
     let sidecar = fs::read(place.path("config.json.runmig")).unwrap();
-    place.bundle().restore("a").unwrap();
+    place.bundle().restore(&LeaseId::new("a")).unwrap();
     fs::write(place.path("config.json.runmig"), sidecar).unwrap();
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::Back
+    );
     assert_eq!(place.config(), ORIGINAL);
     assert_eq!(place.names(), ["config.json"]);
 }
@@ -159,7 +180,10 @@ fn what_others_wrote_is_left() {
     let regenerated = r#"{"ociVersion":"1.1.0"}"#;
     fs::write(place.path("config.json"), regenerated).unwrap();
     assert_eq!(place.original().0, regenerated);
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::NotOurs
+    );
     assert_eq!(place.config(), regenerated);
     assert_eq!(place.names(), ["config.json"]);
 
@@ -168,7 +192,10 @@ fn what_others_wrote_is_left() {
     let changed = edit_of("b").replace("1.0.2", "1.2.0");
     fs::write(place.path("config.json"), &changed).unwrap();
     assert_eq!(place.original().0, r#"{"ociVersion":"1.2.0"}"#);
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::NotOurs
+    );
     assert_eq!(place.config(), changed);
 }
 
@@ -201,9 +228,15 @@ fn restores_original_of_rewritten_edit() {
         );
         fs::write(place.path("config.json"), &rewritten).unwrap();
         assert_eq!(place.original(), (ORIGINAL.into(), Some("a".into())));
-        assert_eq!(place.bundle().restore("b").unwrap(), Restored::NotOurs);
+        assert_eq!(
+            place.bundle().restore(&LeaseId::new("b")).unwrap(),
+            Restored::NotOurs
+        );
         assert_eq!(place.config(), rewritten);
-        assert_eq!(place.bundle().restore("a").unwrap(), Restored::Back);
+        assert_eq!(
+            place.bundle().restore(&LeaseId::new("a")).unwrap(),
+            Restored::Back
+        );
         assert_eq!(place.config(), ORIGINAL);
         assert_eq!(place.names(), ["config.json"]);
     }
@@ -211,7 +244,10 @@ fn restores_original_of_rewritten_edit() {
     place.install("a");
     let text = r#"{"hooks":{"poststop":[{"args":["sh","--lease","a"]},{"args":["runmig-hook","--lease","b","a"]}]}}"#;
     fs::write(place.path("config.json"), text).unwrap();
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::NotOurs);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::NotOurs
+    );
     assert_eq!(place.config(), text);
 }
 
@@ -225,7 +261,10 @@ fn keeps_original_across_rewritten_edit() {
     place.install("b");
     fs::write(place.path("config.json"), &rewritten).unwrap();
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
-    assert_eq!(place.bundle().restore("b").unwrap(), Restored::Back);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("b")).unwrap(),
+        Restored::Back
+    );
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -237,7 +276,10 @@ fn a_damaged_sidecar_is_as_good_as_none() {
     for length in 0..whole.len() {
         fs::write(place.path("config.json.runmig"), &whole[..length]).unwrap();
         assert_eq!(place.original(), (r#"{"ociVersion":"1.0.2"}"#.into(), None));
-        assert_eq!(place.bundle().restore("a").unwrap(), Restored::Gone);
+        assert_eq!(
+            place.bundle().restore(&LeaseId::new("a")).unwrap(),
+            Restored::Gone
+        );
         assert_eq!(place.config(), edit_of("a"));
     }
     let newer = String::from_utf8(whole).unwrap();
@@ -251,7 +293,10 @@ fn a_bundle_that_goes_away() {
     let place = Place::new();
     place.install("a");
     fs::remove_file(place.path("config.json")).unwrap();
-    assert_eq!(place.bundle().restore("a").unwrap(), Restored::Gone);
+    assert_eq!(
+        place.bundle().restore(&LeaseId::new("a")).unwrap(),
+        Restored::Gone
+    );
     assert!(place.names().is_empty());
     let gone = Bundle::open(Path::new("/nonexistent/bundle")).unwrap_err();
     assert_eq!(

@@ -55,7 +55,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         verdict,
         why,
         profile: first.map(|site| site.profile.clone()),
-        gpu_uuid: first.map(|site| site.gpu_uuid.clone()),
+        gpu_uuid: first.map(|site| site.gpu_uuid.to_string()),
         gpu_index: first.map(|site| site.gpu_index),
         mig_placement: first.map(|site| site.placement.into()),
         slices: plan.map_or_else(Vec::new, |p| p.sites.iter().map(SliceSite::from).collect()),
@@ -157,7 +157,7 @@ pub fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
         holders[m.which]
             .iter()
             .map(move |Held { lease, .. }| Restart {
-                lease: lease.id.clone(),
+                lease: lease.id.to_string(),
                 container: lease.holder.name().to_owned(),
                 container_name: of(lease, |c| &c.container_name),
                 pod: of(lease, |c| &c.pod),

@@ -30,7 +30,7 @@ impl From<&Site> for SliceSite {
     fn from(site: &Site) -> Self {
         SliceSite {
             profile: site.profile.clone(),
-            gpu_uuid: site.gpu_uuid.clone(),
+            gpu_uuid: site.gpu_uuid.to_string(),
             gpu_index: site.gpu_index,
             mig_placement: site.placement.into(),
         }
@@ -164,7 +164,7 @@ fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
     };
     GpuAnswer {
         index: on.gpu.index,
-        uuid: on.gpu.uuid.clone(),
+        uuid: on.gpu.uuid.to_string(),
         profile: on.profile.map(|p| p.name.clone()),
         state,
         why,

@@ -47,7 +47,7 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
         id: damaged.id().unwrap_or_default(),
         container: "?",
         profile: "?",
-        gpu_uuid: damaged.place().map_or("", |p| &p.gpu_uuid),
+        gpu_uuid: damaged.place().map_or("", |p| p.gpu_uuid.as_str()),
         outcome,
         why,
     }
@@ -60,7 +60,7 @@ fn item(finding: &Finding) -> CollectionItem<'_> {
         id: finding.entry.id(),
         container: finding.entry.holder(),
         profile: &slice.profile,
-        gpu_uuid: &slice.gpu_uuid,
+        gpu_uuid: slice.gpu_uuid.as_str(),
         outcome,
         why,
     }

@@ -156,7 +156,7 @@ fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
         "GPU {}: {} ({}), MIG {}{pending}",
         gpu.index,
         runmig_lease::error::printable(&gpu.name),
-        runmig_lease::error::printable(&gpu.uuid),
+        runmig_lease::error::printable(gpu.uuid.as_str()),
         word(gpu.mig)
     ));
     if !gpu.profiles.is_empty() {
@@ -220,7 +220,7 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
     GpuItem {
         index: gpu.index,
         minor: gpu.minor,
-        uuid: &gpu.uuid,
+        uuid: gpu.uuid.as_str(),
         name: &gpu.name,
         pci_bus_id: &gpu.pci_bus_id,
         mig_mode: word(gpu.mig),

@@ -5,6 +5,7 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
+use runmig_lease::model::Timestamp;
 use runmig_lease::store::{Damaged, Entry, Lease, Listing, Resource, Waiting};
 use runmig_lease::{UNSEEN_HINT, unseen};
 use std::path::Path;
@@ -29,19 +30,19 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             runtime_root: holder.map_or(Path::new(""), |h| &h.key.root),
             request: lease.map_or(&slice.profile, |l| &l.request),
             profile: &slice.profile,
-            gpu_uuid: &slice.gpu_uuid,
+            gpu_uuid: slice.gpu_uuid.as_str(),
             gpu_index: slice.gpu_index,
             mig_uuid: slice.mig_uuid.as_deref(),
             gpu_instance: slice.gpu_instance,
             compute_instance: slice.compute_instance,
             mig_placement: slice.placement.into(),
-            created: entry.created(),
+            created: entry.created().as_str(),
             init_pid: lease.and_then(|l| l.init).map(|p| p.pid),
             error: attempt.map(|a| a.error.as_str()),
             attempts: attempt.map_or(0, |a| a.count),
             held_by: attempt.map_or(&[], |a| a.held_by.as_slice()),
             next_attempt: attempt.map(|a| a.next.as_str()),
-            idle_since: entry.idle_since(),
+            idle_since: entry.idle_since().map(Timestamp::as_str),
             adopted: instance.is_adopted(),
             shared_in: lease.and_then(|l| l.shared_in.as_deref()),
         }
@@ -210,9 +211,9 @@ fn short(id: &str) -> String {
 }
 
 /// Returns an age as kubectl prints it: the two largest units.
-fn age(created: &str) -> String {
-    let seconds = humantime::parse_rfc3339(created)
-        .ok()
+fn age(created: &Timestamp) -> String {
+    let seconds = created
+        .time()
         .and_then(|then| SystemTime::now().duration_since(then).ok())
         .unwrap_or(Duration::ZERO)
         .as_secs();

@@ -11,6 +11,7 @@ use runmig_lease::config::DriverFiles as Choice;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::on_host;
+use runmig_lease::model::LeaseId;
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request};
@@ -102,7 +103,7 @@ impl Slicing<'_> {
                 // counts as alive by the container's init and cgroup.
                 for Held { lease, .. } in &leases {
                     if let Err(e) = self.leases.ready(lease) {
-                        tracing::warn!(lease = lease.id, "{}", e.line());
+                        tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
                     }
                 }
                 ended
@@ -136,7 +137,7 @@ impl Slicing<'_> {
             if let Returned::No(life) = self.leases.release_if_over(held, patience)? {
                 lives = true;
                 tracing::warn!(
-                    lease = held.lease.id,
+                    lease = held.lease.id.as_str(),
                     "the container keeps its slice: {life}"
                 );
             }
@@ -175,7 +176,7 @@ impl Slicing<'_> {
             match self.leases.ready_if_started(lease) {
                 Ok(true) => {}
                 Ok(false) => return Meanwhile::AskAgain,
-                Err(e) => tracing::warn!(lease = lease.id, "{}", e.line()),
+                Err(e) => tracing::warn!(lease = lease.id.as_str(), "{}", e.line()),
             }
         }
         Meanwhile::Done
@@ -283,7 +284,7 @@ impl Slicing<'_> {
 }
 
 /// Returns the container's first lease, which names the edit of its bundle.
-fn owner(leases: &[Held]) -> Result<&str> {
+fn owner(leases: &[Held]) -> Result<&LeaseId> {
     let first = leases
         .first()
         .ok_or_else(|| Error::new("the container has no lease"))?;

@@ -25,7 +25,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, unlinkat};
 use runmig_lease::Author;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files::{self, Links, Opened};
-use runmig_lease::model::NvidiaNumbers;
+use runmig_lease::model::{LeaseId, NvidiaNumbers};
 use runmig_lease::trust;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write};
@@ -51,7 +51,7 @@ pub struct Bundle {
 pub struct Original {
     pub bytes: Vec<u8>,
     /// The lease whose edit was, or may have been, in the file.
-    pub previous_lease: Option<String>,
+    pub previous_lease: Option<LeaseId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,11 +181,11 @@ impl Bundle {
     }
 
     /// Restores the original if the file is still the one that the lease's create wrote. It is idempotent.
-    pub fn restore(&self, lease: &str) -> Result<Restored> {
+    pub fn restore(&self, lease: &LeaseId) -> Result<Restored> {
         self.remove_leftovers();
         let sidecar = match self.sidecar()? {
             None => return Ok(Restored::Gone),
-            Some(sidecar) if sidecar.author.lease != lease => return Ok(Restored::NotOurs),
+            Some(sidecar) if sidecar.author.lease != *lease => return Ok(Restored::NotOurs),
             Some(sidecar) => sidecar,
         };
         let result = match self.read_file(CONFIG, LIMIT, Links::Refuse)? {
@@ -209,7 +209,7 @@ impl Bundle {
     }
 
     /// Returns the MIG devices that the edit of this lease names. An unreadable file counts as naming none.
-    pub fn granted_to(&self, lease: &str) -> Vec<String> {
+    pub fn granted_to(&self, lease: &LeaseId) -> Vec<String> {
         let found = self.read_file(CONFIG, LIMIT, Links::Follow);
         let bytes = found.ok().flatten().map_or(Vec::new(), |(bytes, _)| bytes);
         match hooks::name_lease(&bytes, lease) {

@@ -4,6 +4,7 @@
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use oci_spec::runtime::{Hook, HookBuilder};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::model::LeaseId;
 use runmig_lease::programs::HOOK;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub struct HookCommand {
     /// The absolute path of the hook.
     pub path: PathBuf,
     /// The random lease ids. `--lease ID` for each stands first among the arguments.
-    pub leases: Vec<String>,
+    pub leases: Vec<LeaseId>,
     /// The arguments after the leases.
     pub args: Vec<String>,
     pub env: Vec<String>,
@@ -34,7 +35,8 @@ pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
 }
 
 /// Returns whether runmig's hook in a config.json names this lease.
-pub fn name_lease(bytes: &[u8], lease: &str) -> bool {
+pub fn name_lease(bytes: &[u8], lease: &LeaseId) -> bool {
+    let lease = lease.as_str();
     let read = || serde_json::from_slice::<Value>(bytes).ok();
     // Most files without an edit of runmig do not even contain the id.
     let holds_it = std::str::from_utf8(bytes).is_ok_and(|text| text.contains(lease));
@@ -58,7 +60,7 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     }
     let mut args = vec![HOOK.to_owned()];
     for lease in &command.leases {
-        args.extend([LEASE_FLAG.to_owned(), lease.clone()]);
+        args.extend([LEASE_FLAG.to_owned(), lease.to_string()]);
     }
     args.extend_from_slice(&command.args);
     let hook = hook(

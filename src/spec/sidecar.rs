@@ -3,6 +3,7 @@
 use runmig_lease::Author;
 use runmig_lease::error::{Context, Result};
 use runmig_lease::framed::sha256;
+use runmig_lease::model::LeaseId;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub struct Sidecar {
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
-    lease: String,
+    lease: LeaseId,
     /// The SHA-256 hash of each config.json that runmig may have written.
     written: Vec<String>,
     /// The SHA-256 hash of the bytes after the header.

@@ -68,7 +68,8 @@ impl World {
         let damaged = instances.iter().filter_map(|instance| {
             let on = || leases.iter().filter(|l| l.instance == instance.instance);
             // One readable lease shows the instance.
-            let is_shown = is_read(&instance.instance) || on().any(|l| is_read(&l.lease));
+            let is_shown =
+                is_read(instance.instance.as_str()) || on().any(|l| is_read(l.lease.as_str()));
             (!is_shown).then(|| as_lease(instance, on().next()))
         });
         damaged.collect()
@@ -80,8 +81,8 @@ impl World {
         let leases = leases.into_iter().filter(|l| l.boot_id != now);
         let instances = instances.into_iter().filter(|i| i.place.boot_id != now);
         leases
-            .map(|l| l.lease)
-            .chain(instances.map(|i| i.instance))
+            .map(|l| l.lease.to_string())
+            .chain(instances.map(|i| i.instance.to_string()))
             .collect()
     }
 
@@ -201,7 +202,7 @@ impl World {
 fn as_lease(instance: &InstanceName, lease: Option<&LeaseName>) -> Value {
     let place = &instance.place;
     json!({
-        "id": lease.map_or(&instance.instance, |l| &l.lease),
+        "id": lease.map_or(instance.instance.as_str(), |l| l.lease.as_str()),
         "container": null,
         "state": "damaged",
         "gpuUUID": place.gpu_uuid,

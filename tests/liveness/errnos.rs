@@ -115,7 +115,7 @@ fn no_errno_hides_a_living_container() {
         start_time: 77,
     };
     let (mut made, mut former, mut run, mut begun) = (lease(), lease(), lease(), lease());
-    made.operation = Some("0a".to_owned());
+    made.operation = Some("0a".into());
     // An earlier version recorded the creator alone.
     former.creator = other;
     run.runtime_process = Some(other);

@@ -3,6 +3,7 @@
 use super::{ID, World};
 use crate::faults_support::strace::{self, Call};
 use crate::support::going;
+use runmig_lease::model::{InstanceId, LeaseId};
 use runmig_lease::store::{Holder, Store};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +18,8 @@ fn after_boot(world: &World, count: usize) {
     let ledger = store.lock("test").unwrap();
     for n in 1..count {
         let mut held = first.clone();
-        held.lease.id = format!("{n:032x}");
-        held.instance.id = format!("{n:032x}");
+        held.lease.id = LeaseId::new(format!("{n:032x}"));
+        held.instance.id = InstanceId::new(format!("{n:032x}"));
         held.lease.instance = held.instance.id.clone();
         let Holder::Container(container) = &mut held.lease.holder;
         container.bundle = world.path("gone");

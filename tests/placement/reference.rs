@@ -1,7 +1,7 @@
 //! Placement, written as plainly as possible: memory slices are numbers in sets, and it tries every
 //! possibility.
 
-use runmig_lease::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
+use runmig_lease::model::{Gpu, GpuInstance, GpuUuid, Placement, Profile, Snapshot};
 use runmig_lease::placement::{Constraints, Movable, Slot, choose};
 use runmig_lease::request::Slice;
 use std::cmp::Reverse;
@@ -306,7 +306,7 @@ fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Constraints<'_>
 }
 
 /// A slice that comes again, and the GPUs where it may not.
-type Again<'a> = (Slice, &'a [(String, String)]);
+type Again<'a> = (Slice, &'a [(GpuUuid, String)]);
 
 fn in_any_order(now: &Snapshot, again: &[Again<'_>]) -> bool {
     let mut tried: Vec<&Again<'_>> = Vec::new();

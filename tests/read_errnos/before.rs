@@ -42,7 +42,7 @@ impl Before {
         let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
         let records = names(&world.state().join("leases"));
         let mut leases = records.iter().filter_map(|name| LeaseName::parse(name));
-        let instance = leases.find(|l| l.lease == lease).unwrap().instance;
+        let instance = leases.find(|l| l.lease.as_str() == lease).unwrap().instance;
         world.behave("no-hooks");
         let machine = (*world.engine()).clone();
         for name in CHANGES {
@@ -52,7 +52,7 @@ impl Before {
             world,
             machine,
             lease,
-            instance,
+            instance: instance.to_string(),
             peer,
             peer_pid,
             gone_pid,

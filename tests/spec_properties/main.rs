@@ -226,7 +226,7 @@ proptest! {
             bundle.install("ab", &found.bytes, &again).unwrap();
             prop_assert_eq!(&std::fs::read(&file).unwrap(), &first);
         }
-        prop_assert_eq!(bundle.restore("ab").unwrap(), Restored::Back);
+        prop_assert_eq!(bundle.restore(&"ab".into()).unwrap(), Restored::Back);
         prop_assert_eq!(std::fs::read(&file).unwrap(), original);
     }
 

@@ -1,7 +1,7 @@
 //! The simulated driver's GPU models as NVML describes them to the product.
 
 use nvml_sim::engine::{GiProfile, Model};
-use runmig_lease::model::{Gpu, MigMode, Placement, Profile};
+use runmig_lease::model::{Gpu, GpuUuid, MigMode, Placement, Profile};
 
 /// An empty GPU with MIG on.
 pub fn gpu(model: &Model, index: u32) -> Gpu {
@@ -29,7 +29,7 @@ pub fn gpu(model: &Model, index: u32) -> Gpu {
     Gpu {
         index,
         minor: index,
-        uuid: format!("GPU-{index}"),
+        uuid: GpuUuid::new(format!("GPU-{index}")),
         name: model.product.clone(),
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,

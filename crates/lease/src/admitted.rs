@@ -1,5 +1,6 @@
 //! The part of a request that the policy admits.
 
+use crate::model::GpuUuid;
 use crate::placement::Constraints;
 use crate::request::{self, Alternative};
 
@@ -10,7 +11,7 @@ pub(crate) struct Admitted {
     pub slices: Vec<request::Slice>,
     pub min_compute: u32,
     /// GPUs that a rule keeps from the requester, by UUID, with the rule in words.
-    pub excluded: Vec<(String, String)>,
+    pub excluded: Vec<(GpuUuid, String)>,
     pub denied_profiles: Vec<String>,
 }
 

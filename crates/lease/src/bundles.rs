@@ -2,6 +2,7 @@
 //! them.
 
 use crate::error::Result;
+use crate::model::LeaseId;
 use crate::store::Store;
 use std::path::Path;
 
@@ -13,7 +14,7 @@ pub trait Bundles {
     ///
     /// # Errors
     /// The original cannot be read or written. The release goes on and reports it.
-    fn restore(&self, store: &Store, bundle: &Path, lease: &str) -> Result<()>;
+    fn restore(&self, store: &Store, bundle: &Path, lease: &LeaseId) -> Result<()>;
 
     /// Says whether a bundle or its `config.json` was removed. Returns false in doubt.
     fn is_gone(&self, bundle: &Path) -> bool;
@@ -23,7 +24,7 @@ pub trait Bundles {
 pub struct NoBundles;
 
 impl Bundles for NoBundles {
-    fn restore(&self, _: &Store, _: &Path, _: &str) -> Result<()> {
+    fn restore(&self, _: &Store, _: &Path, _: &LeaseId) -> Result<()> {
         Ok(())
     }
 
@@ -36,7 +37,7 @@ impl Bundles for NoBundles {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Author {
     /// The id of the lease, or of the first of several.
-    pub lease: String,
+    pub lease: LeaseId,
     /// All leases of the create as JSON, for a hook that finds no ledger.
     pub records: Vec<String>,
     /// The identity of the ledger.
@@ -46,7 +47,7 @@ pub struct Author {
 impl From<&str> for Author {
     fn from(lease: &str) -> Author {
         Author {
-            lease: lease.to_owned(),
+            lease: LeaseId::new(lease),
             ..Author::default()
         }
     }

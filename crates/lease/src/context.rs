@@ -4,6 +4,7 @@ use super::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::{geometry, nvml};
+use crate::model::{BootId, LeaseId, Timestamp};
 use crate::process;
 use crate::store::{Held, Instance, Key, Store};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::path::Path;
 pub(crate) struct LeaseContext<'a> {
     pub config: &'a Config,
     pub store: Store,
-    pub boot_id: String,
+    pub boot_id: BootId,
     pub bundles: Box<dyn Bundles>,
 }
 
@@ -48,7 +49,7 @@ impl<'a> LeaseContext<'a> {
     }
 
     /// Puts the original `config.json` back into the bundle of a lease.
-    pub(crate) fn restore(&self, bundle: &Path, lease: &str) -> Result<()> {
+    pub(crate) fn restore(&self, bundle: &Path, lease: &LeaseId) -> Result<()> {
         self.bundles.restore(&self.store, bundle, lease)
     }
 
@@ -76,18 +77,15 @@ impl<'a> LeaseContext<'a> {
 
 /// Returns the same for callers that only look, and may have no ledger.
 pub fn driver(config: &Config) -> nvml::Session {
-    session(
-        config,
-        process::boot_id(&config.driver.root).ok().as_deref(),
-    )
+    session(config, process::boot_id(&config.driver.root).ok().as_ref())
 }
 
-fn session(config: &Config, boot_id: Option<&str>) -> nvml::Session {
+fn session(config: &Config, boot_id: Option<&BootId>) -> nvml::Session {
     let cache = boot_id.map(|id| geometry::Cache::new(&config.state_dir, id));
     nvml::Session::new(&config.driver.library, cache)
 }
 
 /// Returns the time as records hold it.
-pub(crate) fn now() -> String {
-    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
+pub(crate) fn now() -> Timestamp {
+    Timestamp::seconds(std::time::SystemTime::now())
 }

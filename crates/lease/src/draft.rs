@@ -2,6 +2,7 @@
 
 use super::context::{LeaseContext, now};
 use crate::error::Result;
+use crate::model::InstanceId;
 use crate::placement::Slot;
 use crate::store::{Instance, InstanceState, Origin, Resource, Slice, random_id};
 
@@ -12,7 +13,7 @@ pub(crate) fn instance(
     (origin, state): (Origin, InstanceState),
 ) -> Result<Instance> {
     Ok(Instance {
-        id: random_id()?,
+        id: InstanceId::new(random_id()?),
         boot_id: context.boot_id.clone(),
         created: now(),
         origin,

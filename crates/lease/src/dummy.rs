@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    pub gpu_uuid: String,
+    pub gpu_uuid: crate::model::GpuUuid,
     pub file: PathBuf,
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 /// Returns for how long a slice has been idle; none where the clock was set back.
 pub(crate) fn age(idle: &Instance) -> Option<Duration> {
-    let since = humantime::parse_rfc3339(idle.idle_since()?).ok()?;
+    let since = idle.idle_since()?.time()?;
     SystemTime::now().duration_since(since).ok()
 }
 

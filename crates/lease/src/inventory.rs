@@ -8,7 +8,7 @@ use super::idle;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuInstance, MigMode, Placement, Snapshot};
+use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Waiting};
 
@@ -29,7 +29,7 @@ pub struct Inventory {
     pub waiting: Vec<Waiting>,
     /// Idle slices, by instance, that cannot be handed out: the next create destroys them before it looks for
     /// a place.
-    pub(super) over: Vec<String>,
+    pub(super) over: Vec<InstanceId>,
     /// Places of leases that were on record before the driver was asked.
     before: Vec<Slot>,
     /// Why the ledger could not be read, or a part of it.
@@ -94,7 +94,7 @@ impl Inventory {
     fn add_ledger(&mut self, context: &LeaseContext<'_>) -> Result<()> {
         let listing = context.store.list()?;
         for entry in listing.entries {
-            let is_earlier = entry.boot_id() != context.boot_id;
+            let is_earlier = *entry.boot_id() != context.boot_id;
             match entry {
                 Entry::Held(_) if is_earlier => {}
                 Entry::Held(held) => self.leases.push(held),

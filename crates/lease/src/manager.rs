@@ -5,7 +5,7 @@ use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
 use crate::error::Result;
-use crate::model::{Cgroup, Process};
+use crate::model::{Cgroup, LeaseId, Process};
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
 use crate::request::Request;
@@ -117,7 +117,7 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Releases the damaged record of a lease that a hook names.
-    pub fn release_damaged_of(&self, lease: &str, bundle: &Path) -> Result<()> {
+    pub fn release_damaged_of(&self, lease: &LeaseId, bundle: &Path) -> Result<()> {
         reclaim::release_damaged_of(&self.0, lease, bundle)
     }
 
@@ -143,14 +143,14 @@ impl<'a> LeaseManager<'a> {
     pub fn recover(
         &self,
         account: &lost::BundleAccount,
-        id: &str,
+        id: &LeaseId,
         container: &str,
     ) -> Result<Option<Held>> {
         lost::recover(&self.0, account, id, container)
     }
 
     /// Puts the original back into the bundle of a lease that is not on record.
-    pub fn restore_of_lost(&self, bundle: &Path, id: &str) -> Result<()> {
+    pub fn restore_of_lost(&self, bundle: &Path, id: &LeaseId) -> Result<()> {
         self.0.restore(bundle, id)
     }
 }

@@ -1,9 +1,13 @@
 //! The words that every part shares: what a GPU has, and what lies on it. Plain data, no behaviour
 //! that could fail. The terms are NVIDIA's (MIG User Guide).
 
+mod id;
 mod profile_name;
+mod timestamp;
 
+pub use id::{BootId, GpuUuid, InstanceId, LeaseId, OperationId};
 pub use profile_name::{NotAProfileName, ProfileName};
+pub use timestamp::Timestamp;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -128,7 +132,7 @@ pub struct Gpu {
     /// The number of `/dev/nvidia<minor>`.
     pub minor: u32,
     /// The UUID, such as `GPU-…`.
-    pub uuid: String,
+    pub uuid: GpuUuid,
     /// The name of the model.
     pub name: String,
     /// The PCI address, such as `00000000:07:00.0`.

@@ -5,7 +5,7 @@
 //! caller. An image chooses none of it; a pod's author only the pod's name.
 
 use crate::error::{Error, Result, printable};
-use crate::model::Gpu;
+use crate::model::{Gpu, GpuUuid};
 use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
 
@@ -49,7 +49,7 @@ impl GpuName {
     fn is(&self, gpu: &Gpu) -> bool {
         match self {
             GpuName::Index(index) => *index == gpu.index,
-            GpuName::Uuid(uuid) => uuid.eq_ignore_ascii_case(&gpu.uuid),
+            GpuName::Uuid(uuid) => uuid.eq_ignore_ascii_case(gpu.uuid.as_str()),
         }
     }
 
@@ -154,7 +154,7 @@ impl Policy {
     }
 
     /// Returns the UUIDs of the GPUs that the subject may not use, each with the rule in words.
-    pub fn excluded(&self, gpus: &[Gpu], subject: &Subject) -> Vec<(String, String)> {
+    pub fn excluded(&self, gpus: &[Gpu], subject: &Subject) -> Vec<(GpuUuid, String)> {
         let rule = |gpu: &Gpu| {
             if self.exclude_gpus.iter().any(|name| name.is(gpu)) {
                 return Some("excluded by policy.exclude_gpus".to_owned());

@@ -4,7 +4,7 @@ use super::denial::Denial;
 use crate::admitted::Admitted;
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
-use crate::model::{Gpu, ProfileName, Snapshot};
+use crate::model::{Gpu, GpuUuid, ProfileName, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::policy::{Policy, Subject, Usage};
 use crate::request::{Alternative, Request};
@@ -69,7 +69,7 @@ impl<'a> Limits<'a> {
         snapshot: &Snapshot,
         asked: &Alternative,
         wanted: &Constraints<'_>,
-    ) -> Vec<(String, String)> {
+    ) -> Vec<(GpuUuid, String)> {
         let mut left_out = wanted.excluded.to_vec();
         if self.policy.limit.is_empty() {
             return left_out;
@@ -150,7 +150,7 @@ pub(crate) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
     })
 }
 
-fn memory_on(gpus: &[Gpu], gpu: &str, profile_id: u32) -> Option<u64> {
-    let gpu = gpus.iter().find(|g| g.uuid == gpu)?;
+fn memory_on(gpus: &[Gpu], gpu: &GpuUuid, profile_id: u32) -> Option<u64> {
+    let gpu = gpus.iter().find(|g| g.uuid == *gpu)?;
     Some(gpu.profile(profile_id)?.memory_mib)
 }

@@ -2,7 +2,7 @@
 
 use super::admit::Limits;
 use crate::admitted::Admitted;
-use crate::model::Snapshot;
+use crate::model::{GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, Reservation};
 use crate::policy::{Policy, Subject};
 
@@ -12,9 +12,9 @@ pub(crate) fn could_use(
     (policy, subject): (&Policy, Subject),
     snapshot: &Snapshot,
     admitted: &Admitted,
-) -> Vec<(String, Vec<u32>)> {
+) -> Vec<(GpuUuid, Vec<u32>)> {
     let limits = Limits::without_usage(policy, subject);
-    let mut all: Vec<(String, Vec<u32>)> = Vec::new();
+    let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
     for asked in &admitted.alternatives {
         let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),

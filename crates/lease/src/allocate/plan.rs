@@ -7,6 +7,7 @@ use super::denial::Denial;
 use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
+use crate::model::GpuUuid;
 use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::request::Alternative;
 use crate::store::{Instance, Slice};
@@ -165,7 +166,7 @@ impl Planner<'_> {
             return None;
         }
         let snapshot = &self.inventory.snapshot;
-        let is_beside = |gpu: &String| wanted.own_gpus.contains(gpu);
+        let is_beside = |gpu: &GpuUuid| wanted.own_gpus.contains(gpu);
         let tried = self.tried;
         let may = |slice: &Slice| {
             let memory = memory + memory_of(slice, &snapshot.gpus);

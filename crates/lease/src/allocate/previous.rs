@@ -22,7 +22,7 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -
                 return Err(exists_already(holder, &and, &life));
             }
             // Its slice stays on record and is tried again; the new container takes another.
-            Err(e) => tracing::warn!(lease = held.lease.id, "{}", e.line()),
+            Err(e) => tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line()),
         }
     }
     // A container without a slice counts too: the create would take its life for that of the new one.

@@ -121,7 +121,7 @@ fn create_slice(
         i.state = InstanceState::Ready;
     });
     let held = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
-    tracing::info!(lease = held.lease.id, "made: {uuid}");
+    tracing::info!(lease = held.lease.id.as_str(), "made: {uuid}");
     Ok(held)
 }
 

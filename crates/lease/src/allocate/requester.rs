@@ -3,7 +3,7 @@
 use crate::context::{LeaseContext, now};
 use crate::draft;
 use crate::error::Result;
-use crate::model::Cgroup;
+use crate::model::{Cgroup, InstanceId, LeaseId};
 use crate::placement::Slot;
 use crate::process;
 use crate::reclaim::liveness;
@@ -41,7 +41,7 @@ impl Requester<'_> {
     /// Returns a lease of the container's on an instance, not on record yet.
     pub(super) fn draft(&self, context: &LeaseContext<'_>, instance: Instance) -> Result<Held> {
         let lease = Lease {
-            id: store::random_id()?,
+            id: LeaseId::new(store::random_id()?),
             instance: instance.id.clone(),
             portion: Portion::All,
             state: LeaseState::Pending,
@@ -74,7 +74,7 @@ pub(crate) struct Tried {
     /// Instances of an administrator's that are in use, or not whole.
     pub unusable: Vec<Slot>,
     /// Idle slices that were to be destroyed, by instance.
-    pub idle: Vec<String>,
+    pub idle: Vec<InstanceId>,
 }
 
 impl Tried {

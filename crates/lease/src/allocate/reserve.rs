@@ -245,7 +245,11 @@ fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
     ledger.sweep();
     ledger.put_new(held)?;
     let resource = &held.instance.resource;
-    tracing::info!(lease = held.lease.id, container, "{resource} {fate}");
+    tracing::info!(
+        lease = held.lease.id.as_str(),
+        container,
+        "{resource} {fate}"
+    );
     Ok(())
 }
 
@@ -268,7 +272,7 @@ fn take_over(
     let held = requester.draft(context, now)?;
     ledger.put_lease(&held.lease)?;
     tracing::info!(
-        lease = held.lease.id,
+        lease = held.lease.id.as_str(),
         container = requester.holder.key.id,
         "{}, which was idle, is handed out",
         held.instance.resource

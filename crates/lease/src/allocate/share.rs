@@ -11,7 +11,7 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::idle::is_there;
 use crate::inventory::Inventory;
-use crate::model::Snapshot;
+use crate::model::{LeaseId, Snapshot};
 use crate::placement::{self, Constraints};
 use crate::reclaim::{self, Patience, holder};
 use crate::request;
@@ -67,7 +67,7 @@ pub(super) fn share(
             ledger.sweep();
             ledger.put_lease(&held.lease)?;
             tracing::info!(
-                lease = held.lease.id,
+                lease = held.lease.id.as_str(),
                 container = who.holder.key.id,
                 "shares the slice of container {}",
                 peer.lease.holder.name()
@@ -90,7 +90,7 @@ pub(crate) fn wait_for(
     context: &LeaseContext<'_>,
     peer: &Held,
     who: &Container,
-    since: &mut Option<(String, Instant)>,
+    since: &mut Option<(LeaseId, Instant)>,
 ) -> Result<()> {
     // The peer has the GPU's lock while it creates the slice, or queues for it.
     let why = format!("create of {}", who.key.id);
@@ -108,7 +108,7 @@ pub(crate) fn wait_for(
         false => holder::sign_of_life(&context.store, now),
     };
     if let Err(e) = reclaim::release_unless(context, peer, Patience::NONE, against) {
-        tracing::warn!(lease = peer.lease.id, "{}", e.line());
+        tracing::warn!(lease = peer.lease.id.as_str(), "{}", e.line());
     }
     // The peer may not have come to the lock yet, or validates a slice that existed already.
     let since = match since {

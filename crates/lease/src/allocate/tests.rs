@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::context::{LeaseContext, now};
 use crate::draft;
 use crate::dummy;
-use crate::model::Process;
+use crate::model::{LeaseId, Process};
 use crate::reclaim::{self, Outcome, Patience, Returned, holder};
 use crate::store::{
     Held, Holder, InstanceState, Key, Lease, LeaseState, Origin, Portion, Resource, random_id,
@@ -48,13 +48,13 @@ impl World {
     /// Returns a lease and an instance that are not on record yet, of an operation that is killed.
     fn draft(&self, context: &LeaseContext<'_>) -> Held {
         let resource = Resource::Dummy(dummy::Resource {
-            gpu_uuid: "GPU-1".to_owned(),
+            gpu_uuid: "GPU-1".into(),
             file: self.file("hardware"),
         });
         let state = (Origin::Ours, InstanceState::Creating);
         let instance = draft::instance(context, resource, state).unwrap();
         let lease = Lease {
-            id: random_id().unwrap(),
+            id: LeaseId::new(random_id().unwrap()),
             instance: instance.id.clone(),
             portion: Portion::All,
             state: LeaseState::Pending,

@@ -18,7 +18,7 @@ pub(super) fn validate(
         Ok(Err(why)) => why,
         Err(e) => e.line(),
     };
-    tracing::warn!(lease = held.lease.id, "not handed out: {wrong}");
+    tracing::warn!(lease = held.lease.id.as_str(), "not handed out: {wrong}");
     None
 }
 

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
+use crate::model::GpuUuid;
 use crate::placement::{
     self, Constraints, Diagnosis, GpuReport, Movable, Rejection, Reservation, Selection, Site, Slot,
 };
@@ -104,8 +105,8 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     }
 
     /// Returns the number of a GPU's memory slices that could not be released.
-    pub fn quarantined_on(&self, gpu: &str) -> u32 {
-        let here = self.quarantined.iter().filter(|r| r.gpu == gpu);
+    pub fn quarantined_on(&self, gpu: &GpuUuid) -> u32 {
+        let here = self.quarantined.iter().filter(|r| r.gpu == *gpu);
         here.map(|r| r.placement.size).sum()
     }
 
@@ -119,7 +120,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         }
     }
 
-    fn excluded(&self, asked: &Alternative) -> Vec<(String, String)> {
+    fn excluded(&self, asked: &Alternative) -> Vec<(GpuUuid, String)> {
         let wanted = Constraints {
             alternatives: std::slice::from_ref(&asked.slice),
             ..self.wanted()

@@ -12,7 +12,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::framed::Form;
-use crate::model::Profile;
+use crate::model::{BootId, GpuUuid, Profile};
 use crate::trust;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -64,12 +64,12 @@ impl Geometry {
 }
 
 /// Geometry by the UUID of its GPU.
-pub(crate) type Geometries = BTreeMap<String, Geometry>;
+pub(crate) type Geometries = BTreeMap<GpuUuid, Geometry>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
-    boot_id: String,
+    boot_id: BootId,
     driver_version: String,
     gpus: Geometries,
 }
@@ -78,15 +78,15 @@ struct Body {
 #[derive(Debug)]
 pub struct Cache {
     dir: PathBuf,
-    boot_id: String,
+    boot_id: BootId,
 }
 
 impl Cache {
     /// Names the cache of a state directory for one boot. Touches no file.
-    pub fn new(state_dir: &Path, boot_id: &str) -> Cache {
+    pub fn new(state_dir: &Path, boot_id: &BootId) -> Cache {
         Cache {
             dir: state_dir.to_owned(),
-            boot_id: boot_id.to_owned(),
+            boot_id: boot_id.clone(),
         }
     }
 
@@ -104,8 +104,7 @@ impl Cache {
                 return Geometries::new();
             }
         };
-        if (body.boot_id.as_str(), body.driver_version.as_str()) == (&self.boot_id, driver_version)
-        {
+        if (&body.boot_id, body.driver_version.as_str()) == (&self.boot_id, driver_version) {
             body.gpus
         } else {
             Geometries::new()

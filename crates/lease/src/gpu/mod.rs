@@ -7,7 +7,7 @@ pub mod nodes;
 pub mod nvml;
 pub mod on_host;
 
-use crate::model::{ComputeInstance, ListedInstance, Placement, Profile, Snapshot};
+use crate::model::{ComputeInstance, GpuUuid, ListedInstance, Placement, Profile, Snapshot};
 use std::fmt;
 
 /// Reads what GPUs offer and what lies on them; changes nothing.
@@ -21,46 +21,51 @@ pub trait Queries {
     fn snapshot(&self) -> Result<Snapshot>;
 
     /// Returns the profiles of a GPU, also of one whose MIG mode is off: those that it would offer.
-    fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>>;
+    fn offered_profiles(&self, gpu: &GpuUuid) -> Result<Vec<Profile>>;
 
     /// Returns how many more instances of a profile the driver says it would make now.
-    fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32>;
+    fn free_instances(&self, gpu: &GpuUuid, profile: u32) -> Result<u32>;
 
     /// Returns the instances of one profile on a GPU; none where its MIG mode is off. An instance that
     /// is not listed is gone, so an answer that leaves doubt is an error.
-    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<ListedInstance>>;
+    fn instances_of(&self, gpu: &GpuUuid, profile: u32) -> Result<Vec<ListedInstance>>;
 
     /// Returns the names of a GPU and of one of its profiles, in few calls.
-    fn label(&self, gpu: &str, profile: u32) -> Result<Label>;
+    fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label>;
 
     /// Returns the UUID of the MIG device that the two instances make up.
-    fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String>;
+    fn mig_uuid(&self, gpu: &GpuUuid, gpu_instance: u32, compute_instance: u32) -> Result<String>;
 
     /// Tells whether the compute instance fills its GPU instance, as ours do.
-    fn is_filled_by(&self, gpu: &str, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool>;
+    fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool>;
 
     /// Returns the processes that compute on a MIG device, as far as the driver tells.
-    fn processes(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<Vec<u32>>;
+    fn processes(
+        &self,
+        gpu: &GpuUuid,
+        gpu_instance: u32,
+        compute_instance: u32,
+    ) -> Result<Vec<u32>>;
 }
 
 /// Creates and destroys the instances of MIG.
 pub(crate) trait Mig: Queries {
     /// Creates a GPU instance and returns its id. `INSUFFICIENT_RESOURCES` means that nothing was made.
-    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32>;
+    fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32>;
 
     /// Creates the compute instance that fills the GPU instance, and returns its id.
-    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32>;
+    fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32>;
 
     /// Destroys a compute instance. One that is gone already is no error.
     fn destroy_compute_instance(
         &self,
-        gpu: &str,
+        gpu: &GpuUuid,
         gpu_instance: u32,
         compute_instance: u32,
     ) -> Result<()>;
 
     /// Destroys a GPU instance. One that is gone already is no error.
-    fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()>;
+    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()>;
 }
 
 /// The names of a GPU and of one of its profiles.

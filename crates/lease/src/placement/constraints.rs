@@ -2,7 +2,7 @@
 
 use super::occupancy::{Occupancy, Slot};
 use super::plan::Reservation;
-use crate::model::{Gpu, MigMode, Profile, Snapshot};
+use crate::model::{Gpu, GpuUuid, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
 /// The slices that a request asks for, and everything but occupied slots that restricts their choice.
@@ -13,7 +13,7 @@ pub struct Constraints<'a> {
     /// The least number of compute slices, or 0.
     pub min_compute: u32,
     /// UUIDs of GPUs that a rule excludes, with the rule as its author worded it.
-    pub excluded: &'a [(String, String)],
+    pub excluded: &'a [(GpuUuid, String)],
     /// Names of profiles that a rule excludes.
     pub denied_profiles: &'a [String],
     /// Reservations of earlier requests.
@@ -21,7 +21,7 @@ pub struct Constraints<'a> {
     /// Slots of runmig's own instances. Requests in `blockers` may use them after their release.
     pub ours: &'a [Slot],
     /// UUIDs of GPUs where the container has a slice already. Other GPUs are preferred.
-    pub own_gpus: &'a [String],
+    pub own_gpus: &'a [GpuUuid],
     /// Slots of idle slices. They count as free, at a higher cost.
     pub idle: &'a [Slot],
     /// Slots of idle slices that go for another slice of the same request.

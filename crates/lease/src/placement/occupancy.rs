@@ -1,13 +1,13 @@
 //! The free memory slices of one GPU, a bit for each. Memory slices, compute slices and engines are
 //! separate limits. The driver may still refuse a slot that looks free here.
 
-use crate::model::{Gpu, Placement, Profile};
+use crate::model::{Gpu, GpuUuid, Placement, Profile};
 
 /// A placement of a profile on one GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     /// The UUID of the GPU.
-    pub gpu: String,
+    pub gpu: GpuUuid,
     /// The id of the profile.
     pub profile_id: u32,
     /// The memory slices.

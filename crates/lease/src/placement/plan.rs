@@ -1,7 +1,7 @@
 //! The values that the searches of this room exchange, and return to `lease`.
 
 use super::occupancy::Slot;
-use crate::model::{Gpu, Placement, Profile};
+use crate::model::{Gpu, GpuUuid, Placement, Profile};
 
 /// A chosen slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Movable {
     /// The number of containers to restart. Containers of a pod may share a slice.
     pub containers: usize,
     /// UUIDs of the GPUs that rules exclude for these containers, with the rule as in `Constraints`.
-    pub excluded: Vec<(String, String)>,
+    pub excluded: Vec<(GpuUuid, String)>,
 }
 
 impl Movable {
@@ -73,7 +73,7 @@ pub struct DefragPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// The UUID of the GPU.
-    pub gpu_uuid: String,
+    pub gpu_uuid: GpuUuid,
     /// The driver's index of the GPU.
     pub gpu_index: u32,
     /// The name of the profile.
@@ -117,7 +117,7 @@ pub const MAX_STEPS: u32 = 200_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// The UUID of the GPU.
-    pub gpu: String,
+    pub gpu: GpuUuid,
     /// The id of the profile.
     pub profile_id: u32,
 }

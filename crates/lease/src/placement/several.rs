@@ -6,7 +6,7 @@ use super::diagnosis;
 use super::occupancy::Slot;
 use super::plan::Decision;
 use super::rejection::{Cause, Rejection};
-use crate::model::{Placement, Snapshot};
+use crate::model::{GpuUuid, Placement, Snapshot};
 use crate::request::Alternative;
 
 /// The slots selected so far for one request, and what they leave.
@@ -18,7 +18,7 @@ pub(crate) struct Selection {
     /// Idle slices that runmig has to destroy.
     pub evicted: Vec<Slot>,
     /// UUIDs of the GPUs that hold the selected slots.
-    pub own_gpus: Vec<String>,
+    pub own_gpus: Vec<GpuUuid>,
 }
 
 impl Selection {
@@ -182,7 +182,7 @@ mod tests {
             placement: Placement { start: 3, size: 1 },
         };
         let now = *choose_several(&m, &[half], &request, &Constraints::default()).unwrap_err();
-        assert_eq!(now.selection.own_gpus, ["GPU-1"]);
+        assert_eq!(now.selection.own_gpus, ["GPU-1".into()]);
         let [first] = now.rejection.causes() else {
             panic!("{now:?}");
         };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Gpu, GpuInstance, MigMode, Placement, Profile, Snapshot};
+use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ pub(super) fn gpu(index: u32) -> Gpu {
     Gpu {
         index,
         minor: index,
-        uuid: format!("GPU-{index}"),
+        uuid: GpuUuid::new(format!("GPU-{index}")),
         name: "A100".into(),
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,
@@ -333,7 +333,12 @@ fn respects_least_compute_slices() {
 fn leaves_out_excluded_gpus() {
     let m = machine(2);
     let request = named("1g.10gb");
-    let rules = [0, 1].map(|n| (format!("GPU-{n}"), "reserved for team-a".to_owned()));
+    let rules = [0, 1].map(|n| {
+        (
+            GpuUuid::new(format!("GPU-{n}")),
+            "reserved for team-a".to_owned(),
+        )
+    });
     let constraints = Constraints {
         excluded: &rules[1..],
         ..Constraints::one(&request)

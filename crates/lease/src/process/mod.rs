@@ -17,7 +17,7 @@ pub(crate) use view::Sight;
 pub use view::View;
 
 use crate::files;
-use crate::model::Process;
+use crate::model::{BootId, Process};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -161,7 +161,7 @@ pub fn login() -> Option<u32> {
 
 /// Returns the boot id of the machine with its `/proc` under this root. Without such a file it returns the
 /// host's own boot id.
-pub fn boot_id(root: &Path) -> crate::error::Result<String> {
+pub fn boot_id(root: &Path) -> crate::error::Result<BootId> {
     use crate::error::Context;
     const FILE: &str = "proc/sys/kernel/random/boot_id";
     let read = |file: &Path| files::read_text(file, MAX_LINE);
@@ -176,7 +176,7 @@ pub fn boot_id(root: &Path) -> crate::error::Result<String> {
         text => (own, text),
     };
     let text = text.context(|| format!("read {}", file.display()))?;
-    Ok(text.trim().to_owned())
+    Ok(BootId::new(text.trim()))
 }
 
 #[cfg(test)]

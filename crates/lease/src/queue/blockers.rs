@@ -1,6 +1,6 @@
 //! The slots that earlier requests in the queue reserve.
 
-use crate::model::Snapshot;
+use crate::model::{GpuUuid, Snapshot};
 use crate::placement::Reservation;
 use crate::store::Waiting;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ pub(crate) fn reservations(earlier: &[Waiting], snapshot: &Snapshot) -> Vec<Rese
             }
         }
     }
-    let reservation = |(gpu, profile_id): (&String, u32)| Reservation {
+    let reservation = |(gpu, profile_id): (&GpuUuid, u32)| Reservation {
         gpu: gpu.clone(),
         profile_id,
     };

@@ -15,7 +15,7 @@ use crate::bundles::Bundles;
 use crate::config::Config;
 use crate::context::now;
 use crate::error::{Error, Result};
-use crate::model::Snapshot;
+use crate::model::{GpuUuid, Snapshot, Timestamp};
 use crate::placement::{self, Constraints, Rejection, Slot};
 use crate::refusal::{Refusal, Waited};
 use crate::request::Request;
@@ -143,7 +143,7 @@ impl Turn {
     pub(crate) fn join(
         &mut self,
         (store, plan): (&Store, &Lock),
-        (container, request, could_use): (&str, String, Vec<(String, Vec<u32>)>),
+        (container, request, could_use): (&str, String, Vec<(GpuUuid, Vec<u32>)>),
         look: LastLook,
     ) -> Result<()> {
         if self.is_over() {
@@ -152,7 +152,7 @@ impl Turn {
         let waiter = Waiter {
             container: container.to_owned(),
             request,
-            since: match self.written.since.is_empty() {
+            since: match self.written.since == Timestamp::default() {
                 true => now(),
                 false => self.written.since.clone(),
             },

@@ -10,7 +10,7 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
-use crate::model::ListedInstance;
+use crate::model::{LeaseId, ListedInstance};
 use crate::store::{
     Damaged, DamagedName, FormerName, Instance, InstanceState, Key, Kind, LeaseState, Ledger,
     Origin, Ownership, Place, Resource, Slice,
@@ -24,11 +24,11 @@ pub(crate) fn damaged(context: &LeaseContext<'_>) -> Result<Vec<Damaged>> {
 /// Releases the unreadable lease of a hook.
 pub(crate) fn release_damaged_of(
     context: &LeaseContext<'_>,
-    lease: &str,
+    lease: &LeaseId,
     bundle: &Path,
 ) -> Result<()> {
     let all = damaged(context)?;
-    let Some(damaged) = all.iter().find(|d| d.id() == Some(lease)) else {
+    let Some(damaged) = all.iter().find(|d| d.id() == Some(lease.as_str())) else {
         return Ok(());
     };
     let restored = context.restore(bundle, lease).err();
@@ -96,8 +96,8 @@ pub(crate) fn release_damaged(
 fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Instance>> {
     known(damaged)?;
     let place = damaged.place();
-    let ends_instance = damaged.boot_id() == Some(context.boot_id.as_str())
-        && damaged.ownership() != Ownership::Adopted;
+    let ends_instance =
+        damaged.boot_id() == Some(&context.boot_id) && damaged.ownership() != Ownership::Adopted;
     // The look at the driver needs the GPU's lock, which comes before the ledger's.
     let slice = match place {
         Some(place) if ends_instance && read_instance(context, damaged).is_err() => {
@@ -132,7 +132,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     let lease = damaged.id();
     match &instance {
         Some(instance) => tracing::info!(
-            instance = instance.id,
+            instance = instance.id.as_str(),
             "releases the slice of a damaged record, {lease:?}"
         ),
         None => tracing::info!("the damaged record of {lease:?} is struck off"),

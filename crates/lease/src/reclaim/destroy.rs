@@ -229,7 +229,7 @@ pub(super) fn mark(
     let ledger = context.store.lock("release")?;
     if let Err(e) = ledger.update_instance(instance, change) {
         context.store.instance_now(instance)?;
-        tracing::warn!(instance = instance.id, "{}", e.line());
+        tracing::warn!(instance = instance.id.as_str(), "{}", e.line());
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ pub(super) fn strike_off_damaged(
 }
 
 pub(super) fn is_damaged_of_it(context: &LeaseContext<'_>, damaged: &Damaged) -> bool {
-    let is_earlier = damaged.boot_id().is_some_and(|b| b != context.boot_id);
+    let is_earlier = damaged.boot_id().is_some_and(|b| *b != context.boot_id);
     is_earlier && damaged.ownership() != Ownership::Unknown
 }
 

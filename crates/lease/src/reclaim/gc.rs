@@ -31,7 +31,7 @@ fn look_through(
     }
     let listing = context.store.list()?;
     // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
-    let is_earlier = |e: &Entry| e.boot_id() != context.boot_id;
+    let is_earlier = |e: &Entry| *e.boot_id() != context.boot_id;
     let (earlier, entries): (Vec<_>, Vec<_>) = listing.entries.into_iter().partition(is_earlier);
     let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
@@ -61,7 +61,7 @@ fn look_at_lease(
         Ok(why) => why,
         Err(kept) => {
             if !dry_run && let Err(e) = ready::ready_without_its_front(context, lease) {
-                tracing::warn!(lease = lease.id, "{}", e.line());
+                tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
             }
             return Outcome::Kept(kept);
         }
@@ -158,6 +158,6 @@ pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Instance) {
     let patience = Patience::with_idle(idle);
     let released = release::release_instance_unless(context, idle, patience, handed_out);
     if let Err(e) = released {
-        tracing::warn!(instance = idle.id, "{}", e.line());
+        tracing::warn!(instance = idle.id.as_str(), "{}", e.line());
     }
 }

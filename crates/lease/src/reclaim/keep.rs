@@ -4,6 +4,7 @@
 use super::destroy;
 use crate::context::LeaseContext;
 use crate::error::Result;
+use crate::model::Timestamp;
 use crate::store::{Held, InstanceState};
 use std::time::SystemTime;
 
@@ -38,9 +39,9 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool>
         return Ok(true);
     }
     // After a kill in between, the next release of the lease destroys the instance.
-    let since = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+    let since = Timestamp::millis(SystemTime::now());
     ledger.update_instance(&held.instance, |i| i.state = InstanceState::Idle { since })?;
     ledger.remove_lease(&held.lease)?;
-    tracing::info!(instance = held.instance.id, "{slice} is kept idle");
+    tracing::info!(instance = held.instance.id.as_str(), "{slice} is kept idle");
     Ok(true)
 }

@@ -157,9 +157,11 @@ impl<'a> Liveness<'a> {
     fn operation(&self, lease: &Lease, operations: &Path) -> Option<String> {
         let is_at_work = match &lease.operation {
             None => self.lives(&lease.creator),
-            Some(id) if !is_plain(id) => return Some("its operation has no valid id".to_owned()),
+            Some(id) if !is_plain(id.as_str()) => {
+                return Some("its operation has no valid id".to_owned());
+            }
             Some(id) => {
-                let file = operations.join(id);
+                let file = operations.join(id.as_str());
                 match self.reads.is_locked(&file) {
                     Ok(is_locked) => is_locked,
                     Err(e) => {

@@ -6,6 +6,7 @@ use super::destroy;
 use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
+use crate::model::LeaseId;
 use crate::store::{Held, Instance, InstanceName, Lease, Record, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
@@ -22,17 +23,17 @@ impl BundleAccount {
         BundleAccount { author, uuids }
     }
 
-    fn held(&self, id: &str, container: &str) -> Option<Held> {
+    fn held(&self, id: &LeaseId, container: &str) -> Option<Held> {
         let records = &self.author.as_ref()?.records;
         let is_its = |l: &Lease| l.container().is_some_and(|c| c.key.id == container);
-        let lease = |l: &Lease| l.id == id && is_its(l);
+        let lease = |l: &Lease| l.id == *id && is_its(l);
         let lease: Lease = find(records, lease)?;
         let instance = find(records, |i: &Instance| i.id == lease.instance)?;
         Some(Held { lease, instance })
     }
 
     /// Returns an error that names the remaining instance, with the command that destroys it.
-    pub fn stays(&self, id: &str, container: &str, why: Error) -> Error {
+    pub fn stays(&self, id: &LeaseId, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot release lease {id}")).caused_by(why);
         let held = self.held(id, container);
         let slice = held.as_ref().and_then(|h| h.instance.slice());
@@ -85,7 +86,7 @@ pub(crate) fn has_struck_off(context: &LeaseContext<'_>, account: &BundleAccount
 pub(crate) fn recover(
     context: &LeaseContext<'_>,
     account: &BundleAccount,
-    id: &str,
+    id: &LeaseId,
     container: &str,
 ) -> Result<Option<Held>> {
     let recovered = match account.held(id, container) {
@@ -124,7 +125,7 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     }
     ledger.put_new(&held)?;
     tracing::warn!(
-        lease = lease.id,
+        lease = lease.id.as_str(),
         container,
         "was not in the ledger: put on record again by what its bundle tells"
     );

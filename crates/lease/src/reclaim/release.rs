@@ -6,6 +6,7 @@ use super::patience::Patience;
 use super::{holder, keep};
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Error, Result};
+use crate::model::Timestamp;
 use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, SystemTime};
 
@@ -71,7 +72,7 @@ pub(crate) fn release_unless(
         if held.lease.shared_in.is_some() {
             return Err(e);
         }
-        tracing::warn!(lease = held.lease.id, "{}", e.line());
+        tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
     }
     drop(ledger);
     finish(context, &held, patience, keeps).map(|()| Returned::Yes)
@@ -86,7 +87,7 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
     let restored = restore().and_then(|_| restore());
     match keeps.then(|| keep::keep_idle(context, held)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
-        Some(Err(e)) => tracing::warn!(lease = lease.id, "not kept idle: {}", e.line()),
+        Some(Err(e)) => tracing::warn!(lease = lease.id.as_str(), "not kept idle: {}", e.line()),
         Some(Ok(false)) | None => {}
     }
     let target = Target {
@@ -96,7 +97,7 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
     let ended = end(context, target, patience);
     if ended.is_ok() {
         tracing::info!(
-            lease = lease.id,
+            lease = lease.id.as_str(),
             container = lease.holder.name(),
             "{} is released",
             held.instance.resource
@@ -132,7 +133,7 @@ pub(crate) fn release_instance_unless(
                 if is_idle {
                     return Err(e);
                 }
-                tracing::warn!(instance = instance.id, "{}", e.line());
+                tracing::warn!(instance = instance.id.as_str(), "{}", e.line());
             }
         }
         instance
@@ -142,7 +143,11 @@ pub(crate) fn release_instance_unless(
         lease: None,
     };
     end(context, target, patience)?;
-    tracing::info!(instance = instance.id, "{} is released", instance.resource);
+    tracing::info!(
+        instance = instance.id.as_str(),
+        "{} is released",
+        instance.resource
+    );
     Ok(Returned::Yes)
 }
 
@@ -172,7 +177,7 @@ fn quarantine(context: &LeaseContext<'_>, instance: &Instance, e: Error) -> Erro
     let noted = destroy::mark(context, instance, |i| {
         i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));
     });
-    tracing::warn!(instance = instance.id, "{}", e.line());
+    tracing::warn!(instance = instance.id.as_str(), "{}", e.line());
     e.and(noted.err())
 }
 
@@ -183,7 +188,7 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
         count,
         error: e.line(),
         held_by,
-        next: humantime::format_rfc3339_seconds(SystemTime::now() + gap).to_string(),
+        next: Timestamp::seconds(SystemTime::now() + gap),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::lease::{Key, Lease};
 use super::names::{self, FormerName, InstanceName, LeaseName, Ownership, Place};
 use crate::error::Error;
+use crate::model::BootId;
 use std::path::PathBuf;
 
 /// A line of the ledger of which a record cannot be read. Only a caller that knows that its container is gone
@@ -36,9 +37,9 @@ impl Damaged {
     /// Returns the id of the lease, or of an instance without a lease.
     pub fn id(&self) -> Option<&str> {
         match &self.name {
-            DamagedName::Lease(lease, _) => Some(&lease.lease),
-            DamagedName::Instance(instance) => Some(&instance.instance),
-            DamagedName::Former(former) => Some(&former.lease),
+            DamagedName::Lease(lease, _) => Some(lease.lease.as_str()),
+            DamagedName::Instance(instance) => Some(instance.instance.as_str()),
+            DamagedName::Former(former) => Some(former.lease.as_str()),
             DamagedName::Foreign => None,
         }
     }
@@ -61,11 +62,11 @@ impl Damaged {
     }
 
     /// Returns the boot of the records.
-    pub fn boot_id(&self) -> Option<&str> {
+    pub fn boot_id(&self) -> Option<&BootId> {
         match &self.name {
             DamagedName::Lease(lease, _) => Some(&lease.boot_id),
             DamagedName::Instance(_) | DamagedName::Former(_) | DamagedName::Foreign => {
-                self.place().map(|p| p.boot_id.as_str())
+                self.place().map(|p| &p.boot_id)
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::format::{self, Record};
 use super::names::InstanceName;
 use crate::framed::Form;
-use crate::model::Placement;
+use crate::model::{BootId, GpuUuid, InstanceId, Placement, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -13,11 +13,11 @@ use std::fmt;
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
     /// A random id, by which leases name the instance.
-    pub id: String,
+    pub id: InstanceId,
     /// The boot of the instance, which no instance survives.
-    pub boot_id: String,
-    /// The time at which runmig reserved its place or adopted it, in RFC 3339.
-    pub created: String,
+    pub boot_id: BootId,
+    /// The time at which runmig reserved its place or adopted it.
+    pub created: Timestamp,
     /// The maker of the instance.
     pub origin: Origin,
     /// The state of the instance.
@@ -49,8 +49,8 @@ pub enum InstanceState {
     Ready,
     /// It waits for the next request while no lease names it.
     Idle {
-        /// The time since which it has no lease, in RFC 3339.
-        since: String,
+        /// The time since which it has no lease.
+        since: Timestamp,
     },
     /// runmig destroys it.
     Releasing,
@@ -69,8 +69,8 @@ pub struct Attempt {
     /// The processes that had the instance open, such as `12345 python3`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
-    /// The time before which only an operator tries again, in RFC 3339.
-    pub next: String,
+    /// The time before which only an operator tries again.
+    pub next: Timestamp,
 }
 
 /// A kind of hardware. A new kind is a new arm, and the compiler lists the places that need to know it.
@@ -86,7 +86,7 @@ pub enum Resource {
 
 impl Resource {
     /// Returns the UUID of the GPU on which the resource lies.
-    pub fn gpu_uuid(&self) -> &str {
+    pub fn gpu_uuid(&self) -> &GpuUuid {
         match self {
             Resource::Mig(slice) => &slice.gpu_uuid,
             #[cfg(test)]
@@ -117,7 +117,7 @@ pub struct Slice {
     pub profile_id: u32,
     /// The UUID of the GPU.
     #[serde(rename = "gpuUUID")]
-    pub gpu_uuid: String,
+    pub gpu_uuid: GpuUuid,
     /// The driver's index of the GPU.
     pub gpu_index: u32,
     /// The number of `/dev/nvidia<minor>`.
@@ -189,7 +189,7 @@ impl Instance {
 
     /// Returns the time since which the instance waits for a request. It is idle only while no lease names
     /// it.
-    pub fn idle_since(&self) -> Option<&str> {
+    pub fn idle_since(&self) -> Option<&Timestamp> {
         match &self.state {
             InstanceState::Idle { since } => Some(since),
             _ => None,

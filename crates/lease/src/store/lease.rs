@@ -4,7 +4,7 @@ use super::format::{self, Record};
 use super::instance::{Instance, InstanceState};
 use super::names::LeaseName;
 use crate::framed::{Form, hex};
-use crate::model::{Namespaces, Process};
+use crate::model::{BootId, InstanceId, LeaseId, Namespaces, OperationId, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use std::path::PathBuf;
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
     /// A random id. The hook gets it as an argument, so that a late hook cannot mistake a successor.
-    pub id: String,
+    pub id: LeaseId,
     /// The id of the instance.
-    pub instance: String,
+    pub instance: InstanceId,
     /// The part of the instance that the holder has.
     pub portion: Portion,
     /// The state of the lease.
     pub state: LeaseState,
     /// The boot of the lease. Neither instances nor leases survive a boot.
-    pub boot_id: String,
-    /// The time of the create, in RFC 3339.
-    pub created: String,
+    pub boot_id: BootId,
+    /// The time of the create.
+    pub created: Timestamp,
     /// The request, as the user wrote it.
     pub request: String,
     /// The holder of the portion.
@@ -32,7 +32,7 @@ pub struct Lease {
     /// The operation that makes the container. runmig does not collect the lease while it is at work. None in
     /// a record of an earlier version, where the life of the creator counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
+    pub operation: Option<OperationId>,
     /// The process of the operation.
     pub creator: Process,
     /// The low-level runtime that the creator started. It goes on after a kill of the creator.
@@ -117,8 +117,8 @@ impl Entry {
     /// Returns the id by which `migctl` names the entry: that of the lease, or of the instance.
     pub fn id(&self) -> &str {
         match self {
-            Entry::Held(held) => &held.lease.id,
-            Entry::Unleased(instance) => &instance.id,
+            Entry::Held(held) => held.lease.id.as_str(),
+            Entry::Unleased(instance) => instance.id.as_str(),
         }
     }
 
@@ -143,8 +143,8 @@ impl Entry {
         self.lease().map_or("", |l| l.holder.name())
     }
 
-    /// Returns the time at which the entry came, in RFC 3339.
-    pub fn created(&self) -> &str {
+    /// Returns the time at which the entry came.
+    pub fn created(&self) -> &Timestamp {
         match self {
             Entry::Held(held) => &held.lease.created,
             Entry::Unleased(instance) => &instance.created,
@@ -152,15 +152,15 @@ impl Entry {
     }
 
     /// Returns the boot of the entry.
-    pub(crate) fn boot_id(&self) -> &str {
+    pub(crate) fn boot_id(&self) -> &BootId {
         match self {
             Entry::Held(held) => &held.lease.boot_id,
             Entry::Unleased(instance) => &instance.boot_id,
         }
     }
 
-    /// Returns the time since which no container has the instance, in RFC 3339.
-    pub fn idle_since(&self) -> Option<&str> {
+    /// Returns the time since which no container has the instance.
+    pub fn idle_since(&self) -> Option<&Timestamp> {
         match self {
             Entry::Held(_) => None,
             Entry::Unleased(instance) => instance.idle_since(),

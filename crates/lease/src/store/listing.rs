@@ -5,6 +5,7 @@ use super::instance::{Instance, InstanceState};
 use super::lease::{Entry, Held, Lease};
 use super::names::{FormerName, InstanceName, LeaseName};
 use crate::error::{Error, Result};
+use crate::model::InstanceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ pub(super) fn join(
     (folder, of_instances): (&Path, Records),
 ) -> Listing {
     let mut listing = Listing::default();
-    let mut instances: BTreeMap<String, (PathBuf, InstanceName, Result<Instance>)> =
+    let mut instances: BTreeMap<InstanceId, (PathBuf, InstanceName, Result<Instance>)> =
         BTreeMap::new();
     for (name, outcome) in of_instances {
         let file = folder.join(&name);
@@ -127,10 +128,9 @@ pub(super) fn join(
             },
         }
     }
-    let by_time = |a: &str, b: &str, of: (&str, &str)| a.cmp(b).then(of.0.cmp(of.1));
     held.sort_by(|a, b| {
-        let ids = (a.lease.id.as_str(), b.lease.id.as_str());
-        by_time(&a.lease.created, &b.lease.created, ids)
+        let (a, b) = (&a.lease, &b.lease);
+        (&a.created, &a.id).cmp(&(&b.created, &b.id))
     });
     let mut unleased = Vec::new();
     for (id, (file, name, outcome)) in instances {
@@ -145,7 +145,7 @@ pub(super) fn join(
             }),
         }
     }
-    unleased.sort_by(|a, b| by_time(&a.created, &b.created, (&a.id, &b.id)));
+    unleased.sort_by(|a, b| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
     let held = held.into_iter().map(Entry::Held);
     listing.entries = held
         .chain(unleased.into_iter().map(Entry::Unleased))

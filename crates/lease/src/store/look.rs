@@ -8,6 +8,7 @@ use super::listing::{Either, Listing, Records, join, missing};
 use super::names::{FormerName, InstanceName, LeaseName, Ownership};
 use super::{Store, durable};
 use crate::error::{Context, Error, Result};
+use crate::model::{InstanceId, LeaseId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -69,11 +70,11 @@ impl Store {
     ///
     /// # Errors
     /// The directory, the lease or its instance cannot be read.
-    pub fn get(&self, id: &str) -> Result<Option<Held>> {
+    pub fn get(&self, id: &LeaseId) -> Result<Option<Held>> {
         let leases = self.leases();
         for name in self.names_in(&leases)? {
-            let is_former = FormerName::parse(&name).is_some_and(|f| f.lease == id);
-            if is_former || LeaseName::parse(&name).is_some_and(|n| n.lease == id) {
+            let is_former = FormerName::parse(&name).is_some_and(|f| f.lease == *id);
+            if is_former || LeaseName::parse(&name).is_some_and(|n| n.lease == *id) {
                 let file = leases.join(name);
                 let lease =
                     read_lease(&file).context(|| format!("read the lease {}", file.display()))?;
@@ -142,13 +143,13 @@ impl Store {
 
     /// Returns the names of the leases on an instance. A caller that acts on the answer has the ledger's
     /// lock.
-    pub(crate) fn leases_on(&self, instance: &str) -> Result<Vec<LeaseName>> {
+    pub(crate) fn leases_on(&self, instance: &InstanceId) -> Result<Vec<LeaseName>> {
         let names = self.names_in(&self.leases())?;
         let names = names.iter().filter_map(|n| match FormerName::parse(n) {
             Some(_) => None,
             None => LeaseName::parse(n),
         });
-        Ok(names.filter(|n| n.instance == instance).collect())
+        Ok(names.filter(|n| n.instance == *instance).collect())
     }
 
     /// Returns the names of all instances, also of unreadable ones. Opens no record.

@@ -47,6 +47,7 @@ pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
 
 use crate::error::{Context, Error, Result};
+use crate::model::GpuUuid;
 use crate::trust;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -170,8 +171,9 @@ impl Store {
         Lock::take(&file, self.lock_timeout, why).context(|| "lock the choice of a place")
     }
 
-    pub(crate) fn lock_gpu(&self, uuid: &str, why: &str) -> Result<Lock> {
+    pub(crate) fn lock_gpu(&self, uuid: &GpuUuid, why: &str) -> Result<Lock> {
         let safe: String = uuid
+            .as_str()
             .chars()
             .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
             .collect();

@@ -15,7 +15,7 @@
 
 use super::instance::{Instance, Origin, Resource};
 use super::lease::{Key, Lease};
-use crate::model::Placement;
+use crate::model::{BootId, GpuUuid, InstanceId, LeaseId, Placement};
 
 /// The name of a lease's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub struct LeaseName {
     /// The hash of the container's key: `Key::prefix` without its dot.
     pub key: String,
     /// The id of the lease.
-    pub lease: String,
+    pub lease: LeaseId,
     /// The boot of the lease.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The id of the instance.
-    pub instance: String,
+    pub instance: InstanceId,
     /// Says whether a newer version gave the name an ending.
     pub is_newer: bool,
 }
@@ -36,7 +36,7 @@ pub struct LeaseName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceName {
     /// The id of the instance.
-    pub instance: String,
+    pub instance: InstanceId,
     /// The kind of the resource.
     pub kind: Kind,
     /// Its place.
@@ -63,7 +63,7 @@ pub struct FormerName {
     /// The hash of the container's key; of an empty one without a container.
     pub key: String,
     /// The id of the lease.
-    pub lease: String,
+    pub lease: LeaseId,
     /// Its place.
     pub place: Place,
     /// The relation between the lease and its instance.
@@ -74,9 +74,9 @@ pub struct FormerName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The boot of the instance.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The UUID of the GPU.
-    pub gpu_uuid: String,
+    pub gpu_uuid: GpuUuid,
     /// The id of the profile.
     pub profile_id: u32,
     /// The memory slices.
@@ -104,9 +104,9 @@ impl LeaseName {
     pub fn of(lease: &Lease) -> LeaseName {
         LeaseName {
             key: lease.holder.prefix().trim_end_matches('.').to_owned(),
-            lease: plain(&lease.id),
-            boot_id: plain(&lease.boot_id),
-            instance: plain(&lease.instance),
+            lease: LeaseId::new(plain(lease.id.as_str())),
+            boot_id: BootId::new(plain(lease.boot_id.as_str())),
+            instance: InstanceId::new(plain(lease.instance.as_str())),
             is_newer: false,
         }
     }
@@ -119,9 +119,9 @@ impl LeaseName {
         };
         Some(LeaseName {
             key: key.to_owned(),
-            lease: lease.to_owned(),
-            boot_id: boot.to_owned(),
-            instance: instance.to_owned(),
+            lease: LeaseId::new(lease),
+            boot_id: BootId::new(boot),
+            instance: InstanceId::new(instance),
             is_newer: !tail.is_empty(),
         })
     }
@@ -142,11 +142,11 @@ impl InstanceName {
             Resource::Dummy(_) => (Kind::Dummy, 0, WHOLE_GPU),
         };
         InstanceName {
-            instance: plain(&instance.id),
+            instance: InstanceId::new(plain(instance.id.as_str())),
             kind,
             place: Place {
-                boot_id: plain(&instance.boot_id),
-                gpu_uuid: plain(instance.resource.gpu_uuid()),
+                boot_id: BootId::new(plain(instance.boot_id.as_str())),
+                gpu_uuid: GpuUuid::new(plain(instance.resource.gpu_uuid().as_str())),
                 profile_id,
                 placement,
             },
@@ -169,8 +169,8 @@ impl InstanceName {
             _ => Ownership::Unknown,
         };
         let whole_gpu = || Place {
-            boot_id: boot.to_owned(),
-            gpu_uuid: gpu.to_owned(),
+            boot_id: BootId::new(boot),
+            gpu_uuid: GpuUuid::new(gpu),
             profile_id: 0,
             placement: WHOLE_GPU,
         };
@@ -188,7 +188,7 @@ impl InstanceName {
             _ => (Kind::Unknown, (whole_gpu(), Ownership::Unknown)),
         };
         Some(InstanceName {
-            instance: instance.to_owned(),
+            instance: InstanceId::new(instance),
             kind,
             place,
             ownership,
@@ -224,7 +224,7 @@ impl FormerName {
         };
         Some(FormerName {
             key: key.to_owned(),
-            lease: lease.to_owned(),
+            lease: LeaseId::new(lease),
             place: Place::parse(boot, gpu, [profile, start, size])?,
             ownership: match tail {
                 [] => Ownership::Own,
@@ -244,8 +244,8 @@ impl FormerName {
 impl Place {
     fn parse(boot: &str, gpu: &str, [profile, start, size]: [&str; 3]) -> Option<Place> {
         Some(Place {
-            boot_id: boot.to_owned(),
-            gpu_uuid: gpu.to_owned(),
+            boot_id: BootId::new(boot),
+            gpu_uuid: GpuUuid::new(gpu),
             profile_id: profile.parse().ok()?,
             placement: Placement {
                 start: start.parse().ok()?,

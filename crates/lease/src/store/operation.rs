@@ -11,6 +11,7 @@ use super::lock::{self, MAX_REPLACED};
 use super::{Store, make_folder, random_id};
 use crate::error::{Context, Result};
 use crate::files::{self, Links};
+use crate::model::OperationId;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,14 +21,14 @@ use std::path::{Path, PathBuf};
 /// ends.
 #[derive(Debug)]
 pub struct Operation {
-    id: String,
+    id: OperationId,
     path: PathBuf,
     _lock: File,
 }
 
 impl Operation {
     /// Returns the id, which leases name.
-    pub fn id(&self) -> &str {
+    pub fn id(&self) -> &OperationId {
         &self.id
     }
 }
@@ -54,8 +55,8 @@ impl Store {
         let what = || format!("begin an operation in {}", dir.display());
         make_folder(&dir).context(what)?;
         for _ in 0..MAX_REPLACED {
-            let id = random_id()?;
-            let path = dir.join(&id);
+            let id = OperationId::new(random_id()?);
+            let path = dir.join(id.as_str());
             // Another process may look at the file, or remove it, before it is locked. No lease names it yet.
             if let Some(lock) = created(&path).context(what)? {
                 return Ok(Operation {
@@ -110,7 +111,7 @@ mod tests {
     fn an_operation_is_locked_until_it_ends() {
         let (_dir, store) = store();
         let (one, other) = (store.begin().unwrap(), store.begin().unwrap());
-        let file = store.operations().join(one.id());
+        let file = store.operations().join(one.id().as_str());
         let is_locked = || files::is_locked(&file, Links::Refuse).unwrap();
         assert_ne!(one.id(), other.id());
         assert!(is_locked());
@@ -128,7 +129,7 @@ mod tests {
         let killed = store.operations().join("0123456789abcdef");
         std::fs::write(&killed, "").unwrap();
         store.sweep_operations();
-        assert!(store.operations().join(at_work.id()).exists());
+        assert!(store.operations().join(at_work.id().as_str()).exists());
         assert!(!killed.exists());
     }
 
@@ -145,7 +146,7 @@ mod tests {
             beginners.map(|b| b.join().unwrap().unwrap())
         });
         for operation in begun.iter().flatten() {
-            assert!(store.operations().join(operation.id()).exists());
+            assert!(store.operations().join(operation.id().as_str()).exists());
         }
     }
 }

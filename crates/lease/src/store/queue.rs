@@ -10,6 +10,7 @@ use super::look::name;
 use super::{Lock, Store, durable, lock};
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
+use crate::model::{GpuUuid, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Seek, Write};
@@ -29,13 +30,13 @@ pub struct Waiter {
     pub container: String,
     /// The request, as the user wrote it.
     pub request: String,
-    /// The time of its arrival, in RFC 3339.
-    pub since: String,
+    /// The time of its arrival.
+    pub since: Timestamp,
     /// The process that waits. An earlier runmig did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// The profiles that could ever satisfy the request, by UUID of the GPU.
-    pub could_use: Vec<(String, Vec<u32>)>,
+    pub could_use: Vec<(GpuUuid, Vec<u32>)>,
 }
 
 /// A queued request with its number.

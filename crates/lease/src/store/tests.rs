@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Placement, Process};
+use crate::model::{InstanceId, Placement, Process};
 use proptest::prelude::*;
 
 mod names;
@@ -7,7 +7,7 @@ mod names;
 fn lease(id: &str) -> Lease {
     Lease {
         id: id.into(),
-        instance: format!("i{id}"),
+        instance: InstanceId::new(format!("i{id}")),
         portion: Portion::All,
         state: LeaseState::Pending,
         boot_id: "b".into(),
@@ -70,7 +70,7 @@ fn instance(id: &str) -> Instance {
 fn held(id: &str) -> Held {
     let lease = lease(id);
     Held {
-        instance: instance(&lease.instance),
+        instance: instance(lease.instance.as_str()),
         lease,
     }
 }
@@ -89,7 +89,7 @@ fn finds_lease_until_it_is_removed() {
     let ledger = store.lock("test").unwrap();
     ledger.put_new(&one).unwrap();
     assert!(store.has(&one.lease.container().unwrap().key));
-    assert_eq!(store.get("one").unwrap(), Some(one.clone()));
+    assert_eq!(store.get(&"one".into()).unwrap(), Some(one.clone()));
     let ready = |l: &mut Lease| l.state = LeaseState::Ready;
     let lease = ledger.update_lease(&one.lease, ready).unwrap().unwrap();
     let is_made = |i: &mut Instance| i.state = InstanceState::Ready;
@@ -133,7 +133,7 @@ fn joins_leases_with_instances() {
     assert_eq!((orphan.id(), orphan.place()), (Some("orphan"), None));
     assert!(
         store
-            .get("orphan")
+            .get(&"orphan".into())
             .unwrap_err()
             .line()
             .contains("not on record")

@@ -4,7 +4,7 @@ use super::codes::failed;
 use super::session::{Session, raw};
 use crate::gpu::geometry::{Geometries, Geometry};
 use crate::gpu::{DriverError, Result};
-use crate::model::{Gpu, MigMode};
+use crate::model::{Gpu, GpuUuid, MigMode};
 use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings as sys;
@@ -17,7 +17,7 @@ pub(super) struct Known {
     count: Option<u32>,
     driver_version: Option<String>,
     gpus: BTreeMap<u32, Rc<Identity>>,
-    geometry: BTreeMap<String, Rc<Geometry>>,
+    geometry: BTreeMap<GpuUuid, Rc<Geometry>>,
     /// The cache as the session found it; none as long as nobody looked.
     cached: Option<Geometries>,
     /// GPUs whose geometry the cache did not have.
@@ -29,7 +29,7 @@ pub(super) struct Identity {
     handle: sys::nvmlDevice_t,
     index: u32,
     minor: u32,
-    uuid: String,
+    uuid: GpuUuid,
     name: String,
     pci_bus_id: String,
 }
@@ -65,7 +65,7 @@ impl Session {
                 handle: raw(&device),
                 index,
                 minor: device.minor_number()?,
-                uuid: device.uuid()?,
+                uuid: GpuUuid::new(device.uuid()?),
                 name: device.name()?,
                 pci_bus_id: device.pci_info()?.bus_id,
             })
@@ -171,7 +171,7 @@ impl Session {
         };
         let mut gpus = self.known.borrow().cached.clone().unwrap_or_default();
         // Entries of other GPUs would never go.
-        let here = |uuid: &str| self.known.borrow().gpus.values().any(|g| g.uuid == uuid);
+        let here = |uuid: &GpuUuid| self.known.borrow().gpus.values().any(|g| g.uuid == *uuid);
         gpus.retain(|uuid, _| here(uuid));
         for gpu in read {
             let again = self.read_geometry(&self.device_of(&gpu)?, &gpu.uuid)?;

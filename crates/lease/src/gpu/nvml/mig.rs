@@ -2,11 +2,11 @@
 
 use super::session::{Session, call, check, gone, raw};
 use crate::gpu::{DriverError, INVALID_ARGUMENT, Mig, NOT_SUPPORTED, Reason, Result};
-use crate::model::{Placement, Profile};
+use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper_sys::bindings as sys;
 
 impl Mig for Session {
-    fn create_gpu_instance(&self, gpu: &str, profile: &Profile, at: Placement) -> Result<u32> {
+    fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32> {
         let device = self.device(gpu)?;
         let what = || {
             format!(
@@ -34,7 +34,7 @@ impl Mig for Session {
         Ok(info.id)
     }
 
-    fn create_compute_instance(&self, gpu: &str, gpu_instance: u32) -> Result<u32> {
+    fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32> {
         let what = || {
             format!(
                 "create the compute instance of GPU instance {gpu_instance} on GPU {}",
@@ -66,7 +66,7 @@ impl Mig for Session {
 
     fn destroy_compute_instance(
         &self,
-        gpu: &str,
+        gpu: &GpuUuid,
         gpu_instance: u32,
         compute_instance: u32,
     ) -> Result<()> {
@@ -92,7 +92,7 @@ impl Mig for Session {
         gone(call!(self, what, nvmlComputeInstanceDestroy(ci))).map(drop)
     }
 
-    fn destroy_gpu_instance(&self, gpu: &str, gpu_instance: u32) -> Result<()> {
+    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()> {
         let device = self.device(gpu)?;
         let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
             return Ok(());

@@ -3,7 +3,7 @@
 use super::session::{Session, bounded, call, check, raw, text};
 use crate::gpu::geometry::{Geometry, Offer};
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_SUPPORTED, Reason, Result};
-use crate::model::{Placement, Profile};
+use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings as sys;
 use std::ffi::c_uint;
@@ -16,7 +16,7 @@ const GI_PROFILE_V2: u32 = 0x0200_0098;
 type GiProfile = sys::nvmlGpuInstanceProfileInfo_v2_t;
 
 impl Session {
-    pub(super) fn read_geometry(&self, device: &Device<'_>, gpu: &str) -> Result<Geometry> {
+    pub(super) fn read_geometry(&self, device: &Device<'_>, gpu: &GpuUuid) -> Result<Geometry> {
         let mut offers = Vec::new();
         for info in self.profile_infos(device, gpu) {
             let (number, info) = info?;
@@ -32,7 +32,7 @@ impl Session {
     }
 
     /// Tells whether the GPU has the same profile as when it was read, by one call.
-    pub(super) fn still_has(&self, device: &Device<'_>, gpu: &str, offer: &Offer) -> bool {
+    pub(super) fn still_has(&self, device: &Device<'_>, gpu: &GpuUuid, offer: &Offer) -> bool {
         let now = self.profile_info(device, gpu, offer.number);
         now.is_ok_and(|info| {
             let now = Profile {
@@ -44,7 +44,12 @@ impl Session {
     }
 
     /// Returns the name of a profile, or its id if the GPU does not have it.
-    pub(super) fn profile_name(&self, device: &Device<'_>, gpu: &str, id: u32) -> Result<String> {
+    pub(super) fn profile_name(
+        &self,
+        device: &Device<'_>,
+        gpu: &GpuUuid,
+        id: u32,
+    ) -> Result<String> {
         let is_it = |info: &Result<(u32, GiProfile)>| {
             let info = info.as_ref();
             info.map_or(true, |(_, info)| info.id == id)
@@ -59,7 +64,7 @@ impl Session {
     fn profile_infos(
         &self,
         device: &Device<'_>,
-        gpu: &str,
+        gpu: &GpuUuid,
     ) -> impl Iterator<Item = Result<(u32, GiProfile)>> {
         let read = move |number| {
             let info = self.profile_info(device, gpu, number)?;
@@ -72,7 +77,7 @@ impl Session {
             .filter(move |info| code(info) != Some(NOT_SUPPORTED))
     }
 
-    fn profile_info(&self, device: &Device<'_>, gpu: &str, number: u32) -> Result<GiProfile> {
+    fn profile_info(&self, device: &Device<'_>, gpu: &GpuUuid, number: u32) -> Result<GiProfile> {
         let what = || format!("read GPU instance profile {number} of GPU {gpu}");
         // SAFETY: a struct of integers and characters, for which zeros are a value.
         let mut info: GiProfile = unsafe { std::mem::zeroed() };
@@ -85,7 +90,12 @@ impl Session {
         Ok(info)
     }
 
-    fn placements(&self, device: &Device<'_>, gpu: &str, profile: u32) -> Result<Vec<Placement>> {
+    fn placements(
+        &self,
+        device: &Device<'_>,
+        gpu: &GpuUuid,
+        profile: u32,
+    ) -> Result<Vec<Placement>> {
         let what = || format!("read placements of profile {profile} on GPU {gpu}");
         let mut count: c_uint = 0;
         call!(

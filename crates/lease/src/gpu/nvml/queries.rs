@@ -3,7 +3,7 @@
 use super::codes::failed;
 use super::session::{Session, call, check, raw, text};
 use crate::gpu::{DriverError, Label, NOT_SUPPORTED, Queries, Reason, Result};
-use crate::model::{ComputeInstance, ListedInstance, MigMode, Profile, Snapshot};
+use crate::model::{ComputeInstance, GpuUuid, ListedInstance, MigMode, Profile, Snapshot};
 use nvml_wrapper::error::NvmlError;
 use std::ffi::{c_char, c_uint};
 
@@ -35,12 +35,12 @@ impl Queries for Session {
         Ok(snapshot)
     }
 
-    fn offered_profiles(&self, gpu: &str) -> Result<Vec<Profile>> {
+    fn offered_profiles(&self, gpu: &GpuUuid) -> Result<Vec<Profile>> {
         let device = self.device(gpu)?;
         Ok(self.read_geometry(&device, gpu)?.profiles())
     }
 
-    fn free_instances(&self, gpu: &str, profile: u32) -> Result<u32> {
+    fn free_instances(&self, gpu: &GpuUuid, profile: u32) -> Result<u32> {
         let device = self.device(gpu)?;
         let mut count = 0;
         let what = || {
@@ -57,7 +57,7 @@ impl Queries for Session {
         Ok(count)
     }
 
-    fn instances_of(&self, gpu: &str, profile: u32) -> Result<Vec<ListedInstance>> {
+    fn instances_of(&self, gpu: &GpuUuid, profile: u32) -> Result<Vec<ListedInstance>> {
         let device = self.device(gpu)?;
         let listed = self.list(&device, gpu, profile, |handle| self.describe(gpu, handle));
         // NOT_SUPPORTED says that MIG is off, and then it has to be.
@@ -70,7 +70,7 @@ impl Queries for Session {
         }
     }
 
-    fn label(&self, gpu: &str, profile: u32) -> Result<Label> {
+    fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
         let device = self.device(gpu)?;
         let failed = |e| failed(format!("read the numbers of GPU {gpu}"), e);
         Ok(Label {
@@ -80,7 +80,7 @@ impl Queries for Session {
         })
     }
 
-    fn mig_uuid(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<String> {
+    fn mig_uuid(&self, gpu: &GpuUuid, gpu_instance: u32, compute_instance: u32) -> Result<String> {
         let what = || format!("find MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}");
         let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
         let mut uuid = [0 as c_char; 96];
@@ -92,14 +92,19 @@ impl Queries for Session {
         Ok(text(&uuid))
     }
 
-    fn is_filled_by(&self, gpu: &str, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
+    fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
         let full = self.filling_profile(gpu, gpu_instance, handle)?;
         Ok(full == Some(ci.profile_id))
     }
 
-    fn processes(&self, gpu: &str, gpu_instance: u32, compute_instance: u32) -> Result<Vec<u32>> {
+    fn processes(
+        &self,
+        gpu: &GpuUuid,
+        gpu_instance: u32,
+        compute_instance: u32,
+    ) -> Result<Vec<u32>> {
         let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
         match device.running_compute_processes() {
             Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),

@@ -5,7 +5,7 @@ use super::gpus::Known;
 use super::profiles::MAX_PROFILES;
 use crate::gpu::geometry::Cache;
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
-use crate::model::{ComputeInstance, GpuInstance, ListedInstance, Placement, Profile};
+use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
@@ -78,20 +78,20 @@ pub(super) use call;
 impl Session {
     /// A GPU as operators know it: `2 (GPU-5c89…)`. For what fails seldom: it asks the driver, which
     /// may fail as well.
-    pub(super) fn called(&self, uuid: &str) -> String {
+    pub(super) fn called(&self, uuid: &GpuUuid) -> String {
         let index = self.device(uuid).ok().and_then(|d| d.index().ok());
-        index.map_or_else(|| uuid.to_owned(), |index| format!("{index} ({uuid})"))
+        index.map_or_else(|| uuid.to_string(), |index| format!("{index} ({uuid})"))
     }
 
-    pub(super) fn device(&self, uuid: &str) -> Result<Device<'_>> {
+    pub(super) fn device(&self, uuid: &GpuUuid) -> Result<Device<'_>> {
         self.nvml()?
-            .device_by_uuid(uuid)
+            .device_by_uuid(uuid.as_str())
             .map_err(|e| failed(format!("find GPU {uuid}"), e))
     }
 
     /// Asked for by name. The device that a compute instance's information holds is the parent, and
     /// a walk over all MIG devices was seen to take seconds.
-    pub(super) fn mig_device(&self, gpu: &str, gi: u32, ci: u32) -> Result<Device<'_>> {
+    pub(super) fn mig_device(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<Device<'_>> {
         let name = format!("MIG-{gpu}/{gi}/{ci}");
         self.nvml()?
             .device_by_uuid(name.as_str())
@@ -101,7 +101,7 @@ impl Session {
     pub(super) fn gpu_instance(
         &self,
         device: &Device<'_>,
-        gpu: &str,
+        gpu: &GpuUuid,
         id: u32,
     ) -> Result<Option<sys::nvmlGpuInstance_t>> {
         let what = || format!("find GPU instance {id} on GPU {gpu}");
@@ -121,7 +121,7 @@ impl Session {
     pub(super) fn existing_gpu_instance(
         &self,
         device: &Device<'_>,
-        gpu: &str,
+        gpu: &GpuUuid,
         id: u32,
     ) -> Result<sys::nvmlGpuInstance_t> {
         self.gpu_instance(device, gpu, id)?
@@ -135,7 +135,7 @@ impl Session {
     pub(super) fn places(
         &self,
         device: &Device<'_>,
-        gpu: &str,
+        gpu: &GpuUuid,
         profiles: &[Profile],
     ) -> Result<Vec<GpuInstance>> {
         let mut found = Vec::new();
@@ -151,7 +151,7 @@ impl Session {
     pub(super) fn list<T>(
         &self,
         device: &Device<'_>,
-        gpu: &str,
+        gpu: &GpuUuid,
         profile: u32,
         read: impl Fn(sys::nvmlGpuInstance_t) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
@@ -185,7 +185,7 @@ impl Session {
     /// Returns an instance with its contents; none when it went meanwhile.
     pub(super) fn describe(
         &self,
-        gpu: &str,
+        gpu: &GpuUuid,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Option<ListedInstance>> {
         let Some(place) = self.place(gpu, handle)? else {
@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// Returns an instance by its place; none when it went meanwhile.
-    fn place(&self, gpu: &str, handle: sys::nvmlGpuInstance_t) -> Result<Option<GpuInstance>> {
+    fn place(&self, gpu: &GpuUuid, handle: sys::nvmlGpuInstance_t) -> Result<Option<GpuInstance>> {
         let what = || format!("read a GPU instance of GPU {gpu}");
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
@@ -219,7 +219,7 @@ impl Session {
 
     fn compute_instances(
         &self,
-        gpu: &str,
+        gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeInstance>> {
@@ -261,7 +261,7 @@ impl Session {
     /// The compute instance profiles of a GPU instance.
     pub(super) fn compute_profiles(
         &self,
-        gpu: &str,
+        gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<sys::nvmlComputeInstanceProfileInfo_t>> {
@@ -292,7 +292,7 @@ impl Session {
     /// same slices and differ in multiprocessors (1g.20gb on H100).
     pub(super) fn filling_profile(
         &self,
-        gpu: &str,
+        gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Option<u32>> {

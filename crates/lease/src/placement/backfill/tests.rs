@@ -49,7 +49,7 @@ fn permits_only_harmless_slots() {
 fn permits_gpus_useless_to_blockers() {
     let mut m = machine(2);
     let request = named("7g.80gb");
-    let rules = [("GPU-1".to_owned(), "a rule".to_owned())];
+    let rules = [("GPU-1".into(), "a rule".to_owned())];
     let constraints = Constraints {
         excluded: &rules,
         ..Constraints::one(&request)

@@ -1,6 +1,6 @@
 //! A trial of a plan: `choose` places the request, and then each moved slice.
 
-use crate::model::{GpuInstance, Placement, Snapshot};
+use crate::model::{GpuInstance, GpuUuid, Placement, Snapshot};
 use crate::placement::constraints::Constraints;
 use crate::placement::occupancy::Slot;
 use crate::placement::plan::{Decision, DefragPlan, Movable, Move, Site};
@@ -12,7 +12,7 @@ pub(crate) struct Moved {
     pub which: usize,
     pub profile: String,
     pub gpu: u32,
-    pub gpu_uuid: String,
+    pub gpu_uuid: GpuUuid,
     pub from: Placement,
 }
 
@@ -29,7 +29,7 @@ impl Simulation<'_> {
     /// Removes the moved slices, places the request, and places the moved slices again.
     pub(super) fn run(&self, moved: &[&Moved]) -> Option<DefragPlan> {
         let is_moved =
-            |gpu: &str, at: Placement| moved.iter().any(|m| m.gpu_uuid == gpu && m.from == at);
+            |gpu: &GpuUuid, at: Placement| moved.iter().any(|m| m.gpu_uuid == *gpu && m.from == at);
         let mut snapshot = self.snapshot.clone();
         for gpu in &mut snapshot.gpus {
             let uuid = gpu.uuid.clone();

@@ -130,7 +130,7 @@ fn leaves_record_of_format_1_alone() {
             }
         };
         assert!(line.starts_with(says), "{line}");
-        assert!(store.get("old").is_err());
+        assert!(store.get(&"old".into()).is_err());
         std::fs::remove_file(file).unwrap();
     }
 }

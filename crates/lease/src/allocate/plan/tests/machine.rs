@@ -7,7 +7,7 @@ use super::world::World;
 use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
-use crate::model::{GpuInstance, Placement, Process, Profile};
+use crate::model::{GpuInstance, InstanceId, LeaseId, Placement, Process, Profile, Timestamp};
 use crate::store::{
     Container, Held, Holder, Instance, InstanceName, InstanceState, Lease, LeaseState, Origin,
     Portion, Resource, Slice,
@@ -146,7 +146,7 @@ fn add(
     let instance = instance(slice, kind, n);
     let name = InstanceName::of(&instance);
     let held = |id: String| Held {
-        lease: lease(id, &instance, kind),
+        lease: lease(LeaseId::new(id), &instance, kind),
         instance: instance.clone(),
     };
     let (inventory, tried) = (&mut world.inventory, &mut world.tried);
@@ -175,9 +175,9 @@ fn add(
 
 fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
     Instance {
-        id: n.to_string(),
-        boot_id: "this".to_owned(),
-        created: String::new(),
+        id: InstanceId::new(n.to_string()),
+        boot_id: "this".into(),
+        created: Timestamp::default(),
         origin: match kind {
             Kind::Adopted => Origin::Administrator,
             _ => Origin::Ours,
@@ -185,7 +185,7 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
         state: match kind {
             Kind::Promised => InstanceState::Creating,
             Kind::Idle | Kind::IdleOver | Kind::IdleTried => InstanceState::Idle {
-                since: "2026-01-01T00:00:00Z".to_owned(),
+                since: "2026-01-01T00:00:00Z".into(),
             },
             _ => InstanceState::Ready,
         },
@@ -194,7 +194,7 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
     }
 }
 
-fn lease(id: String, instance: &Instance, kind: Kind) -> Lease {
+fn lease(id: LeaseId, instance: &Instance, kind: Kind) -> Lease {
     Lease {
         id,
         instance: instance.id.clone(),
@@ -203,8 +203,8 @@ fn lease(id: String, instance: &Instance, kind: Kind) -> Lease {
             Kind::Promised => LeaseState::Pending,
             _ => LeaseState::Ready,
         },
-        boot_id: "this".to_owned(),
-        created: String::new(),
+        boot_id: "this".into(),
+        created: Timestamp::default(),
         request: String::new(),
         holder: Holder::Container(Container::default()),
         operation: None,

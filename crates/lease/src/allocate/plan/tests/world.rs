@@ -8,7 +8,7 @@ use crate::allocate::plan::{Plan, Planner};
 use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
-use crate::model::{Gpu, GpuInstance, MigMode, Profile};
+use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode, Profile};
 use crate::placement::{Constraints, Reservation, Slot};
 use crate::policy::{Limit, Policy, Subject};
 use crate::request::{self, Alternative};
@@ -23,7 +23,7 @@ pub(super) struct World {
     pub inventory: Inventory,
     pub alternatives: Vec<Alternative>,
     pub min_compute: u32,
-    pub excluded: Vec<(String, String)>,
+    pub excluded: Vec<(GpuUuid, String)>,
     pub denied: Vec<String>,
     pub blockers: Vec<Reservation>,
     pub limit: Option<Limit>,
@@ -60,9 +60,9 @@ impl World {
         planner.plan(&self.alternatives)
     }
 
-    pub(super) fn gpu(&self, uuid: &str) -> &Gpu {
+    pub(super) fn gpu(&self, uuid: &GpuUuid) -> &Gpu {
         let mut gpus = self.inventory.snapshot.gpus.iter();
-        gpus.find(|gpu| gpu.uuid == uuid).unwrap()
+        gpus.find(|gpu| gpu.uuid == *uuid).unwrap()
     }
 
     /// Returns the idle slices that a plan may reuse or evict.
@@ -151,7 +151,7 @@ prop_compose! {
     }
 }
 
-fn picked(world: &World, (filled, gpu, profile): &Pick) -> (String, Profile) {
+fn picked(world: &World, (filled, gpu, profile): &Pick) -> (GpuUuid, Profile) {
     let gpus = &world.inventory.snapshot.gpus;
     let filled = filled.and_then(|which| {
         let all = gpus
