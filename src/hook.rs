@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_bounded_and_has_to_be_one() {
+    fn refuses_large_and_foreign_states() {
         let line = |bytes: &[u8]| read_state(bytes).unwrap_err().line();
         assert!(line(b"").contains("it is empty"));
         let endless = read_state(std::io::repeat(0)).unwrap_err().line();

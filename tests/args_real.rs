@@ -21,22 +21,22 @@ const RUNC: &str = "/usr/sbin/runc";
 const CRUN: &str = "/usr/bin/crun";
 
 #[test]
-fn what_runc_takes_for_a_create_is_the_same_create_here() {
+fn reads_creates_like_runc() {
     against("runc", Path::new(RUNC), Family::Runc);
 }
 
 #[test]
-fn what_a_later_runc_takes_for_a_create_is_the_same_create_here() {
+fn reads_creates_like_later_runc() {
     against("the later runc", &later("runc"), Family::Runc);
 }
 
 #[test]
-fn what_crun_takes_for_a_create_is_the_same_create_here() {
+fn reads_creates_like_crun() {
     against("crun", Path::new(CRUN), Family::Crun);
 }
 
 #[test]
-fn what_a_later_crun_takes_for_a_create_is_the_same_create_here() {
+fn reads_creates_like_later_crun() {
     against("the later crun", &later("crun"), Family::Crun);
 }
 
@@ -131,7 +131,7 @@ fn clean(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_is_deleted_is_what_we_took_for_deleted() {
+fn reads_deletes_like_runc() {
     let runc: &[&str] = &[
         "--root one delete c1",
         "-root=one delete --force c1",
@@ -176,7 +176,7 @@ fn what_is_deleted_is_what_we_took_for_deleted() {
 }
 
 #[test]
-fn the_pid_file_is_written_where_we_say() {
+fn finds_path_of_pid_file() {
     for (program, family) in [(RUNC, Family::Runc), (CRUN, Family::Crun)] {
         if !Path::new(program).exists() {
             skipped(program);

@@ -166,11 +166,11 @@ macro_rules! matrix {
             $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
         }
         #[test]
-        fn every_operation_has_its_matrix() {
+        fn covers_every_operation() {
             each_once(&[$($name,)* $($of,)* $($other),*]);
         }
         #[test]
-        fn the_driver_is_not_asked() {
+        fn asks_no_driver() {
             for name in [$($of),*] {
                 let world = World::small();
                 let call = named(name).begin(&world);

@@ -123,7 +123,7 @@ fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn its_own_hook_gives_it_back() {
+fn own_hook_releases_it() {
     each_damage(|world, lease, what| {
         world.behave("no-hooks");
         said(&mut world.bare(&["delete", "--force", ID])).ok();
@@ -138,7 +138,7 @@ fn its_own_hook_gives_it_back() {
 
 /// Such a create makes its own of what it finds there.
 #[test]
-fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
+fn hook_leaves_bundle_of_running_create() {
     let world = World::small();
     let (lease, [file, _]) = running(&world);
     fs::write(&file, "rubbish").unwrap();
@@ -172,7 +172,7 @@ fn the_hook_leaves_a_bundle_to_the_create_that_is_at_work_on_it() {
 
 /// Another low-level runtime under the same root knows nothing of it, and says that it is deleted.
 #[test]
-fn delete_by_another_runtime_spares_living_container() {
+fn foreign_delete_spares_living_container() {
     let world = World::small();
     let (_, [file, _]) = running(&world);
     let (ours, whole) = (world.the_instance(), fs::read(&file).unwrap());
@@ -190,7 +190,7 @@ fn delete_by_another_runtime_spares_living_container() {
 }
 
 #[test]
-fn its_own_delete_gives_it_back() {
+fn own_delete_releases_it() {
     each_damage(|world, _, what| {
         world.behave("no-hooks");
         world.delete(ID);
@@ -201,7 +201,7 @@ fn its_own_delete_gives_it_back() {
 }
 
 #[test]
-fn the_operator_gives_it_back() {
+fn operator_releases_it() {
     each_damage(|world, lease, what| {
         let list = said(&mut world.migctl(&["list"]));
         assert_eq!(list.status.code(), Some(1));
@@ -243,7 +243,7 @@ fn each_damage(give_back: impl Fn(&World, &str, &str)) {
 }
 
 #[test]
-fn a_record_under_another_name_is_none() {
+fn refuses_record_under_other_name() {
     let world = World::small();
     let (lease, [file, _]) = running(&world);
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
@@ -262,7 +262,7 @@ fn a_record_under_another_name_is_none() {
 }
 
 #[test]
-fn a_damaged_record_of_an_earlier_boot_goes() {
+fn removes_damaged_record_of_earlier_boot() {
     let world = World::small();
     let (_, files) = running(&world);
     files.iter().for_each(|file| fs::write(file, "").unwrap());
@@ -316,7 +316,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn the_disk_is_full_at_every_write() {
+fn survives_full_disk_at_every_write() {
     let world = World::small();
     let state = world.state();
     let Some(disk) = Small::mount(&state) else {
@@ -358,7 +358,7 @@ fn the_disk_is_full_at_every_write() {
 
 /// Another program removed the lease of a dead container. Its instance goes without a mark.
 #[test]
-fn a_full_disk_keeps_no_instance_without_a_lease() {
+fn full_disk_leaves_no_stray_instance() {
     let world = World::small();
     let state = world.state();
     let Some(disk) = Small::mount(&state) else {
@@ -374,7 +374,7 @@ fn a_full_disk_keeps_no_instance_without_a_lease() {
 }
 
 #[test]
-fn a_state_directory_that_is_read_only() {
+fn reports_read_only_state_directory() {
     let world = World::small();
     let state = world.state();
     let Some(disk) = Small::mount(&state) else {

@@ -15,7 +15,7 @@ fn setup() -> Option<Setup> {
 }
 
 #[test]
-fn the_driver() {
+fn reports_driver_errors() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     for (call, code, line) in [
@@ -78,7 +78,7 @@ fn the_driver() {
 
 /// Root of a user namespace is not root, though its effective id says 0.
 #[test]
-fn not_root() {
+fn refuses_plain_users() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     refused_in(
@@ -96,7 +96,7 @@ fn not_root() {
 }
 
 #[test]
-fn the_configuration() {
+fn refuses_bad_configuration() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     let written = fs::read(setup.config()).unwrap();
@@ -194,7 +194,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn the_state_directory() {
+fn refuses_bad_state_directory() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     {

@@ -168,7 +168,7 @@ fn machines_without_a_slice_to_give() {
 }
 
 #[test]
-fn no_room() {
+fn reports_no_room() {
     let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 1)) else {
         return;
     };
@@ -274,7 +274,7 @@ fn config_json() {
 }
 
 #[test]
-fn what_would_see_more_than_its_slice() {
+fn refuses_containers_that_see_more() {
     let Some(setup) = setup() else { return };
     let rules = |rules: Value| {
         let bundle = setup.asking("1g.10gb", "true");
@@ -330,7 +330,7 @@ fn arguments() {
 
 /// And good input that looks odd.
 #[test]
-fn a_bundle_that_is_a_link() {
+fn accepts_linked_bundle() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();

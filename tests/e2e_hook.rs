@@ -42,7 +42,7 @@ fn forgotten() -> Option<Forgotten> {
 }
 
 #[test]
-fn by_lease() {
+fn releases_by_lease() {
     let Some(Forgotten { setup, id, bundle }) = forgotten() else {
         return;
     };
@@ -72,7 +72,7 @@ fn reads_state_with_large_annotations() {
 }
 
 #[test]
-fn by_container_and_bundle() {
+fn releases_by_container_and_bundle() {
     let Some(Forgotten { setup, id, bundle }) = forgotten() else {
         return;
     };
@@ -85,7 +85,7 @@ fn by_container_and_bundle() {
 
 /// The lease is as it was, after each.
 #[test]
-fn a_state_that_is_none() {
+fn refuses_what_is_no_state() {
     let Some(Forgotten { setup, id, bundle }) = forgotten() else {
         return;
     };
@@ -143,7 +143,7 @@ fn a_state_that_is_none() {
 
 /// A hook that comes late does not take the slice of one that runs.
 #[test]
-fn of_a_container_that_runs() {
+fn spares_a_running_container() {
     let Some(setup) = Setup::of(Low::Runc) else {
         return;
     };

@@ -115,7 +115,7 @@ impl World {
 const LIBRARY: &str = "echo LIBRARY=$(cat /usr/lib/libcuda.so.1)";
 
 #[test]
-fn the_slice_and_the_drivers_files() {
+fn gets_slice_and_driver_files() {
     let Some(world) = World::new() else { return };
     let bundle = world
         .setup
@@ -134,7 +134,7 @@ fn the_slice_and_the_drivers_files() {
 }
 
 #[test]
-fn an_image_cannot_ask() {
+fn image_cannot_ask() {
     let Some(world) = World::new() else { return };
     let asks_for_all = |bundle: &Bundle| {
         bundle.edit(|config| {
@@ -229,7 +229,7 @@ fn refuses_devices_by_annotation() {
 
 /// A slice of which its specification does not know: refused by it, and nothing stays.
 #[test]
-fn what_it_refuses() {
+fn refuses_what_it_cannot_seal() {
     let Some(world) = World::new() else { return };
     let bundle = world.setup.asking("2g.20gb", "true");
     let before = bundle.bytes();

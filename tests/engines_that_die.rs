@@ -58,12 +58,12 @@ fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
 }
 
 #[test]
-fn before_there_is_an_init() {
+fn survives_kill_before_init() {
     killed_while_the_low_level_runtime_is_at_work("create-waits");
 }
 
 #[test]
-fn after_there_is_an_init() {
+fn survives_kill_after_init() {
     killed_while_the_low_level_runtime_is_at_work("create-waits-late");
 }
 
@@ -75,7 +75,7 @@ fn signal(pid: i32, signal: Signal) {
 /// child could ask for it: here the child is stopped at its very first step, until its parent has told
 /// it to begin and is dead.
 #[test]
-fn killed_before_its_child_asked_to_die_with_it() {
+fn survives_kill_before_parent_signal() {
     if !strace::is_there() {
         return;
     }
@@ -121,7 +121,7 @@ fn killed_before_its_child_asked_to_die_with_it() {
 }
 
 #[test]
-fn a_late_hook_leaves_the_successor_alone() {
+fn late_hook_spares_the_successor() {
     let world = World::small();
     world.create(ID);
     let old = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
@@ -139,7 +139,7 @@ fn a_late_hook_leaves_the_successor_alone() {
 }
 
 #[test]
-fn a_hook_that_runs_twice_and_a_delete_that_comes_twice() {
+fn repeats_hook_and_delete() {
     let world = World::small();
     world.create(ID);
     world.behave("hooks-twice");
@@ -150,7 +150,7 @@ fn a_hook_that_runs_twice_and_a_delete_that_comes_twice() {
 }
 
 #[test]
-fn a_delete_that_fails_takes_nothing() {
+fn failed_delete_releases_nothing() {
     let world = World::small();
     world.create(ID);
     let ours = world.the_instance();
@@ -162,7 +162,7 @@ fn a_delete_that_fails_takes_nothing() {
 }
 
 #[test]
-fn a_create_that_fails_early_or_late() {
+fn failed_create_leaves_nothing() {
     let world = World::small();
     for word in [
         "create-fails-early",
@@ -333,7 +333,7 @@ fn refuses_second_container_of_moved_runtime() {
 /// An engine that is killed between create and start leaves a container that exists, as one that was
 /// created by hand: it can be started still.
 #[test]
-fn nobody_starts_it() {
+fn releases_never_started_container() {
     let world = World::small();
     world.create(ID);
     let ours = world.the_instance();
@@ -345,7 +345,7 @@ fn nobody_starts_it() {
 }
 
 #[test]
-fn init_is_killed_and_nobody_calls_delete() {
+fn survives_killed_init_without_delete() {
     let world = World::small();
     world.create(ID);
     said(&mut world.bare(&["kill", ID, "KILL"])).ok();

@@ -40,7 +40,7 @@ fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
 
 /// A program would take half an answer for a whole one; and what cannot be told is no crash.
 #[test]
-fn an_answer_that_cannot_be_written_is_a_failure() {
+fn fails_when_output_is_closed() {
     let Some(setup) = setup(1) else { return };
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut gpus = setup.plain(&setup.program("migctl"));
@@ -58,7 +58,7 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn what_fits_goes_where_it_is_said_to_go() {
+fn create_follows_the_answer() {
     let Some(setup) = setup(2) else { return };
     for (n, slice) in ["1g.10gb", "3g.40gb", "20Gi", "2g.20gb"].iter().enumerate() {
         let said = setup.migctl(&["explain", slice, "--json"]).ok().json();
@@ -91,7 +91,7 @@ fn what_fits_goes_where_it_is_said_to_go() {
 }
 
 #[test]
-fn a_plan_that_is_followed_makes_room() {
+fn followed_plan_makes_room() {
     let Some(setup) = setup(2) else { return };
     let stay = scatter(&setup, 2);
     assert_eq!(stay.len(), 4);
@@ -154,7 +154,7 @@ fn a_plan_that_is_followed_makes_room() {
 }
 
 #[test]
-fn what_is_not_ours_is_not_to_be_moved() {
+fn never_moves_foreign_instances() {
     let Some(setup) = setup(1) else { return };
     for start in ["1", "5"] {
         setup.machine.sim(
@@ -194,7 +194,7 @@ fn what_is_not_ours_is_not_to_be_moved() {
 }
 
 #[test]
-fn a_gpu_is_a_bar_that_a_person_can_read() {
+fn draws_each_gpu_as_bar() {
     let Some(setup) = setup(1) else { return };
     create(&setup, "web", "3g.40gb");
     create(&setup, "job", "1g.10gb");
@@ -225,7 +225,7 @@ fn a_gpu_is_a_bar_that_a_person_can_read() {
 }
 
 #[test]
-fn a_gpu_that_will_not_do_says_why() {
+fn each_unfit_gpu_says_why() {
     let off = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
     let Some(setup) = Setup::on(Low::Runc, off) else {
         return;
@@ -259,7 +259,7 @@ fn a_gpu_that_will_not_do_says_why() {
 }
 
 #[test]
-fn gpus_shows_profiles_while_mig_is_off() {
+fn gpus_shows_profiles_without_mig() {
     let off = Machine::with(&["--gpu", "H200-141GB", "--gpu", "A100-80GB", "--mig", "off"]);
     off.sim("mig", &["--gpu", "1", "on"]);
     let Some(setup) = Setup::on(Low::Runc, off) else {
@@ -333,7 +333,7 @@ fn explain_foresees_mig_switched_on() {
 
 /// Started again, a container with several slices would have them all made anew, on GPUs of their own.
 #[test]
-fn a_container_with_several_slices_is_not_planned_with() {
+fn never_moves_container_with_several() {
     let Some(setup) = setup(2) else { return };
     setup.configure("policy.slices_per_container = 2");
     create(&setup, "both", "1g.10gb*2");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn every_row_names_tests_that_there_are() {
+fn every_row_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("docs/failure-modes.md")).unwrap();
     let mut named = 0;

@@ -52,7 +52,7 @@ fn document() -> Vec<Block> {
 }
 
 #[test]
-fn every_command_of_the_document_is_run_or_marked() {
+fn runs_or_marks_every_command() {
     for block in document() {
         let mut words = block.mark.split(' ');
         match (words.next(), words.next(), words.next()) {
@@ -319,7 +319,7 @@ fn containerd_is(program: Option<PathBuf>) {
 
 /// Hands each container to the runtime as a CRI engine would.
 #[test]
-fn the_pod_that_is_shown_gets_what_it_says() {
+fn documented_pod_gets_its_slice() {
     let Some(setup) = Setup::of(support::Low::Runc) else {
         return;
     };

@@ -115,7 +115,7 @@ macro_rules! replayed {
         })*
 
         #[test]
-        fn every_target_is_replayed() {
+        fn replays_every_target() {
             let names: Vec<_> = targets::ALL.iter().map(|(name, _)| *name).collect();
             assert_eq!(names, [$(stringify!($name)),*]);
         }

@@ -17,7 +17,7 @@ fn trace(world: &World) {
 }
 
 #[test]
-fn the_compute_instance_is_gone_and_the_gpu_instance_in_use() {
+fn keeps_instance_without_compute_instance() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let gi = world.the_instance().gi;
@@ -79,7 +79,7 @@ fn vanishing_instances_free_no_place() {
 }
 
 #[test]
-fn in_use_for_a_while() {
+fn retries_destroy_while_in_use() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let held = world.hold(0, world.the_instance().gi, Some(0));
@@ -95,7 +95,7 @@ fn in_use_for_a_while() {
 }
 
 #[test]
-fn in_use_for_ever_is_tried_with_growing_gaps() {
+fn retries_destroy_with_growing_gaps() {
     let world = World::small();
     world.abandoned(ID);
     let held = world.hold(0, world.the_instance().gi, Some(0));
@@ -127,7 +127,7 @@ fn in_use_for_ever_is_tried_with_growing_gaps() {
 }
 
 #[test]
-fn a_create_finds_what_is_due() {
+fn create_retries_due_destroys() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let held = world.hold(0, world.the_instance().gi, Some(0));
@@ -148,7 +148,7 @@ fn a_create_finds_what_is_due() {
 }
 
 #[test]
-fn nobody_waits_for_what_is_in_use() {
+fn waits_for_no_instance_in_use() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let gi = world.the_instance().gi;

@@ -94,7 +94,7 @@ fn says_there_is_no_gpu() {
 }
 
 #[test]
-fn only_looks_without_instances() {
+fn looks_only_without_instances() {
     let off = ["--gpu", "H200-141GB", "--mig", "off"];
     let mixed = ["--gpu", "H100-80GB", "--gpu", "A100-80GB", "--mig", "on"];
     for (arguments, is_on) in [(&off[..], false), (&mixed[..], true)] {
@@ -130,7 +130,7 @@ fn only_looks_without_instances() {
 }
 
 #[test]
-fn its_rows_are_those_of_nvml_record() {
+fn records_rows_of_nvml_record() {
     let Some(machine) = machine(&["--gpu", "H100-80GB", "--mig", "off"]) else {
         return;
     };
@@ -168,7 +168,7 @@ fn names_no_machine() {
 }
 
 #[test]
-fn each_profile_gets_its_slice() {
+fn gives_each_profile_a_slice() {
     let Some(machine) = machine(&["--gpu", "H100-80GB", "--mig", "on"]) else {
         return;
     };

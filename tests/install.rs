@@ -92,7 +92,7 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn there_and_away_again() {
+fn installs_and_uninstalls() {
     let place = Place::new();
     for _ in 0..2 {
         place.ok(&[]);
@@ -144,7 +144,7 @@ fn installs_without_home() {
 }
 
 #[test]
-fn what_is_the_users_stays() {
+fn keeps_files_of_the_user() {
     let place = Place::new();
     let config = place.at("etc/runmig/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
@@ -167,7 +167,7 @@ fn what_is_the_users_stays() {
 
 /// The link that `migctl configure --name runmig-NAME` made beside runmig goes with it.
 #[test]
-fn links_to_it_go_and_no_others() {
+fn removes_its_links_alone() {
     let place = Place::new();
     place.ok(&[]);
     let bin = place.at("usr/local/bin");
@@ -190,7 +190,7 @@ fn links_to_it_go_and_no_others() {
 
 /// The configuration as it is shipped says what the defaults are.
 #[test]
-fn the_configuration_says_the_defaults() {
+fn configuration_names_the_defaults() {
     const KEYS: usize = 8;
     let place = Place::new();
     place.ok(&[]);
@@ -216,7 +216,7 @@ fn the_configuration_says_the_defaults() {
 }
 
 #[test]
-fn what_it_does_not_understand_changes_nothing() {
+fn bad_options_change_nothing() {
     let place = Place::new();
     for arguments in [
         &["--nonsense"][..],

@@ -31,7 +31,7 @@ fn all_go(world: &World, ids: &[&str]) {
 
 /// Two that ask at once do not both get the last there is.
 #[test]
-fn many_at_once_get_no_more_than_their_share() {
+fn limits_many_creates_at_once() {
     let world = World::of(SMALL, 2);
     world.configure("[[policy.limit]]\nnamespace = \"*\"\nslices = 2\n");
     let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
@@ -75,7 +75,7 @@ fn many_at_once_get_no_more_than_their_share() {
 
 /// A limit is not waited for: it would keep others waiting behind who may not go on.
 #[test]
-fn a_limit_is_no_reason_to_wait() {
+fn refuses_over_limit_without_waiting() {
     let world = World::small();
     world.configure("wait = \"10m\"\n[[policy.limit]]\nnamespace = \"team-a\"\nslices = 1\n");
     said(&mut asking(&world, "one", world.profile, "team-a")).ok();
@@ -90,7 +90,7 @@ fn a_limit_is_no_reason_to_wait() {
 /// The dead are collected before somebody is told that they have too much: under CRI-O nobody else may
 /// come to it for long.
 #[test]
-fn who_is_gone_has_no_share() {
+fn frees_share_of_ended_container() {
     let world = World::small();
     world.configure("[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n");
     // Another alternative that no GPU has does not make it hopeless.
@@ -169,7 +169,7 @@ fn gpus_that_are_for_others() {
 
 /// The login counts, whatever root of that login says of itself.
 #[test]
-fn a_user_by_login() {
+fn limits_user_by_login() {
     let world = World::small();
     world.configure("[[policy.limit]]\nuser = \"*\"\nslices = 1\n");
     let logged_in = |user: u32, id: &str| {
@@ -204,7 +204,7 @@ fn a_user_by_login() {
 
 /// A waiting request reserves nothing on GPUs that it may not use.
 #[test]
-fn who_may_not_use_a_gpu_keeps_nobody_from_it() {
+fn excluded_request_blocks_no_other() {
     let world = World::of(SMALL, 2);
     world.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
     said(&mut asking(&world, "one", "2g.12gb", "team-b")).ok();

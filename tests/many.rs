@@ -16,7 +16,7 @@ fn start(mut command: std::process::Command) -> support::Going {
 }
 
 #[test]
-fn two_hundred_creates_on_fifty_six_slots() {
+fn serves_200_creates_on_56_slots() {
     let world = World::of(BIG, 8);
     let ids: Vec<String> = (0..200).map(|n| format!("c{n}")).collect();
     let all: Vec<_> = ids
@@ -56,7 +56,7 @@ fn two_hundred_creates_on_fifty_six_slots() {
 }
 
 #[test]
-fn creates_on_different_gpus_overlap_in_the_driver() {
+fn creates_on_two_gpus_overlap() {
     let world = World::of(BIG, 8);
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 2000);
     let whole = |id: &str| {
@@ -76,7 +76,7 @@ fn creates_on_different_gpus_overlap_in_the_driver() {
 }
 
 #[test]
-fn a_wait_for_a_lock_ends_and_names_the_holder() {
+fn bounds_lock_wait_and_names_holder() {
     let world = World::small();
     world.configure("lock_timeout = \"50ms\"");
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 600_000);

@@ -20,7 +20,7 @@ const ID: &str = "victim";
 const UNKNOWN: u32 = 999;
 
 #[test]
-fn after_a_reboot_the_same_instance_is_another() {
+fn reboot_makes_instance_another() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let ours = world.the_instance();
@@ -40,7 +40,7 @@ fn after_a_reboot_the_same_instance_is_another() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_keeps_its_leases() {
+fn lost_gpu_keeps_its_leases() {
     let world = World::small();
     world.abandoned(ID);
     world.lose(0, true);
@@ -104,7 +104,7 @@ fn mig_is_switched_off_under_us() {
 
 /// Its container has lost what it had and is not told; what it had room for stays its own.
 #[test]
-fn a_gpu_is_reset_under_a_container() {
+fn survives_reset_under_container() {
     let world = World::small();
     let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
     ids.iter().for_each(|id| drop(world.create(id)));
@@ -126,7 +126,7 @@ fn a_gpu_is_reset_under_a_container() {
 }
 
 #[test]
-fn a_gpu_instance_id_comes_again_with_another_profile() {
+fn tells_reused_gpu_instance_id_apart() {
     let world = World::small();
     let lease = world.abandoned(ID);
     let ours = world.the_instance();
@@ -240,21 +240,21 @@ fn hook(world: &World) -> Call {
 }
 
 #[test]
-fn the_room_is_taken_while_a_create_goes_on() {
+fn create_survives_taken_room() {
     between_any_two_steps("create, room taken", create, takes_the_room);
 }
 
 #[test]
-fn the_room_is_taken_while_a_hook_goes_on() {
+fn hook_survives_taken_room() {
     between_any_two_steps("poststop, room taken", hook, takes_the_room);
 }
 
 #[test]
-fn everything_is_replaced_while_a_create_goes_on() {
+fn create_survives_replaced_world() {
     between_any_two_steps("create, replaced", create, replaces_everything);
 }
 
 #[test]
-fn everything_is_replaced_while_a_hook_goes_on() {
+fn hook_survives_replaced_world() {
     between_any_two_steps("poststop, replaced", hook, replaces_everything);
 }

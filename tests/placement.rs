@@ -140,7 +140,7 @@ proptest! {
 /// The smallest profile that has the memory; where a profile lies on several models, what fits a small
 /// GPU leaves the large one to those who fit nowhere else.
 #[test]
-fn of_two_models_the_smaller_is_taken_first() {
+fn prefers_smaller_of_two_models() {
     let of = |name| Model::find(name).unwrap();
     let snapshot = Snapshot {
         gpus: vec![
@@ -170,7 +170,7 @@ proptest! {
 
     /// Not one restart too many, and none that does not help.
     #[test]
-    fn the_fewest_restarts_are_those_of_the_reference(
+    fn finds_fewest_restarts_like_reference(
         model in any::<Index>(),
         filling in prop::collection::vec(indices(), 4..24),
         foreign in prop::collection::vec(prop::bool::weighted(0.2), 24),
@@ -212,7 +212,7 @@ proptest! {
 
 /// In short, and the same on every machine: the seeds decide.
 #[test]
-fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
+fn beats_first_fit_below_free_repacking() {
     let workloads = packing::Workloads::read();
     let settings = packing::Settings {
         seeds: 1,
@@ -244,7 +244,7 @@ fn ours_is_ahead_of_first_fit_and_behind_free_repacking() {
 
 /// A random mix draws from the requests of the fleet's own mixes.
 #[test]
-fn a_random_mix_has_several_kinds_of_requests() {
+fn random_mix_has_several_requests() {
     for fleet in packing::Workloads::read().with_random_mixes(20).fleets {
         assert_eq!(fleet.mixes.len(), 20);
         assert!(fleet.mixes.iter().all(|mix| fleet.kinds(mix).len() > 1));

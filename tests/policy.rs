@@ -87,7 +87,7 @@ fn profiles_by_pattern() {
 }
 
 #[test]
-fn a_star_is_any_text() {
+fn star_matches_any_text() {
     for (pattern, text, is) in [
         ("*", "", true),
         ("1g.*", "1g.10gb", true),
@@ -131,7 +131,7 @@ fn gpus_that_are_excluded_or_reserved() {
 }
 
 #[test]
-fn each_namespace_has_its_own_share() {
+fn limits_each_namespace_alone() {
     let policy = policy(
         "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
     );
@@ -155,7 +155,7 @@ fn each_namespace_has_its_own_share() {
 }
 
 #[test]
-fn several_slices_are_counted_together() {
+fn counts_several_slices_together() {
     let policy = policy("[[policy.limit]]\nslices = 3\n[[policy.limit]]\nmemory = \"40Gi\"\n");
     let has = [usage(user(1), 10)];
     let line = |slices, gib: u64| {
@@ -177,7 +177,7 @@ fn several_slices_are_counted_together() {
 }
 
 #[test]
-fn several_slices_are_allowed_by_number() {
+fn allows_slices_up_to_number() {
     let line = |policy: &Policy, text| policy.allowed(&asked(text)).map_err(|e| e.line());
     let none = Policy::default();
     assert_eq!(
@@ -204,7 +204,7 @@ fn several_slices_are_allowed_by_number() {
 }
 
 #[test]
-fn memory_is_counted_with_what_is_asked_for() {
+fn counts_memory_with_the_request() {
     let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
     let has = [usage(user(1000), 30), usage(user(2000), 40)];
     let check = |id, gib: u64| policy.check_limits(&user(id), (1, gib << 10), &has);
@@ -221,7 +221,7 @@ fn memory_is_counted_with_what_is_asked_for() {
 }
 
 #[test]
-fn a_pod_of_the_same_name_is_another() {
+fn tells_pods_of_one_name_apart() {
     let policy = policy("[[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n");
     let has = [usage(subject("team-a", "p"), 10)];
     let mut again = subject("team-a", "p");
@@ -240,7 +240,7 @@ fn a_pod_of_the_same_name_is_another() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn names_what_is_wrong() {
     for (text, words) in [
         (
             "[policy]\nprofile = []",
@@ -292,7 +292,7 @@ fn what_is_wrong_is_named() {
 
 /// A rule that matches nothing would let everything through.
 #[test]
-fn what_could_be_no_gpu_is_refused() {
+fn refuses_impossible_gpu_names() {
     let uuid = uuid(1).to_string();
     let longer = format!("{uuid}0");
     for name in [
@@ -327,7 +327,7 @@ fn what_could_be_no_gpu_is_refused() {
 }
 
 #[test]
-fn an_empty_pattern_is_refused() {
+fn refuses_empty_pattern() {
     for key in ["namespace", "pod"] {
         let limit = format!("[[policy.limit]]\nslices = 1\n{key} = \"\"");
         let line = refused(&limit);

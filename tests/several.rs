@@ -57,7 +57,7 @@ fn all_go(world: &World, ids: &[&str]) {
 
 /// The output says the same of both slices.
 #[test]
-fn of_a_container_that_lives_it_is_said_once() {
+fn warns_once_for_living_container() {
     let world = machine(1);
     create(&world, "two", "1g.6gb*2").ok();
     let line = said(&mut world.migctl(&["release", "two"])).exits(1).stderr;
@@ -68,7 +68,7 @@ fn of_a_container_that_lives_it_is_said_once() {
 }
 
 #[test]
-fn on_runc_a_container_has_two() {
+fn container_on_runc_has_two() {
     let Some(setup) = Setup::of(Low::Runc) else {
         return;
     };
@@ -106,7 +106,7 @@ fn on_runc_a_container_has_two() {
 }
 
 #[test]
-fn on_gpus_of_their_own_as_far_as_there_are() {
+fn spreads_over_gpus_first() {
     let world = machine(2);
     create(&world, "one", "2g.12gb*2").ok();
     assert_eq!(gpus(&world, "one"), [0, 1]);
@@ -126,7 +126,7 @@ fn on_gpus_of_their_own_as_far_as_there_are() {
 }
 
 #[test]
-fn all_or_none() {
+fn creates_all_or_none() {
     let world = machine(1);
     create(&world, "two", "2g.12gb").ok();
     create(&world, "one", "1g.6gb").ok();
@@ -147,7 +147,7 @@ fn all_or_none() {
 
 /// No wait makes a machine larger.
 #[test]
-fn more_than_the_machine_has_is_not_waited_for() {
+fn refuses_more_than_machine_has() {
     let world = World::of(SMALL, 2);
     world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
     let line = create(&world, "a", "4g.24gb*3").refused();
@@ -169,7 +169,7 @@ fn more_than_the_machine_has_is_not_waited_for() {
 /// A request that waits for two takes none before there are two, and none behind it takes the
 /// first.
 #[test]
-fn who_waits_for_two_holds_none() {
+fn holds_none_while_waiting_for_two() {
     let world = machine(1);
     for id in ["a", "b", "c", "d"] {
         world.create(id);
@@ -193,7 +193,7 @@ fn who_waits_for_two_holds_none() {
 
 /// A container lives on whose front was killed while it was made, with all that it has.
 #[test]
-fn both_stay_while_the_low_level_runtime_is_at_work() {
+fn keeps_both_while_runtime_works() {
     let world = machine(2);
     let fifo = world.path("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -213,7 +213,7 @@ fn both_stay_while_the_low_level_runtime_is_at_work() {
 
 /// An administrator's second slice on one GPU, or a new one on another.
 #[test]
-fn a_gpu_of_its_own_is_worth_more_than_what_is_there() {
+fn prefers_own_gpu_to_idle_slice() {
     let world = machine(2);
     world.configure(&format!("adopt = true\n{ALLOWED}"));
     for start in [0, 1] {
@@ -226,7 +226,7 @@ fn a_gpu_of_its_own_is_worth_more_than_what_is_there() {
 
 /// Models differ in what an amount of memory means.
 #[test]
-fn the_memory_of_all_is_limited() {
+fn limits_memory_of_all() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
     let Some(setup) = Setup::on(Low::Runc, machine) else {
         return;
@@ -256,7 +256,7 @@ fn the_memory_of_all_is_limited() {
 /// A request that is too much on the only GPU with room need not be too much on one that has none
 /// now.
 #[test]
-fn what_a_limit_leaves_is_waited_for() {
+fn waits_within_a_limit() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
     let Some(setup) = Setup::on(Low::Runc, machine) else {
         return;
@@ -293,7 +293,7 @@ fn what_a_limit_leaves_is_waited_for() {
 
 /// Places have room where the limit does not reach: nothing that moves would help.
 #[test]
-fn a_limit_beside_room_is_no_fragmentation() {
+fn limit_counts_as_no_fragmentation() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
     let Some(setup) = Setup::on(Low::Runc, machine) else {
         return;
@@ -320,7 +320,7 @@ fn a_limit_beside_room_is_no_fragmentation() {
 
 /// One idle slice goes, and is room for all of them; who asks is told the same.
 #[test]
-fn where_an_idle_slice_lay_several_have_room() {
+fn several_fit_over_idle_slice() {
     let world = World::of(BIG, 1);
     world.configure(&format!("keep_idle = \"10m\"\n{ALLOWED}"));
     create(&world, "idle", "3g.40gb").ok();
@@ -337,7 +337,7 @@ fn where_an_idle_slice_lay_several_have_room() {
 
 /// Each is there already, or is made.
 #[test]
-fn idle_and_adopted_ones_are_taken_too() {
+fn reuses_idle_and_adopted_slices() {
     let world = machine(2);
     world.configure(&format!("keep_idle = \"10m\"\nadopt = true\n{ALLOWED}"));
     create(&world, "before", "1g.6gb").ok();
@@ -362,7 +362,7 @@ fn idle_and_adopted_ones_are_taken_too() {
 
 /// An administrator's instance in the second's place, while the first is refused, is foreign.
 #[test]
-fn what_was_not_tried_is_not_destroyed() {
+fn destroys_nothing_it_never_tried() {
     let world = machine(1);
     let gpu = world.engine().gpus[0].uuid.clone();
     std::fs::create_dir_all(world.state()).unwrap();
@@ -391,7 +391,7 @@ fn what_was_not_tried_is_not_destroyed() {
 
 /// Each way in which a container goes releases both.
 #[test]
-fn both_go_whoever_gives_them_back() {
+fn every_release_frees_both() {
     type Way = fn(&World);
     let ways: [(&str, Way); 5] = [
         ("delete", |w| drop(w.delete("a"))),
@@ -440,7 +440,7 @@ fn die(world: &World) {
 
 /// The low-level runtime fails; the driver makes the first and not the second.
 #[test]
-fn none_is_left_of_a_create_that_failed() {
+fn failed_create_leaves_none() {
     let world = machine(2);
     for how in ["create-fails-early", "create-fails-late"] {
         world.behave(how);

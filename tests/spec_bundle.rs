@@ -77,7 +77,7 @@ impl Place {
 }
 
 #[test]
-fn an_edit_goes_in_and_the_original_comes_back_with_mode_and_owner() {
+fn restores_original_with_mode_and_owner() {
     let place = Place::new();
     let config = place.path("config.json");
     fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
@@ -112,7 +112,7 @@ fn an_edit_goes_in_and_the_original_comes_back_with_mode_and_owner() {
 }
 
 #[test]
-fn the_original_is_found_whatever_an_earlier_create_left() {
+fn finds_original_after_any_create() {
     let place = Place::new();
     assert_eq!(place.original(), (ORIGINAL.into(), None));
     place.install("a");
@@ -135,7 +135,7 @@ fn the_original_is_found_whatever_an_earlier_create_left() {
 }
 
 #[test]
-fn killed_between_the_sidecar_and_the_edit() {
+fn survives_kill_before_edit() {
     let place = Place::new();
     place.install("a");
     fs::write(place.path("config.json"), ORIGINAL).unwrap();
@@ -159,7 +159,7 @@ fn killed_between_the_sidecar_and_the_edit() {
 }
 
 #[test]
-fn killed_between_putting_back_and_removing_the_sidecar() {
+fn survives_kill_before_sidecar_removal() {
     let place = Place::new();
     place.install("a");
     let sidecar = fs::read(place.path("config.json.runmig")).unwrap();
@@ -174,7 +174,7 @@ fn killed_between_putting_back_and_removing_the_sidecar() {
 }
 
 #[test]
-fn what_others_wrote_is_left() {
+fn leaves_changes_of_others() {
     let place = Place::new();
     place.install("a");
     let regenerated = r#"{"ociVersion":"1.1.0"}"#;
@@ -269,7 +269,7 @@ fn keeps_original_across_rewritten_edit() {
 }
 
 #[test]
-fn a_damaged_sidecar_is_as_good_as_none() {
+fn ignores_damaged_sidecar() {
     let place = Place::new();
     place.install("a");
     let whole = fs::read(place.path("config.json.runmig")).unwrap();
@@ -289,7 +289,7 @@ fn a_damaged_sidecar_is_as_good_as_none() {
 }
 
 #[test]
-fn a_bundle_that_goes_away() {
+fn survives_vanishing_bundle() {
     let place = Place::new();
     place.install("a");
     fs::remove_file(place.path("config.json")).unwrap();
@@ -318,7 +318,7 @@ fn leftovers_of_the_killed_are_cleaned() {
 }
 
 #[test]
-fn what_is_no_config_json_is_refused() {
+fn refuses_what_is_no_config() {
     let place = Place::new();
     let config = place.path("config.json");
     fs::File::create(&config)
@@ -357,7 +357,7 @@ fn what_is_no_config_json_is_refused() {
 }
 
 #[test]
-fn a_bundle_may_be_reached_through_a_link() {
+fn follows_link_to_bundle() {
     let place = Place::new();
     let link = TempDir::new().unwrap();
     let link = link.path().join("link");
@@ -370,7 +370,7 @@ fn a_bundle_may_be_reached_through_a_link() {
 }
 
 #[test]
-fn a_link_in_place_of_the_sidecar_is_not_followed() {
+fn never_follows_linked_sidecar() {
     let place = Place::new();
     symlink("/etc/hostname", place.path("config.json.runmig")).unwrap();
     let line = place.error();

@@ -68,7 +68,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
 }
 
 #[test]
-fn what_nvidia_ctk_writes_goes_in_without_its_devices() {
+fn edits_in_nvidia_ctks_files() {
     let driver = read(&[&dir_of(&[("nvidia.yaml", GENERATED)])])
         .unwrap()
         .unwrap();
@@ -122,7 +122,7 @@ fn what_nvidia_ctk_writes_goes_in_without_its_devices() {
 }
 
 #[test]
-fn the_later_directory_wins_and_other_kinds_are_passed_over() {
+fn later_directory_wins() {
     let one = |value: &str| format!("kind: nvidia.com/gpu\ncontainerEdits:\n  env: [A={value}]\n");
     let etc = dir_of(&[("nvidia.yaml", &one("etc")), ("broken.json", "{")]);
     let run = dir_of(&[
@@ -147,7 +147,7 @@ fn the_later_directory_wins_and_other_kinds_are_passed_over() {
 }
 
 #[test]
-fn two_that_differ_are_refused() {
+fn refuses_two_that_differ() {
     let dir = dir_of(&[
         (
             "a.yaml",
@@ -167,7 +167,7 @@ fn two_that_differ_are_refused() {
 }
 
 #[test]
-fn what_others_can_write_is_refused() {
+fn refuses_files_writable_by_others() {
     let dir = dir_of(&[("nvidia.yaml", GENERATED)]);
     let path = dir.path().join("nvidia.yaml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
@@ -223,7 +223,7 @@ fn bad_specifications_are_named() {
 }
 
 #[test]
-fn a_hook_without_an_environment_gets_one() {
+fn adds_environment_to_bare_hook() {
     let text = r#"{"kind":"nvidia.com/gpu","containerEdits":{"hooks":[{"hookName":"createContainer","path":"/h"}],"additionalGids":[0,44]}}"#;
     let driver = read(&[&dir_of(&[("n.json", text)])]).unwrap().unwrap();
     let original = json!({"process": {"user": {"uid": 0, "additionalGids": [1]}}, "linux": {}});

@@ -48,7 +48,7 @@ fn gc_is_quiet_without_leases() {
 
 /// Unknown keys are only told, so nothing may be.
 #[test]
-fn systemd_has_nothing_to_say_against_them() {
+fn systemd_accepts_the_units() {
     if !Path::new("/usr/bin/systemd-analyze").exists() {
         return skip("systemd-analyze is not there: apt-get install systemd");
     }

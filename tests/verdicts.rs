@@ -274,7 +274,7 @@ fn kept_for_who_waits() {
 }
 
 #[test]
-fn what_no_machine_has_or_no_rule_allows() {
+fn answers_what_can_never_fit() {
     let world = World::small();
     let words = "cannot allocate 1g.10gb: no GPU offers the profile; hint: request one of 1g.6gb, ";
     let told = refused(&world, "1g.10gb", NOBODY, "unsatisfiable", words);
@@ -290,7 +290,7 @@ fn what_no_machine_has_or_no_rule_allows() {
 
 /// As the annotations say it: before anything is looked at.
 #[test]
-fn what_is_no_request() {
+fn refuses_bad_requests() {
     let world = World::small();
     let long = "x".repeat(300);
     let cases: [(&str, Who<'_>); 6] = [
@@ -315,7 +315,7 @@ fn what_is_no_request() {
 
 /// A create destroys it before it looks for room.
 #[test]
-fn an_idle_slice_whose_time_is_over_is_not_handed_out() {
+fn never_reuses_expired_idle_slice() {
     let world = World::small();
     world.configure("keep_idle = \"1h\"\n");
     world.create("one");
@@ -340,7 +340,7 @@ fn an_idle_slice_whose_time_is_over_is_not_handed_out() {
 }
 
 #[test]
-fn a_plan_for_a_list_takes_the_fewest_restarts() {
+fn plans_list_with_fewest_restarts() {
     let world = World::of(BIG, 1);
     scattered(&world, &[1, 5]);
     let plan = |list: &str, exits: i32| verb(&world, &["defrag", "--plan", list], NOBODY, exits);
@@ -408,7 +408,7 @@ fn a_plan_for_a_list_takes_the_fewest_restarts() {
 
 /// Names the place of each of several, and everything that has to move for them.
 #[test]
-fn several() {
+fn answers_several_slices() {
     let world = World::of(SMALL, 2);
     let allowed = "[policy]\nslices_per_container = 4\n";
     world.configure(allowed);

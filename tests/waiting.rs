@@ -64,7 +64,7 @@ fn all_go(world: &World, ids: &[&str]) {
 
 /// Each is woken by the delete of another, and they come in their order, however slow the first is.
 #[test]
-fn in_order_of_arrival() {
+fn serves_in_order_of_arrival() {
     let world = World::small();
     let full = full(&world);
     let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
@@ -87,7 +87,7 @@ fn in_order_of_arrival() {
 
 /// The operator sees who waits, and for what.
 #[test]
-fn who_waits_is_listed() {
+fn lists_waiting_requests() {
     let world = World::small();
     let full = full(&world);
     let waiter = waiting(&world, "w", world.profile);
@@ -111,7 +111,7 @@ fn who_waits_is_listed() {
 
 /// It has nothing that could be released, and whoever wants it to end is told how.
 #[test]
-fn who_waits_is_not_released() {
+fn never_releases_waiting_requests() {
     let world = World::small();
     let full = full(&world);
     let id = "f00d".repeat(16);
@@ -139,7 +139,7 @@ fn who_waits_is_not_released() {
 
 /// Everything goes at once, and everybody comes at once.
 #[test]
-fn a_machine_that_empties_serves_all() {
+fn serves_all_as_machine_empties() {
     let world = World::small();
     let full = full(&world);
     let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
@@ -163,7 +163,7 @@ fn a_machine_that_empties_serves_all() {
 
 /// It neither keeps its place nor anybody behind it.
 #[test]
-fn a_killed_waiter_holds_nobody_up() {
+fn killed_waiter_blocks_nobody() {
     let world = World::small();
     world.create("small");
     // The whole GPU: the one behind it could start at once, were it not for this one.
@@ -180,7 +180,7 @@ fn a_killed_waiter_holds_nobody_up() {
 
 /// One that is stopped still waits: it is its turn.
 #[test]
-fn a_waiter_that_sleeps_keeps_its_place() {
+fn sleeping_waiter_keeps_its_place() {
     let world = World::small();
     world.create("small");
     let first = waiting(&world, "first", "4g.24gb");
@@ -257,12 +257,12 @@ fn woken_by_migctl_release() {
 
 /// Nobody releases anything: the waiter finds out by itself.
 #[test]
-fn a_container_that_dies_unnoticed() {
+fn finds_container_that_died_unnoticed() {
     woken_by(|world| drop(said(&mut world.bare(&["kill", "full0", "KILL"])).ok()));
 }
 
 #[test]
-fn who_gives_up_says_why_and_leaves_nothing() {
+fn expired_wait_says_why() {
     let world = World::small();
     let full = full(&world);
     let wait = [("runmig.dev/wait", "50ms")];
@@ -281,7 +281,7 @@ fn who_gives_up_says_why_and_leaves_nothing() {
 
 /// A small one would delay the large one that waits, so it does not even get what is free.
 #[test]
-fn nobody_overtakes() {
+fn never_overtakes_earlier_request() {
     let world = World::small();
     world.create("small");
     let large = waiting(&world, "large", "4g.24gb");
@@ -297,7 +297,7 @@ fn nobody_overtakes() {
 
 /// If the large one could never go there, the small one is in nobody's way.
 #[test]
-fn who_is_in_nobody_s_way_passes() {
+fn backfills_harmless_requests() {
     let world = World::of(faults_support::BIG, 1);
     world.bundle_saying("one", &[("runmig.dev/slice", "1g.10gb")]);
     world.create("one");
@@ -321,7 +321,7 @@ fn who_is_in_nobody_s_way_passes() {
 
 /// Engines that are known to give up: no wait is longer than they are.
 #[test]
-fn a_wait_is_cut_to_the_engine_s_deadline() {
+fn cuts_wait_to_engine_deadline() {
     let world = World::small();
     let full = full(&world);
     let log = || std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
@@ -350,7 +350,7 @@ fn a_wait_is_cut_to_the_engine_s_deadline() {
 
 /// The queue is read by who has no more than the files: without the driver.
 #[test]
-fn who_is_held_up_does_not_ask_the_driver() {
+fn blocked_waiter_asks_no_driver() {
     let world = World::small();
     let full = full(&world);
     let first = waiting(&world, "first", "4g.24gb");

@@ -28,7 +28,7 @@ fn access(sim: &Sim, path: &str) -> Option<String> {
 }
 
 #[test]
-fn the_table_of_minors() {
+fn has_the_table_of_minors() {
     let table = Sim::new("--gpu A30").read("proc/driver/nvidia-caps/mig-minors");
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(
@@ -46,7 +46,7 @@ fn the_table_of_minors() {
 }
 
 #[test]
-fn nodes_have_the_numbers_that_proc_says() {
+fn makes_nodes_with_numbers_of_proc() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     assert_eq!(node(&sim, "dev/nvidia0"), (195, 0));
     assert_eq!(node(&sim, "dev/nvidia1"), (195, 1));
@@ -85,7 +85,7 @@ fn nvidia_modeset_needs_a_display() {
 }
 
 #[test]
-fn majors_are_listed_as_hardware_lists_them() {
+fn lists_majors_as_hardware_does() {
     let devices = Sim::new("--gpu H100").read("proc/devices");
     let mut found: Vec<(u32, &str)> = devices
         .lines()
@@ -112,7 +112,7 @@ fn majors_are_listed_as_hardware_lists_them() {
 }
 
 #[test]
-fn capability_files_come_and_go_with_instances() {
+fn capability_files_follow_instances() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     sim.run("create", "--gpu 1 --profile 2g.20gb --start 0");
     let minor = 3 + 135 + 9 * 3;
@@ -151,7 +151,7 @@ fn capability_files_come_and_go_with_instances() {
 }
 
 #[test]
-fn nodes_may_be_left_to_nvidia_modprobe() {
+fn leaves_nodes_to_nvidia_modprobe() {
     let sim = Sim::new("--gpu A30 --no-cap-nodes");
     sim.run("create", "--gpu 0 --profile 1g.6gb");
     assert!(access(&sim, "gpu0/mig/gi3/ci0/access").is_some());
@@ -164,7 +164,7 @@ fn nodes_may_be_left_to_nvidia_modprobe() {
 }
 
 #[test]
-fn the_major_is_read_where_it_stands() {
+fn reads_major_from_proc() {
     let sim = Sim::new("--gpu A30");
     let edited = sim.read("proc/devices").replace(
         &format!("{} nvidia-caps", major(&sim, "nvidia-caps")),
@@ -176,7 +176,7 @@ fn the_major_is_read_where_it_stands() {
 }
 
 #[test]
-fn a_boot_takes_nodes_and_files_away() {
+fn boot_removes_nodes_and_files() {
     let sim = Sim::new("--gpu A30 --gpu H100");
     sim.run("create", "--gpu 0 --profile 1g.6gb");
     sim.run("create", "--gpu 1 --profile 1g.10gb");
@@ -200,7 +200,7 @@ fn a_boot_takes_nodes_and_files_away() {
 }
 
 #[test]
-fn what_new_makes_of_its_arguments() {
+fn new_obeys_its_arguments() {
     let sim = Sim::new("--gpu a100-80gb --count 2 --gpu nvidia-h200 --gpu rtx-pro-6000 --count 3");
     let show = sim.show();
     let models: Vec<&str> = show["gpus"]

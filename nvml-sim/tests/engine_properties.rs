@@ -289,7 +289,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_sequence_leaves_a_machine_that_could_be(
+    fn random_calls_leave_valid_machine(
         model in 0..Model::all().len(),
         floor_swept: bool,
         steps in prop::collection::vec(step(), 1..40),
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn a_machine_is_its_json(steps in prop::collection::vec(step(), 1..20)) {
+    fn machine_survives_json(steps in prop::collection::vec(step(), 1..20)) {
         let gpu = NewGpu { model: &Model::all()[2], floor_swept: false, mode: Mode::On };
         let mut machine = Machine::new("json", &[gpu]);
         steps.iter().for_each(|step| take(&mut machine, step));
@@ -313,7 +313,7 @@ proptest! {
 }
 
 #[test]
-fn every_profile_is_whole() {
+fn every_profile_has_all_fields() {
     assert_eq!(Model::all().len(), 10);
     let mut profiles = 0;
     for model in Model::all() {

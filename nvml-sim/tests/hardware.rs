@@ -100,7 +100,7 @@ fn simulation_answers_as_hardware_did() {
 }
 
 #[test]
-fn each_changed_row_is_a_difference() {
+fn finds_each_changed_row() {
     for path in transcripts() {
         let hardware = rows(&fs::read_to_string(&path).unwrap());
         let simulated = simulated(&machine(&hardware));
@@ -139,7 +139,7 @@ fn records_mig_on_and_busy_gpus() {
 }
 
 #[test]
-fn without_a_gpu_it_exits_with_3() {
+fn exits_3_without_gpu() {
     let sim = Sim::new("--gpu A30");
     let library = sim.dir().join("lib/libnvidia-ml.so.1");
     fs::remove_file(sim.dir().join("state.json")).unwrap();

@@ -45,14 +45,14 @@ macro_rules! lives {
 lives! {
     devices_are_found_every_way: "--gpu A100-80GB --count 2 --mig on", ["devices"];
     profiles_in_both_versions: "--gpu A100-80GB --mig on", ["profiles"];
-    an_instance_from_nothing_to_nothing: "--gpu A100-80GB --count 2 --mig on", ["life"];
-    what_the_library_refuses: "--gpu A100-80GB --mig on", ["refusals"];
+    creates_and_destroys_an_instance: "--gpu A100-80GB --count 2 --mig on", ["life"];
+    refuses_bad_calls: "--gpu A100-80GB --mig on", ["refusals"];
     several_compute_instances: "--gpu A100-80GB --mig on", ["compute_instances"];
     several_compute_instances_floor_swept: "--gpu A100-80GB --mig on --floor-swept", ["compute_instances swept"];
-    nothing_with_mig_off: "--gpu A100-80GB --mig off", ["mig_off"];
+    lists_nothing_with_mig_off: "--gpu A100-80GB --mig off", ["mig_off"];
     hopper_changes_its_mode_at_once: "--gpu H100-80GB --mig off", ["turn_on_hopper"];
-    a_plain_user_looks_and_does_not_touch: "--gpu A100-80GB --mig on", ["not_root"];
-    nothing_outside_of_a_session: "--gpu A100-80GB --count 2 --mig on", ["sessions"];
+    plain_user_can_only_look: "--gpu A100-80GB --mig on", ["not_root"];
+    refuses_calls_outside_a_session: "--gpu A100-80GB --count 2 --mig on", ["sessions"];
     codes_have_the_real_words: "--gpu A100-80GB --mig on", ["words"];
     processes_share_a_machine: "--gpu A100-80GB --mig on", ["two_processes"];
 }
@@ -89,7 +89,7 @@ fn faults_reach_the_client() {
 }
 
 #[test]
-fn who_holds_an_instance_is_listed_and_keeps_it() {
+fn lists_holder_that_keeps_instance() {
     let Some(python) = python() else { return };
     let machine = Machine::new("--gpu A100-80GB --mig on");
     machine.sim("create", "--gpu 0 --profile 1g.10gb --start 6");
@@ -99,7 +99,7 @@ fn who_holds_an_instance_is_listed_and_keeps_it() {
 }
 
 #[test]
-fn a_gpu_can_fall_off_the_bus() {
+fn gpu_falls_off_the_bus() {
     let Some(python) = python() else { return };
     let machine = Machine::new("--gpu A100-80GB --count 2 --mig on");
     machine.sim("lose", "--gpu 0");

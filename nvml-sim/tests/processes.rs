@@ -166,7 +166,7 @@ fn many_processes_share_a_machine() {
 }
 
 #[test]
-fn no_two_processes_get_the_same() {
+fn gives_no_instance_twice() {
     let sim = Sim::new("--gpu A100-80GB");
     let clients: Vec<Child> = (0..10).map(|_| client(&sim, "0 create")).collect();
     let ends: Vec<String> = clients.into_iter().flat_map(finish).collect();
@@ -181,7 +181,7 @@ fn no_two_processes_get_the_same() {
 /// Kills a client at every call of a life, before, during and after it. The machine stays whole,
 /// and another client continues with it.
 #[test]
-fn a_death_at_any_call_leaves_the_machine_whole() {
+fn kill_at_any_call_keeps_machine() {
     let sim = Sim::new("--gpu A100-40GB");
     sim.run("trace", "on");
     finish(client(&sim, "0 churn 1"));
@@ -293,7 +293,7 @@ fn end(mut child: Child) {
 }
 
 #[test]
-fn what_a_process_holds_is_in_use_until_it_dies() {
+fn holder_keeps_instance_until_death() {
     let sim = Sim::new("--gpu A100-80GB");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
@@ -335,7 +335,7 @@ fn what_a_process_holds_is_in_use_until_it_dies() {
 }
 
 #[test]
-fn who_holds_the_whole_gpu_keeps_the_first_instance_out() {
+fn whole_gpu_holder_blocks_first_instance() {
     let sim = Sim::new("--gpu A100-80GB --gpu H100");
     let nvml = sim.init();
     let holder = hold(&sim, "--gpu 1");
@@ -351,7 +351,7 @@ fn who_holds_the_whole_gpu_keeps_the_first_instance_out() {
 }
 
 #[test]
-fn who_is_not_root_may_look_only() {
+fn plain_user_may_only_look() {
     let sim = Sim::new("--gpu A100-80GB");
     sim.run("create", "--gpu 0 --profile 2g.20gb");
     sim.run("fault", "--call nvmlShutdown --takes 1ms");

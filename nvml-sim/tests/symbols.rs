@@ -52,7 +52,7 @@ const REQUIRED: &str = "
 ";
 
 #[test]
-fn all_required_symbols_are_exported() {
+fn exports_required_symbols() {
     let nvml = Sim::new("--gpu A30").load();
     let missing: Vec<_> = REQUIRED
         .split_whitespace()
@@ -62,7 +62,7 @@ fn all_required_symbols_are_exported() {
 }
 
 #[test]
-fn every_function_a_fault_can_name_is_exported_once() {
+fn exports_every_faultable_function_once() {
     let nvml = Sim::new("--gpu A30").load();
     let names: Vec<_> = nvml_sim::abi::functions().collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
@@ -70,7 +70,7 @@ fn every_function_a_fault_can_name_is_exported_once() {
 }
 
 #[test]
-fn the_soname_is_nvidias() {
+fn has_nvidias_soname() {
     let _nvml = Sim::new("--gpu A30").load();
     // SAFETY: nothing is loaded, only looked for among what is.
     let known = unsafe {

@@ -63,7 +63,7 @@ const A100: [u32; 7] = [19, 20, 15, 14, 9, 5, 0];
 const FULL: Result<u32, Code> = Err(Code::INSUFFICIENT_RESOURCES);
 
 #[test]
-fn t1_a100_40_floor_swept_capacity_and_ids() {
+fn t1_a100_40_floor_swept_capacity() {
     let mut m = machine("A100-40GB", true);
     assert_eq!(create(&mut m, &[5]), [Ok(2)]);
     assert_eq!(free(&m, &A100), [3, 1, 2, 1, 1, 0, 0]);
@@ -79,7 +79,7 @@ fn t1_a100_40_floor_swept_capacity_and_ids() {
 }
 
 #[test]
-fn t2_a100_40_does_not_keep_room_for_what_comes() {
+fn t2_a100_40_reserves_no_room() {
     let mut m = machine("A100-40GB", false);
     assert_eq!(
         create(&mut m, &[19, 19, 14, 9]),
@@ -97,7 +97,7 @@ fn t3_a100_40_largest_first() {
 }
 
 #[test]
-fn t4_a100_40_three_parts_in_a_3g() {
+fn t4_a100_40_three_compute_instances() {
     let mut m = machine("A100-40GB", false);
     m.create_gpu_instance(0, 9, Some(Placement { start: 0, size: 4 }), &Unheld)
         .unwrap();
@@ -109,13 +109,13 @@ fn t4_a100_40_three_parts_in_a_3g() {
 }
 
 #[test]
-fn t5_a100_40_two_3g_leave_no_memory_for_a_1g() {
+fn t5_a100_40_two_3g_full() {
     let mut m = machine("A100-40GB", false);
     assert_eq!(create(&mut m, &[9, 9, 19]), [Ok(2), Ok(1), FULL]);
 }
 
 #[test]
-fn t6_a100_40_seven_1g_with_and_without_floor_sweeping() {
+fn t6_a100_40_seven_1g_swept() {
     let sevens = [19; 7];
     let mut swept = create(&mut machine("A100-40GB", true), &sevens);
     let in_order: Vec<_> = swept.iter().map(|r| r.unwrap()).collect();
@@ -126,7 +126,7 @@ fn t6_a100_40_seven_1g_with_and_without_floor_sweeping() {
 }
 
 #[test]
-fn t7_a100_80_beside_a_floor_swept_one() {
+fn t7_a100_80_beside_floor_swept() {
     for (swept, ids) in [(false, [2, 3, 9, 10]), (true, [1, 5, 13, 14])] {
         let mut m = machine("A100-80GB", swept);
         assert_eq!(create(&mut m, &[9, 14, 19, 19]), ids.map(Ok));
@@ -136,7 +136,7 @@ fn t7_a100_80_beside_a_floor_swept_one() {
 }
 
 #[test]
-fn t8_a100_80_parts_and_a_destroy_too_early() {
+fn t8_a100_80_refuses_early_destroy() {
     let mut m = machine("A100-80GB", false);
     m.create_gpu_instance(0, 9, Some(Placement { start: 0, size: 4 }), &Unheld)
         .unwrap();
@@ -152,7 +152,7 @@ fn t8_a100_80_parts_and_a_destroy_too_early() {
 }
 
 #[test]
-fn t9_h100_halves_and_a_profile_under_two_ids() {
+fn t9_h100_halves_under_two_ids() {
     let mut m = machine("H100-80GB", false);
     assert_eq!(create(&mut m, &[9, 14, 14]), [Ok(2), Ok(3), Ok(4)]);
     assert_eq!([2, 3, 4].map(|id| at(&m, id).0), [4, 0, 2]);
@@ -179,7 +179,7 @@ fn t9_h100_halves_and_a_profile_under_two_ids() {
 }
 
 #[test]
-fn t10_gh200_in_use_by_a_profiler_and_one_set_of_media_engines() {
+fn t10_gh200_profiler_and_media_engines() {
     struct Profiler;
     impl Holds for Profiler {
         fn held(&self, target: Target) -> bool {
@@ -218,7 +218,7 @@ fn t12_a30_first_quarter() {
 }
 
 #[test]
-fn all_media_engines_leave_only_instances_without() {
+fn media_engines_leave_instances_without() {
     let mut m = machine("RTX-PRO-6000", false);
     let of = |name| id("RTX-PRO-6000", name);
     assert!(create(&mut m, &[of("1g.24gb+me.all")])[0].is_ok());

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_says_the_same_and_nothing_to_a_terminal() {
+    fn json_escapes_terminal_sequences() {
         let said = "\u{9b}2J \u{1b}[2J \u{202e}gpj \u{7f} é\n";
         let text = inert(&serde_json::to_string_pretty(&[said]).unwrap());
         assert!(!text.chars().any(|c| c != '\n' && is_hidden(c)), "{text:?}");

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_else_stays() {
+    fn keeps_everything_else() {
         let said = r#"{
     "b": 1.50,
     "potentiallyUnsafeConfigAnnotations": [
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lists_none_is_left_alone() {
+    fn leaves_features_without_annotations() {
         for said in [
             "",
             "no JSON",
@@ -90,7 +90,7 @@ mod tests {
 
     /// Every key of runmig's annotations is below one of the prefixes.
     #[test]
-    fn the_prefixes_are_those_of_the_keys() {
+    fn prefixes_match_the_keys() {
         use runmig_lease::request::{SLICE, SLICE_OF, WAIT};
         for key in [SLICE, WAIT, SLICE_OF] {
             assert!(PREFIXES.iter().any(|prefix| key.starts_with(prefix)));

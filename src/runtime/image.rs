@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_format_writes_them() {
+    fn writes_numbers_like_format() {
         for number in [0, 7, 10, 4_194_304, u32::MAX] {
             let mut out = [0xffu8; 11];
             write_number(&mut out, number);

@@ -109,7 +109,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_link_to_crun_is_crun() {
+    fn recognises_link_to_crun() {
         let dir = tempfile::tempdir().unwrap();
         let (crun, runc) = (dir.path().join("crun"), dir.path().join("runc"));
         std::fs::write(&crun, "").unwrap();

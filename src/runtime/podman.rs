@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_image_has_none() {
+    fn finds_no_image_without_one() {
         let storage = Storage::new(&[]);
         let records = format!(r#"[{{"id":"{ID}","layer":"l"}}]"#);
         storage.write("vfs-containers/volatile-containers.json", &records);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_guessed_from_the_global_options_only() {
+    fn takes_log_from_global_options() {
         assert_eq!(
             guess("--root /r --log /l --log-format json create x"),
             Some(("/l".into(), true))

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_gives_the_name_of_the_cgroup() {
+    fn every_form_names_the_cgroup() {
         assert_eq!(names("/kubepods/besteffort/pod1/abc", "x"), ["abc"]);
         assert_eq!(
             names("kubepods-pod1.slice:cri-containerd:abc", "x"),

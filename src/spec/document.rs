@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_and_the_layout_stays() {
+    fn keeps_content_and_layout() {
         for text in [
             r#"{"z":18446744073709551616,"a":1e+400,"b":-0.10,"c":{"unknown":[null,true]},"":"é\n"}"#,
             "{\n\t\"b\": 1,\n\t\"a\": [\n\t\t2\n\t],\n\t\"c\": {}\n}",

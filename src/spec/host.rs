@@ -91,7 +91,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_source_is_what_it_is_and_not_what_it_is_called() {
+    fn resolves_sources_to_devices() {
         let root = tempfile::tempdir().unwrap();
         let make = |path: &str| {
             let path = root.path().join(path);

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotations_and_our_mark_are_all_it_sees() {
+    fn reads_annotations_and_mark_alone() {
         let seen = peek(br#"{"process":{"env":["A=\u0000"]},"annotations":{"\u0072unmig.dev/slice":"1g.10gb"},"hooks":{"poststop":[{"path":"/x"},{"path":"/y","args":["runmig-hook","--lease","ab"]}]},"n":18446744073709551616}"#).unwrap();
         assert_eq!(seen.annotations["runmig.dev/slice"], "1g.10gb");
         assert!(seen.marked);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_ours_is_seen_however_it_is_written() {
+    fn finds_escaped_spellings_of_keys() {
         let escaped =
             br#"{"annotations":{"\u0072\u0075\u006d\u0069\u0067.dev/slice":"1g.10gb","a":"b"}}"#;
         assert_eq!(peek(escaped).unwrap().annotations.len(), 2);

@@ -141,7 +141,7 @@ fn imports_point_down() {
 }
 
 #[test]
-fn every_module_has_its_place() {
+fn places_every_module() {
     for (folder, order) in ORDERS {
         let lib = Path::new(folder).join("lib.rs");
         let declared: BTreeSet<String> = words_after(&code(&lib), "mod ").collect();
@@ -226,7 +226,7 @@ fn instances_have_one_destroy_path() {
 }
 
 #[test]
-fn unsafe_code_is_where_it_has_to_be() {
+fn finds_no_stray_unsafe_code() {
     let found: BTreeSet<String> = sources(SOURCES)
         .into_iter()
         .filter(|file| words(&code(file)).any(|word| word == "unsafe"))

@@ -218,7 +218,7 @@ fn is_char(inside: &str) -> bool {
 }
 
 #[test]
-fn the_reader_sees_what_the_compiler_sees() {
+fn reader_agrees_with_the_compiler() {
     let text = r##"
         use crate::{lease::{LeaseManager, Patience}, spec}; // crate::cli
         /* use crate::runtime; */

@@ -72,7 +72,7 @@ proptest! {
 }
 
 #[test]
-fn a_hundred_thousand_arguments_take_no_time() {
+fn bounds_time_of_many_arguments() {
     let start = std::time::Instant::now();
     for repeated in ["-b", "--no-pivot", "c", "--", "-bb", "--unknown"] {
         let mut args = vec![OsString::from("create")];

@@ -54,7 +54,7 @@ fn table(family: Family, lines: &str) {
 }
 
 #[test]
-fn as_runc_reads_it() {
+fn reads_arguments_like_runc() {
     table(
         Family::Runc,
         "
@@ -136,7 +136,7 @@ fn as_runc_reads_it() {
 }
 
 #[test]
-fn as_crun_reads_it() {
+fn reads_arguments_like_crun() {
     table(
         Family::Crun,
         "
@@ -272,14 +272,14 @@ fn everything_that_is_said_is_kept() {
 }
 
 #[test]
-fn a_call_that_is_no_create_still_has_its_log() {
+fn finds_log_of_other_calls() {
     let call = parse(Family::Runc, &words("--root r --log l exec c true")).unwrap();
     assert_eq!(call.verb, Verb::Other);
     assert_eq!((call.root, call.log), (Some("r".into()), Some("l".into())));
 }
 
 #[test]
-fn a_refusal_names_the_argument_and_the_way_out() {
+fn refusal_names_argument_and_hint() {
     let line = |family, args: &str| parse(family, &words(args)).unwrap_err().line();
     assert_eq!(
         line(Family::Runc, "--foo create c"),
@@ -300,7 +300,7 @@ fn a_refusal_names_the_argument_and_the_way_out() {
 }
 
 #[test]
-fn the_family_is_the_file_s_own() {
+fn takes_family_from_resolved_file() {
     for (name, family) in [
         ("/usr/sbin/runc", Family::Runc),
         ("/nowhere/crun", Family::Crun),
@@ -315,7 +315,7 @@ fn the_family_is_the_file_s_own() {
 }
 
 #[test]
-fn the_default_root_is_each_family_s() {
+fn knows_default_root_of_each_family() {
     let root = |family: Family, env: &'static [(&str, &str)], euid, userns| {
         let env = move |name: &str| {
             let of = env.iter().find(|(n, _)| *n == name);

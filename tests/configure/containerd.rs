@@ -262,7 +262,7 @@ fn imported_folder_needs_no_import() {
 }
 
 #[test]
-fn two_handlers_change_independently() {
+fn changes_two_handlers_independently() {
     for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
         containerd.place.write(CONFIG, DEBIANS);
         let configure = |more: &[&str]| {

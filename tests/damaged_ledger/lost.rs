@@ -31,7 +31,7 @@ fn names_command(world: &World, said: &str) {
 }
 
 #[test]
-fn hook_gives_back_slice_of_removed_ledger() {
+fn hook_releases_slice_of_removed_ledger() {
     let world = World::small();
     world.create(ID);
     fs::remove_dir_all(world.state()).unwrap();
@@ -51,7 +51,7 @@ fn hook_gives_back_slice_of_removed_ledger() {
 }
 
 #[test]
-fn gives_back_every_slice_of_lost_container() {
+fn releases_slices_of_lost_container() {
     let world = World::small();
     world.configure("[policy]\nslices_per_container = 2\n");
     world.bundle_asking(ID, &format!("{}*2", world.profile));
@@ -64,7 +64,7 @@ fn gives_back_every_slice_of_lost_container() {
 
 /// Another ledger has been begun since, with another container in it.
 #[test]
-fn hook_gives_back_slice_of_replaced_ledger() {
+fn hook_releases_slice_of_replaced_ledger() {
     let world = World::small();
     world.create(ID);
     fs::rename(world.state(), world.path("unmounted")).unwrap();
@@ -109,7 +109,7 @@ fn spares_adopted_instance() {
 }
 
 #[test]
-fn spares_slice_that_its_pod_may_use() {
+fn spares_slice_its_pod_may_use() {
     let world = World::small();
     for id in [ID, "other"] {
         world.bundle_in_pod(id, world.profile, "pod");
@@ -157,7 +157,7 @@ fn spares_instance_made_after_the_lease() {
 
 /// There is no way to make a ledger, so nothing is destroyed.
 #[test]
-fn names_slice_where_no_ledger_can_be() {
+fn names_slice_without_any_ledger() {
     let world = World::small();
     world.create(ID);
     let ours = world.the_instance();
@@ -181,7 +181,7 @@ fn names_slice_where_no_ledger_can_be() {
 
 /// A bundle that an earlier runmig wrote, or whose sidecar is gone, tells no more than the UUID.
 #[test]
-fn names_uuid_where_bundle_tells_no_more() {
+fn names_uuid_of_poor_bundle() {
     let world = World::small();
     world.create(ID);
     let ours = world.the_instance();

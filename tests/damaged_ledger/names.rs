@@ -9,7 +9,7 @@ fn name_of(file: &Path) -> String {
 
 /// A state directory may survive a boot: who had a place then has no part in what lies there now.
 #[test]
-fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
+fn ignores_lease_of_earlier_boot() {
     let world = World::small();
     world.abandoned(ID);
     let before = records(&world);
@@ -46,7 +46,7 @@ fn a_lease_of_an_earlier_boot_has_no_part_in_it() {
 /// A collector releases an instance without a container, whatever its record says: nothing that
 /// lives could be found in it.
 #[test]
-fn a_damaged_record_of_an_idle_slice_is_nobody_s() {
+fn damaged_idle_record_has_no_holder() {
     let world = World::small();
     world.configure("keep_idle = \"1h\"");
     let idle = || {
@@ -90,7 +90,7 @@ fn spares_instance_of_another_record() {
 /// A record may be of any version: its name says whose end its own end is. A newer program marks a
 /// different meaning in the name, and we leave such a record and its instance alone.
 #[test]
-fn what_only_a_newer_program_understands_is_left_alone() {
+fn leaves_records_of_newer_versions() {
     let world = World::small();
     let (lease, files) = running(&world);
     let newer = files
@@ -132,7 +132,7 @@ fn what_only_a_newer_program_understands_is_left_alone() {
 
 /// In format 1, one record was the lease and the instance.
 #[test]
-fn names_command_for_record_of_format_1() {
+fn names_command_for_format_1_record() {
     let world = World::small();
     let (lease, [of_lease, of_instance]) = running(&world);
     let (name, instance) = (name_of(&of_lease), name_of(&of_instance));

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-on_every_runtime! { a_dry_run_says_why_and_touches_nothing }
+on_every_runtime! { dry_run_explains_and_changes_nothing }
 
 /// Every file with its bytes, its inode and when it was changed.
 fn look(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u64, i64, i64)> {
@@ -27,7 +27,7 @@ fn look(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u64, i64, i64)> {
     all
 }
 
-fn a_dry_run_says_why_and_touches_nothing(setup: &Setup) {
+fn dry_run_explains_and_changes_nothing(setup: &Setup) {
     let [lives, dies] = [unique(), unique()];
     let bundles = [&lives, &dies].map(|id| {
         let bundle = setup.asking("1g.10gb", SLEEPS);

@@ -78,7 +78,7 @@ fn with(test: impl Fn(&Setup, &mut Containerd)) {
 }
 
 #[test]
-fn both_are_killed_and_nobody_comes_back() {
+fn kills_both_and_restarts_nothing() {
     with(|setup, containerd| {
         let (id, init, shim) = containerd.run();
         assert!(is_shim(shim));
@@ -95,7 +95,7 @@ fn both_are_killed_and_nobody_comes_back() {
 
 /// After its restart it deletes what has no shim any more.
 #[test]
-fn both_are_killed_and_containerd_comes_back() {
+fn kills_both_and_restarts_containerd() {
     with(|setup, containerd| {
         let (id, _, shim) = containerd.run();
         containerd.cri.kill();
@@ -109,7 +109,7 @@ fn both_are_killed_and_containerd_comes_back() {
 
 /// containerd sees that, and deletes the container at once.
 #[test]
-fn the_shim_is_killed() {
+fn kills_the_shim() {
     with(|setup, containerd| {
         let (_, init, shim) = containerd.run();
         kill(shim);

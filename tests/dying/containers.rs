@@ -7,15 +7,15 @@ use crate::victim::{init, keeps_its_slice, kill_all, started, the_next_create_ha
 use std::process::Command;
 
 on_every_runtime! {
-    init_is_dead_and_the_others_live,
-    init_s_main_thread_has_ended,
-    killed_and_never_deleted,
-    paused,
-    made_and_never_started,
+    other_processes_outlive_init,
+    init_outlives_its_main_thread,
+    collects_killed_undeleted_container,
+    keeps_slice_while_paused,
+    keeps_slice_before_start,
 }
 
 /// With the host's pid namespace the kernel does not end the others with init.
-fn init_is_dead_and_the_others_live(setup: &Setup) {
+fn other_processes_outlive_init(setup: &Setup) {
     let script = "sleep 1000 & echo up; exec sleep 1001";
     let bundle = setup.asking("1g.10gb", script);
     bundle.edit(|config| {
@@ -33,7 +33,7 @@ fn init_is_dead_and_the_others_live(setup: &Setup) {
 }
 
 /// A process whose first thread has ended looks like a zombie in `/proc`, and runs.
-fn init_s_main_thread_has_ended(setup: &Setup) {
+fn init_outlives_its_main_thread(setup: &Setup) {
     const SOURCE: &str = "
         #include <pthread.h>
         #include <stdio.h>
@@ -72,7 +72,7 @@ fn init_s_main_thread_has_ended(setup: &Setup) {
 }
 
 /// The remains of a container whose engine was killed with it.
-fn killed_and_never_deleted(setup: &Setup) {
+fn collects_killed_undeleted_container(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
     let before = bundle.bytes();
     let id = unique();
@@ -86,7 +86,7 @@ fn killed_and_never_deleted(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-fn paused(setup: &Setup) {
+fn keeps_slice_while_paused(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
     let id = unique();
     started(setup, &bundle, &id);
@@ -98,7 +98,7 @@ fn paused(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-fn made_and_never_started(setup: &Setup) {
+fn keeps_slice_before_start(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();

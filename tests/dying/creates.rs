@@ -12,21 +12,21 @@ use std::fs::File;
 use std::process::Stdio;
 
 on_every_runtime! {
-    the_low_level_runtime_goes_on_alone,
-    it_had_not_even_begun,
-    so_does_a_detached_run,
-    under_containerd_it_ends_with_its_front,
-    both_are_killed,
-    only_init_is_left,
-    the_low_level_runtime_alone_is_killed,
-    killed_while_init_waits_in_a_hook,
-    a_collector_that_looked_before_it_began,
-    a_foreground_run_without_its_front,
-    a_foreground_run_without_its_low_level_runtime,
-    a_foreground_run_without_either,
+    runtime_finishes_without_front,
+    runtime_begins_without_front,
+    detached_run_finishes_without_front,
+    containerd_kills_runtime_with_front,
+    survives_kill_of_both,
+    survives_with_init_alone,
+    survives_killed_runtime,
+    survives_kill_during_hook,
+    late_collector_spares_new_create,
+    foreground_run_outlives_front,
+    foreground_run_outlives_runtime,
+    foreground_run_outlives_both,
 }
 
-fn the_low_level_runtime_goes_on_alone(setup: &Setup) {
+fn runtime_finishes_without_front(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
     keeps_its_slice(setup, &half.id);
     half.front.kill();
@@ -45,7 +45,7 @@ fn the_low_level_runtime_goes_on_alone(setup: &Setup) {
 }
 
 /// Nothing of a container is there that could speak for it but the low-level runtime itself.
-fn it_had_not_even_begun(setup: &Setup) {
+fn runtime_begins_without_front(setup: &Setup) {
     let half = at_the_beginning(setup);
     keeps_its_slice(setup, &half.id);
     half.front.kill();
@@ -57,7 +57,7 @@ fn it_had_not_even_begun(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-fn so_does_a_detached_run(setup: &Setup) {
+fn detached_run_finishes_without_front(setup: &Setup) {
     let half = halfway_with(setup, &["run", "-d"], &unique(), "createRuntime");
     half.front.kill();
     keeps_its_slice(setup, &half.id);
@@ -69,7 +69,7 @@ fn so_does_a_detached_run(setup: &Setup) {
 }
 
 /// At its deadline containerd kills who makes a pod's container, and deletes nothing.
-fn under_containerd_it_ends_with_its_front(setup: &Setup) {
+fn containerd_kills_runtime_with_front(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     bundle.annotate("io.kubernetes.cri.container-type", "container");
     let half = halfway_in(setup, bundle, &["create"], &unique(), "createRuntime");
@@ -81,7 +81,7 @@ fn under_containerd_it_ends_with_its_front(setup: &Setup) {
     assert_eq!(half.bundle.bytes(), half.before);
 }
 
-fn both_are_killed(setup: &Setup) {
+fn survives_kill_of_both(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
     half.front.kill();
     kill(half.runtime);
@@ -92,7 +92,7 @@ fn both_are_killed(setup: &Setup) {
 }
 
 /// It is in the container already, and waits for a hook that it runs itself.
-fn only_init_is_left(setup: &Setup) {
+fn survives_with_init_alone(setup: &Setup) {
     let half = halfway(setup, "createContainer");
     half.front.kill();
     kill(half.runtime);
@@ -105,7 +105,7 @@ fn only_init_is_left(setup: &Setup) {
     assert_eq!(half.bundle.bytes(), half.before);
 }
 
-fn the_low_level_runtime_alone_is_killed(setup: &Setup) {
+fn survives_killed_runtime(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
     kill(half.runtime);
     assert!(!half.front.end().status.success());
@@ -118,7 +118,7 @@ fn the_low_level_runtime_alone_is_killed(setup: &Setup) {
 }
 
 /// The front outlives it and sees it fail, but what it had begun is not over.
-fn killed_while_init_waits_in_a_hook(setup: &Setup) {
+fn survives_kill_during_hook(setup: &Setup) {
     let half = halfway(setup, "createContainer");
     let cgroup = half.bundle.cgroup();
     kill(half.runtime);
@@ -133,7 +133,7 @@ fn killed_while_init_waits_in_a_hook(setup: &Setup) {
 
 /// It read the ledger when the front had not started anything yet, and comes to this lease when the
 /// front is dead: what it knows is out of date.
-fn a_collector_that_looked_before_it_began(setup: &Setup) {
+fn late_collector_spares_new_create(setup: &Setup) {
     setup.configure("lock_timeout = \"60s\"");
     let gate = Gate::new(&setup.path("gate"));
     // A lease to be busy with in between, on the driver's side of things.
@@ -211,7 +211,7 @@ fn foreground(setup: &Setup) -> Foreground {
 }
 
 /// Its low-level runtime sees the end of the container, and its hook releases the slice.
-fn a_foreground_run_without_its_front(setup: &Setup) {
+fn foreground_run_outlives_front(setup: &Setup) {
     let run = foreground(setup);
     run.front.kill();
     keeps_its_slice(setup, &run.id);
@@ -221,7 +221,7 @@ fn a_foreground_run_without_its_front(setup: &Setup) {
 }
 
 /// The front sees its child die, and the container runs on.
-fn a_foreground_run_without_its_low_level_runtime(setup: &Setup) {
+fn foreground_run_outlives_runtime(setup: &Setup) {
     let run = foreground(setup);
     kill(run.runtime);
     let said = run.front.end();
@@ -232,7 +232,7 @@ fn a_foreground_run_without_its_low_level_runtime(setup: &Setup) {
     the_next_create_has_room(setup);
 }
 
-fn a_foreground_run_without_either(setup: &Setup) {
+fn foreground_run_outlives_both(setup: &Setup) {
     let run = foreground(setup);
     run.front.kill();
     kill(run.runtime);

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 on_every_runtime! {
-    a_create_that_fails_early,
-    a_create_that_fails_late,
+    releases_after_early_failure,
+    releases_after_late_failure,
     poststart_fails,
     another_poststop_fails,
-    ours_is_run_twice,
+    hook_runs_twice,
 }
 
 #[track_caller]
@@ -32,7 +32,7 @@ fn fails_and_leaves_nothing(setup: &Setup, what: &str, verb: &[&str], spoil: imp
 }
 
 /// No low-level runtime runs poststop hooks then.
-fn a_create_that_fails_early(setup: &Setup) {
+fn releases_after_early_failure(setup: &Setup) {
     for verb in [&["create"][..], &["run"], &["run", "-d"]] {
         fails_and_leaves_nothing(setup, "namespace", verb, |config| {
             let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
@@ -46,7 +46,7 @@ fn a_create_that_fails_early(setup: &Setup) {
 }
 
 /// runc runs them, crun does not.
-fn a_create_that_fails_late(setup: &Setup) {
+fn releases_after_late_failure(setup: &Setup) {
     let broken = setup.path("broken");
     script(&broken, "exit 1");
     for verb in [&["create"][..], &["run"], &["run", "-d"]] {
@@ -107,7 +107,7 @@ fn another_poststop_fails(setup: &Setup) {
 }
 
 /// By a bundle that names it twice. In between, another gets the same instance, same UUID.
-fn ours_is_run_twice(setup: &Setup) {
+fn hook_runs_twice(setup: &Setup) {
     let bundle = setup.asking("7g.80gb", SLEEPS);
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();

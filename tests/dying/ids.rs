@@ -13,17 +13,17 @@ use std::fs;
 use std::process::Command;
 
 on_every_runtime! {
-    a_delete_of_nobody,
-    a_delete_twice,
-    a_delete_before_its_create_has_ended,
-    a_create_of_what_runs,
-    a_create_of_what_runs_without_a_slice,
-    a_create_of_what_is_being_made,
-    a_create_of_what_has_died,
-    a_create_after_everybody_forgot,
-    an_old_hook_and_its_successor,
-    a_hook_that_does_not_know_its_lease,
-    a_hook_while_the_successor_is_made,
+    deletes_unknown_container,
+    deletes_twice,
+    deletes_during_its_create,
+    refuses_create_of_running_container,
+    refuses_create_of_running_plain_container,
+    refuses_create_during_create,
+    create_of_dead_container_releases,
+    recreates_forgotten_container,
+    old_hook_spares_successor,
+    hook_without_lease_matches_container,
+    old_hook_during_successor_create,
 }
 
 /// The same answer as the low-level runtime's own.
@@ -34,7 +34,7 @@ fn deletes_as_bare(setup: &Setup, arguments: &[&str]) {
     assert_eq!(ours.status.code(), bare.status.code(), "{arguments:?}");
 }
 
-fn a_delete_of_nobody(setup: &Setup) {
+fn deletes_unknown_container(setup: &Setup) {
     deletes_as_bare(setup, &["delete", "nobody"]);
     deletes_as_bare(setup, &["delete", "--force", "nobody"]);
     let id = unique();
@@ -46,7 +46,7 @@ fn a_delete_of_nobody(setup: &Setup) {
     setup.runmig(&["delete", "--force", &id]).ok();
 }
 
-fn a_delete_twice(setup: &Setup) {
+fn deletes_twice(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();
     let init = started(setup, &bundle, &id);
@@ -60,7 +60,7 @@ fn a_delete_twice(setup: &Setup) {
 
 /// The delete may do anything to a container that is half there. As long as a process is at work on
 /// it, the container keeps its slice, and the create's last word is true.
-fn a_delete_before_its_create_has_ended(setup: &Setup) {
+fn deletes_during_its_create(setup: &Setup) {
     for force in [false, true] {
         let half = halfway(setup, "createRuntime");
         let mut delete = vec!["delete"];
@@ -79,7 +79,7 @@ fn a_delete_before_its_create_has_ended(setup: &Setup) {
     }
 }
 
-fn a_create_of_what_runs(setup: &Setup) {
+fn refuses_create_of_running_container(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();
     started(setup, &bundle, &id);
@@ -103,7 +103,7 @@ fn a_create_of_what_runs(setup: &Setup) {
 }
 
 /// Its life is not that of the slice that the second create asks for.
-fn a_create_of_what_runs_without_a_slice(setup: &Setup) {
+fn refuses_create_of_running_plain_container(setup: &Setup) {
     let bundle = setup.bundle(SLEEPS);
     let id = unique();
     setup
@@ -121,7 +121,7 @@ fn a_create_of_what_runs_without_a_slice(setup: &Setup) {
     setup.runmig(&["delete", "--force", &id]).ok();
 }
 
-fn a_create_of_what_is_being_made(setup: &Setup) {
+fn refuses_create_during_create(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
     let other = setup.asking("1g.10gb", SLEEPS);
     let before = other.bytes();
@@ -144,7 +144,7 @@ fn a_create_of_what_is_being_made(setup: &Setup) {
 }
 
 /// The low-level runtime wants it deleted first, so that is what is said; then it works.
-fn a_create_of_what_has_died(setup: &Setup) {
+fn create_of_dead_container_releases(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let before = bundle.bytes();
     let id = unique();
@@ -163,7 +163,7 @@ fn a_create_of_what_has_died(setup: &Setup) {
 }
 
 /// Its state directory is gone with it: the id is free, and the old slice is back at once.
-fn a_create_after_everybody_forgot(setup: &Setup) {
+fn recreates_forgotten_container(setup: &Setup) {
     let bundle = setup.asking("7g.80gb", SLEEPS);
     let before = bundle.bytes();
     let id = unique();
@@ -203,7 +203,7 @@ fn without_lease(setup: &Setup) -> Value {
     json!({"path": setup.program("runmig-hook"), "args": ["runmig-hook", "--config", config]})
 }
 
-fn an_old_hook_and_its_successor(setup: &Setup) {
+fn old_hook_spares_successor(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();
     started(setup, &bundle, &id);
@@ -234,7 +234,7 @@ fn an_old_hook_and_its_successor(setup: &Setup) {
 }
 
 /// It releases what is its container's, and nobody else's.
-fn a_hook_that_does_not_know_its_lease(setup: &Setup) {
+fn hook_without_lease_matches_container(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();
     let init = started(setup, &bundle, &id);
@@ -250,7 +250,7 @@ fn a_hook_that_does_not_know_its_lease(setup: &Setup) {
 }
 
 /// There is no init yet whose life would speak for it: who makes it does.
-fn a_hook_while_the_successor_is_made(setup: &Setup) {
+fn old_hook_during_successor_create(setup: &Setup) {
     let half = at_the_beginning(setup);
     let id = half.id.clone();
     let late = without_lease(setup);

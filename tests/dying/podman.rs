@@ -40,7 +40,7 @@ fn removed_without_a_delete() {
 }
 
 #[test]
-fn conmon_is_killed_and_the_container_lives() {
+fn container_outlives_killed_conmon() {
     on_each(setup, |setup, podman| {
         let id = detached(podman);
         let init = podman.pid(&id, "Pid");
@@ -98,7 +98,7 @@ fn podman_is_killed_in_the_middle() {
 
 /// podman, conmon, runmig and the low-level runtime, at one blow.
 #[test]
-fn all_of_them_are_killed_in_the_middle() {
+fn kills_every_process_midway() {
     on_each(setup, |setup, podman| {
         let gate = Gate::new(&setup.path("gate"));
         let (run, reached) = halfway(setup, podman, &gate);
@@ -143,7 +143,7 @@ fn paused_stopped_and_started_again() {
 
 /// Whether this machine can or not: the container that runs on keeps what it has.
 #[test]
-fn a_checkpoint() {
+fn checkpoints_and_restores() {
     on_each(setup, |setup, podman| {
         let id = detached(podman);
         let checkpoint = said(&mut podman.command(&["container", "checkpoint", &id]));

@@ -36,7 +36,7 @@ fn refused(setup: &Setup, root: &Path, bundle: &Bundle, named: &Path) {
 }
 
 #[test]
-fn a_container_with_a_slice_is_refused() {
+fn refuses_container_with_slice() {
     let Some(setup) = setup() else { return };
     let bundle = renamed(&setup.asking("1g.10gb", "true"));
     refused(&setup, &setup.root("a"), &bundle, &bundle.path);
@@ -46,7 +46,7 @@ fn a_container_with_a_slice_is_refused() {
 }
 
 #[test]
-fn one_without_is_the_low_level_runtime_s_with_the_same_arguments() {
+fn passes_others_on_unchanged() {
     let Some(setup) = setup() else { return };
     let bundle = renamed(&setup.bundle("true"));
     let before = bundle.bytes();

@@ -57,7 +57,7 @@ fn has_the_slice(setup: &Setup, podman: &Podman, container: &str) {
 }
 
 #[test]
-fn run_gets_a_slice_and_gives_it_back() {
+fn run_gets_and_releases_slice() {
     on_each(Setup::of, |setup, podman| {
         let said = podman.run("run", &["--rm", ASK], SHOW).ok();
         assert!(
@@ -75,7 +75,7 @@ fn run_gets_a_slice_and_gives_it_back() {
 }
 
 #[test]
-fn the_slice_lives_as_long_as_the_container() {
+fn slice_lives_as_long_as_container() {
     on_each(Setup::of, |setup, podman| {
         let script = format!("{SHOW}; sleep 1000");
         let started = podman.run("run", &["--detach", ASK], &script).ok();
@@ -97,7 +97,7 @@ fn the_slice_lives_as_long_as_the_container() {
 
 /// Each start is a create of the same id and bundle.
 #[test]
-fn stop_gives_it_back_and_start_takes_another() {
+fn stop_releases_and_start_takes_another() {
     on_each(Setup::of, |setup, podman| {
         let made = podman.run("create", &[ASK], "exec sleep 1000").ok();
         let id = id(&made);
@@ -164,7 +164,7 @@ fn updated_and_paused() {
 
 /// Nobody removes the container; its conmon calls podman, and that `delete`.
 #[test]
-fn a_job_that_ends_by_itself() {
+fn releases_slice_of_ended_job() {
     on_each(Setup::of, |setup, podman| {
         let made = podman.run("run", &["--detach", ASK], "sleep 0.2").ok();
         until("the slice is back", || setup.leases().is_empty());
@@ -195,7 +195,7 @@ fn conmon_is_killed() {
 }
 
 #[test]
-fn two_with_different_slices() {
+fn gives_two_containers_different_slices() {
     on_each(Setup::of, |setup, podman| {
         let run = |slice: &str| {
             let ask = format!("--annotation=runmig.dev/slice={slice}");
@@ -235,7 +235,7 @@ fn exit_codes_and_signals() {
 }
 
 #[test]
-fn who_does_not_ask_gets_none() {
+fn gives_none_without_request() {
     on_each(Setup::of, |setup, podman| {
         let said = podman.run("run", &["--rm"], SHOW).ok();
         assert_eq!(said.stdout, "VISIBLE=\n");
@@ -258,7 +258,7 @@ fn who_does_not_ask_gets_none() {
 /// podman calls the hooks of hooks.d itself, when the container is cleaned up; by then the slice is
 /// back, and the hook, which has no lease id, finds nothing to do.
 #[test]
-fn the_example_for_hooks_d() {
+fn runs_the_hooks_d_example() {
     on_each(Setup::of, |setup, podman| {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/hooks/runmig-poststop.json");
         let text = std::fs::read_to_string(file).unwrap();

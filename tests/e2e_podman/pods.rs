@@ -69,7 +69,7 @@ fn id_of(podman: &Podman, name: &str) -> String {
 }
 
 #[test]
-fn a_pod_of_two_with_different_slices() {
+fn gives_pod_two_different_slices() {
     on_each(Setup::of, |setup, podman| {
         let pod = Pod::new(podman);
         podman.podman(&["pod", "create", "--name=pair"]).ok();
@@ -104,7 +104,7 @@ fn a_pod_of_two_with_different_slices() {
 
 /// podman names the pod, and what an image says of one counts for nothing.
 #[test]
-fn containers_of_a_pod_share_a_slice() {
+fn containers_of_pod_share_slice() {
     on_each(Setup::of, |setup, podman| {
         let pod = Pod::new(podman);
         let image = Image::new(podman, &[("io.kubernetes.cri-o.SandboxID", "made-up")]);

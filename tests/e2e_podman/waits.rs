@@ -6,7 +6,7 @@ use crate::support::{Setup, going};
 
 /// Its create is conmon's child, and outlives podman.
 #[test]
-fn a_container_that_is_removed_waits_no_more() {
+fn removed_container_stops_waiting() {
     on_each(Setup::of, |setup, podman| {
         let whole = "--annotation=runmig.dev/slice=7g.80gb";
         for _ in 0..2 {

@@ -19,7 +19,7 @@ fn refused(podman: &Podman, options: &[&str], line: &str) {
 }
 
 #[test]
-fn no_room() {
+fn reports_no_room() {
     on_each(Setup::of, |setup, podman| {
         let whole = "--annotation=runmig.dev/slice=7g.80gb";
         for _ in 0..2 {
@@ -40,7 +40,7 @@ fn no_room() {
 }
 
 #[test]
-fn what_is_no_request() {
+fn refuses_bad_requests() {
     on_each(Setup::of, |setup, podman| {
         let annotation = |text: &str| format!("--annotation={text}");
         for (asks, line) in [
@@ -75,7 +75,7 @@ fn what_is_no_request() {
 }
 
 #[test]
-fn a_privileged_container_that_asks() {
+fn refuses_privileged_container() {
     on_each(Setup::of, |setup, podman| {
         refused(
             podman,

@@ -7,14 +7,14 @@ use crate::support::process::{kill, lives, until, with_argument};
 use crate::support::said;
 use serde_json::Value;
 
-crate::on_every_engine! { the_engine_is_restarted, the_engine_is_killed, it_ends_while_the_engine_is_gone, a_create_that_nobody_waits_for, a_pod_that_is_deleted_while_it_waits }
+crate::on_every_engine! { survives_restarted_engine, survives_killed_engine, ends_while_engine_is_gone, next_attempt_gets_abandoned_room, deletes_pod_while_it_waits }
 
-fn the_engine_is_restarted(cri: &mut Cri) {
+fn survives_restarted_engine(cri: &mut Cri) {
     containers_outlive(cri, |cri| cri.stop());
     passed(cri, "the engine is restarted");
 }
 
-fn the_engine_is_killed(cri: &mut Cri) {
+fn survives_killed_engine(cri: &mut Cri) {
     containers_outlive(cri, |cri| cri.kill());
     passed(cri, "the engine is killed");
 }
@@ -58,7 +58,7 @@ fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
 
 /// Two of them: one slice is collected meanwhile, the other is the engine's to release. containerd does
 /// so when it is there again, CRI-O when the container is removed.
-fn it_ends_while_the_engine_is_gone(cri: &mut Cri) {
+fn ends_while_engine_is_gone(cri: &mut Cri) {
     let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
     let (web, db) = (cri.run(&pod, "web", STAYS), cri.run(&pod, "db", STAYS));
     let init = |id: &str| {
@@ -127,7 +127,7 @@ fn run_as_the_kubelet(cri: &Cri, pod: &Pod) -> String {
 
 /// The kubelet's next attempt has the room when there is some. CRI-O made the container in the
 /// meantime, and gives it to that attempt.
-fn a_create_that_nobody_waits_for(cri: &mut Cri) {
+fn next_attempt_gets_abandoned_room(cri: &mut Cri) {
     let (first, second) = (cri.pod(&[ALL]), cri.pod(&patient("10m")));
     cri.run(&first, "web", STAYS);
     waits_in_vain(cri, &second);
@@ -147,7 +147,7 @@ fn a_create_that_nobody_waits_for(cri: &mut Cri) {
 }
 
 /// CRI-O removes a pod only when no create of it is at work, so a removal waits as long as that does.
-fn a_pod_that_is_deleted_while_it_waits(cri: &mut Cri) {
+fn deletes_pod_while_it_waits(cri: &mut Cri) {
     let (first, second) = (cri.pod(&[ALL]), cri.pod(&patient("6s")));
     let id = cri.run(&first, "web", STAYS);
     waits_in_vain(cri, &second);

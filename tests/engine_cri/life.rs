@@ -8,8 +8,8 @@ use crate::support::process::{kill, lives, until};
 use crate::{passed, with_low};
 
 crate::on_every_engine! {
-    exec, logs, stop_and_start_again, restart, update, remove, a_job_that_ends_by_itself,
-    a_job_that_leaves_a_process,
+    exec, logs, stop_and_start_again, restart, update, remove, releases_slice_of_ended_job,
+    keeps_slice_of_left_process,
 }
 
 const ASK: [(&str, &str); 1] = [("runmig.dev/slice", "1g.10gb")];
@@ -139,7 +139,7 @@ fn remove(cri: &mut Cri) {
 /// Nobody removes a finished job for hours. containerd has its container deleted when init has ended;
 /// CRI-O when the job is removed, so there the next create that needs the room takes it. It may: init
 /// is gone, by pid and start time, and nothing lives in the cgroup.
-fn a_job_that_ends_by_itself(cri: &mut Cri) {
+fn releases_slice_of_ended_job(cri: &mut Cri) {
     let (job, next) = (cri.pod(&ALL), cri.pod(&ALL));
     let done = cri.run(&job, "job", "true");
     until("it has ended", || cri.state(&done) == "CONTAINER_EXITED");
@@ -162,7 +162,7 @@ fn a_job_that_ends_by_itself(cri: &mut Cri) {
 }
 
 /// With process ids of the pod, what init has started outlives it; that may be at work on the GPU.
-fn a_job_that_leaves_a_process(cri: &mut Cri) {
+fn keeps_slice_of_left_process(cri: &mut Cri) {
     let (job, next) = (cri.pod_with_common_pids(&ALL), cri.pod(&ALL));
     let done = cri.run(&job, "job", "sleep 1000 & exit 0");
     until("it has ended", || cri.state(&done) == "CONTAINER_EXITED");

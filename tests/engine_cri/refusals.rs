@@ -4,7 +4,7 @@ use crate::passed;
 use crate::support::cri::Cri;
 use crate::support::images::STAYS;
 
-crate::on_every_engine! { no_room, a_wrong_request }
+crate::on_every_engine! { reports_no_room, refuses_wrong_request }
 
 /// crictl's words hold ours, all of them.
 #[track_caller]
@@ -16,7 +16,7 @@ fn refused(cri: &Cri, slice: &str, words: &str) {
     assert!(cri.setup.leases().len() >= all.lines().count());
 }
 
-fn no_room(cri: &mut Cri) {
+fn reports_no_room(cri: &mut Cri) {
     let pod = cri.pod(&[("runmig.dev/slice", "7g.80gb")]);
     let id = cri.run(&pod, "all", STAYS);
     refused(
@@ -29,7 +29,7 @@ fn no_room(cri: &mut Cri) {
     passed(cri, "no room: the user reads why");
 }
 
-fn a_wrong_request(cri: &mut Cri) {
+fn refuses_wrong_request(cri: &mut Cri) {
     refused(
         cri,
         "9g.10gb",

@@ -8,8 +8,8 @@ use crate::{passed, shows, with_low};
 use std::path::Path;
 
 crate::on_every_engine! {
-    a_slice_by_annotation, a_pod_of_two, none, per_container_key, container_annotation,
-    one_slice_for_a_pod, the_next_pod_gets_what_is_kept,
+    gets_slice_by_annotation, gives_pod_two_slices, none_gets_no_slice, per_container_key, container_annotation,
+    shares_slice_in_pod, next_pod_gets_idle_slice,
 }
 
 /// Debian's crun is too old for the specifications of the newer engines.
@@ -20,7 +20,7 @@ pub const ON_CRUN: [(Low, Engine); 3] = [
 ];
 
 #[test]
-fn on_crun() {
+fn works_on_crun() {
     for (low, engine) in ON_CRUN {
         with_low(low, engine, |cri| {
             let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
@@ -35,7 +35,7 @@ fn on_crun() {
     }
 }
 
-fn a_slice_by_annotation(cri: &mut Cri) {
+fn gets_slice_by_annotation(cri: &mut Cri) {
     let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
     cri.setup.nothing_is_left();
     let id = cri.run(&pod, "web", &shows());
@@ -76,7 +76,7 @@ fn printed(cri: &Cri, id: &str) -> String {
     cri.logs(id)
 }
 
-fn a_pod_of_two(cri: &mut Cri) {
+fn gives_pod_two_slices(cri: &mut Cri) {
     let pod = cri.pod_with_common_pids(&[
         ("runmig.dev/slice", "1g.10gb"),
         ("slice.runmig.dev/big", "3g.40gb"),
@@ -97,7 +97,7 @@ fn a_pod_of_two(cri: &mut Cri) {
 }
 
 /// Its containers have it together, by the engine's word for what a pod is.
-fn one_slice_for_a_pod(cri: &mut Cri) {
+fn shares_slice_in_pod(cri: &mut Cri) {
     let together = [("runmig.dev/slice", "1g.10gb"), ("runmig.dev/scope", "pod")];
     let pod = cri.pod(&together);
     let one = cri.run(&pod, "one", &shows());
@@ -116,7 +116,7 @@ fn one_slice_for_a_pod(cri: &mut Cri) {
 }
 
 /// A slice that was a pod's is kept for the next.
-fn the_next_pod_gets_what_is_kept(cri: &mut Cri) {
+fn next_pod_gets_idle_slice(cri: &mut Cri) {
     cri.setup.configure("keep_idle = \"5m\"");
     cri.runtime.configure_again(cri.setup);
     let mut seen = Vec::new();
@@ -132,7 +132,7 @@ fn the_next_pod_gets_what_is_kept(cri: &mut Cri) {
     cri.setup.migctl(&["gc"]).ok();
 }
 
-fn none(cri: &mut Cri) {
+fn none_gets_no_slice(cri: &mut Cri) {
     let pod = cri.pod(&[
         ("runmig.dev/slice", "1g.10gb"),
         ("slice.runmig.dev/plain", "none"),

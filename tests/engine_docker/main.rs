@@ -25,12 +25,12 @@ fn has_the_slice(setup: &Setup, docker: &Docker, container: &str) {
 }
 
 #[test]
-fn a_slice_for_as_long_as_the_container_runs() {
+fn keeps_slice_while_container_runs() {
     with(false, lives_as_long);
 }
 
 #[test]
-fn on_crun() {
+fn works_on_crun() {
     with_low(Low::NewCrun, false, |setup, docker| {
         lives_as_long(setup, docker);
         docker.passed("on crun");
@@ -113,7 +113,7 @@ fn updated_and_paused() {
 
 /// Nobody removes the container.
 #[test]
-fn a_job_that_ends_by_itself() {
+fn releases_slice_of_ended_job() {
     with(false, |setup, docker| {
         let id = docker.create("1g.10gb", "exit 42");
         docker.post(&id, "start").ok();
@@ -134,7 +134,7 @@ fn a_job_that_ends_by_itself() {
 }
 
 #[test]
-fn who_gets_none() {
+fn gives_none_without_request() {
     with(false, |setup, docker| {
         let none = docker.create("none", SHOW);
         let silent = docker.create_with(&[], SHOW, Value::Null);
@@ -151,7 +151,7 @@ fn who_gets_none() {
 
 /// They share a network, as the containers of a pod do.
 #[test]
-fn two_with_different_slices() {
+fn gives_two_containers_different_slices() {
     with(false, |setup, docker| {
         let first = docker.sleeping("1g.10gb");
         let ask = [("runmig.dev/slice", "3g.40gb")];
@@ -176,7 +176,7 @@ fn two_with_different_slices() {
 
 /// docker asks for `features`, and shows them.
 #[test]
-fn the_features_of_the_runtime() {
+fn answers_features() {
     with(false, |setup, docker| {
         let info = docker.ask("GET", "/info", &Value::Null).ok().json();
         let status = &info["Runtimes"]["runmig"]["status"];

@@ -18,7 +18,7 @@ fn refused(docker: &Docker, annotations: &[(&str, &str)], more: Value, line: &st
 }
 
 #[test]
-fn no_room() {
+fn reports_no_room() {
     with(false, |setup, docker| {
         let whole = [docker.sleeping("7g.80gb"), docker.sleeping("7g.80gb")];
         refused(
@@ -37,7 +37,7 @@ fn no_room() {
 }
 
 #[test]
-fn what_is_no_request() {
+fn refuses_bad_requests() {
     with(false, |setup, docker| {
         for (key, value, line) in [
             (

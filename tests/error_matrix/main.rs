@@ -110,7 +110,7 @@ macro_rules! matrix {
             $(#[test] fn $test() { crate::driver::every_call(named($name)); })*
         }
         #[test]
-        fn every_operation_has_its_matrix() {
+        fn covers_every_operation() {
             each_once(&[$($every,)* $($name,)* $($of,)* $($other),*]);
         }
     };

@@ -26,7 +26,7 @@ fn rules(config: &mut Value) -> &mut Vec<Value> {
 
 /// `podman run --device /dev/nvidia1 --device /dev/nvidia-caps/…`, by a user who knows the names.
 #[test]
-fn nodes_and_rules_that_the_engine_gives() {
+fn removes_nodes_and_rules_of_engine() {
     on_each(|setup| {
         let shared = Shared::new(setup);
         let mut paths: Vec<String> = Vec::new();
@@ -50,7 +50,7 @@ fn nodes_and_rules_that_the_engine_gives() {
 
 /// docker's own list; and every node may be made, as runc itself allows: made, it does not open.
 #[test]
-fn docker_s_rules_and_mknod_for_all() {
+fn seals_dockers_device_rules() {
     on_each(|setup| {
         let shared = Shared::new(setup);
         gets_only_its_slice(setup, &shared, &[], |config| {
@@ -70,7 +70,7 @@ fn docker_s_rules_and_mknod_for_all() {
 
 /// Without a first deny-all crun opens everything.
 #[test]
-fn no_rule_at_all() {
+fn seals_without_any_rule() {
     on_each(|setup| {
         let shared = Shared::new(setup);
         for none in [json!([]), Value::Null] {
@@ -261,7 +261,7 @@ fn mounts_over_our_own_nodes() {
 
 /// crun without cgroups enforces no rule, and config.json does not show it.
 #[test]
-fn without_cgroups() {
+fn refuses_container_without_cgroup() {
     let Some(setup) = Setup::of(crate::support::Low::Crun) else {
         return;
     };

@@ -43,7 +43,7 @@ fn marks(setup: &Setup) -> String {
 }
 
 #[test]
-fn a_library_of_the_caller_s_does_not_reach_the_hook() {
+fn hook_ignores_library_of_caller() {
     on_each(|setup| {
         let library = library(setup);
         let bundle = setup.asking("1g.10gb", "true");
@@ -71,7 +71,7 @@ fn a_library_of_the_caller_s_does_not_reach_the_hook() {
 /// The same from the container: its environment, with a library that is in its rootfs and, should
 /// the path be taken for the host's, on the host.
 #[test]
-fn a_library_of_the_image_s_reaches_nobody_outside() {
+fn host_ignores_library_of_image() {
     on_each(|setup| {
         let library = library(setup);
         let bundle = setup.asking("1g.10gb", SHOW);
@@ -110,7 +110,7 @@ fn a_library_of_the_image_s_reaches_nobody_outside() {
 
 /// Word for word, as the kernel has it of the hook that runs.
 #[test]
-fn the_hook_s_environment_is_what_we_wrote() {
+fn hook_gets_our_environment_alone() {
     on_each(|setup| {
         let bundle = setup.asking("1g.10gb", "true");
         bundle.edit(|config| {

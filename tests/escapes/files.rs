@@ -35,7 +35,7 @@ fn create_is_refused(setup: &Setup, words: &str) {
 
 /// Not by a create, and not by those who only look or release.
 #[test]
-fn a_state_directory_that_others_can_write_to() {
+fn refuses_state_directory_of_others() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
@@ -75,7 +75,7 @@ fn a_state_directory_that_others_can_write_to() {
 
 /// A delete of what has no lease goes on, however hostile the directory.
 #[test]
-fn a_hostile_state_directory_keeps_no_container() {
+fn refuses_hostile_state_directory() {
     let Some(setup) = setup() else { return };
     let bundle = setup.bundle("sleep 1000");
     let id = unique();
@@ -92,7 +92,7 @@ fn a_hostile_state_directory_keeps_no_container() {
 
 /// Nothing is made where somebody's link leads.
 #[test]
-fn a_state_directory_behind_a_link() {
+fn refuses_linked_state_directory() {
     let Some(setup) = setup() else { return };
     let theirs = setup.path("theirs");
     fs::create_dir(&theirs).unwrap();
@@ -159,7 +159,7 @@ fn leases_that_are_none() {
 
 /// `runmig.log` is ours or it is not written.
 #[test]
-fn the_log_of_the_state_directory() {
+fn bounds_log_of_state_directory() {
     let Some(setup) = setup() else { return };
     fs::create_dir_all(setup.state().join("leases")).unwrap();
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
@@ -191,7 +191,7 @@ fn the_log_of_the_state_directory() {
 
 /// `--log` is the engine's word, root's; what it leads to may not hold us up or make us loud.
 #[test]
-fn the_log_of_the_engine() {
+fn bounds_log_of_engine() {
     let Some(setup) = setup() else { return };
     let pipe = setup.path("pipe");
     fifo(&pipe);
@@ -218,7 +218,7 @@ fn the_log_of_the_engine() {
 
 /// config.json that is no file, or no end of one.
 #[test]
-fn a_config_json_that_is_none() {
+fn refuses_what_is_no_config() {
     let Some(setup) = setup() else { return };
     let refused = |bundle: &Bundle, words: &str| {
         let line = setup
@@ -256,7 +256,7 @@ fn a_config_json_that_is_none() {
 /// A file beside config.json becomes config.json again, with hooks that run as root: another user's
 /// does not.
 #[test]
-fn a_sidecar_that_another_user_planted() {
+fn ignores_planted_sidecar() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     let id = unique();
@@ -306,7 +306,7 @@ fn a_sidecar_that_another_user_planted() {
 
 /// The hook's standard input is anybody's who can call it.
 #[test]
-fn a_state_that_is_foreign_or_has_no_end() {
+fn bounds_foreign_states() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
@@ -351,7 +351,7 @@ fn a_state_that_is_foreign_or_has_no_end() {
 
 /// A configuration that is a pipe, or that others can replace.
 #[test]
-fn the_configuration() {
+fn refuses_bad_configuration() {
     let Some(setup) = setup() else { return };
     let text = fs::read(setup.config()).unwrap();
     fs::remove_file(setup.config()).unwrap();

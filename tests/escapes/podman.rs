@@ -9,7 +9,7 @@ const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 
 /// An image whose ENV asks for every GPU: it gets its slice, or nothing where nobody else asks.
 #[test]
-fn an_image_with_environment() {
+fn ignores_environment_of_image() {
     on_each(Setup::of, |setup, podman| {
         let env = [
             "ENV NVIDIA_VISIBLE_DEVICES=all",
@@ -66,7 +66,7 @@ fn devices_and_volumes() {
 }
 
 #[test]
-fn what_is_refused() {
+fn refuses_what_escapes() {
     on_each(Setup::of, |setup, podman| {
         for (options, words) in [
             (

@@ -175,7 +175,7 @@ fn container_ids() {
 
 /// A record that could not be read back would lose its slice.
 #[test]
-fn what_does_not_fit_a_record_is_refused_before_there_is_a_slice() {
+fn refuses_what_no_record_can_hold() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| {

@@ -188,7 +188,7 @@ pub fn deleted_before_room_comes(node: &Node) {
 }
 
 /// Its containers go on, with their slices; it knows them when it is back.
-pub fn the_engine_is_restarted(node: &Node) {
+pub fn survives_restarted_engine(node: &Node) {
     node.sleeper("stays", "1g.10gb");
     node.is_ready("stays");
     let before = (node.leases(), node.machine.the_instance());

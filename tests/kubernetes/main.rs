@@ -29,7 +29,7 @@ fn every_case(engine: &'static str) {
             "deleted before room comes",
             cases::deleted_before_room_comes,
         ),
-        ("the engine is restarted", cases::the_engine_is_restarted),
+        ("the engine is restarted", cases::survives_restarted_engine),
         ("the node is rebooted", cases::the_node_is_rebooted),
     ];
     // To run one of them alone, by a part of its name.

@@ -109,7 +109,7 @@ fn lease() -> Lease {
 /// If one read fails, a living container is only taken for dead if that read says that its one sign
 /// of life is not there.
 #[test]
-fn no_errno_hides_a_living_container() {
+fn never_hides_a_living_container() {
     let other = runmig_lease::model::Process {
         pid: OTHER,
         start_time: 77,

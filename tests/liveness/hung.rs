@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
 #[test]
-fn open_file_on_hung_mount_blocks_nothing() {
+fn file_on_hung_mount_blocks_nothing() {
     let world = World::small();
     let holder = match Holder::new() {
         Ok(holder) => holder,

@@ -71,7 +71,7 @@ fn asks_no_driver_about_earlier_boots() {
 }
 
 #[test]
-fn two_collectors_share_earlier_boots() {
+fn collectors_share_earlier_boots() {
     let world = World::small();
     after_boot(&world, 300);
     let dry_run = world.migctl(&["gc", "--dry-run"]).output().unwrap();

@@ -40,7 +40,7 @@ fn passed(node: &Node, case: &str) {
     table::passed(&format!("containerd {version}, Debian 13"), case);
 }
 
-pub fn its_slice_and_no_other(node: &Node) {
+pub fn gets_its_slice_alone(node: &Node) {
     run(node, "alone");
     the_lease(node, "alone");
     opens_its_slice_alone(node, &enter("alone"));
@@ -54,7 +54,7 @@ pub fn its_slice_and_no_other(node: &Node) {
     }
 }
 
-pub fn a_restart_keeps_the_slice(node: &Node) {
+pub fn restart_keeps_the_slice(node: &Node) {
     run(node, "stays");
     let before = the_lease(node, "stays");
     node.ok("systemctl restart containerd");
@@ -68,7 +68,7 @@ pub fn a_restart_keeps_the_slice(node: &Node) {
 
 /// Together with its shims, so that the container is the engine's no more: once it is back, it removes
 /// what is left of the task.
-pub fn a_kill_gives_it_back(node: &Node) {
+pub fn kill_releases_the_slice(node: &Node) {
     run(node, "lost");
     the_lease(node, "lost");
     node.ok("systemctl kill --signal=KILL containerd");

@@ -104,7 +104,7 @@ pub fn strip(from: &Path, to: &Path) {
     here(Command::new("strip").arg("-o").arg(to).arg(from));
 }
 
-pub fn a_unit_without_home_installs_it(node: &Node) {
+pub fn installs_from_unit_without_home(node: &Node) {
     for program in ["runmig", "runmig-slice", "runmig-hook", "migctl"] {
         node.ok(&format!("test -x /usr/local/bin/{program}"));
     }
@@ -113,7 +113,7 @@ pub fn a_unit_without_home_installs_it(node: &Node) {
     assert!(node.ok("migctl gpus").contains("A100"));
 }
 
-pub fn the_node_is_current(node: &Node) {
+pub fn node_is_current(node: &Node) {
     assert_eq!(node.ok("cat /proc/1/comm"), "systemd");
     assert_eq!(node.ok("stat -f -c %T /sys/fs/cgroup"), "cgroup2fs");
     let own = node.ok("cat /proc/self/cgroup");

@@ -21,7 +21,7 @@ impl Drop for Limited<'_> {
     }
 }
 
-pub fn a_login_user_is_limited(node: &Node) {
+pub fn limits_a_login_user(node: &Node) {
     node.ok("useradd --create-home --shell /bin/bash alice
              echo 'alice ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/alice
              install -d -m700 -o alice -g alice ~alice/.ssh

@@ -36,13 +36,13 @@ macro_rules! cases {
 fn main() -> ExitCode {
     // In this order: the first wants a node on which nothing has had a slice yet.
     let cases = cases! {
-        timer: a_timer_without_slices_is_quiet;
-        install: a_unit_without_home_installs_it, the_node_is_current;
-        podman: its_slice_and_no_other, crun_gets_the_same, an_update_keeps_the_devices,
-            a_restart_policy_takes_another_slice;
+        timer: timer_without_slices_is_quiet;
+        install: installs_from_unit_without_home, node_is_current;
+        podman: gets_its_slice_alone, crun_gets_the_same, update_keeps_the_devices,
+            restart_policy_takes_another_slice;
         timer: collects_after_a_kill;
-        containerd: its_slice_and_no_other, a_restart_keeps_the_slice, a_kill_gives_it_back;
-        logins: a_login_user_is_limited;
+        containerd: gets_its_slice_alone, restart_keeps_the_slice, kill_releases_the_slice;
+        logins: limits_a_login_user;
         suite: e2e_runc;
         reboot: containers_get_slices_again;
     };

@@ -60,7 +60,7 @@ fn has_a_slice_of_its_own(node: &Node, runtime: &str, gpu: &str) {
     node.nothing_is_left();
 }
 
-pub fn its_slice_and_no_other(node: &Node) {
+pub fn gets_its_slice_alone(node: &Node) {
     has_a_slice_of_its_own(node, "runmig", "/dev/char/195:0");
     for case in ["a slice by annotation", "exec", "logs", "remove"] {
         passed(node, case);
@@ -72,7 +72,7 @@ pub fn crun_gets_the_same(node: &Node) {
     passed(node, "on crun");
 }
 
-pub fn an_update_keeps_the_devices(node: &Node) {
+pub fn update_keeps_the_devices(node: &Node) {
     for runtime in ["runmig", "runmig-crun"] {
         let id = run(node, runtime, &format!("--cap-add=MKNOD {ASK}"), STAYS);
         node.ok(&format!(
@@ -87,7 +87,7 @@ pub fn an_update_keeps_the_devices(node: &Node) {
     passed(node, "update");
 }
 
-pub fn a_restart_policy_takes_another_slice(node: &Node) {
+pub fn restart_policy_takes_another_slice(node: &Node) {
     let id = run(node, "runmig", &format!("--restart=always {ASK}"), STAYS);
     let before = the_lease(node, &id);
     node.ok(&format!("kill -9 {}", before["initPid"]));

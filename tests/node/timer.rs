@@ -33,7 +33,7 @@ impl Drop for Often<'_> {
 
 /// While nothing has a slice, the timer leaves no line in the journal: it would be one every five
 /// minutes.
-pub fn a_timer_without_slices_is_quiet(node: &Node) {
+pub fn timer_without_slices_is_quiet(node: &Node) {
     let begun = node.ok("date +%s");
     {
         let _often = Often::new(node);

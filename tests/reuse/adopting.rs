@@ -13,7 +13,7 @@ fn adopting() -> World {
 }
 
 #[test]
-fn on_runc_a_container_gets_it_and_it_stays() {
+fn container_on_runc_returns_adopted_slice() {
     let Some(setup) = Setup::of(Low::Runc) else {
         return;
     };
@@ -52,7 +52,7 @@ fn on_runc_a_container_gets_it_and_it_stays() {
 }
 
 #[test]
-fn nothing_changes_on_the_gpu_whoever_gives_it_back() {
+fn release_leaves_adopted_instance() {
     let world = adopting();
     let theirs = world.admin_leaves(0, world.profile, 1);
     type Way = fn(&World);
@@ -91,7 +91,7 @@ fn nothing_changes_on_the_gpu_whoever_gives_it_back() {
 
 /// A reader of an unreadable record knows from its name that the instance is not ours.
 #[test]
-fn a_damaged_record_destroys_nothing() {
+fn damaged_record_destroys_nothing() {
     let world = adopting();
     world.admin_leaves(0, world.profile, 1);
     for way in ["delete", "hook", "release"] {
@@ -126,7 +126,7 @@ fn a_damaged_record_destroys_nothing() {
 }
 
 #[test]
-fn only_what_is_whole_and_unused_and_what_was_asked_for() {
+fn adopts_whole_unused_matches_alone() {
     let makes_its_own = |what: &str, prepare: &dyn Fn(&World) -> Option<Box<dyn std::any::Any>>| {
         let world = adopting();
         let kept = prepare(&world);
@@ -165,7 +165,7 @@ fn only_what_is_whole_and_unused_and_what_was_asked_for() {
 
 /// A compute instance that leaves room for another does not fill its GPU instance.
 #[test]
-fn one_that_is_not_filled_is_left_alone() {
+fn never_adopts_partly_filled_instance() {
     let world = adopting();
     world.change(|machine, holds| {
         let profiles = &machine.gpu(0).unwrap().model().profiles;
@@ -207,7 +207,7 @@ fn first_theirs_then_ours() {
 
 /// For every alternative, and for each of several slices, it would be asked anew.
 #[test]
-fn the_driver_is_asked_once_who_computes_on_one() {
+fn asks_driver_once_for_processes() {
     let world = adopting();
     world.configure("adopt = true\npolicy.slices_per_container = 2");
     world.admin_leaves(0, world.profile, 0);

@@ -31,7 +31,7 @@ fn tidy_up(world: &World) {
 }
 
 #[test]
-fn on_runc_the_next_container_gets_it() {
+fn next_container_on_runc_reuses_it() {
     let Some(setup) = Setup::of(Low::Runc) else {
         return;
     };
@@ -76,7 +76,7 @@ fn on_runc_the_next_container_gets_it() {
 }
 
 #[test]
-fn it_is_handed_out_without_a_change_on_the_gpu() {
+fn reuses_slice_without_gpu_change() {
     let world = keeping();
     world.create("a");
     let made = world.the_instance();
@@ -98,7 +98,7 @@ fn it_is_handed_out_without_a_change_on_the_gpu() {
 
 /// The last container has no say any more: its late hooks and deletes find nothing.
 #[test]
-fn its_last_container_has_no_say_any_more() {
+fn last_container_cannot_release_it() {
     let world = keeping();
     world.create("a");
     let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
@@ -121,7 +121,7 @@ fn its_last_container_has_no_say_any_more() {
 }
 
 #[test]
-fn it_goes_when_its_time_is_over() {
+fn idle_slice_expires() {
     let world = keeping();
     world.create("a");
     world.delete("a");
@@ -146,7 +146,7 @@ fn it_goes_when_its_time_is_over() {
 
 /// Idle slices are room for others, and no more of them go than have to.
 #[test]
-fn it_makes_room() {
+fn idle_slice_makes_room() {
     let world = World::of(BIG, 1);
     world.configure(KEPT);
     let ids: Vec<String> = (0..7).map(|n| format!("c{n}")).collect();
@@ -170,7 +170,7 @@ fn it_makes_room() {
 
 /// Room is also media engines, which lie nowhere: one slice can have all of them.
 #[test]
-fn it_makes_room_of_engines() {
+fn idle_slice_frees_media_engines() {
     let world = World::of(("RTX-PRO-6000-96GB", "1g.24gb", 4), 1);
     world.configure(KEPT);
     world.bundle_asking("a", "1g.24gb+me.all");
@@ -185,7 +185,7 @@ fn it_makes_room_of_engines() {
 }
 
 #[test]
-fn one_that_somebody_still_uses_is_not_handed_out() {
+fn never_reuses_slice_in_use() {
     let world = keeping();
     world.create("a");
     world.delete("a");
@@ -205,7 +205,7 @@ fn one_that_somebody_still_uses_is_not_handed_out() {
 
 /// Processes that were killed a moment ago are let go of a little late.
 #[test]
-fn what_was_given_back_a_moment_ago_is_waited_for() {
+fn waits_for_recently_released_slice() {
     const IN_USE: Outcome = Outcome::Return(19);
     let world = World::of(BIG, 1);
     world.configure(KEPT);
@@ -234,7 +234,7 @@ fn what_was_given_back_a_moment_ago_is_waited_for() {
 
 /// The capability is open, and nothing computes: the driver lists nobody.
 #[test]
-fn one_that_somebody_has_open_is_not_handed_out() {
+fn never_reuses_opened_slice() {
     let world = keeping();
     world.create("a");
     world.delete("a");
@@ -254,7 +254,7 @@ fn one_that_somebody_has_open_is_not_handed_out() {
 
 /// An administrator destroyed it, or made another of it.
 #[test]
-fn one_that_is_gone_or_another_is_dropped() {
+fn drops_missing_or_changed_instance() {
     for start in [None, Some(0), Some(2)] {
         let world = keeping();
         world.create("a");
@@ -272,7 +272,7 @@ fn one_that_is_gone_or_another_is_dropped() {
 }
 
 #[test]
-fn a_boot_ends_it() {
+fn reboot_ends_idle_slice() {
     let world = keeping();
     world.create("a");
     world.delete("a");
@@ -287,7 +287,7 @@ fn a_boot_ends_it() {
 
 /// A disk on which nothing can be written any more keeps no slice back.
 #[test]
-fn what_is_not_kept_is_destroyed() {
+fn destroys_unkept_slices() {
     let world = World::small();
     world.create("a");
     world.delete("a");

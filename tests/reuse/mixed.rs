@@ -87,7 +87,7 @@ fn walk(seed: u64) {
 }
 
 #[test]
-fn at_random() {
+fn mixes_reuse_at_random() {
     for seed in 1..=4 {
         walk(seed * 7919);
     }

@@ -12,7 +12,7 @@ use std::process::Stdio;
 /// A hook has marked the lease as *releasing* and is about to keep the slice; what is releasing is
 /// anybody's to destroy, and somebody does.
 #[test]
-fn what_is_being_destroyed_is_not_kept() {
+fn never_keeps_instance_being_destroyed() {
     if !strace::is_there() {
         return;
     }
@@ -72,7 +72,7 @@ fn has_lease(world: &World, id: &str) -> bool {
 /// The first of a pod was handed an idle slice and finds that somebody uses it: until it has looked,
 /// the second does not have it either.
 #[test]
-fn what_was_not_looked_over_is_not_shared() {
+fn never_shares_unvalidated_slice() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
     world.create("before");
@@ -101,7 +101,7 @@ fn what_was_not_looked_over_is_not_shared() {
 
 /// The driver is asked GPU by GPU: what is made on the first while the second is asked is there.
 #[test]
-fn what_is_made_while_the_driver_is_asked_is_shared() {
+fn shares_slice_created_meanwhile() {
     let world = World::of(("A30-24GB", "1g.6gb", 4), 2);
     for id in ["a", "b"] {
         world.bundle_in_pod(id, world.profile, "p");
@@ -120,7 +120,7 @@ fn what_is_made_while_the_driver_is_asked_is_shared() {
 
 /// One that was stopped holds its pod up no longer than a lock would.
 #[test]
-fn a_maker_that_sleeps_is_not_waited_for_without_end() {
+fn bounds_wait_for_sleeping_creator() {
     let world = World::small();
     world.configure("lock_timeout = \"1s\"");
     create_in(&world, "other", "z").ok();
@@ -151,7 +151,7 @@ fn a_maker_that_sleeps_is_not_waited_for_without_end() {
 
 /// Each try of one that waits is a lease that comes and goes, and wakes the other.
 #[test]
-fn those_who_try_in_vain_let_each_other_sleep() {
+fn failed_tries_wake_nobody() {
     let world = World::small();
     world.configure("adopt = true");
     let open: Vec<File> = [(world.profile, 0), ("2g.12gb", 2)]
@@ -187,7 +187,7 @@ fn those_who_try_in_vain_let_each_other_sleep() {
 
 /// The process that kept it, collecting for others, waits on; that is no container that lives.
 #[test]
-fn an_idle_slice_goes_by_hand_while_who_kept_it_lives() {
+fn releases_idle_slice_by_hand() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
     world.create("lives");
@@ -214,7 +214,7 @@ fn an_idle_slice_goes_by_hand_while_who_kept_it_lives() {
 /// An administrator's instance stays when its container goes, so no waiting request could have its
 /// place.
 #[test]
-fn what_is_adopted_is_nothing_to_wait_for() {
+fn waits_for_no_adopted_instance() {
     let world = World::of(BIG, 1);
     world.configure("adopt = true");
     world.admin_leaves(0, "2g.20gb", 0);
@@ -243,7 +243,7 @@ fn what_is_adopted_is_nothing_to_wait_for() {
 
 /// For an alternative of a list, an existing slice may be more than allowed; the rest is not.
 #[test]
-fn what_is_too_much_is_not_adopted() {
+fn adopts_nothing_above_limit() {
     let world = World::small();
     world.configure("adopt = true\n[[policy.limit]]\nmemory = \"7Gi\"");
     world.admin_leaves(0, "2g.12gb", 2);
@@ -256,7 +256,7 @@ fn what_is_too_much_is_not_adopted() {
 
 /// The users of an existing slice cannot be found out: a new one is made.
 #[test]
-fn what_cannot_be_looked_over_is_left() {
+fn leaves_unreadable_instance() {
     const UNKNOWN: u32 = 999;
     for adopts in [true, false] {
         let world = World::small();

@@ -15,7 +15,7 @@ fn in_pod(setup: &Setup, slice: &str, pod: &str) -> crate::support::Bundle {
 }
 
 #[test]
-fn on_runc_two_containers_have_it_and_it_goes_with_the_last() {
+fn two_containers_on_runc_share_it() {
     let Some(setup) = Setup::of(Low::Runc) else {
         return;
     };
@@ -70,7 +70,7 @@ fn on_runc_two_containers_have_it_and_it_goes_with_the_last() {
 
 /// A container of a pod is restarted while the others run; the last one takes the slice with it.
 #[test]
-fn it_goes_with_the_last_whoever_that_is() {
+fn last_holder_releases_it() {
     let world = World::small();
     for id in ["a", "b", "c"] {
         create_in(&world, "p", id).ok();
@@ -96,7 +96,7 @@ fn it_goes_with_the_last_whoever_that_is() {
 
 /// The one that made it fails, and the other lives on with it.
 #[test]
-fn the_first_fails_and_the_second_keeps_it() {
+fn second_keeps_it_after_failed_first() {
     let world = World::small();
     let fifo = world.path("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -127,7 +127,7 @@ fn the_first_fails_and_the_second_keeps_it() {
 
 /// Eight containers of two pods at once, and back at once: two instances, each made and destroyed once.
 #[test]
-fn all_at_once() {
+fn shares_among_concurrent_creates() {
     let world = World::small();
     // So that many come while the first is at it.
     world.takes("nvmlGpuInstanceCreateComputeInstance", 100);
@@ -161,7 +161,7 @@ fn all_at_once() {
 
 /// Its maker was killed half way: whoever comes next of the pod begins anew.
 #[test]
-fn the_first_is_killed_half_way() {
+fn second_survives_killed_first() {
     let world = World::small();
     world.bundle_in_pod("a", world.profile, "p");
     let kill = nvml_sim::fault::Outcome::Kill(nvml_sim::fault::Moment::After);
@@ -179,7 +179,7 @@ fn the_first_is_killed_half_way() {
 
 /// An unreadable record still counts: the instance is not destroyed under it.
 #[test]
-fn a_damaged_record_is_a_container_like_another() {
+fn damaged_record_counts_as_holder() {
     let world = World::small();
     for (first, second) in [("a", "b"), ("b", "a")] {
         create_in(&world, "p", "a").ok();
@@ -203,7 +203,7 @@ fn a_damaged_record_is_a_container_like_another() {
 
 /// One that cannot be destroyed is not handed to whoever of the pod comes next.
 #[test]
-fn what_is_on_its_way_out_is_not_shared() {
+fn never_shares_instance_being_released() {
     let world = World::small();
     create_in(&world, "p", "a").ok();
     let made = world.the_instance();

@@ -97,7 +97,7 @@ fn refused(original: &Value) -> String {
 }
 
 #[test]
-fn a_slice_goes_in_and_everything_else_stays() {
+fn adds_slice_and_keeps_rest() {
     let original = r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=all","B=2","NVIDIA_VISIBLE_DEVICES=0"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"}],"pids":{"limit":5}}},"annotations":{"k":"v"}}"#;
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
@@ -141,7 +141,7 @@ fn absent_and_null_are_made() {
 }
 
 #[test]
-fn without_the_sections_it_is_refused() {
+fn refuses_config_without_sections() {
     assert_eq!(
         refused(&json!({"linux": {}})),
         "config.json has no process: no slice can be put into it"
@@ -161,7 +161,7 @@ fn without_the_sections_it_is_refused() {
 }
 
 #[test]
-fn an_image_s_choice_of_devices_is_overwritten() {
+fn overwrites_devices_chosen_by_image() {
     let after = done(&with(|c| {
         c["process"]["env"] = json!([
             "NVIDIA_MIG_CONFIG_DEVICES=all",
@@ -188,7 +188,7 @@ fn an_image_s_choice_of_devices_is_overwritten() {
 }
 
 #[test]
-fn foreign_nodes_go_and_a_granted_path_is_made_anew() {
+fn replaces_nodes_at_granted_paths() {
     let kept = json!({"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229});
     let block = json!({"path": "/dev/b", "type": "b", "major": 195, "minor": 1});
     let after = done(&with(|c| {
@@ -268,7 +268,7 @@ fn annotations_that_bring_devices_are_refused() {
 }
 
 #[test]
-fn a_stripped_edit_gives_the_same_edit_again() {
+fn edits_stripped_file_alike() {
     let original = with(|c| c["hooks"] = json!({"prestart": [{"path": "/p"}]}));
     let first = edited(&original, &DriverFiles::default()).unwrap();
     let stripped = strip(&first, &numbers()).unwrap();

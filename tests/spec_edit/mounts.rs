@@ -10,7 +10,7 @@ fn with_mount(mount: Value) -> Value {
 }
 
 #[test]
-fn mounts_of_other_devices_are_taken_out_by_what_they_are() {
+fn removes_mounts_of_other_devices() {
     let bind = |source: &str, destination: &str| json!({"destination": destination, "source": source, "options": ["rbind", "ro"]});
     for (source, destination) in [
         ("/dev/nvidia4", "/dev/nvidia4"),
@@ -53,7 +53,7 @@ fn mounts_of_other_devices_are_taken_out_by_what_they_are() {
 }
 
 #[test]
-fn the_host_s_dev_is_refused() {
+fn refuses_mounted_host_dev() {
     for mount in [
         json!({"destination": "/dev", "source": "/dev", "options": ["bind"]}),
         json!({"destination": "/mnt", "source": "/srv/link-to-dev", "type": "bind"}),

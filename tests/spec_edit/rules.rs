@@ -8,7 +8,7 @@ fn with_rules(rules: Value) -> Value {
 }
 
 #[test]
-fn rules_that_name_nvidia_go_and_a_deny_all_comes_first() {
+fn removes_nvidia_rules_and_denies_first() {
     let after = done(&with_rules(json!([
         {"allow": true, "type": "c", "major": 195, "minor": -1, "access": "rw"},
         {"allow": true, "type": "c", "major": 226, "minor": 1, "access": "rw"},
@@ -35,7 +35,7 @@ fn rules_that_name_nvidia_go_and_a_deny_all_comes_first() {
 }
 
 #[test]
-fn what_the_rules_allow_decides() {
+fn judges_rules_by_their_effect() {
     let privileged = refused(&with_rules(json!([{"allow": true, "access": "rwm"}])));
     assert_eq!(
         privileged,
@@ -87,7 +87,7 @@ fn what_the_rules_allow_decides() {
 }
 
 #[test]
-fn rules_that_would_keep_the_slice_out_are_refused() {
+fn refuses_rules_that_deny_slice() {
     let line = refused(&with_rules(json!([
         {"allow": true, "access": "rwm"},
         {"allow": false, "type": "c", "major": 195, "access": "rwm"},
@@ -102,7 +102,7 @@ fn rules_that_would_keep_the_slice_out_are_refused() {
 }
 
 #[test]
-fn rules_that_cannot_be_read_are_refused() {
+fn refuses_unreadable_rules() {
     for (rule, message) in [
         (
             json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}),

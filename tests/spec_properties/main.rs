@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_edit_changes_the_listed_places_and_these_only_as_said(config in config()) {
+    fn edit_changes_listed_places_alone(config in config()) {
         let bytes = edited(config.to_string().as_bytes()).unwrap();
         let after: Value = serde_json::from_slice(&bytes).unwrap();
         prop_assert_eq!(
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_bundle_again_gives_the_same_and_a_release_gives_the_original(config in config(), pretty in any::<bool>()) {
+    fn repeated_edit_and_release_are_exact(config in config(), pretty in any::<bool>()) {
         let original = if pretty { serde_json::to_vec_pretty(&config) } else { serde_json::to_vec(&config) }.unwrap();
         // Its hook would be ours only by the wildest chance; peek refuses what is no hook.
         prop_assume!(peek(&original).is_ok_and(|seen| !seen.marked));

@@ -103,7 +103,7 @@ proptest! {
 
     /// After an edit no reading of any rules opens another device, and every reading opens ours.
     #[test]
-    fn no_rules_let_another_device_through(rules in rules()) {
+    fn rules_admit_no_other_device(rules in rules()) {
         let original = json!({"process": {}, "linux": {"resources": {"devices": rules}}});
         if let Ok(bytes) = edited(original.to_string().as_bytes()) {
             let after: Value = serde_json::from_slice(&bytes).unwrap();
@@ -128,7 +128,7 @@ proptest! {
 
     /// And what is refused is refused for a reason: by the one reading or the other.
     #[test]
-    fn no_rules_are_refused_without_a_reason(rules in rules()) {
+    fn refuses_rules_only_with_reason(rules in rules()) {
         let original = json!({"process": {}, "linux": {"resources": {"devices": rules}}});
         if let Err(e) = edited(original.to_string().as_bytes()) {
             // As the edit would leave them: NVIDIA's allows out, deny-all first, ours last.

@@ -39,24 +39,24 @@ macro_rules! every_case {
     ($low:ident) => {
         $crate::cases! {
             $low;
-            asking: a_profile, a_profile_with_media_engines, an_amount_of_memory, a_list, a_least_number_of_compute_slices, none,
-                one_container_of_a_pod, the_containers_own_key_wins, the_sandbox_of_a_pod,
-                the_pod_is_on_record, an_image_cannot_ask;
-            life: create_start_delete, what_changes_in_config_json, delete_is_the_second_net,
-                the_hook_alone, gc_finds_what_everybody_forgot, a_running_container_keeps_its_slice,
-                the_same_bundle_again, one_id_under_two_roots, no_two_have_the_same;
-            foreground: it_gets_its_slice_and_gives_it_back, its_exit_code,
-                a_signal_reaches_the_container, standard_input_reaches_it, a_terminal,
-                descriptors_that_are_handed_on, sockets_of_a_service_manager, no_stray_descriptors,
-                detached;
-            passing: answers_are_the_low_level_runtimes, who_does_not_ask_is_left_alone,
-                features, without_a_driver;
-            failing: the_low_level_runtime_fails, the_executable_is_missing, the_rootfs_is_missing,
-                again_after_a_failure, a_restore_of_what_asks;
+            asking: gets_a_profile, gets_profile_with_media_engines, gets_an_amount_of_memory, gets_first_of_a_list, gets_least_compute_slices, none_gets_no_slice,
+                gets_slice_by_container_name, own_key_of_container_wins, gives_sandbox_nothing,
+                records_the_pod, image_cannot_ask;
+            life: create_start_delete, changes_listed_fields_of_config, delete_releases_without_hook,
+                hook_releases_alone, gc_finds_forgotten_leases, running_container_keeps_its_slice,
+                reuses_the_bundle, tells_roots_of_id_apart, gives_no_slice_twice;
+            foreground: gets_and_releases_its_slice, returns_its_exit_code,
+                forwards_signals, forwards_standard_input, gives_a_terminal,
+                passes_preserved_descriptors, passes_sockets_of_service_manager, no_stray_descriptors,
+                runs_detached;
+            passing: answers_like_the_runtime, leaves_others_alone,
+                answers_features, works_without_a_driver;
+            failing: releases_when_runtime_fails, releases_without_executable, releases_without_rootfs,
+                creates_again_after_failure, refuses_restore_with_slice;
             cgroups: refuses_path_of_live_container, refuses_id_under_second_root, passes_neighbours,
                 admits_one_of_two_at_once;
-            updating: the_devices_stay_open, too_many_resources, who_has_no_slice_is_updated_as_asked,
-                without_our_own_program;
+            updating: keeps_devices_open, bounds_resources_of_update, updates_others_unchanged,
+                updates_without_our_program;
         }
     };
 }

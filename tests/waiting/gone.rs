@@ -17,7 +17,7 @@ fn is_told_of(waiter: &Going, dir: &Path) -> bool {
 }
 
 #[test]
-fn a_waiter_whose_bundle_goes_holds_nobody_up() {
+fn waiter_without_bundle_blocks_nobody() {
     let world = World::small();
     world.create("small");
     let first = waiting(&world, "first", "4g.24gb");
@@ -50,7 +50,7 @@ fn a_waiter_whose_bundle_goes_holds_nobody_up() {
 
 /// Nobody is woken who is too far behind for a watch: it looks.
 #[test]
-fn who_is_not_told_finds_out() {
+fn notices_without_being_told() {
     let world = World::small();
     let full = full(&world);
     let mut waiters: Vec<Going> = Vec::new();

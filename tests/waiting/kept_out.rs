@@ -5,7 +5,7 @@ use super::*;
 
 /// An alternative that a limit forbids for good is waited for by nobody.
 #[test]
-fn what_a_limit_never_allows_is_kept_for_nobody() {
+fn reserves_nothing_beyond_a_limit() {
     let world = World::of(faults_support::BIG, 1);
     world.configure(
         "[policy]\nslices_per_container = 2\n\
@@ -35,7 +35,7 @@ fn what_a_limit_never_allows_is_kept_for_nobody() {
 /// A slice that could not be destroyed is tried again, so its place is one that comes back: who waits
 /// for it is not delayed by those who come later.
 #[test]
-fn what_is_quarantined_is_still_waited_for() {
+fn waits_for_quarantined_place() {
     let world = World::small();
     world.abandoned("stuck");
     let held = world.hold(0, world.the_instance().gi, Some(0));

@@ -13,7 +13,7 @@ fn is_watching(waiter: &Going) -> bool {
 }
 
 #[test]
-fn who_is_far_behind_takes_no_watch_and_is_served() {
+fn serves_distant_waiter_without_watch() {
     let world = World::small();
     let full = full(&world);
     let in_queue = |n: usize| {

@@ -100,7 +100,7 @@ worlds! {
 
 /// Each world has its row.
 #[test]
-fn every_world_has_its_row() {
+fn lists_every_world() {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/failure-modes.md");
     let text = std::fs::read_to_string(docs).unwrap();
     for (name, what) in NAMES {

@@ -185,12 +185,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_is_the_default() {
+    fn empty_file_means_defaults() {
         assert_eq!(Config::parse("").unwrap(), Config::default());
     }
 
     #[test]
-    fn every_key_is_read() {
+    fn reads_every_key() {
         let config = Config::parse(
             "runtime = \"/usr/sbin/runc\"\nstate_dir = \"/run/r\"\nwait = \"30s\"\n\
              lock_timeout = \"1m 5s\"\ndriver_files = \"nvidia-runtime\"\n\
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn names_what_is_wrong() {
         let line = |text: &str| Config::parse(text).unwrap_err().line();
         assert!(line("\nstatedir = \"/x\"").contains("line 2: unknown field `statedir`"));
         assert!(line("wait = \"soon\"").contains("\"soon\" is no duration"));

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_holds_the_chain_once_and_the_hint_nearest_to_the_cause() {
+    fn line_has_chain_and_nearest_hint() {
         let inner = Error::failed("open b")
             .hint("make b")
             .caused_by(std::io::Error::other("gone"));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_can_be_read() {
+    fn writes_readable_lines() {
         let long = "ä".repeat(10 << 20);
         let line = Error::new(&long).caused_by(Error::new(&long)).line();
         assert!(line.len() < 2200, "{}", line.len());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_terminal_s_language_gets_through() {
+    fn escapes_terminal_sequences() {
         assert_eq!(
             printable("a\x1b[31m\n\u{202e}b"),
             "a\\u{1b}[31m\\u{a}\\u{202e}b"

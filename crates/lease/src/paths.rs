@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_called_the_same_before_and_after_it_exists() {
+    fn names_path_alike_before_it_exists() {
         let dir = tempfile::tempdir().unwrap();
         let real = std::fs::canonicalize(dir.path()).unwrap();
         std::fs::create_dir(real.join("a")).unwrap();

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_the_container_wins() {
+    fn container_key_wins() {
         let name = ("io.kubernetes.cri.container-name", "web");
         let both = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "20Gi"), name];
         let asked = parse_pairs(&both).unwrap().unwrap().alternatives;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_is_left_alone_whatever_it_carries() {
+    fn ignores_every_sandbox() {
         for key in [
             "io.kubernetes.cri.container-type",
             "io.kubernetes.cri-o.ContainerType",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_seems_to_ask_is_never_passed_over() {
+    fn never_ignores_a_likely_request() {
         assert!(
             refused(&[("runmig.dev/slcie", "1g.10gb")])
                 .contains("annotation runmig.dev/slcie is unknown")
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_least_number_of_compute_slices() {
+    fn parses_least_compute_slices() {
         let with = |slice, compute| parse_pairs(&[(SLICE, slice), (COMPUTE, compute)]);
         assert_eq!(with("20Gi", "2").unwrap().unwrap().min_compute, 2);
         assert_eq!(
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_and_when() {
+    fn parses_waits() {
         let engine = |more: &[(&str, &str)]| {
             let all = [&[(SLICE, "1g.10gb")], more].concat();
             let deadline = parse_pairs(&all).unwrap().unwrap().deadline;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_needs_a_pod() {
+    fn refuses_scope_without_pod() {
         let asked = |more: &[(&str, &str)]| {
             let pairs = [&[(SLICE, "1g.10gb")], more].concat();
             parse_pairs(&pairs).map(|r| r.unwrap().shared_in)
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_our_keys_does_not_ask() {
+    fn ignores_containers_without_our_keys() {
         assert_eq!(
             parse_pairs(&[("org.example/slice", "1g.10gb")]).unwrap(),
             None
@@ -400,7 +400,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_value_ever_panics(text in ".{0,300}") {
+        fn never_panics_on_a_value(text in ".{0,300}") {
             let _ = parse_pairs(&[(SLICE, &text), ("io.kubernetes.container.name", "a")]);
         }
     }

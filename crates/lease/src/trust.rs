@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_write_to_is_refused() {
+    fn refuses_files_writable_by_others() {
         let (_dir, path) = file(0o646);
         let line = read_to_string(&path, 10).unwrap_err().line();
         assert_eq!(
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_largest_size() {
+    fn bounds_size_of_files() {
         let (_dir, path) = file(0o600);
         assert_eq!(read_to_string(&path, 5).unwrap(), "x = 1");
         assert!(read_to_string(&path, 4).is_err());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_in_a_folder_of_others_is_refused() {
+    fn refuses_program_in_foreign_folder() {
         let (dir, path) = file(0o755);
         assert!(program(&path).is_ok());
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_behind_a_link_in_a_folder_of_others_is_refused() {
+    fn refuses_program_linked_from_foreign_folder() {
         let (dir, path) = file(0o755);
         let open = dir.path().join("open");
         std::fs::create_dir(&open).unwrap();

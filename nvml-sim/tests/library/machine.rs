@@ -38,7 +38,7 @@ fn mig_mode_by_architecture() {
 }
 
 #[test]
-fn a_boot_forgets_instances_and_from_hopper_on_the_mode() {
+fn boot_forgets_instances_and_hoppers_mode() {
     let sim = Sim::new("--gpu A100-80GB --gpu H100 --gpu B200");
     for gpu in 0..3 {
         sim.run("create", &format!("--gpu {gpu} --profile 19"));
@@ -69,7 +69,7 @@ fn a_boot_forgets_instances_and_from_hopper_on_the_mode() {
 }
 
 #[test]
-fn a_lost_gpu_answers_nothing_else() {
+fn lost_gpu_answers_nothing_else() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     let nvml = sim.init();
     let gpu = nvml.gpu(1);

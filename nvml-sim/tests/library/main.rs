@@ -19,7 +19,7 @@ fn span(start: u32, size: u32) -> Span {
 }
 
 #[test]
-fn calls_outside_of_a_session_are_refused() {
+fn refuses_calls_outside_a_session() {
     let sim = Sim::new("--gpu A30");
     let nvml = sim.load();
     assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Err(1));
@@ -33,14 +33,14 @@ fn calls_outside_of_a_session_are_refused() {
 }
 
 #[test]
-fn without_a_machine_the_driver_is_not_loaded() {
+fn reports_driver_not_loaded_without_machine() {
     let sim = Sim::new("--gpu A30");
     std::fs::remove_file(sim.dir().join("state.json")).unwrap();
     assert_eq!(sim.load().call("nvmlInit_v2", &[]), 9);
 }
 
 #[test]
-fn the_life_of_an_instance() {
+fn creates_and_destroys_an_instance() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     let nvml = sim.init();
     let gpu = nvml.gpu(1);
@@ -165,7 +165,7 @@ fn refusals_have_their_codes() {
 }
 
 #[test]
-fn lists_ignore_the_count_that_comes_in() {
+fn lists_ignore_incoming_count() {
     let sim = Sim::new("--gpu A100-40GB");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
@@ -238,7 +238,7 @@ fn mig_devices_are_ordered_and_compact() {
 }
 
 #[test]
-fn what_clients_ask_on_the_way() {
+fn answers_other_client_calls() {
     let sim = Sim::new("--gpu H100");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
@@ -305,7 +305,7 @@ fn what_clients_ask_on_the_way() {
 }
 
 #[test]
-fn every_code_has_its_words() {
+fn names_every_code() {
     let sim = Sim::new("--gpu A30");
     let nvml = sim.load();
     for (code, words) in [

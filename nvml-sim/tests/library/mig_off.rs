@@ -19,7 +19,7 @@ fn each_model(test: impl Fn(&Nvml, u64)) {
 }
 
 #[test]
-fn capacity_is_that_of_an_empty_gpu() {
+fn capacity_equals_empty_gpu() {
     each_model(|nvml, gpu| {
         let ask = |id| {
             let call = "nvmlDeviceGetGpuInstanceRemainingCapacity";
@@ -34,7 +34,7 @@ fn capacity_is_that_of_an_empty_gpu() {
 }
 
 #[test]
-fn no_instance_is_listed_or_found() {
+fn finds_no_instance() {
     each_model(|nvml, gpu| {
         for (id, _) in CAPACITY {
             let (mut all, mut count) = ([0_u64; 7], 99_u32);
@@ -73,7 +73,7 @@ fn profile_info(version: u32) -> GpuInstanceProfileInfo_v2 {
 }
 
 #[test]
-fn profiles_of_other_gpus_are_not_found() {
+fn refuses_profiles_of_other_gpus() {
     let v2 = version::<GpuInstanceProfileInfo_v2>(2);
     each_model(|nvml, gpu| {
         let ask = |id| {
@@ -88,7 +88,7 @@ fn profiles_of_other_gpus_are_not_found() {
 }
 
 #[test]
-fn the_driver_clears_the_version() {
+fn driver_clears_the_version() {
     const V1_SIZE: u32 = 88;
     each_model(|nvml, gpu| {
         let call = "nvmlDeviceGetGpuInstanceProfileInfoV";
@@ -106,7 +106,7 @@ fn the_driver_clears_the_version() {
 }
 
 #[test]
-fn an_unversioned_memory_struct_has_no_function() {
+fn refuses_unversioned_memory_struct() {
     each_model(|nvml, gpu| {
         let asked = Memory_v2 {
             version: 0,
@@ -121,7 +121,7 @@ fn an_unversioned_memory_struct_has_no_function() {
 }
 
 #[test]
-fn an_h100_keeps_480_mib_to_itself() {
+fn h100_reserves_480_mib() {
     let sim = Sim::new("--gpu H100-80GB --mig off");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
@@ -167,7 +167,7 @@ fn board_and_sensors_have_values() {
 }
 
 #[test]
-fn an_h200_has_the_memory_that_hardware_tells() {
+fn h200_has_measured_memory() {
     let sim = Sim::new("--gpu H200-141GB --mig off");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
@@ -194,7 +194,7 @@ fn an_h200_has_the_memory_that_hardware_tells() {
 /// `nvidia-smi mig -lgip` asks for all profiles and for the capacity of each: with MIG off hardware
 /// answers all of it, so the table is whole and everything in it free.
 #[test]
-fn the_table_of_profiles_is_whole() {
+fn has_every_profile() {
     let v2 = version::<GpuInstanceProfileInfo_v2>(2);
     each_model(|nvml, gpu| {
         let mut rows = Vec::new();

@@ -7,7 +7,7 @@ use super::profiles::A100_80GB_PROFILES;
 use super::{created, lines, same_rows};
 
 #[test]
-fn an_instance_that_somebody_holds_stays() {
+fn keeps_held_instance() {
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.ok("mig -cgi 19 -C");
     let holder = Holder::of(&smi.machine, "--gpu 0 --gi 13 --ci 0");
@@ -25,7 +25,7 @@ fn an_instance_that_somebody_holds_stays() {
 }
 
 #[test]
-fn a_gpu_that_somebody_holds_is_not_cut_up() {
+fn refuses_mig_on_held_gpu() {
     // Published output of a GH200 with a profiler on it.
     let smi = smi_on!("--gpu GH200-96GB --mig on");
     let holder = Holder::of(&smi.machine, "--gpu 0");
@@ -42,7 +42,7 @@ fn a_gpu_that_somebody_holds_is_not_cut_up() {
 }
 
 #[test]
-fn a_destroy_can_be_half_done() {
+fn destroy_stops_half_way() {
     // Reported of real hardware: the compute instance goes, then its GPU
     // instance is in use for a while.
     let smi = smi_on!("--gpu A100-80GB --mig on");
@@ -59,7 +59,7 @@ fn a_destroy_can_be_half_done() {
 }
 
 #[test]
-fn a_create_can_be_half_done() {
+fn create_stops_half_way() {
     // A failing -C leaves a GPU instance behind that no -L shows.
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.machine.sim(
@@ -72,7 +72,7 @@ fn a_create_can_be_half_done() {
 }
 
 #[test]
-fn a_mode_change_can_be_refused_beside_success() {
+fn mode_change_fails_on_one_gpu() {
     // Published output: the call succeeds, the status says that it did not.
     let smi = smi_on!("--gpu H100-80GB --mig off");
     smi.machine.sim(
@@ -90,7 +90,7 @@ fn a_mode_change_can_be_refused_beside_success() {
 }
 
 #[test]
-fn a_client_can_die_inside_a_call() {
+fn client_dies_inside_a_call() {
     for (moment, there) in [("before", false), ("during", true), ("after", true)] {
         let smi = smi_on!("--gpu A100-80GB --mig on");
         smi.machine.sim(

@@ -3,7 +3,7 @@
 use super::{created, same_rows};
 
 #[test]
-fn compute_profiles_of_the_user_guides_example() {
+fn lists_compute_profiles_of_user_guide() {
     let smi = smi_on!("--gpu A100-40GB --mig on");
     // User Guide, "Creating GPU Instances": two halves of an A100-40GB.
     assert_eq!(

@@ -4,7 +4,7 @@ use super::profiles::{A30_PROFILES, A100_80GB_PROFILES};
 use super::{created, same_rows};
 
 #[test]
-fn from_nothing_to_two_slices_and_back() {
+fn creates_two_slices_and_destroys_them() {
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.fails("mig -lgi", 6, &["No GPU instances found: Not Found"]);
 
@@ -76,7 +76,7 @@ fn from_nothing_to_two_slices_and_back() {
 }
 
 #[test]
-fn a_life_on_the_other_models() {
+fn other_models_create_and_destroy() {
     for (what, create, ids) in [
         ("--gpu H100-80GB --mig on", "19,14", [13, 5]),
         ("--gpu A30-24GB --mig on", "14,5", [3, 2]),
@@ -96,7 +96,7 @@ fn a_life_on_the_other_models() {
 }
 
 #[test]
-fn two_gpus_are_two() {
+fn keeps_two_gpus_apart() {
     let smi = smi_on!("--gpu A100-80GB --count 2 --mig on");
     assert_eq!(smi.table("mig -lgip").len(), 14);
     assert_eq!(smi.table("mig -lgip -i 1").len(), 7);

@@ -8,7 +8,7 @@ fn columns(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_overview_shows_mig_devices() {
+fn overview_shows_mig_devices() {
     let smi = smi_on!("--gpu A100-80GB --count 2 --mig on");
     smi.ok("mig -cgi 19,14 -C -i 0");
     let out = smi.ok("");
@@ -57,7 +57,7 @@ fn values<'a>(out: &'a str, field: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_long_form_shows_mig_devices() {
+fn long_form_shows_mig_devices() {
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.ok("mig -cgi 19,14 -C");
     let out = smi.ok("-q");
@@ -85,7 +85,7 @@ fn the_long_form_shows_mig_devices() {
 }
 
 #[test]
-fn a_query_finds_the_gpus() {
+fn query_lists_the_gpus() {
     let smi = smi_on!("--gpu A100-80GB --count 2 --mig on");
     let out = smi.lines("--query-gpu=index,mig.mode.current,memory.total --format=csv,noheader");
     assert_eq!(out, ["0, Enabled, 81920 MiB", "1, Enabled, 81920 MiB"]);

@@ -101,7 +101,7 @@ fn profiles_of_an_a30() {
 }
 
 #[test]
-fn a_floor_swept_a100_has_the_same_profiles() {
+fn floor_swept_a100_keeps_profiles() {
     let smi = smi_on!("--gpu A100-40GB --mig on --floor-swept");
     profiles_are(&smi, &A100_40GB_PROFILES, &EIGHT_SLICES_PLACEMENTS);
 }

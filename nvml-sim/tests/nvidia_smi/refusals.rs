@@ -7,7 +7,7 @@ use super::clients::Said;
 use super::lines;
 
 #[test]
-fn no_room_is_said_in_the_drivers_words() {
+fn reports_no_room_like_the_driver() {
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.ok("mig -cgi 19:4");
     smi.fails(
@@ -62,7 +62,7 @@ fn mig_off_is_refused() {
 }
 
 #[test]
-fn a_plain_user_looks_and_does_not_touch() {
+fn plain_user_can_only_look() {
     let smi = smi_on!("--gpu A100-80GB --mig on");
     smi.ok("mig -cgi 19 -C");
     // The build may lie where other users cannot go.

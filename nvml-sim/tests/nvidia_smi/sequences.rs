@@ -161,7 +161,7 @@ fn sequences_that_hardware_gave() {
 }
 
 #[test]
-fn what_is_left_beside_each_instance() {
+fn shows_capacity_beside_each_instance() {
     // Published output of a floor-swept A100-40GB: `-lgip` after each create.
     let smi = smi_on!("--gpu A100-40GB --mig on --floor-swept");
     let free = || -> Vec<(u32, u32)> {

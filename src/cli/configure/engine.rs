@@ -95,7 +95,7 @@ fn version(word: &str) -> Option<(&str, (u32, u32))> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn versions_are_found_in_what_engines_say() {
+    fn finds_version_in_engine_output() {
         for (said, expected) in [
             (
                 "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3",

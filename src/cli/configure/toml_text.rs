@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_key_restores_the_old_value() {
+    fn removed_key_restores_old_value() {
         for text in [
             "",
             "a = 1",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_key_and_block_restores_the_text() {
+    fn removed_block_restores_the_text() {
         for text in ["[x]\ny = 1", "[x]\ny = 1\n", "[x]\nkey = 'old'"] {
             let more = block::with(text, "handler x", "[b]\n");
             let more = with_key(&more, &["x", "key"], "[x]", "new").unwrap();

@@ -32,24 +32,24 @@ fn of_slice(setup: &Setup, slice: &str) -> Option<String> {
     given(setup, &setup.asking(slice, "true"))
 }
 
-pub fn a_profile(setup: &Setup) {
+pub fn gets_a_profile(setup: &Setup) {
     assert_eq!(of_slice(setup, "1g.10gb").as_deref(), Some("1g.10gb"));
     assert_eq!(of_slice(setup, "3g.40gb").as_deref(), Some("3g.40gb"));
 }
 
-pub fn a_profile_with_media_engines(setup: &Setup) {
+pub fn gets_profile_with_media_engines(setup: &Setup) {
     assert_eq!(of_slice(setup, "1g.10gb+me").as_deref(), Some("1g.10gb+me"));
 }
 
 /// The smallest that has so much: 2g.20gb has 19.5 GiB.
-pub fn an_amount_of_memory(setup: &Setup) {
+pub fn gets_an_amount_of_memory(setup: &Setup) {
     assert_eq!(of_slice(setup, "5000Mi").as_deref(), Some("1g.10gb"));
     assert_eq!(of_slice(setup, "20Gi").as_deref(), Some("3g.40gb"));
     assert_eq!(of_slice(setup, "40Gi").as_deref(), Some("7g.80gb"));
 }
 
 /// The first that can be had, of those that the machine has.
-pub fn a_list(setup: &Setup) {
+pub fn gets_first_of_a_list(setup: &Setup) {
     let list = "7g.999gb,3g.40gb,1g.10gb";
     assert_eq!(of_slice(setup, list).as_deref(), Some("3g.40gb"));
     for gpu in ["0", "1"] {
@@ -68,7 +68,7 @@ pub fn a_list(setup: &Setup) {
     setup.runmig(&["delete", "--force", &id]).ok();
 }
 
-pub fn a_least_number_of_compute_slices(setup: &Setup) {
+pub fn gets_least_compute_slices(setup: &Setup) {
     for (slice, compute, profile) in [
         ("10Gi", "1", "1g.20gb"),
         ("10Gi", "2", "2g.20gb"),
@@ -80,7 +80,7 @@ pub fn a_least_number_of_compute_slices(setup: &Setup) {
     }
 }
 
-pub fn none(setup: &Setup) {
+pub fn none_gets_no_slice(setup: &Setup) {
     assert_eq!(of_slice(setup, "none"), None);
 }
 
@@ -97,7 +97,7 @@ fn in_a_pod(setup: &Setup, name: &str, asks: &[(&str, &str)]) -> Bundle {
     bundle
 }
 
-pub fn one_container_of_a_pod(setup: &Setup) {
+pub fn gets_slice_by_container_name(setup: &Setup) {
     let asks = [("slice.runmig.dev/web", "2g.20gb")];
     let web = in_a_pod(setup, "web", &asks);
     assert_eq!(given(setup, &web).as_deref(), Some("2g.20gb"));
@@ -105,7 +105,7 @@ pub fn one_container_of_a_pod(setup: &Setup) {
     assert_eq!(given(setup, &db), None);
 }
 
-pub fn the_containers_own_key_wins(setup: &Setup) {
+pub fn own_key_of_container_wins(setup: &Setup) {
     let asks = [
         ("runmig.dev/slice", "1g.10gb"),
         ("slice.runmig.dev/web", "20Gi"),
@@ -118,7 +118,7 @@ pub fn the_containers_own_key_wins(setup: &Setup) {
 }
 
 /// It carries the annotations of its pod and gets nothing, whatever they say.
-pub fn the_sandbox_of_a_pod(setup: &Setup) {
+pub fn gives_sandbox_nothing(setup: &Setup) {
     for key in [
         "io.kubernetes.cri.container-type",
         "io.kubernetes.cri-o.ContainerType",
@@ -130,7 +130,7 @@ pub fn the_sandbox_of_a_pod(setup: &Setup) {
 }
 
 /// The ledger knows the pod as the engine called it.
-pub fn the_pod_is_on_record(setup: &Setup) {
+pub fn records_the_pod(setup: &Setup) {
     let bundle = in_a_pod(setup, "web", &[("runmig.dev/slice", "1g.10gb")]);
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
@@ -149,7 +149,7 @@ pub fn the_pod_is_on_record(setup: &Setup) {
 }
 
 /// Only annotations ask: what an image sets is overwritten, or stays nothing.
-pub fn an_image_cannot_ask(setup: &Setup) {
+pub fn image_cannot_ask(setup: &Setup) {
     let all = serde_json::json!("NVIDIA_VISIBLE_DEVICES=all");
     let bundle = setup.asking("1g.10gb", SHOW);
     bundle.edit(|config| {

@@ -15,7 +15,7 @@ fn fails(setup: &Setup, bundle: &Bundle) -> String {
 }
 
 /// After the slice was made: it is back before anybody hears of it.
-pub fn the_low_level_runtime_fails(setup: &Setup) {
+pub fn releases_when_runtime_fails(setup: &Setup) {
     let front = setup.path("failing").join(setup.low.name());
     std::fs::create_dir(front.parent().unwrap()).unwrap();
     let seen = setup.path("seen");
@@ -44,7 +44,7 @@ pub fn the_low_level_runtime_fails(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn the_executable_is_missing(setup: &Setup) {
+pub fn releases_without_executable(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| config["process"]["args"] = serde_json::json!(["/nowhere"]));
     let said = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
@@ -54,14 +54,14 @@ pub fn the_executable_is_missing(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn the_rootfs_is_missing(setup: &Setup) {
+pub fn releases_without_rootfs(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| config["root"]["path"] = serde_json::json!("nowhere"));
     fails(setup, &bundle);
 }
 
 /// A failed create, then the same bundle put right: as if the first had never been.
-pub fn again_after_a_failure(setup: &Setup) {
+pub fn creates_again_after_failure(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| config["root"]["path"] = serde_json::json!("nowhere"));
     fails(setup, &bundle);
@@ -75,7 +75,7 @@ pub fn again_after_a_failure(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn a_restore_of_what_asks(setup: &Setup) {
+pub fn refuses_restore_with_slice(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let line = setup

@@ -12,7 +12,7 @@ fn run(setup: &Setup, bundle: &Bundle) -> Said {
     setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
 }
 
-pub fn it_gets_its_slice_and_gives_it_back(setup: &Setup) {
+pub fn gets_and_releases_its_slice(setup: &Setup) {
     let bundle = setup.asking("2g.20gb", SHOW);
     let before = bundle.bytes();
     let said = run(setup, &bundle).ok();
@@ -23,14 +23,14 @@ pub fn it_gets_its_slice_and_gives_it_back(setup: &Setup) {
     assert_eq!(bundle.bytes(), before);
 }
 
-pub fn its_exit_code(setup: &Setup) {
+pub fn returns_its_exit_code(setup: &Setup) {
     for code in [0, 1, 42] {
         run(setup, &setup.asking("1g.10gb", &format!("exit {code}"))).exits(code);
         setup.nothing_is_left();
     }
 }
 
-pub fn a_signal_reaches_the_container(setup: &Setup) {
+pub fn forwards_signals(setup: &Setup) {
     let script = "trap 'echo got TERM; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
     let bundle = setup.asking("1g.10gb", script);
     let mut command = setup.command(&["run", "-b", bundle.as_str(), &unique()]);
@@ -45,7 +45,7 @@ pub fn a_signal_reaches_the_container(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn standard_input_reaches_it(setup: &Setup) {
+pub fn forwards_standard_input(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "cat");
     let file = setup.path("input");
     fs::write(&file, "from outside\n").unwrap();
@@ -57,7 +57,7 @@ pub fn standard_input_reaches_it(setup: &Setup) {
 }
 
 /// util-linux' `script` is the terminal's other end.
-pub fn a_terminal(setup: &Setup) {
+pub fn gives_a_terminal(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "test -t 0 && test -t 1 && tty; exit 5");
     bundle.edit(|config| config["process"]["terminal"] = serde_json::json!(true));
     let run = setup.command(&["run", "-b", bundle.as_str(), &unique()]);
@@ -101,7 +101,7 @@ fn the_same_as_bare(setup: &Setup, prepare: &str, options: &[&str], script: &str
     ours.stdout
 }
 
-pub fn descriptors_that_are_handed_on(setup: &Setup) {
+pub fn passes_preserved_descriptors(setup: &Setup) {
     let file = setup.path("handed");
     fs::write(&file, "through descriptor 3\n").unwrap();
     let prepare = format!("exec 3<{};", file.display());
@@ -109,7 +109,7 @@ pub fn descriptors_that_are_handed_on(setup: &Setup) {
     assert_eq!(said, "through descriptor 3\n");
 }
 
-pub fn sockets_of_a_service_manager(setup: &Setup) {
+pub fn passes_sockets_of_service_manager(setup: &Setup) {
     let file = setup.path("socket");
     fs::write(&file, "through the socket\n").unwrap();
     let prepare = format!(
@@ -132,7 +132,7 @@ pub fn no_stray_descriptors(setup: &Setup) {
     the_same_as_bare(setup, "", &[], script);
 }
 
-pub fn detached(setup: &Setup) {
+pub fn runs_detached(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
     setup

@@ -38,7 +38,7 @@ pub fn create_start_delete(setup: &Setup) {
 }
 
 /// Nothing but what has to change: nodes, their rules, the environment, the hook.
-pub fn what_changes_in_config_json(setup: &Setup) {
+pub fn changes_listed_fields_of_config(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| {
         config["future"] = serde_json::json!({"field": [null, u64::MAX, {"": ""}]});
@@ -89,7 +89,7 @@ pub fn what_changes_in_config_json(setup: &Setup) {
 }
 
 /// The hook is gone, or failed: `delete` releases the slice all the same.
-pub fn delete_is_the_second_net(setup: &Setup) {
+pub fn delete_releases_without_hook(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let id = unique();
@@ -106,7 +106,7 @@ pub fn delete_is_the_second_net(setup: &Setup) {
 }
 
 /// The low-level runtime alone, behind our back: the hook is all there is.
-pub fn the_hook_alone(setup: &Setup) {
+pub fn hook_releases_alone(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let id = unique();
@@ -117,7 +117,7 @@ pub fn the_hook_alone(setup: &Setup) {
 }
 
 /// Neither the hook nor a delete: the state directory is gone. `migctl gc` finds it.
-pub fn gc_finds_what_everybody_forgot(setup: &Setup) {
+pub fn gc_finds_forgotten_leases(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let id = unique();
@@ -135,7 +135,7 @@ pub fn gc_finds_what_everybody_forgot(setup: &Setup) {
     assert_eq!(bundle.bytes(), before);
 }
 
-pub fn a_running_container_keeps_its_slice(setup: &Setup) {
+pub fn running_container_keeps_its_slice(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
@@ -150,7 +150,7 @@ pub fn a_running_container_keeps_its_slice(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn the_same_bundle_again(setup: &Setup) {
+pub fn reuses_the_bundle(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let mut edited = Vec::new();
@@ -169,7 +169,7 @@ pub fn the_same_bundle_again(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn one_id_under_two_roots(setup: &Setup) {
+pub fn tells_roots_of_id_apart(setup: &Setup) {
     let (one, two) = (
         setup.asking("1g.10gb", "true"),
         setup.asking("2g.20gb", "true"),
@@ -187,7 +187,7 @@ pub fn one_id_under_two_roots(setup: &Setup) {
 }
 
 /// Until the machine is full; each its own, and the one too many is refused.
-pub fn no_two_have_the_same(setup: &Setup) {
+pub fn gives_no_slice_twice(setup: &Setup) {
     let containers: Vec<String> = (0..14).map(|_| unique()).collect();
     let creates: Vec<_> = containers
         .iter()

@@ -18,7 +18,7 @@ fn same(setup: &Setup, arguments: &[&str]) -> Said {
     ours
 }
 
-pub fn answers_are_the_low_level_runtimes(setup: &Setup) {
+pub fn answers_like_the_runtime(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
@@ -38,7 +38,7 @@ pub fn answers_are_the_low_level_runtimes(setup: &Setup) {
 }
 
 /// config.json, to the byte and the inode; and no trace of a call anywhere.
-pub fn who_does_not_ask_is_left_alone(setup: &Setup) {
+pub fn leaves_others_alone(setup: &Setup) {
     let bundle = setup.bundle("echo $NVIDIA_VISIBLE_DEVICES");
     bundle.edit(|config| {
         config["annotations"] = serde_json::json!({"org.example/runmig.dev": "1g.10gb"});
@@ -65,7 +65,7 @@ pub fn who_does_not_ask_is_left_alone(setup: &Setup) {
 }
 
 /// Checks the low-level runtime's features, refusals too; with our annotations if it lists such.
-pub fn features(setup: &Setup) {
+pub fn answers_features(setup: &Setup) {
     const LIST: &str = "potentiallyUnsafeConfigAnnotations";
     // as engines ask: no --root, anywhere
     let ours = said(setup.plain(&setup.program("runmig")).arg("features"));
@@ -84,7 +84,7 @@ pub fn features(setup: &Setup) {
 }
 
 /// Not even a broken driver is noticed.
-pub fn without_a_driver(setup: &Setup) {
+pub fn works_without_a_driver(setup: &Setup) {
     std::fs::remove_file(setup.machine.library()).unwrap();
     let bundle = setup.bundle("echo works");
     let said = setup

@@ -32,7 +32,7 @@ fn pids(bundle: &Bundle, limit: u32) {
     assert_eq!(is.trim(), limit.to_string());
 }
 
-pub fn the_devices_stay_open(setup: &Setup) {
+pub fn keeps_devices_open(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "exec sleep 1000");
     let id = container(setup, &bundle);
     let file = setup.path("resources.json");
@@ -83,7 +83,7 @@ pub fn the_devices_stay_open(setup: &Setup) {
 }
 
 /// Bounded, and nothing changed.
-pub fn too_many_resources(setup: &Setup) {
+pub fn bounds_resources_of_update(setup: &Setup) {
     if !setup.low.is_crun() {
         return;
     }
@@ -102,7 +102,7 @@ pub fn too_many_resources(setup: &Setup) {
 }
 
 /// The rules are the engine's business then, as without us.
-pub fn who_has_no_slice_is_updated_as_asked(setup: &Setup) {
+pub fn updates_others_unchanged(setup: &Setup) {
     if !setup.low.is_crun() {
         return;
     }
@@ -127,7 +127,7 @@ pub fn who_has_no_slice_is_updated_as_asked(setup: &Setup) {
 }
 
 /// Limits must be changeable whatever became of our installation.
-pub fn without_our_own_program(setup: &Setup) {
+pub fn updates_without_our_program(setup: &Setup) {
     if !setup.low.is_crun() {
         return;
     }

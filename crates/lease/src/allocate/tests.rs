@@ -116,7 +116,7 @@ fn provisioned(context: &LeaseContext<'_>, held: Held) -> Result<Vec<Held>, Fail
 }
 
 #[test]
-fn a_second_kind_is_created_and_released() {
+fn creates_and_releases_second_kind() {
     let world = World::new();
     let context = world.context();
     let held = world.create(&context);
@@ -142,7 +142,7 @@ fn a_second_kind_is_created_and_released() {
 }
 
 #[test]
-fn a_collector_keeps_a_second_kind_until_it_is_withdrawn() {
+fn collector_keeps_second_kind_until_withdrawn() {
     let world = World::new();
     let context = world.context();
     world.create(&context);
@@ -159,7 +159,7 @@ fn a_collector_keeps_a_second_kind_until_it_is_withdrawn() {
 
 /// A kill after each step of a create.
 #[test]
-fn a_kill_of_a_create_loses_nothing_of_a_second_kind() {
+fn killed_create_keeps_second_kind() {
     type Step = fn(&LeaseContext<'_>, &Held);
     let steps: [Step; 4] = [
         |context, held| {
@@ -193,7 +193,7 @@ fn a_kill_of_a_create_loses_nothing_of_a_second_kind() {
 }
 
 #[test]
-fn a_second_kind_that_cannot_be_destroyed_is_quarantined() {
+fn quarantines_undestroyable_second_kind() {
     let world = World::new();
     let context = world.context();
     let held = world.create(&context);
@@ -210,7 +210,7 @@ fn a_second_kind_that_cannot_be_destroyed_is_quarantined() {
 }
 
 #[test]
-fn a_create_of_a_second_kind_that_fails_is_rolled_back() {
+fn failed_create_rolls_back_second_kind() {
     let world = World::new();
     let context = world.context();
     let held = world.draft(&context);
@@ -225,7 +225,7 @@ fn a_create_of_a_second_kind_that_fails_is_rolled_back() {
 
 /// The names alone tell a second kind, so that a record with every byte lost keeps it.
 #[test]
-fn a_damaged_record_of_a_second_kind_is_kept() {
+fn keeps_damaged_record_of_second_kind() {
     let world = World::new();
     let context = world.context();
     let held = world.create(&context);

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_comes_from_the_driver_root() {
+    fn reads_numbers_below_driver_root() {
         let root = machine();
         let nodes = Nodes::read(root.path()).unwrap();
         assert_eq!(nodes.numbers().majors, [195, 507, 511]);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_named() {
+    fn names_what_is_absent() {
         let root = machine();
         write(&root, "proc/driver/nvidia-caps/mig-minors", "config 1\n");
         assert_eq!(
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sources_that_disagree_are_refused() {
+    fn refuses_sources_that_disagree() {
         let root = machine();
         write(
             &root,

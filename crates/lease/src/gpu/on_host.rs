@@ -56,7 +56,7 @@ mod tests {
     use crate::gpu::nodes::node;
 
     #[test]
-    fn a_node_exists_with_its_numbers() {
+    fn finds_node_with_its_numbers() {
         let root = tempfile::TempDir::new().unwrap();
         let path = root.path().join("dev/nvidia-uvm-tools");
         let wanted = node("/dev/nvidia-uvm-tools", 507, 1, 0o666);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_s_node_must_be_the_one() {
+    fn refuses_other_node_on_host() {
         let null = |minor, mode| node("/dev/null", 1, minor, mode);
         check(&[null(3, 0o666)]).unwrap();
         let wrong = check(&[null(5, 0o666)]).unwrap_err().line();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_absent_folder_proves_it() {
+    fn believes_absent_folders_alone() {
         const POINTS: [(&str, u32); 3] = [
             ("/sys/fs/cgroup/systemd", 37),
             ("/sys/fs/cgroup/c pu", 29),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_cgroup() {
+    fn finds_cgroup_of_this_process() {
         for cgroup in cgroups(std::process::id() as i32) {
             assert!(!have_none(&Host, &[cgroup]));
         }

@@ -163,7 +163,7 @@ mod tests {
 
     /// A closed or hidden file counts as not held; any other failure may hide a holder.
     #[test]
-    fn every_errno_but_four_is_told() {
+    fn reports_every_errno_but_four() {
         let nothing = [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EACCES];
         for errno in (1..=133).map(Errno::from_raw) {
             let told = match judged(Seen::Failed(errno)) {

@@ -187,7 +187,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn parses_names_with_any_bytes() {
         let stat = "7 (a) R) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 6 7";
         let expected = Stat {
             state: 'S',
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn we_live_and_a_later_process_of_our_number_is_another() {
+    fn tells_processes_of_one_pid_apart() {
         let us = current();
         assert!(is_alive(&us));
         assert!(is_ancestor(&us));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_may_be_called_by_any_bytes() {
+    fn reads_processes_named_by_any_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"\xff"));
         std::os::unix::fs::symlink("/bin/cat", &odd).unwrap();
@@ -255,7 +255,7 @@ mod tests {
 
     /// Only an absent file proves that the process is dead.
     #[test]
-    fn what_cannot_be_read_counts_as_alive() {
+    fn counts_unreadable_as_alive() {
         let dir = tempfile::tempdir().unwrap();
         let (proc, us) = (Below(dir.path().to_owned()), current());
         let ours = dir.path().join(us.pid.to_string());
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_is_dead() {
+    fn counts_zombie_as_dead() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id() as i32;
         // The process has ended when the kernel says so, even before its parent waits for it.

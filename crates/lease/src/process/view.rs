@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn judges_old_records_in_first_namespaces_only() {
+    fn judges_old_records_in_first_namespaces() {
         assert_eq!(seen_from(&view(first()), None), Sight::Clear);
         assert_eq!(view(first()).of_cgroups(None), Sight::Clear);
         let other = namespaces("4:4026539999", "4:4026531834", "4:4026539997");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_blocks_every_record() {
+    fn obstacle_blocks_every_record() {
         let view = View {
             obstacle: Some("why".to_owned()),
             ..view(first())

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn only_podman_is_podman() {
+    fn recognises_podman_alone() {
         let fake = [
             SMALL,
             (MANAGER, PODMAN),

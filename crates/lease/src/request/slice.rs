@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_in_order() {
+    fn keeps_order_of_a_list() {
         let list = [
             profile("3g.40gb"),
             Slice::Memory(20 << 30),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn several_of_one() {
+    fn parses_several_of_one() {
         let small = || profile("1g.10gb");
         assert_eq!(counted("1g.10gb*2"), [(small(), 2)]);
         assert_eq!(
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn refuses_bad_amounts() {
         for bad in [
             "",
             "0Gi",
@@ -278,7 +278,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_asked_is_printed_as_it_can_be_read(bytes in 1u64..u64::MAX) {
+        fn prints_requests_as_parsed(bytes in 1u64..u64::MAX) {
             let printed = Slice::Memory(bytes).to_string();
             if printed.ends_with('i') {
                 proptest::prop_assert_eq!(asked(&printed), [Slice::Memory(bytes)]);

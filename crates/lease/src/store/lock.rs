@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_absence_says_a_lock_moved() {
+    fn absence_alone_means_moved_lock() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, moved) = (dir.path().join("state"), dir.path().join("moved"));
         std::fs::create_dir(&folder).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_locked_until_it_ends() {
+    fn locks_operation_until_it_ends() {
         let (_dir, store) = store();
         let (one, other) = (store.begin().unwrap(), store.begin().unwrap());
         let file = store.operations().join(one.id().as_str());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_removes_only_operations_that_ended() {
+    fn sweep_removes_ended_operations_alone() {
         let (_dir, store) = store();
         let at_work = store.begin().unwrap();
         let killed = store.operations().join("0123456789abcdef");
@@ -135,7 +135,7 @@ mod tests {
 
     /// A sweep may meet a file between its creation and its lock.
     #[test]
-    fn a_sweep_takes_no_operation_that_begins() {
+    fn sweep_spares_beginning_operations() {
         let (_dir, store) = store();
         let begin = || (0..200).map(|_| store.begin()).collect::<Result<Vec<_>>>();
         let begun = std::thread::scope(|scope| {

@@ -144,7 +144,7 @@ fn joins_leases_with_instances() {
 }
 
 #[test]
-fn ids_under_two_roots_are_two_keys() {
+fn tells_ids_of_two_roots_apart() {
     let a = lease("x").container().unwrap().key.clone();
     let b = Key::new("/run/other".into(), a.id.clone());
     let glued = Key::new("/run/runcc".into(), "1".into());
@@ -163,7 +163,7 @@ fn key_ignores_the_low_level_runtime() {
 }
 
 #[test]
-fn a_lock_that_is_held_is_waited_for_only_so_long_and_its_holder_named() {
+fn bounds_lock_wait_and_names_holder() {
     let (_dir, store) = store();
     let held = store.lock("create of c1").unwrap();
     let line = store.lock("me").err().unwrap().line();
@@ -214,7 +214,7 @@ fn tells_one_hold_from_the_next() {
 }
 
 #[test]
-fn a_path_without_utf8_is_an_error() {
+fn refuses_paths_without_utf8() {
     use std::os::unix::ffi::OsStrExt;
     let (_dir, store) = store();
     let mut lease = lease("one");
@@ -230,7 +230,7 @@ fn a_path_without_utf8_is_an_error() {
 }
 
 #[test]
-fn a_lock_file_that_was_taken_away_locks_nobody_out_and_lets_nobody_in_twice() {
+fn removed_lock_file_still_excludes() {
     let (_dir, store) = store();
     let held = store.lock("a").unwrap();
     std::fs::remove_file(store.dir().join("ledger.lock")).unwrap();
@@ -328,7 +328,7 @@ fn forgets_instance_before_lease() {
 
 /// A reader without a lock finds a lease with its instance, or neither.
 #[test]
-fn reader_sees_no_half_of_a_pair() {
+fn reader_sees_both_halves_of_pair() {
     let (_dir, store) = store();
     let one = held("one");
     let open = || Store::open(store.dir(), Duration::from_secs(10)).unwrap();
@@ -379,7 +379,7 @@ fn lists_record_while_it_is_replaced() {
 }
 
 #[test]
-fn one_at_a_time_has_a_bundle() {
+fn locks_bundle_for_one_process() {
     let (_dir, store) = store();
     let bundle = |ino| BundleId { dev: 1, ino };
     let first = store.try_lock_bundle(bundle(1)).unwrap().unwrap();

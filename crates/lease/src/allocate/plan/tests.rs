@@ -132,7 +132,7 @@ proptest! {
 
     /// The order of the records in the ledger changes nothing.
     #[test]
-    fn same_inventory_gives_same_plan(world in worlds()) {
+    fn plans_equal_inventories_alike(world in worlds()) {
         let plan = |world: &World| world.plan().ok().map(|mut plan| {
             plan.evict.sort_by(|a, b| a.id.cmp(&b.id));
             plan
