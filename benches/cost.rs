@@ -11,21 +11,17 @@ mod bundle;
 mod collecting;
 #[path = "cost/driver.rs"]
 mod driver;
+#[path = "cost/lives.rs"]
+mod lives;
 #[path = "cost/measure.rs"]
 mod measure;
 #[path = "cost/table.rs"]
 mod table;
+#[path = "cost/together.rs"]
+mod together;
 
 use measure::{Call, Cost, median};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// A column of the comparison: a name, and the call of the low-level runtime in it.
-struct Runtime {
-    name: &'static str,
-    program: PathBuf,
-    slice: bool,
-}
 
 fn main() {
     let number = |name: &str, default: usize| match std::env::var(name) {
@@ -49,7 +45,8 @@ fn main() {
         "build the simulated driver: cargo build --release -p nvml-sim"
     );
     driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
-    lifecycle(work.path(), &sim, &front, number("BENCH_LIVES", 40));
+    together::run(work.path(), &sim, &front, number("BENCH_CROWDS", 5));
+    lives::run(work.path(), &sim, &front, number("BENCH_LIVES", 40));
 }
 
 const NVIDIA: &str = "nvidia-container-runtime";
@@ -189,129 +186,4 @@ fn runc_version(work: &Path, runmig: &Path) -> Call {
     let runc = bundle::on_path("runc");
     bundle::write(&config, &format!("runtime = \"{}\"\n", runc.display()));
     Call::new(runmig, &["--version"]).env("RUNMIG_CONFIG", &config)
-}
-
-/// create, start and delete, one container after the other.
-fn lifecycle(work: &Path, sim: &Path, front: &Front, rounds: usize) {
-    let machine = work.join("machine");
-    let mut new = Command::new(sim);
-    new.arg("new").arg(&machine).args(["--gpu", "A100-80GB"]);
-    assert!(new.output().expect("nvml-sim").status.success());
-    let config = work.join("life.toml");
-    let runc = bundle::on_path("runc");
-    bundle::write(
-        &config,
-        &format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
-            runc.display(),
-            work.join("state").display(),
-            machine.join("lib/libnvidia-ml.so.1").display(),
-            machine.display()
-        ),
-    );
-    let runmig = front.program.clone();
-    let mut runtimes = vec![
-        Runtime {
-            name: "runc",
-            program: runc,
-            slice: false,
-        },
-        Runtime {
-            name: "runmig, not asked",
-            program: runmig.clone(),
-            slice: false,
-        },
-        Runtime {
-            name: "runmig, 1g.10gb",
-            program: runmig,
-            slice: true,
-        },
-    ];
-    if let Some(nvidia) = bundle::find(NVIDIA) {
-        runtimes.push(Runtime {
-            name: NVIDIA,
-            program: nvidia,
-            slice: false,
-        });
-    }
-
-    let bundles: Vec<PathBuf> = runtimes
-        .iter()
-        .enumerate()
-        .map(|(n, runtime)| bundle::make(&work.join(format!("bundle{n}")), runtime.slice))
-        .collect();
-    // A life is three calls; the last cell of each is the whole.
-    let mut costs = vec![[const { Vec::new() }; 4]; runtimes.len()];
-    let mut driver = Vec::new();
-    for round in 0..rounds + 2 {
-        for ((runtime, bundle), costs) in runtimes.iter().zip(&bundles).zip(&mut costs) {
-            let life = live(work, &config, runtime, bundle);
-            if round >= 2 {
-                let whole = life.iter().fold(Cost::default(), |sum, cost| sum + *cost);
-                for (costs, cost) in costs.iter_mut().zip(life.into_iter().chain([whole])) {
-                    costs.push(cost);
-                }
-            }
-        }
-        driver.push(instance(sim, &machine));
-    }
-
-    println!("A container's life, medians of {rounds}, wall ms (CPU ms)");
-    let cell = |costs: &Vec<Cost>| {
-        let (wall, cpu) = (median(costs, |c| c.wall), median(costs, |c| c.cpu));
-        format!("{:.2} ({:.2})", wall * 1e3, cpu * 1e3)
-    };
-    let rows = runtimes.iter().zip(&costs).map(|(runtime, costs)| {
-        let mut row = vec![runtime.name.to_owned()];
-        row.extend(costs.iter().map(cell));
-        row
-    });
-    table::print(
-        &["", "create", "start", "delete", "all"],
-        &rows.collect::<Vec<_>>(),
-    );
-    let added = |value: fn(&Cost) -> f64| {
-        let of = |runtime: usize| median(&costs[runtime][3], value);
-        (of(2) - of(0)) * 1e3
-    };
-    println!(
-        "a slice adds {:.2} ms of wall and {:.2} ms of CPU to runc's\n\
-         of these the simulated driver takes, for an instance made and destroyed and two processes \
-         started, {:.2} ms of wall and {:.2} ms of CPU",
-        added(|c| c.wall),
-        added(|c| c.cpu),
-        median(&driver, |c| c.wall) * 1e3,
-        median(&driver, |c| c.cpu) * 1e3
-    );
-}
-
-fn live(work: &Path, config: &Path, runtime: &Runtime, bundle: &Path) -> [Cost; 3] {
-    let (root, id) = (work.join("root"), format!("bench-{}", std::process::id()));
-    let (root, bundle) = (root.to_str().unwrap(), bundle.to_str().unwrap());
-    let call = |arguments: &[&str]| {
-        let all = [&["--root", root], arguments].concat();
-        let call = Call::new(&runtime.program, &all).env("RUNMIG_CONFIG", config);
-        let cost = call.run();
-        assert_eq!(cost.status, 0, "{} {all:?}", runtime.name);
-        cost
-    };
-    [
-        call(&["create", "--bundle", bundle, &id]),
-        call(&["start", &id]),
-        call(&["delete", "--force", &id]),
-    ]
-}
-
-/// Measures the simulated driver's share of a slice, near enough: the same instance by its own
-/// tool.
-fn instance(sim: &Path, machine: &Path) -> Cost {
-    let machine = machine.to_str().unwrap();
-    let make = ["create", machine, "--gpu", "0", "--profile", "1g.10gb"];
-    // The place is the same each time, and with it the number: the only one there is.
-    let made = Call::new(sim, &make).run();
-    let shown = Command::new(sim).args(["show", machine, "--json"]).output();
-    let shown: serde_json::Value = serde_json::from_slice(&shown.unwrap().stdout).unwrap();
-    let gi = shown["gpus"][0]["gpuInstances"][0]["id"].to_string();
-    let destroy = ["destroy", machine, "--gpu", "0", "--gi", &gi];
-    made + Call::new(sim, &destroy).run()
 }

@@ -57,3 +57,25 @@ pub fn make(bundle: &Path, slice: bool) -> PathBuf {
     write(&file, &config.to_string());
     bundle.to_owned()
 }
+
+/// A bundle like another, with the same root file system.
+pub fn copy(bundle: &Path, to: &Path) -> PathBuf {
+    let text = fs::read(bundle.join("config.json")).expect("config.json");
+    let mut config: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    config["root"]["path"] = json!(bundle.join("rootfs"));
+    fs::create_dir(to).expect("a folder");
+    write(&to.join("config.json"), &config.to_string());
+    to.to_owned()
+}
+
+/// Writes the configuration of runmig on a simulated machine.
+pub fn configure(file: &Path, machine: &Path, state: &Path) {
+    let text = format!(
+        "runtime = \"{}\"\nstate_dir = \"{}\"\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+        on_path("runc").display(),
+        state.display(),
+        machine.join("lib/libnvidia-ml.so.1").display(),
+        machine.display()
+    );
+    write(file, &text);
+}

@@ -82,14 +82,7 @@ impl Machine {
                 machine.sim("create", &["--gpu", &gpu, "--profile", "1g.10gb"]);
             }
         }
-        let text = format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
-            bundle::on_path("runc").display(),
-            machine.state.display(),
-            machine.dir.join("lib/libnvidia-ml.so.1").display(),
-            machine.dir.display()
-        );
-        bundle::write(&machine.config, &text);
+        bundle::configure(&machine.config, &machine.dir, &machine.state);
         machine
     }
 

@@ -60,7 +60,7 @@ impl Policy {
             .filter_map(|((gpu, index), profile)| Some((gpu, index, (*profile)?)))
             .filter(|(gpu, _, p)| gpu.remaining_capacity(p.id).expect("its own") > 0)
             .collect();
-        // An amount of memory means the smallest profile, whoever chooses its place.
+        // An amount of memory means the smallest profile under every policy.
         let size = |p: &GiProfile| (gigabytes(&p.name), p.compute_slices);
         let smallest = with_room.iter().map(|(_, _, p)| size(p)).min();
         with_room.retain(|(_, _, p)| Some(size(p)) == smallest);

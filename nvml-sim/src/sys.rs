@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Makes a character device node.
 pub fn make_character_node(path: &Path, mode: u32, major: u32, minor: u32) -> io::Result<()> {
@@ -20,6 +21,18 @@ pub fn make_character_node(path: &Path, mode: u32, major: u32, minor: u32) -> io
 pub fn effective_uid() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Returns the CPU time that this thread has taken.
+pub fn thread_cpu() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` may be written to, and the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::from_secs(seconds) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
 /// Ends this process as a crash of the node's memory would: no destructor, no handler.

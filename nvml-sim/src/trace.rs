@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 const SWITCH: &str = "trace.on";
 const LOG: &str = "trace.log";
@@ -29,14 +30,16 @@ pub fn read(dir: &Path) -> io::Result<String> {
     }
 }
 
-/// Adds a line `PID FUNCTION END`. END is the return code or the way in which the process was
-/// killed. A line that cannot be written is lost: a call does not fail for its trace.
-pub fn add(dir: &Path, function: &str, end: &str) {
+/// Adds a line `PID FUNCTION NANOSECONDS END`. The time is the call's own CPU time, without this line's.
+/// END is the return code or the way in which the process was killed. A line that cannot be written
+/// is lost: a call does not fail for its trace.
+pub fn add(dir: &Path, function: &str, cpu: Duration, end: &str) {
     if !dir.join(SWITCH).exists() {
         return;
     }
     if let Ok(mut log) = OpenOptions::new().append(true).open(dir.join(LOG)) {
-        let line = format!("{} {function} {end}\n", std::process::id());
+        let (pid, cpu) = (std::process::id(), cpu.as_nanos());
+        let line = format!("{pid} {function} {cpu} {end}\n");
         let _ = log.write_all(line.as_bytes());
     }
 }

@@ -42,10 +42,12 @@ fn run_with(
     store: Option<Arc<Store>>,
     body: impl FnOnce(&Call) -> Result<(), Code>,
 ) -> u32 {
-    // Rules that cannot be read are none: a user who may only look must not fail for them.
+    let began = sys::thread_cpu();
+    let trace = |end: &str| trace::add(dir, name, sys::thread_cpu().saturating_sub(began), end);
+    // Unreadable rules count as none, since a user without write access must not fail for them.
     let plan = fault::plan(dir, name).unwrap_or_default();
     if plan.outcome == Some(Outcome::Kill(Moment::Before)) {
-        trace::add(dir, name, "killed before");
+        trace("killed before");
         sys::kill_self();
     }
     let call = Call {
@@ -64,13 +66,13 @@ fn run_with(
     call.take_time();
     let code = match plan.outcome {
         Some(Outcome::Kill(_)) => {
-            trace::add(dir, name, &format!("killed after {code}"));
+            trace(&format!("killed after {code}"));
             sys::kill_self();
         }
         Some(Outcome::ReturnAfter(code)) => code,
         _ => code,
     };
-    trace::add(dir, name, &code.to_string());
+    trace(&code.to_string());
     code
 }
 
@@ -92,7 +94,7 @@ impl Call {
         self.store()?.load().map_err(to_code)
     }
 
-    /// The machine for who may see its instances: not everybody in a user namespace may.
+    /// Returns the machine to a caller that may see its instances. In a user namespace not every caller may.
     pub fn monitored_machine(&self) -> Result<Arc<Machine>, Code> {
         driver_root::may_monitor(self.store()?.dir()).map_err(to_code)?;
         self.machine()

@@ -17,7 +17,7 @@ enum What {
     On,
     /// Log no more
     Off,
-    /// Print the log: process, function, return code or how the process was killed
+    /// Print the log: process, function, CPU time in ns, return code or how the process was killed
     Show,
 }
 

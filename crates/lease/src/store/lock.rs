@@ -149,7 +149,9 @@ fn sign(file: &mut File, why: &str) {
     let hold = HOLDS.fetch_add(1, Ordering::Relaxed);
     let _ = file.set_len(0);
     let _ = file.rewind();
-    let _ = write!(file, "process {pid} ({why})\n{start_time} {hold}\n");
+    // In one write, so that no reader takes a part of it for another holder's.
+    let text = format!("process {pid} ({why})\n{start_time} {hold}\n");
+    let _ = file.write_all(text.as_bytes());
 }
 
 /// Returns the holder's text. The same text twice means one uninterrupted hold.

@@ -1,0 +1,160 @@
+//! The life of a container with and without a slice: create, start and delete, one after the other.
+
+use super::measure::{Call, Cost, median};
+use super::{Front, NVIDIA, bundle, table};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A row: a name, and the program and bundle of its containers.
+struct Row {
+    name: &'static str,
+    program: PathBuf,
+    bundle: PathBuf,
+}
+
+struct Lives<'a> {
+    work: &'a Path,
+    sim: &'a Path,
+    machine: PathBuf,
+    config: PathBuf,
+}
+
+pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
+    let lives = Lives::new(work, sim);
+    let row = |name, program: &Path, slice| Row {
+        name,
+        program: program.to_owned(),
+        bundle: bundle::make(&work.join(name), slice),
+    };
+    let runc = bundle::on_path("runc");
+    let slice = row("runmig, 1g.10gb", &front.program, true);
+    let mut rows = vec![
+        row("runc", &runc, false),
+        row("runc, nodes and hook of a slice", &runc, false),
+        row("runmig, not asked", &front.program, false),
+    ];
+    lives.give_away(&slice, &rows[1]);
+    rows.push(slice);
+    if let Some(nvidia) = bundle::find(NVIDIA) {
+        rows.push(row(NVIDIA, &nvidia, false));
+    }
+    // A life is three calls; the last cell of each row is the whole.
+    let mut costs = vec![[const { Vec::new() }; 4]; rows.len()];
+    for round in 0..rounds + 2 {
+        for (row, costs) in rows.iter().zip(&mut costs) {
+            let life = lives.live(row);
+            if round >= 2 {
+                let whole = life.iter().fold(Cost::default(), |sum, cost| sum + *cost);
+                for (costs, cost) in costs.iter_mut().zip(life.into_iter().chain([whole])) {
+                    costs.push(cost);
+                }
+            }
+        }
+    }
+
+    println!("A container's life, medians of {rounds}, wall ms (CPU ms)");
+    let cell = |costs: &Vec<Cost>| {
+        let (wall, cpu) = (median(costs, |c| c.wall), median(costs, |c| c.cpu));
+        format!("{:.2} ({:.2})", wall * 1e3, cpu * 1e3)
+    };
+    let cells = rows.iter().zip(&costs).map(|(row, costs)| {
+        let mut cells = vec![row.name.to_owned()];
+        cells.extend(costs.iter().map(cell));
+        cells
+    });
+    table::print(
+        &["", "create", "start", "delete", "all"],
+        &cells.collect::<Vec<_>>(),
+    );
+    let cpu = |row: usize| median(&costs[row][3], |c| c.cpu) * 1e3;
+    let (calls, driver) = lives.driver(&rows[3], rounds.clamp(1, 10));
+    let (runcs, given) = (cpu(0), cpu(1) - cpu(0));
+    let added = cpu(3) - runcs;
+    println!(
+        "a slice adds {added:.2} ms of CPU to runc's {runcs:.2} ms, of which\n\
+         - the simulated driver takes {driver:.2} ms, for {calls:.0} calls\n\
+         - runc takes {given:.2} ms, for the nodes, the device rules and a hook that does nothing\n\
+         - runmig takes {:.2} ms\n\
+         without the driver's part that is {:.2} of runc's (aim: at most 0.25), runmig's own part {:.2}",
+        added - driver - given,
+        (added - driver) / runcs,
+        (added - driver - given) / runcs
+    );
+}
+
+impl<'a> Lives<'a> {
+    fn new(work: &'a Path, sim: &'a Path) -> Lives<'a> {
+        let machine = work.join("machine");
+        let mut new = Command::new(sim);
+        new.arg("new").arg(&machine).args(["--gpu", "A100-80GB"]);
+        assert!(new.output().expect("nvml-sim").status.success());
+        let config = work.join("life.toml");
+        bundle::configure(&config, &machine, &work.join("state"));
+        Lives {
+            work,
+            sim,
+            machine,
+            config,
+        }
+    }
+
+    fn live(&self, row: &Row) -> [Cost; 3] {
+        let bundle = row.bundle.to_str().unwrap();
+        [
+            self.call(row, &["create", "--bundle", bundle]),
+            self.call(row, &["start"]),
+            self.call(row, &["delete", "--force"]),
+        ]
+    }
+
+    fn call(&self, row: &Row, arguments: &[&str]) -> Cost {
+        let (root, id) = (self.work.join("root"), std::process::id().to_string());
+        let all = [&["--root", root.to_str().unwrap()], arguments, &[&id]].concat();
+        let call = Call::new(&row.program, &all).env("RUNMIG_CONFIG", &self.config);
+        let cost = call.run();
+        assert_eq!(cost.status, 0, "{} {all:?}", row.name);
+        cost
+    }
+
+    /// Gives another container the `config.json` of a container with a slice, with a hook that does
+    /// nothing in place of runmig's.
+    fn give_away(&self, from: &Row, to: &Row) {
+        let bundle = from.bundle.to_str().unwrap();
+        self.call(from, &["create", "--bundle", bundle]);
+        let file = from.bundle.join("config.json");
+        let text = std::fs::read(&file).expect("config.json");
+        self.call(from, &["delete", "--force"]);
+        let mut config: Value = serde_json::from_slice(&text).expect("JSON");
+        let nothing = self.work.join("hook");
+        bundle::compile(&nothing, "int main(void) { return 0; }");
+        let hooks = config["hooks"].as_object_mut().expect("hooks");
+        for hook in hooks
+            .values_mut()
+            .flat_map(|all| all.as_array_mut().unwrap())
+        {
+            *hook = json!({ "path": nothing });
+        }
+        bundle::write(&to.bundle.join("config.json"), &config.to_string());
+    }
+
+    /// Returns the driver calls of a life and the CPU time of their functions, in milliseconds.
+    fn driver(&self, row: &Row, rounds: usize) -> (f64, f64) {
+        self.trace("on");
+        for _ in 0..rounds {
+            self.live(row);
+        }
+        self.trace("off");
+        let log = self.trace("show");
+        let nanoseconds = |line: &str| line.split(' ').nth(2)?.parse().ok();
+        let calls: Vec<f64> = log.lines().filter_map(nanoseconds).collect();
+        let each = |sum: f64| sum / rounds as f64;
+        (each(calls.len() as f64), each(calls.iter().sum()) / 1e6)
+    }
+
+    fn trace(&self, what: &str) -> String {
+        let mut command = Command::new(self.sim);
+        let output = command.arg("trace").arg(&self.machine).arg(what).output();
+        String::from_utf8(output.expect("nvml-sim").stdout).expect("text")
+    }
+}
