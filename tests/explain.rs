@@ -26,7 +26,7 @@ fn place(setup: &Setup, id: &str) -> (Value, Value) {
     (lease["gpuIndex"].clone(), lease["migPlacement"].clone())
 }
 
-/// Smallest slices everywhere, and those of every second place gone again. Gives who is left.
+/// Creates the smallest slices everywhere and releases every second one. Returns the other containers.
 fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
     let ids: Vec<String> = (0..7 * gpus).map(|n| format!("c{n}")).collect();
     ids.iter().for_each(|id| create(setup, id, "1g.10gb"));
@@ -290,13 +290,41 @@ fn gpus_shows_profiles_without_mig() {
 }
 
 #[test]
+fn gpus_without_mig_say_so() {
+    let Some(setup) = Setup::on(Low::Runc, Machine::with(&["--gpu", "L40S", "--gpu", "T4"])) else {
+        return;
+    };
+    let table = setup.migctl(&["gpus"]).ok().stdout;
+    assert!(table.contains("NVIDIA L40S (GPU-"), "{table}");
+    assert_eq!(table.matches(", MIG unsupported\n").count(), 2, "{table}");
+    let refusal = "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs)";
+    let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
+    assert!(said.contains(refusal), "{said}");
+    assert_eq!(
+        said.matches("the GPU does not support MIG").count(),
+        2,
+        "{said}"
+    );
+
+    let bundle = setup.asking("1g.10gb", "true");
+    let before = bundle.bytes();
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), "c"])
+        .refused();
+    let hint = "hint: use an A30, A100, H100 or a later data-centre GPU\n";
+    assert_eq!(line, format!("runmig: {refusal}; {hint}").trim_end());
+    assert_eq!(bundle.bytes(), before);
+    setup.nothing_is_left();
+}
+
+#[test]
 fn explain_foresees_mig_switched_on() {
     let mixed = Machine::with(&["--gpu", "A100-80GB", "--count", "2", "--mig", "on"]);
     mixed.sim("mig", &["--gpu", "1", "off"]);
     let Some(setup) = Setup::on(Low::Runc, mixed) else {
         return;
     };
-    // It fits now: nobody has to switch anything.
+    // It fits now, without any switch.
     let said = setup.migctl(&["explain", "7g.80gb", "--json"]).ok().json();
     assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
     create(&setup, "web", "7g.80gb");

@@ -11,10 +11,10 @@ use std::path::Path;
 use fs2::FileExt;
 
 use crate::driver_root::access_path;
-use crate::engine::{Holder, Holds, Machine, Target};
+use crate::engine::{ComputeMode, Holder, Holds, Machine, Target};
 use crate::state::Store;
 
-/// Looks at the files; only for who has the machine locked.
+/// Looks at the files. The caller has the machine locked.
 pub struct Files<'a> {
     pub dir: &'a Path,
     pub machine: &'a Machine,
@@ -39,7 +39,10 @@ pub struct Hold {
 
 /// Takes hold of a GPU or an instance for this process. A process that holds a compute instance
 /// holds its GPU instance too, as under CUDA.
-pub fn hold(store: &Store, target: Target) -> io::Result<Hold> {
+///
+/// # Errors
+/// The target does not exist, its memory is too small, or the GPU's compute mode does not allow it.
+pub fn hold(store: &Store, target: Target, memory: u64) -> io::Result<Hold> {
     let mut locked = store.lock()?;
     let not_there = |e| io::Error::new(io::ErrorKind::NotFound, e);
     let gpu = locked.machine.gpu(target.gpu).map_err(not_there)?;
@@ -51,6 +54,7 @@ pub fn hold(store: &Store, target: Target) -> io::Result<Hold> {
             targets.push(Target { ci: None, ..target });
         }
     }
+    may_compute(&locked.machine, target, memory)?;
     let mut files = Vec::new();
     for path in targets
         .iter()
@@ -67,9 +71,48 @@ pub fn hold(store: &Store, target: Target) -> io::Result<Hold> {
         pid,
         start_time,
         target,
+        memory,
     });
     locked.commit(Some(target.gpu), false)?;
     Ok(Hold { _files: files })
+}
+
+/// Checks the GPU's compute mode and its free memory for one more process.
+fn may_compute(machine: &Machine, target: Target, memory: u64) -> io::Result<()> {
+    let refused = |why: String| Err(io::Error::other(why));
+    let gpu = &machine.gpus[target.gpu as usize];
+    let whole = Target {
+        gpu: target.gpu,
+        gi: None,
+        ci: None,
+    };
+    match gpu.compute_mode {
+        ComputeMode::Default => {}
+        ComputeMode::Prohibited => return refused("the compute mode is prohibited".to_owned()),
+        ComputeMode::ExclusiveProcess => {
+            if let Some(other) = living(machine).find(|h| whole.contains(h.target)) {
+                return refused(format!(
+                    "process {} has the GPU to itself (compute mode exclusive-process)",
+                    other.pid
+                ));
+            }
+        }
+    }
+    let (room, size) = match target.gi.map(|id| gpu.gpu_instance(id)) {
+        Some(Ok(gi)) => (Target { ci: None, ..target }, gpu.profile_of(gi).memory_mb),
+        _ => (whole, gpu.model().memory_mb - gpu.model().reserved_mb),
+    };
+    let free = (size << 20).saturating_sub(used(machine, room));
+    match memory <= free {
+        true => Ok(()),
+        false => refused(format!("out of memory: {} MiB are free", free >> 20)),
+    }
+}
+
+/// Returns the bytes that living processes use on a GPU or an instance.
+pub fn used(machine: &Machine, target: Target) -> u64 {
+    let there = living(machine).filter(|holder| target.contains(holder.target));
+    there.map(|holder| holder.memory).sum()
 }
 
 /// Those of the listed processes that are alive. Their files are left alone: a try for the lock

@@ -32,7 +32,7 @@ pub struct Store {
     cache: Mutex<Option<(Vec<u8>, Arc<Machine>)>>,
 }
 
-/// The machine while nobody else can change it.
+/// The machine, locked against changes by other processes.
 pub struct Locked<'a> {
     store: &'a Store,
     _lock: File,
@@ -50,7 +50,7 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
     replace(&dir.join(FILE), &serde_json::to_vec(machine)?)
 }
 
-/// Writes a file so that a reader sees the old or the new one, whoever is killed when.
+/// Replaces a file at once: a reader sees the old or the new one, also after a kill.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut file = File::create(&temporary)?;
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// Shows in the driver root what somebody who was killed could not show any more.
+    /// Completes the driver root after a process that was killed before it could.
     pub fn settle(&self) -> io::Result<()> {
         if self.dir.join(UNSETTLED).exists() {
             self.lock().map(drop)

@@ -290,7 +290,7 @@ proptest! {
 
     #[test]
     fn random_calls_leave_valid_machine(
-        model in 0..Model::all().len(),
+        model in 0..Model::all().iter().filter(|model| model.has_mig()).count(),
         floor_swept: bool,
         steps in prop::collection::vec(step(), 1..40),
     ) {
@@ -314,9 +314,11 @@ proptest! {
 
 #[test]
 fn every_profile_has_all_fields() {
-    assert_eq!(Model::all().len(), 10);
+    assert_eq!(Model::all().len(), 15);
     let mut profiles = 0;
-    for model in Model::all() {
+    // Models without MIG stand at the end, where a property's random number does not reach.
+    assert!(Model::all().is_sorted_by_key(|model| !model.has_mig()));
+    for model in Model::all().iter().filter(|model| model.has_mig()) {
         assert_eq!(Model::find(&model.key).unwrap().key, model.key);
         assert_eq!(Model::find(&model.product).unwrap().key, model.key);
         assert!(unique(model.profiles.iter().map(|p| p.id).collect()));

@@ -1,7 +1,7 @@
 //! The simulated machine, looked at and changed from here: what an administrator or the hardware does.
 
 use super::World;
-use nvml_sim::engine::{Machine as Engine, Mode, Model, NewGpu, Placement, Target};
+use nvml_sim::engine::{Machine as Engine, Mode, Model, NewGpu, Placement, Target, context_bytes};
 use nvml_sim::fault::{self, Moment, Outcome, Rule};
 use nvml_sim::holders::{self, Files, Hold};
 use nvml_sim::state::{self, Store};
@@ -175,7 +175,8 @@ impl World {
     pub fn hold(&self, gpu: u32, gi: u32, ci: Option<u32>) -> Hold {
         let gi = Some(gi);
         let store = Store::open(&self.machine()).unwrap();
-        holders::hold(&store, Target { gpu, gi, ci }).unwrap()
+        let target = Target { gpu, gi, ci };
+        holders::hold(&store, target, context_bytes()).unwrap()
     }
 
     pub fn lose(&self, gpu: usize, lost: bool) {

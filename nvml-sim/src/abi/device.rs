@@ -143,10 +143,10 @@ nvml! {
         mode.put(1)
     }
 
-    /// Shared by as many processes as like: the default compute mode.
     fn nvmlDeviceGetComputeMode(call, device: Handle, mode: Out<u32>) {
-        device.device(&*call.machine()?)?;
-        mode.put(0)
+        let machine = call.machine()?;
+        device.device(&machine)?;
+        mode.put(machine.gpu(device.gpu_index())?.compute_mode.number())
     }
 
     fn nvmlDeviceGetVirtualizationMode(call, device: Handle, mode: Out<u32>) {

@@ -1,46 +1,67 @@
-//! Memory of GPUs and MIG devices.
+//! Memory of GPUs and MIG devices. The processes that hold them use it.
 
+use super::guard::Call;
 use super::handle::{Device, Handle};
 use super::nvml;
 use super::pointers::Out;
 use super::types::{Bar1Memory, Memory, Memory_v2, version};
-use crate::engine::Code;
+use crate::engine::{Code, Target};
+use crate::holders;
 
 const MIB: u64 = 1 << 20;
 
-/// Total and reserved bytes. Nothing is ever used: there is nobody to compute.
-fn sizes(device: &Device) -> (u64, u64) {
-    match device {
-        Device::Gpu(gpu) => (gpu.model().memory_mb * MIB, gpu.model().reserved_mb * MIB),
-        Device::Mig(mig) => (mig.gpu.profile_of(mig.gi).memory_mb * MIB, 0),
+/// Bytes. Compute instances of one GPU instance share its memory.
+struct Sizes {
+    total: u64,
+    reserved: u64,
+    used: u64,
+}
+
+impl Sizes {
+    fn of(call: &Call, handle: Handle) -> Result<Sizes, Code> {
+        let machine = call.machine()?;
+        let gpu = handle.gpu_index();
+        let (gi, total, reserved) = match handle.device(&machine)? {
+            Device::Gpu(gpu) => (None, gpu.model().memory_mb, gpu.model().reserved_mb),
+            Device::Mig(mig) => (Some(mig.gi.id), mig.gpu.profile_of(mig.gi).memory_mb, 0),
+        };
+        let used = holders::used(&machine, Target { gpu, gi, ci: None });
+        Ok(Sizes {
+            total: total * MIB,
+            reserved: reserved * MIB,
+            used,
+        })
+    }
+
+    fn free(&self) -> u64 {
+        self.total - self.reserved - self.used
     }
 }
 
 nvml! {
     /// The first version counts what is reserved as used.
     fn nvmlDeviceGetMemoryInfo(call, device: Handle, memory: Out<Memory>) {
-        let (total, reserved) = sizes(&device.device(&*call.machine()?)?);
-        memory.put(Memory { total, free: total - reserved, used: reserved })
+        let sizes = Sizes::of(call, device)?;
+        let (total, used) = (sizes.total, sizes.reserved + sizes.used);
+        memory.put(Memory { total, free: sizes.free(), used })
     }
 
     /// Every version of the struct is a function of its own to the driver, so one that there is not
     /// is a function that it lacks.
     fn nvmlDeviceGetMemoryInfo_v2(call, device: Handle, memory: Out<Memory_v2>) {
-        let (total, reserved) = sizes(&device.device(&*call.machine()?)?);
+        let sizes = Sizes::of(call, device)?;
         let version = version::<Memory_v2>(2);
         if memory.cast::<u32>().get()? != version {
             return Err(Code::FUNCTION_NOT_FOUND);
         }
-        memory.put(Memory_v2 { version, total, reserved, free: total - reserved, used: 0 })
+        let Sizes { total, reserved, used } = sizes;
+        memory.put(Memory_v2 { version, total, reserved, free: sizes.free(), used })
     }
 
     /// The window through which the CPU sees the memory: the next power of two.
     fn nvmlDeviceGetBAR1MemoryInfo(call, device: Handle, memory: Out<Bar1Memory>) {
-        let machine = call.machine()?;
-        let device = device.device(&machine)?;
-        let (total, _) = sizes(&device);
-        let total = total.next_power_of_two();
-        let used = match &device {
+        let total = Sizes::of(call, device)?.total.next_power_of_two();
+        let used = match device.device(&*call.machine()?)? {
             Device::Gpu(gpu) => gpu.model().bar1_used_bytes,
             Device::Mig(_) => MIB,
         };

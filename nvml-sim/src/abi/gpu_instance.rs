@@ -173,7 +173,7 @@ nvml! {
 
     fn nvmlDeviceGetGpuInstanceById(call, device: Handle, id: u32, instance: Out<Handle>) {
         let machine = call.monitored_machine()?;
-        let gi = device.gpu(&machine)?.gpu_instance(id)?;
+        let gi = device.gpu(&machine)?.of_mig_model()?.gpu_instance(id)?;
         instance.put(Handle::of_gpu_instance(device.gpu_index(), gi))
     }
 

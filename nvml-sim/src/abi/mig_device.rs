@@ -29,7 +29,7 @@ nvml! {
     fn nvmlDeviceGetMigDeviceHandleByIndex(call, device: Handle, index: u32, mig: Out<Handle>) {
         mig.check()?;
         let machine = call.machine()?;
-        let gpu = device.gpu(&machine)?;
+        let gpu = device.gpu(&machine)?.of_mig_model()?;
         if gpu.mode == Mode::On && index >= gpu.max_mig_devices() {
             return Err(Code::INVALID_ARGUMENT);
         }

@@ -15,7 +15,7 @@ fn number(mode: Mode) -> u32 {
 nvml! {
     fn nvmlDeviceGetMigMode(call, device: Handle, current: Out<u32>, pending: Out<u32>) {
         let machine = call.machine()?;
-        let gpu = device.gpu(&machine)?;
+        let gpu = device.gpu(&machine)?.of_mig_model()?;
         pending.check()?;
         current.put(number(gpu.mode))?;
         pending.put(number(gpu.pending))

@@ -10,8 +10,6 @@ use crate::holders;
 
 /// The id that stands for no instance.
 const NONE: u32 = u32::MAX;
-/// A context without any allocation of its own.
-const USED_BYTES: u64 = 256 << 20;
 
 fn computing(call: &Call, handle: Handle) -> Result<Vec<ProcessInfo>, Code> {
     let machine = call.machine()?;
@@ -24,7 +22,7 @@ fn computing(call: &Call, handle: Handle) -> Result<Vec<ProcessInfo>, Code> {
         .filter(|h| h.target.gpu == handle.gpu_index() && here(h.target.gi, h.target.ci))
         .map(|h| ProcessInfo {
             pid: h.pid,
-            used_gpu_memory: USED_BYTES,
+            used_gpu_memory: h.memory,
             gpu_instance_id: h.target.gi.unwrap_or(NONE),
             compute_instance_id: h.target.ci.unwrap_or(NONE),
         })
@@ -49,7 +47,7 @@ fn put_v1(all: &[ProcessInfo], infos: Out<ProcessInfo_v1>, count: Out<u32>) -> R
     put(&all.iter().map(short).collect::<Vec<_>>(), infos, count)
 }
 
-/// Nobody draws and nobody runs MPS.
+/// No process draws or runs MPS.
 fn nobody<T: Plain>(
     call: &Call,
     handle: Handle,

@@ -1,7 +1,7 @@
 //! The board and its sensors, as a GPU shows them on which nothing runs.
 //!
 //! Hardware answers these calls with values; the values here are made up. A MIG device is not
-//! asked: nobody has seen its answers.
+//! asked, since its answers are unknown.
 
 use super::handle::{Device, Handle};
 use super::nvml;

@@ -21,9 +21,21 @@ pub struct Hold {
     /// The compute instance's id
     #[arg(long, requires = "gi")]
     ci: Option<u32>,
+    /// GPU memory of the process, its context included: a whole number of Mi or Gi
+    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes)]
+    memory: u64,
     /// Let go after so many seconds instead of when killed
     #[arg(long)]
     seconds: Option<u64>,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let sizes = [("Mi", 20), ("Gi", 30)];
+    let parsed = sizes.iter().find_map(|(unit, shift)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(1 << shift)
+    });
+    parsed.ok_or_else(|| format!("{text:?} is no size: write 512Mi or 3Gi"))
 }
 
 impl Hold {
@@ -33,7 +45,8 @@ impl Hold {
             gi: self.gi,
             ci: self.ci,
         };
-        let _hold = holders::hold(&open(&self.dir)?, target).map_err(|e| format!("hold: {e}"))?;
+        let _hold = holders::hold(&open(&self.dir)?, target, self.memory)
+            .map_err(|e| format!("hold: {e}"))?;
         let part = |name, id: Option<u32>| id.map_or(String::new(), |id| format!(" {name} {id}"));
         println!(
             "holding GPU {}{}{}",

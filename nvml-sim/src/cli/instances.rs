@@ -1,4 +1,4 @@
-//! An administrator's hand, for tests that want instances which are somebody else's.
+//! An administrator's hand, for tests that need foreign instances.
 
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args};
 
 use super::Failure;
-use crate::engine::{Machine, Mode, Model, NewGpu};
+use crate::engine::{ComputeMode, Machine, Mode, Model, NewGpu};
 use crate::state;
 
 #[derive(Args)]
@@ -17,9 +17,12 @@ pub struct New {
     /// How many of the --gpu before it [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     count: Vec<u32>,
-    /// MIG mode
+    /// MIG mode of the GPUs that have MIG
     #[arg(long, value_enum, default_value = "on")]
     mig: OnOff,
+    /// Compute mode of the GPUs; in MIG mode a GPU has only the default
+    #[arg(long, value_enum, default_value = "default")]
+    compute_mode: Computing,
     /// Exchange the halves in the numbers of GPU instances, as on GPUs with a unit of the other
     /// half fused off: on all GPUs, or on those listed (0,2)
     #[arg(long, value_name = "INDICES", num_args = 0..=1, require_equals = true,
@@ -54,6 +57,23 @@ impl From<OnOff> for Mode {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Computing {
+    Default,
+    ExclusiveProcess,
+    Prohibited,
+}
+
+impl From<Computing> for ComputeMode {
+    fn from(it: Computing) -> ComputeMode {
+        match it {
+            Computing::Default => ComputeMode::Default,
+            Computing::ExclusiveProcess => ComputeMode::ExclusiveProcess,
+            Computing::Prohibited => ComputeMode::Prohibited,
+        }
+    }
+}
+
 impl New {
     pub fn run(self, matches: Option<&ArgMatches>) -> Result<(), Failure> {
         let counts = self.counts(matches)?;
@@ -70,7 +90,10 @@ impl New {
                 gpus.push(NewGpu {
                     model,
                     floor_swept,
-                    mode: self.mig.into(),
+                    mode: match model.has_mig() {
+                        true => self.mig.into(),
+                        false => Mode::Off,
+                    },
                 });
             }
         }
@@ -88,6 +111,12 @@ impl New {
         let mut machine = Machine::new(&seed, &gpus);
         machine.capability_nodes = !self.no_cap_nodes;
         machine.modeset = self.modeset;
+        for gpu in &mut machine.gpus {
+            gpu.compute_mode = self.compute_mode.into();
+            if gpu.mode == Mode::On && gpu.compute_mode != ComputeMode::Default {
+                return Err("a GPU in MIG mode has the default compute mode: add --mig off".into());
+            }
+        }
         fs::create_dir_all(dir.join("lib"))?;
         // First the library: where the state is, the machine is whole.
         fs::copy(&library, dir.join("lib/libnvidia-ml.so.1"))

@@ -57,14 +57,12 @@ fn print_gpu(index: usize, gpu: &Gpu) {
     };
     let swept = if gpu.floor_swept { ", floor-swept" } else { "" };
     let lost = if gpu.lost { ", lost" } else { "" };
-    println!(
-        "GPU {index}: {} {} {}, MIG {}{pending} [{}]{swept}{lost}",
-        gpu.model,
-        gpu.uuid,
-        gpu.pci_address(),
-        mode(gpu.mode),
-        slots(gpu)
-    );
+    let mig = match gpu.model().has_mig() {
+        true => format!("MIG {}{pending} [{}]{swept}", mode(gpu.mode), slots(gpu)),
+        false => "no MIG".to_owned(),
+    };
+    let (model, uuid, address) = (&gpu.model, &gpu.uuid, gpu.pci_address());
+    println!("GPU {index}: {model} {uuid} {address}, {mig}{lost}");
     for gi in &gpu.gpu_instances {
         let name = &gpu.profile_of(gi).name;
         println!(

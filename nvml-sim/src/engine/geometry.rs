@@ -1,4 +1,4 @@
-//! The GPU models and their MIG profiles, one data file a model.
+//! The GPU models, with and without MIG, and their profiles, one data file a model.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
@@ -22,6 +22,11 @@ const FILES: &[&str] = &[
     include_str!("../../profiles/b200-180gb.json"),
     include_str!("../../profiles/gb200-186gb.json"),
     include_str!("../../profiles/rtx-pro-6000-96gb.json"),
+    include_str!("../../profiles/t4-16gb.json"),
+    include_str!("../../profiles/a10-24gb.json"),
+    include_str!("../../profiles/l4-24gb.json"),
+    include_str!("../../profiles/l40s-48gb.json"),
+    include_str!("../../profiles/rtx-3060-12gb.json"),
 ];
 
 static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
@@ -34,7 +39,9 @@ static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
+    Turing,
     Ampere,
+    Ada,
     Hopper,
     Blackwell,
 }
@@ -43,7 +50,9 @@ impl Architecture {
     /// `NVML_DEVICE_ARCH_*`.
     pub fn number(self) -> u32 {
         match self {
+            Architecture::Turing => 6,
             Architecture::Ampere => 7,
+            Architecture::Ada => 8,
             Architecture::Hopper => 9,
             Architecture::Blackwell => 10,
         }
@@ -53,6 +62,7 @@ impl Architecture {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Brand {
+    Geforce,
     Nvidia,
     NvidiaRtx,
 }
@@ -78,9 +88,14 @@ pub struct Model {
     /// Part of its BAR1 window that an idle GPU has in use.
     #[serde(default = "default_bar1_used")]
     pub bar1_used_bytes: u64,
+    #[serde(default)]
     pub memory_slices: u32,
+    #[serde(default)]
     pub compute_slices: u32,
+    #[serde(default)]
     gpu_instance_id_base: BTreeMap<u32, u32>,
+    /// None on a GPU without MIG.
+    #[serde(default)]
     pub profiles: Vec<GiProfile>,
 }
 
@@ -204,6 +219,10 @@ impl Model {
         })
     }
 
+    pub fn has_mig(&self) -> bool {
+        !self.profiles.is_empty()
+    }
+
     pub fn profile(&self, id: u32) -> Option<&GiProfile> {
         self.profiles.iter().find(|p| p.id == id)
     }
@@ -255,6 +274,7 @@ impl Model {
     /// `NVML_BRAND_*`.
     pub fn brand_number(&self) -> u32 {
         match self.brand {
+            Brand::Geforce => 5,
             Brand::NvidiaRtx => 13,
             Brand::Nvidia => 14,
         }

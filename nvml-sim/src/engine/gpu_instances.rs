@@ -57,7 +57,7 @@ impl Gpu {
         profile_id: u32,
         elsewhere: Result<Option<&'static GiProfile>, Code>,
     ) -> Result<Option<&'static GiProfile>, Code> {
-        match self.model().profile(profile_id) {
+        match self.of_mig_model()?.model().profile(profile_id) {
             Some(profile) => Ok(Some(profile)),
             None if self.mode == Mode::On => Err(Code::NOT_SUPPORTED),
             None if is_profile_id(profile_id) => elsewhere,
@@ -123,7 +123,7 @@ impl Machine {
         if placement.is_some_and(|p| !profile.placements().any(|q| q == p)) {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // The first instance changes how the GPU works, so nobody may be using it whole.
+        // The first instance changes the GPU's operation, so no process may hold it whole.
         if it.gpu_instances.is_empty()
             && holds.held(Target {
                 gpu,

@@ -56,6 +56,8 @@ pub struct Gpu {
     pub pending: Mode,
     /// It has fallen off the bus.
     pub lost: bool,
+    #[serde(default)]
+    pub compute_mode: ComputeMode,
     pub gpu_instances: Vec<GpuInstance>,
 }
 
@@ -90,6 +92,43 @@ pub struct Holder {
     /// Field 22 of `/proc/PID/stat`: with the pid it names one process for the whole boot.
     pub start_time: u64,
     pub target: Target,
+    /// Bytes of GPU memory, with those of its context.
+    #[serde(default = "context_bytes")]
+    pub memory: u64,
+}
+
+/// Returns the memory of a context without any allocation of its own.
+pub fn context_bytes() -> u64 {
+    256 << 20
+}
+
+impl Target {
+    /// Returns whether another target is this one or a part of it.
+    pub fn contains(self, other: Target) -> bool {
+        let is_all = |mine: Option<u32>, its| mine.is_none() || mine == its;
+        self.gpu == other.gpu && is_all(self.gi, other.gi) && is_all(self.ci, other.ci)
+    }
+}
+
+/// The processes that may compute on a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComputeMode {
+    #[default]
+    Default,
+    ExclusiveProcess,
+    Prohibited,
+}
+
+impl ComputeMode {
+    /// `NVML_COMPUTEMODE_*`.
+    pub fn number(self) -> u32 {
+        match self {
+            ComputeMode::Default => 0,
+            ComputeMode::Prohibited => 2,
+            ComputeMode::ExclusiveProcess => 3,
+        }
+    }
 }
 
 /// A GPU of a machine to be made.
@@ -122,6 +161,7 @@ impl Machine {
                 mode: new.mode,
                 pending: new.mode,
                 lost: false,
+                compute_mode: ComputeMode::Default,
                 gpu_instances: Vec::new(),
             }
         });
@@ -180,6 +220,14 @@ impl Gpu {
     /// `domain:bus:device.function` with four digits of domain, as the kernel writes it.
     pub fn pci_address(&self) -> String {
         format!("0000:{:02x}:00.0", self.pci_bus)
+    }
+
+    /// Returns the GPU if its model has MIG, whatever the mode.
+    pub fn of_mig_model(&self) -> Result<&Gpu, Code> {
+        match self.model().has_mig() {
+            true => Ok(self),
+            false => Err(Code::NOT_SUPPORTED),
+        }
     }
 
     /// Returns the GPU if MIG is on, as calls about instances demand.

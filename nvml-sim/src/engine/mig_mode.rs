@@ -23,6 +23,7 @@ impl Machine {
         mode: Mode,
         holds: &dyn Holds,
     ) -> Result<Option<Code>, Code> {
+        self.gpu(gpu)?.of_mig_model()?;
         let it = self.gpu_mut(gpu)?;
         if it.mode == mode {
             it.pending = mode;

@@ -14,17 +14,18 @@ pub use compute_instances::{CI_PROFILE_COUNT, CiProfile};
 pub use geometry::{Architecture, Engines, GI_PROFILE_COUNT, GiProfile, Model};
 pub use identity::{mig_uuid, uuid_from};
 pub use machine::{
-    ComputeInstance, Driver, Gpu, GpuInstance, Holder, Machine, MigDevice, NewGpu, Target,
+    ComputeInstance, ComputeMode, Driver, Gpu, GpuInstance, Holder, Machine, MigDevice, NewGpu,
+    Target, context_bytes,
 };
 pub use mig_mode::Mode;
 pub use placement::Placement;
 
-/// Whether somebody holds something: the one thing the engine has to ask the outside.
+/// Tells whether a process holds something, the one question that the engine asks the outside.
 pub trait Holds {
     fn held(&self, target: Target) -> bool;
 }
 
-/// Nobody holds anything.
+/// No process holds anything.
 pub struct Unheld;
 
 impl Holds for Unheld {

@@ -4,6 +4,7 @@
 mod common;
 mod machine;
 mod mig_off;
+mod without_mig;
 
 use std::ffi::CString;
 

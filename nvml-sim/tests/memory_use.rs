@@ -1,0 +1,144 @@
+//! Processes use GPU memory, and the compute mode says which of them may.
+
+mod common;
+
+use common::{NVML_SIM, Nvml, Sim};
+use nvml_sim::abi::types::*;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+
+struct Holder(Child);
+
+impl Holder {
+    fn new(sim: &Sim, args: &str) -> Holder {
+        let mut child = Command::new(NVML_SIM)
+            .arg("hold")
+            .arg(sim.dir())
+            .args(args.split_whitespace())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert!(line.starts_with("holding GPU"), "{line:?}");
+        Holder(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Returns total, reserved, free and used MiB.
+fn memory(nvml: &Nvml, device: u64) -> [u64; 4] {
+    let asked = Memory_v2 {
+        version: version::<Memory_v2>(2),
+        // SAFETY: all-zero is a value of the struct, which is numbers only.
+        ..unsafe { std::mem::zeroed() }
+    };
+    let ask = "nvmlDeviceGetMemoryInfo_v2";
+    let it = nvml.ask(ask, &[device], asked).unwrap();
+    [it.total, it.reserved, it.free, it.used].map(|bytes| bytes / MIB)
+}
+
+fn refused(sim: &Sim, args: &str) -> String {
+    let output = sim.try_run("hold", args);
+    assert!(!output.status.success(), "{args}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn processes_use_memory() {
+    let sim = Sim::new("--gpu H100-80GB --mig off");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    assert_eq!(memory(&nvml, gpu), [81559, 480, 81079, 0]);
+    let first = Holder::new(&sim, "--gpu 0 --memory 3Gi");
+    let second = Holder::new(&sim, "--gpu 0");
+    assert_eq!(memory(&nvml, gpu), [81559, 480, 77751, 3328]);
+    // The first version of the call counts reserved memory as used.
+    // SAFETY: all-zero is a value of the struct, which is numbers only.
+    let empty: Memory = unsafe { std::mem::zeroed() };
+    let old = nvml.ask("nvmlDeviceGetMemoryInfo", &[gpu], empty).unwrap();
+    assert_eq!([old.free / MIB, old.used / MIB], [77751, 3808]);
+    let said = refused(&sim, "--gpu 0 --memory 76Gi");
+    assert!(said.contains("out of memory: 77751 MiB are free"), "{said}");
+
+    let (mut infos, mut count) = ([0_u64; 6], 2_u32);
+    let args = [gpu, &raw mut count as u64, infos.as_mut_ptr() as u64];
+    let list = "nvmlDeviceGetComputeRunningProcesses_v3";
+    assert_eq!(nvml.call(list, &args), 0);
+    let listed = [infos[0] as u32, infos[3] as u32];
+    assert_eq!(listed, [first.0.id(), second.0.id()]);
+    assert_eq!([infos[1] / MIB, infos[4] / MIB], [3072, 256]);
+    drop(first);
+    assert_eq!(memory(&nvml, gpu), [81559, 480, 80823, 256]);
+}
+
+#[test]
+fn instance_limits_memory() {
+    let sim = Sim::new("--gpu A100-80GB");
+    let nvml = sim.init();
+    let gpu = nvml.gpu(0);
+    sim.run("create", "--gpu 0 --profile 1g.10gb");
+    let gi = sim.gpu_instances(0)[0];
+    let mig = nvml.mig_device(gpu, 0).unwrap();
+    let free = memory(&nvml, mig)[2];
+    let _holder = Holder::new(&sim, &format!("--gpu 0 --gi {gi} --ci 0 --memory 9Gi"));
+    assert_eq!(memory(&nvml, mig)[2..], [free - 9216, 9216]);
+    assert_eq!(memory(&nvml, gpu)[3], 9216);
+    let said = refused(&sim, &format!("--gpu 0 --gi {gi} --ci 0 --memory 1Gi"));
+    assert!(said.contains("out of memory"), "{said}");
+}
+
+#[test]
+fn compute_mode_limits_processes() {
+    let mode = |nvml: &Nvml| nvml.ask("nvmlDeviceGetComputeMode", &[nvml.gpu(0)], 9_u32);
+    let sim = Sim::new("--gpu T4-16GB --compute-mode exclusive-process");
+    assert_eq!(mode(&sim.init()), Ok(3));
+    let holder = Holder::new(&sim, "--gpu 0");
+    let said = refused(&sim, "--gpu 0");
+    let other = format!("process {} has the GPU to itself", holder.0.id());
+    assert!(said.contains(&other), "{said}");
+    drop(holder);
+    Holder::new(&sim, "--gpu 0");
+
+    let sim = Sim::new("--gpu T4-16GB --compute-mode prohibited");
+    assert_eq!(mode(&sim.init()), Ok(2));
+    assert!(refused(&sim, "--gpu 0").contains("the compute mode is prohibited"));
+    assert_eq!(mode(&Sim::new("--gpu T4-16GB").init()), Ok(0));
+}
+
+#[test]
+fn refuses_compute_mode_with_mig() {
+    let output = Command::new(NVML_SIM)
+        .args(["new", "/nowhere/machine", "--gpu", "H100-80GB"])
+        .args(["--compute-mode", "exclusive-process"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("add --mig off"), "{said}");
+}
+
+#[test]
+fn refuses_bad_sizes() {
+    let sim = Sim::new("--gpu T4-16GB");
+    for size in [
+        "3",
+        "3G",
+        "-1Gi",
+        "0.5Gi",
+        "99999999999999999999Gi",
+        "17592186044416Gi",
+    ] {
+        let said = refused(&sim, &format!("--gpu 0 --memory={size}"));
+        assert!(said.contains("is no size"), "{said}");
+    }
+}
