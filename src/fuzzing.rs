@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets (`fuzz/targets.rs`) to what is nobody else's business: every parser of
+//! Doors for the fuzz targets (`fuzz/targets.rs`) to private functions: every parser of
 //! what others wrote, without the files and pipes around it. No part of the API.
 
 use crate::spec::{DriverFiles, cdi};

@@ -222,7 +222,7 @@ const RUNS: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},
 "linux":{"namespaces":[{"type":"mount"},{"type":"pid"}]}}"#;
 
 /// crun makes no containers where both versions of cgroups are mounted: it is not shown the second.
-/// The container has the runtime's standard streams, and whoever reads ours would wait for it.
+/// The container has the runtime's standard streams, so a reader of ours would wait for it.
 fn real(program: &str, family: Family) -> Command {
     let hybrid = Path::new("/sys/fs/cgroup/unified").exists();
     let mut command = if family == Family::Crun && hybrid {

@@ -24,7 +24,7 @@ fn judge(world: &World, at: &str, number: usize) {
     way_is_made(world);
     let living = [ID, PEER, HOLDER].map(|id| world.living_init(id).map(|_| id));
     for id in living.into_iter().flatten() {
-        // The low-level runtime went on: the container keeps its slice, whoever collects.
+        // The low-level runtime went on, so the container keeps its slice in every collection.
         world.gc().ok();
         world.has_its_slices(id).unwrap_or_else(complain);
         world
@@ -39,7 +39,7 @@ fn judge(world: &World, at: &str, number: usize) {
     world.configure("");
     world.admin_tidies_up();
     damage_is_mended(world);
-    // Every third time nobody collects: then it is for the next create to do.
+    // Every third time no collector runs, and the next create has to do its work.
     if number.is_multiple_of(3) {
         world.all_slots_can_be_filled();
         // Enough room that a kill leaves waits for the next one to come.

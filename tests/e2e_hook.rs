@@ -22,7 +22,7 @@ fn state(id: &str, bundle: &str) -> Vec<u8> {
     serde_json::to_vec(&state).unwrap()
 }
 
-/// A container that is gone, and nobody released its slice.
+/// A container that is gone, with an unreleased slice.
 struct Forgotten {
     setup: Setup,
     id: String,

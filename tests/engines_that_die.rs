@@ -40,7 +40,7 @@ fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
     create.signal(Signal::SIGKILL);
     create.end();
     let ours = world.the_instance();
-    // It will go on: whoever collects leaves it alone.
+    // It will go on, so every collector leaves it alone.
     world.gc().ok();
     assert_eq!(world.the_instance(), ours);
     world.behave("");
@@ -48,7 +48,7 @@ fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
     until("the container runs", || world.living_init(ID).is_some());
     world.gc().ok();
     assert_eq!(world.the_instance(), ours);
-    // There is nobody else who could say that it is there.
+    // No other process could tell that it is there.
     let lease = world.lease_of(ID);
     assert_eq!(lease["state"], "ready", "{lease}");
     assert_eq!(lease["initPid"], world.living_init(ID).unwrap());
@@ -202,7 +202,7 @@ fn restores_config_that_the_runtime_rewrote() {
     }
 }
 
-/// A reader of a bundle's directory can lock it, and keeps nobody from it by that.
+/// A reader of a bundle's directory can lock it, which blocks no call.
 #[test]
 fn ignores_foreign_lock_on_bundle() {
     let world = World::small();

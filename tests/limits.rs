@@ -73,7 +73,7 @@ fn limits_many_creates_at_once() {
     all_go(&world, &made);
 }
 
-/// A limit is not waited for: it would keep others waiting behind who may not go on.
+/// A create does not wait for a limit, since it would delay the creates behind it.
 #[test]
 fn refuses_over_limit_without_waiting() {
     let world = World::small();
@@ -196,7 +196,7 @@ fn limits_user_by_login() {
         "{line}"
     );
     said(&mut logged_in(2000, "three")).ok();
-    // A daemon's are nobody's.
+    // A daemon's containers belong to no user.
     said(&mut asking(&world, "four", world.profile, "n")).ok();
     said(&mut asking(&world, "five", world.profile, "n")).ok();
     all_go(&world, &["one", "three", "four", "five"]);

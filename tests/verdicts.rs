@@ -155,7 +155,7 @@ fn quarantined() {
     let words = "); 1 memory slice is quarantined, as runmig could not free it; hint: ";
     let told = refused(&world, "2g.12gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 1);
-    // It goes one day, so who waits for all of the GPU waits for its place too.
+    // It ends one day, so a request for the whole GPU waits for its place too.
     let large = waiting(&world, "large", "4g.24gb");
     refused(
         &world,

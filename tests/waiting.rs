@@ -85,7 +85,7 @@ fn serves_in_order_of_arrival() {
     all_go(&world, &ids.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// The operator sees who waits, and for what.
+/// `migctl list` shows the waiting containers and their requests.
 #[test]
 fn lists_waiting_requests() {
     let world = World::small();
@@ -109,7 +109,7 @@ fn lists_waiting_requests() {
     assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
 }
 
-/// It has nothing that could be released, and whoever wants it to end is told how.
+/// It has nothing to release, and the error says how to end it.
 #[test]
 fn never_releases_waiting_requests() {
     let world = World::small();
@@ -137,7 +137,7 @@ fn never_releases_waiting_requests() {
     all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// Everything goes at once, and everybody comes at once.
+/// All containers end at once, and all creates begin at once.
 #[test]
 fn serves_all_as_machine_empties() {
     let world = World::small();
@@ -255,7 +255,7 @@ fn woken_by_migctl_release() {
     });
 }
 
-/// Nobody releases anything: the waiter finds out by itself.
+/// No call releases anything, so the waiter finds out by itself.
 #[test]
 fn finds_container_that_died_unnoticed() {
     woken_by(|world| drop(said(&mut world.bare(&["kill", "full0", "KILL"])).ok()));
@@ -295,7 +295,7 @@ fn never_overtakes_earlier_request() {
     all_go(&world, &["large"]);
 }
 
-/// If the large one could never go there, the small one is in nobody's way.
+/// If the large request could never go there, the small one delays nothing.
 #[test]
 fn backfills_harmless_requests() {
     let world = World::of(faults_support::BIG, 1);
@@ -348,7 +348,7 @@ fn cuts_wait_to_engine_deadline() {
     assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
 }
 
-/// The queue is read by who has no more than the files: without the driver.
+/// A reader of the queue needs the files alone, not the driver.
 #[test]
 fn blocked_waiter_asks_no_driver() {
     let world = World::small();

@@ -1,4 +1,4 @@
-//! Arguments that nobody in his right mind gives.
+//! Arguments made to confuse the parser.
 
 use proptest::prelude::*;
 use runmig::runtime::args::{Call, Family, Verb, parse};

@@ -46,7 +46,7 @@ impl World {
         // SAFETY: no pointers; the result is checked.
         let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
         assert!(fd >= 0, "inotify: {}", std::io::Error::last_os_error());
-        // SAFETY: a descriptor nobody else has.
+        // SAFETY: no other value has this descriptor.
         let inotify = unsafe { File::from_raw_fd(fd) };
         let mut world = World {
             dir,

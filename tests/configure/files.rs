@@ -1,4 +1,4 @@
-//! How files are written: whole, as whoever has them wants them, by root.
+//! Writes of files: whole, by root alone, with the file's own mode and owner.
 
 use crate::place::{Files, Place};
 use crate::support::runtimes::{built, on_path};

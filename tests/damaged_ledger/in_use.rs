@@ -40,7 +40,7 @@ fn retries_damaged_slice_in_use() {
     assert_eq!(world.records(), [""; 0].map(PathBuf::from));
 }
 
-/// Nobody can tell which of two compute instances was the container's.
+/// Nothing tells which of two compute instances was the container's.
 #[test]
 fn keeps_damaged_slice_with_foreign_part() {
     let world = World::small();

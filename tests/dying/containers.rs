@@ -1,4 +1,4 @@
-//! The container itself dies, or a part of it, and nobody is told.
+//! The container or a part of it dies, and no engine is told.
 
 use crate::on_every_runtime;
 use crate::support::process::{in_cgroup, kill, lives, until};

@@ -209,7 +209,7 @@ fn old_hook_spares_successor(setup: &Setup) {
     started(setup, &bundle, &id);
     let old = hook_of(&bundle);
     setup.runmig(&["delete", "--force", &id]).ok();
-    // Twice, and for nobody.
+    // Twice, and for an unknown container.
     call(setup, &old, &id, &bundle);
     call(setup, &old, &id, &bundle);
     setup.nothing_is_left();
@@ -233,7 +233,7 @@ fn old_hook_spares_successor(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-/// It releases what is its container's, and nobody else's.
+/// It releases its own container's slice and no other.
 fn hook_without_lease_matches_container(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();

@@ -138,7 +138,7 @@ pub fn init(setup: &Setup, id: &str) -> i32 {
         .unwrap() as i32
 }
 
-/// Ends them, and whoever else is in the container.
+/// Ends them and every other process of the container.
 #[track_caller]
 pub fn kill_all(pids: &[i32]) {
     for pid in pids {

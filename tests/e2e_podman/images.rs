@@ -135,7 +135,7 @@ fn image_gets_no_slice() {
         } else {
             assert_eq!(image.run(&[]).ok().stdout, "VISIBLE=\n");
         }
-        // Nobody can tell the two apart, in any version.
+        // Nothing tells the two apart, in any version.
         image.refused(&["--annotation=runmig.dev/slice=7g.80gb"], carries);
         image.run(&["--annotation=runmig.dev/slice= 7g.80gb"]).ok();
         assert_eq!(image.run(&[NONE]).ok().stdout, "VISIBLE=\n");
@@ -187,7 +187,7 @@ fn image_does_not_queue() {
     });
 }
 
-/// podman's record of an image is damaged, so nobody can tell if the image carried the request.
+/// podman's record of an image is damaged, so runmig cannot tell if the image carried the request.
 #[test]
 fn refuses_what_no_record_tells() {
     on_each(Setup::of, |setup, podman| {

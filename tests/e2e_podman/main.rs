@@ -162,7 +162,7 @@ fn updated_and_paused() {
     });
 }
 
-/// Nobody removes the container; its conmon calls podman, and that `delete`.
+/// No caller removes the container. Its conmon calls podman, which calls `delete`.
 #[test]
 fn releases_slice_of_ended_job() {
     on_each(Setup::of, |setup, podman| {

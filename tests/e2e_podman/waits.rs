@@ -1,4 +1,4 @@
-//! A wait for room that nobody has a use for any more.
+//! A wait for room whose container is gone.
 
 use crate::support::podman::on_each;
 use crate::support::process::until;

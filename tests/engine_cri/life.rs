@@ -13,7 +13,7 @@ crate::on_every_engine! {
 }
 
 const ASK: [(&str, &str); 1] = [("runmig.dev/slice", "1g.10gb")];
-/// All there is: nobody else finds room beside it.
+/// The whole GPU, which leaves no room beside it.
 const ALL: [(&str, &str); 1] = [("runmig.dev/slice", "7g.80gb")];
 
 /// As a probe of the kubelet's, and as `kubectl exec`. The devices are those of the slice; what is in
@@ -63,7 +63,7 @@ fn stop_and_start_again(cri: &mut Cri) {
     passed(cri, "stop, start again");
 }
 
-/// As the kubelet restarts what has failed: the dead one stays for those who want to look at it.
+/// As the kubelet restarts a failed container. The dead one stays, so that its logs can be read.
 fn restart(cri: &mut Cri) {
     let pod = cri.pod(&ALL);
     let mut last = cri.run(&pod, "web", STAYS);

@@ -111,7 +111,7 @@ fn updated_and_paused() {
     });
 }
 
-/// Nobody removes the container.
+/// No caller removes the container.
 #[test]
 fn releases_slice_of_ended_job() {
     with(false, |setup, docker| {

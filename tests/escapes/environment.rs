@@ -120,7 +120,7 @@ fn hook_gets_our_environment_alone() {
         let id = unique();
         setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
         let hook: Value = bundle.config()["hooks"]["poststop"][0].clone();
-        // In its place, what tells us: the path is trusted by who can write there, which is us.
+        // In its place a program that reports its start. runmig trusts the path, since only we can write there.
         let program = setup.program("runmig-hook");
         let seen = setup.path("environ");
         fs::remove_file(&program).unwrap();

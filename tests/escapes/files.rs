@@ -33,7 +33,7 @@ fn create_is_refused(setup: &Setup, words: &str) {
     setup.machine.is_empty();
 }
 
-/// Not by a create, and not by those who only look or release.
+/// Neither a create nor a look or a release accepts it.
 #[test]
 fn refuses_state_directory_of_others() {
     let Some(setup) = setup() else { return };
@@ -90,7 +90,7 @@ fn refuses_hostile_state_directory() {
     );
 }
 
-/// Nothing is made where somebody's link leads.
+/// runmig creates nothing at the target of another user's link.
 #[test]
 fn refuses_linked_state_directory() {
     let Some(setup) = setup() else { return };
@@ -134,7 +134,7 @@ fn locks() {
     setup.nothing_is_left();
 }
 
-/// A lease that is a pipe, a link or another's holds nobody up and destroys nothing.
+/// A lease that is a pipe, a link or another user's file blocks no call and destroys nothing.
 #[test]
 fn leases_that_are_none() {
     let Some(setup) = setup() else { return };
@@ -181,7 +181,7 @@ fn bounds_log_of_state_directory() {
     run();
     symlink("/dev/tty", &log).unwrap();
     run();
-    // and where it is nobody's, it is ours alone
+    // and a directory that runmig creates is root's alone
     let bundle = setup.asking("1g.10gb", "true");
     setup
         .runmig(&["run", "-b", bundle.as_str(), &unique()])
@@ -304,7 +304,7 @@ fn ignores_planted_sidecar() {
     assert!(marker.exists());
 }
 
-/// The hook's standard input is anybody's who can call it.
+/// Any caller of the hook chooses its standard input.
 #[test]
 fn bounds_foreign_states() {
     let Some(setup) = setup() else { return };

@@ -12,7 +12,7 @@ pub type Number = (u32, u32);
 const TRY: &str = "try() { why=$( { : <\"$1\"; } 2>&1 ); echo \"$1: ${why:-open}\"; }; \
     make() { why=$(/bin/busybox mknod \"$1\" c $2 $3 2>&1); echo \"make $1: ${why:-made}\"; }; ";
 
-/// A machine on which somebody else has a slice already.
+/// A machine on which another container has a slice already.
 pub struct Shared {
     pub neighbour: Instance,
     /// Another GPU, and the neighbour's capabilities.

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Every file below it, with what would change if somebody touched it.
+/// Every file below it, with the fields that a change would alter.
 fn look(dir: &Path, into: &mut Vec<(PathBuf, u64, i64, u32)>) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;

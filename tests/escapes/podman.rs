@@ -7,7 +7,7 @@ use crate::support::podman::on_each;
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 
-/// An image whose ENV asks for every GPU: it gets its slice, or nothing where nobody else asks.
+/// An image whose ENV asks for every GPU gets the slice of its container's request, or nothing without one.
 #[test]
 fn ignores_environment_of_image() {
     on_each(Setup::of, |setup, podman| {

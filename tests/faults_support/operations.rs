@@ -212,7 +212,7 @@ fn delete(world: &World) -> Call {
     world.runmig(&["delete", "--force", ID]).into()
 }
 
-/// Slices that nobody has.
+/// Idle slices.
 fn idle(world: &World, ids: &[&str]) {
     world.configure(KEPT);
     ids.iter().for_each(|id| drop(world.create(id)));
@@ -258,7 +258,7 @@ fn waiting(world: &World, wait: &str) {
     world.create(HOLDER);
 }
 
-/// Once somebody waits, or has ended before that, the holder releases what it has.
+/// The holder releases its slice once another create waits or has ended.
 pub fn makes_way(world: &World) {
     let mut delete = world.runmig(&["delete", "--force", HOLDER]);
     let (queue, stop) = (world.state().join("queue"), world.path("stop"));
@@ -274,7 +274,7 @@ pub fn makes_way(world: &World) {
     });
 }
 
-/// Before anything else is looked at: whoever was to make way has.
+/// Before any other look: the container that had to make way has done so.
 pub fn way_is_made(world: &World) {
     if world.path("makes-way").exists() {
         fs::write(world.path("stop"), "").unwrap();

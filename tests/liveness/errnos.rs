@@ -188,7 +188,7 @@ fn impossible_records_keep_no_slice() {
     }
 }
 
-/// A process that cannot find out its namespaces judges nobody.
+/// A process that cannot read its own namespaces judges no container.
 #[test]
 fn every_errno_blocks_the_view() {
     let reads = {

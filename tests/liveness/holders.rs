@@ -42,7 +42,7 @@ fn finds_descriptor_of_one_thread() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// Without a `statx` that asks no server, nobody can look at what others have open.
+/// Without a `statx` that asks no server, runmig cannot look at the files of other processes.
 #[test]
 fn hands_out_nothing_unseen() {
     if !strace::is_there() {

@@ -1,4 +1,4 @@
-//! A file system on the machine whose server does not answer, and nobody of ours waits for it.
+//! A file system whose server does not answer blocks no call of runmig.
 
 use crate::faults_support::World;
 use crate::support::fuse::{Fuse, Holder};

@@ -125,7 +125,7 @@ fn keeps_leases_of_other_time_namespace() {
     ends(&world);
 }
 
-/// Init is dead, and whoever else is in its cgroup cannot be told.
+/// Init is dead, and runmig cannot read the other processes of its cgroup.
 #[test]
 fn keeps_cgroups_of_other_namespace() {
     let world = World::small();

@@ -21,7 +21,7 @@ pub const SIM: &str = "/var/lib/sim";
 
 pub struct Node {
     dir: PathBuf,
-    /// Absent where somebody else started the node.
+    /// Absent if another program started the node.
     own: Option<TempDir>,
 }
 

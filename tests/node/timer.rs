@@ -50,7 +50,7 @@ pub fn timer_without_slices_is_quiet(node: &Node) {
     assert_eq!(result, "success");
 }
 
-/// The engine's monitor and the container die at once, so nobody calls `delete`.
+/// Kills the engine's monitor and the container at once, so that no process calls `delete`.
 pub fn collects_after_a_kill(node: &Node) {
     let lost = run(node, "runmig", ASK, STAYS);
     let (monitor, init) = (state(node, &lost, "ConmonPid"), state(node, &lost, "Pid"));

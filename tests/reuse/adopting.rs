@@ -108,7 +108,7 @@ fn damaged_record_destroys_nothing() {
         files
             .iter()
             .for_each(|file| std::fs::write(file, "rubbish").unwrap());
-        // As long as it is not known that its container is gone, it is nobody else's.
+        // Until its container is known to be gone, no other container gets it.
         world.gc().ok();
         world.create("b");
         assert_eq!(world.instances().len(), 2);

@@ -66,7 +66,7 @@ fn next_container_on_runc_reuses_it() {
     assert_eq!(nodes(&second.stdout), setup.machine.nodes_of(&instance));
     assert_eq!(setup.machine.the_instance(), instance);
 
-    // By hand it goes at once, by its lease: the container's name is nobody's.
+    // By hand it goes at once, by its lease: no container has the name.
     setup.migctl(&["release", ""]).refused();
     setup.machine.the_instance();
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
@@ -232,7 +232,7 @@ fn waits_for_recently_released_slice() {
     tidy_up(&world);
 }
 
-/// The capability is open, and nothing computes: the driver lists nobody.
+/// The capability is open and nothing computes, so the driver lists no process.
 #[test]
 fn never_reuses_opened_slice() {
     let world = keeping();

@@ -82,7 +82,7 @@ fn last_holder_releases_it() {
         create_in(&world, "p", id).ok();
         world.nothing_lost_nothing_given_twice().unwrap();
     }
-    // Released by everyone who can.
+    // Every way to release it.
     abandon(&world, "a");
     world.gc().ok();
     assert_eq!(world.the_instance(), made);
@@ -159,7 +159,7 @@ fn shares_among_concurrent_creates() {
     }
 }
 
-/// Its maker was killed half way: whoever comes next of the pod begins anew.
+/// A kill hits its create half way. The pod's next container begins anew.
 #[test]
 fn second_survives_killed_first() {
     let world = World::small();
@@ -201,7 +201,7 @@ fn damaged_record_counts_as_holder() {
     }
 }
 
-/// One that cannot be destroyed is not handed to whoever of the pod comes next.
+/// The pod's next container does not get a slice that could not be destroyed.
 #[test]
 fn never_shares_instance_being_released() {
     let world = World::small();

@@ -84,7 +84,7 @@ pub fn kill_everybody(soak: &Soak) {
         pids.extend(in_cgroup(&ours));
         for lease in soak.setup.leases() {
             let id = lease["container"].as_str().unwrap();
-            // podman's have cgroups of their own, named by ids that are nobody else's.
+            // podman's have cgroups of their own, named by unique ids.
             if id.len() == 64 {
                 pids.extend(in_cgroup(id));
             }

@@ -75,7 +75,7 @@ impl Soak {
         Random::new(self.seed.wrapping_mul(1000) + n)
     }
 
-    /// One after the other, until the time is up or somebody else has found something wrong.
+    /// Repeats until the time is up or another worker has found a fault.
     fn until<A: Actor>(&self, end: Instant, make: impl FnOnce() -> A) {
         let acted = catch_unwind(AssertUnwindSafe(|| {
             let mut actor = make();

@@ -1,4 +1,4 @@
-//! An engine without mercy: makes containers, ends them, kills whoever works on them.
+//! An engine without mercy: creates containers, ends them, and kills the processes at work on them.
 
 use crate::random::Random;
 use crate::soak::{Actor, Soak, kill_somewhere};
@@ -45,7 +45,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A call, maybe with somebody killed in its course.
+    /// A call, sometimes with a kill in its course.
     fn call(&mut self, name: &str, mut command: Command, id: &str) {
         let going = going(command.stdin(Stdio::null()));
         let whom = match self.random.below(14) {
@@ -99,7 +99,7 @@ impl<'a> Worker<'a> {
         self.call(name, command, &id);
     }
 
-    /// Nobody is told.
+    /// No process is told.
     fn kill_container(&mut self, at: usize) {
         let inside = in_cgroup(&self.containers[at].bundle.cgroup());
         for pid in &inside {

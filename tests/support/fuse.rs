@@ -119,7 +119,7 @@ impl Fuse {
         self.shared.asked.load(SeqCst)
     }
 
-    /// Nobody has waited for `LIMIT` without being killed.
+    /// No request has waited for `LIMIT` without a kill.
     #[track_caller]
     pub fn nobody_was_stuck(&self) {
         let gave_up = self.shared.gave_up.load(SeqCst);
@@ -168,7 +168,7 @@ impl Holder {
         Ok(Holder { child, fuse })
     }
 
-    /// It lives, and nobody has asked its file system for anything.
+    /// It lives, and its file system has got no request.
     #[track_caller]
     pub fn was_left_alone(&self) {
         assert_eq!(self.fuse.asked(), 0, "the hung file system was asked");

@@ -13,7 +13,7 @@ pub struct Gate {
     dir: PathBuf,
 }
 
-/// Somebody stands before the gate; it opens when this is dropped.
+/// A process stands before the gate, which opens when this value is dropped.
 pub struct Reached {
     _fifo: File,
 }

@@ -38,7 +38,7 @@ impl Machine {
         machine
     }
 
-    /// One that somebody else makes.
+    /// A machine that another program makes.
     pub fn to_be() -> Machine {
         let home = tempfile::Builder::new()
             .prefix("runmig-sim-")

@@ -48,7 +48,7 @@ fn waiter_without_bundle_blocks_nobody() {
     all_go(&world, &["small", "third"]);
 }
 
-/// Nobody is woken who is too far behind for a watch: it looks.
+/// A waiter too far behind for a watch is not woken, so it looks.
 #[test]
 fn notices_without_being_told() {
     let world = World::small();

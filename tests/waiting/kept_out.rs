@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// An alternative that a limit forbids for good is waited for by nobody.
+/// No create waits for an alternative that a limit forbids for good.
 #[test]
 fn reserves_nothing_beyond_a_limit() {
     let world = World::of(faults_support::BIG, 1);

@@ -77,7 +77,7 @@ fn cells(world: &World) {
     );
 }
 
-/// In a world that fails calls, nobody may make way for a waiter.
+/// In a world that fails calls, no container may make way for a waiter.
 fn wait(world: &World) -> &'static str {
     if world.causes.is_empty() { "10m" } else { "3s" }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Somebody has one of our locks and is stopped. `file` is below the node's folder.
+/// Another process holds one of runmig's locks and is stopped. `file` is below the node's folder.
 pub fn stopped_holder(node: &Node, file: &str) -> Inside {
     let file = node.path(file);
     let mut flock = Command::new("flock");
@@ -36,7 +36,7 @@ fn is_locked(file: &Path) -> bool {
     !tried.status().unwrap().success()
 }
 
-/// As anybody can who can open it. Not every operation has a bundle.
+/// As any process can that can open it. Not every operation has a bundle.
 pub fn locked_bundle(node: &Node) -> Inside {
     match node.path("bundles").join(ID).exists() {
         true => stopped_holder(node, &format!("bundles/{ID}")),

@@ -20,7 +20,7 @@ pub const GONE: &str = "gone";
 
 pub struct Node {
     machine: Machine,
-    /// How long who waits for room does.
+    /// The time that a create waits for room.
     pub wait: &'static str,
     settings: RefCell<Vec<String>>,
     /// Those that were made in the normal world: a low-level runtime that is misled may forget one that
@@ -109,7 +109,7 @@ impl Node {
         self.inits.borrow_mut().push((id.to_owned(), init));
     }
 
-    /// Nobody has room any more.
+    /// Fills the machine.
     pub fn fill(&self) {
         self.bundle_asking(FILLER, HALF);
         self.create(FILLER);

@@ -124,7 +124,7 @@ fn make(node: &Node, verb: &str) -> Call {
     node.runmig(&[verb, "--bundle", &bundle, ID]).into()
 }
 
-/// A slice that nobody has, and that would be kept.
+/// An idle slice, which runmig would keep.
 fn idle(node: &Node) {
     node.set("keep_idle = \"5m\"");
     node.create(HOLDER);

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Programs and libraries under every name that somebody could look for, and that nobody may run.
+/// Programs and libraries under every name that runmig could look for, and that must never run.
 pub fn hostile_environment(node: &Node) -> Inside {
     let dir = node.path("evil");
     fs::create_dir_all(&dir).unwrap();
@@ -55,7 +55,7 @@ pub fn hostile_environment(node: &Node) -> Inside {
     inside
 }
 
-/// A configuration that somebody else can change.
+/// A configuration that another user can change.
 pub fn hostile_configuration(node: &Node) -> Inside {
     let file = node.path("anothers.toml");
     fs::write(&file, "state_dir = \"/nonexistent\"\n").unwrap();

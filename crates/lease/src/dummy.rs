@@ -23,8 +23,8 @@ impl Resource {
         self.file.exists()
     }
 
-    /// Destroys the hardware and confirms its end. A folder in its place is hardware that nobody can
-    /// destroy.
+    /// Destroys the hardware and confirms its end. A folder in its place stands for hardware
+    /// that resists.
     pub(crate) fn destroy(&self) -> Result<()> {
         let removed = match std::fs::remove_file(&self.file) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(e),

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets to what is nobody else's business: every parser of what others wrote, without
+//! Doors for the fuzz targets to private functions: every parser of what others wrote, without
 //! the files around it. No part of the API.
 
 use crate::error::Result;
@@ -89,7 +89,7 @@ impl Proc<'_> {
         process::in_cgroup(self, &[cgroup.to_owned()])
     }
 
-    /// Returns init as the low-level runtime's record has it, and why nobody could judge here.
+    /// Returns init as the low-level runtime's record has it, and the obstacle to a judgement here.
     pub fn recorded_init(&self) -> (std::result::Result<Option<Process>, String>, Option<String>) {
         let view = View::new(self, Self::OWN, true);
         let key = Key::new("/run/runc".into(), "c".to_owned());

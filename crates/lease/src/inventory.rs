@@ -71,7 +71,7 @@ impl Inventory {
         waiting: Vec<Waiting>,
         _plan: &Lock,
     ) -> Result<Inventory> {
-        // An instance that is released while the driver is asked was runmig's. It matters to those who wait.
+        // An instance that is released while the driver is asked was runmig's. It matters to waiting requests.
         let mut before = Inventory::default();
         if !waiting.is_empty() {
             before.add_ledger(context)?;
@@ -122,8 +122,8 @@ impl Inventory {
         Ok(())
     }
 
-    /// Returns the machine as it would be with MIG on everywhere: each GPU holders MIG mode is off offers its
-    /// profiles. None where that changes nothing; a GPU that does not tell its profiles stays off.
+    /// Returns the machine as it would be with MIG on everywhere, or none if that changes nothing. Each GPU
+    /// with MIG off offers its profiles then. A GPU that does not tell its profiles stays off.
     pub fn with_mig_on(&self, driver: &impl Queries) -> Option<Inventory> {
         let mut snapshot = self.snapshot.clone();
         let off = |gpu: &&mut Gpu| gpu.mig == MigMode::Disabled;

@@ -99,8 +99,8 @@ pub struct GpuInstance {
     pub placement: Placement,
 }
 
-/// A GPU instance with its compute instances. The type differs from `GpuInstance`, so that nobody takes an
-/// instance whose compute instances were not listed for an empty one.
+/// A GPU instance with its compute instances. The type differs from `GpuInstance`, so that no
+/// function takes an instance without listed compute instances for an empty one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedInstance {
     /// The driver's id, unique on the GPU until the driver gives it again.

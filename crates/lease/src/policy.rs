@@ -53,7 +53,7 @@ impl GpuName {
         }
     }
 
-    /// One that names no GPU that there could be would be a rule for none.
+    /// Refuses a name that no GPU can have, since a rule with it would never apply.
     fn check(&self, rule: &str) -> Result<()> {
         match self {
             GpuName::Uuid(uuid) if !is_uuid(uuid) => Err(Error::new(format!(

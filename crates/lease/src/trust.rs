@@ -1,4 +1,4 @@
-//! Files that root may rely on, since nobody else can change them, read with a bound.
+//! Bounded reading of files that only root can change.
 
 use crate::error::{Error, Result};
 use crate::files::{self, Links};
@@ -6,7 +6,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The text of a file that only root (or whoever we are) can write to.
+/// Reads a file that only root and this process's user can write to.
+///
+/// # Errors
+/// The file cannot be read, is longer than `max` bytes or not UTF-8, or others can write to it.
 pub fn read_to_string(file: &Path, max: u64) -> Result<String> {
     let opened = files::open(file, Links::Follow).map_err(plain)?;
     check_metadata(&opened.meta)?;
@@ -25,7 +28,7 @@ pub fn program(path: &Path) -> Result<(PathBuf, Metadata)> {
     Ok((canonical, meta))
 }
 
-/// Returns where a path leads, and what is there. Nobody but root can make it lead elsewhere: each link on
+/// Returns where a path leads, and what is there. Only root can make it lead elsewhere: each link on
 /// the way is root's, in a folder where others cannot replace it.
 fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {
     /// As the kernel.
@@ -71,8 +74,8 @@ fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {
     Ok((at, meta))
 }
 
-/// The canonical path and all its parents. In a folder with the sticky bit (`/tmp`) nobody can
-/// replace what is another's, so that others write to one on the way is no danger.
+/// Checks a canonical path and all folders above it. In a folder with the sticky bit (`/tmp`) users cannot
+/// replace each other's files, so such a folder may be above it.
 pub(crate) fn check_path(canonical: &Path) -> Result<()> {
     let mut at = PathBuf::new();
     for part in canonical.components() {
@@ -89,7 +92,7 @@ pub(crate) fn check_path(canonical: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One on the way to what is root's.
+/// Checks a folder above a trusted file.
 fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
     let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
     check_owner(meta)
@@ -97,8 +100,11 @@ fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
         .map_err(|e| Error::new(path.display().to_string()).caused_by(e))
 }
 
-/// A folder that we keep our own things in: here the sticky bit helps nothing, since whoever is
-/// first makes what we look for.
+/// Checks a folder that holds runmig's own files. The sticky bit does not help there, since another user
+/// could create a file of runmig's name first.
+///
+/// # Errors
+/// The path is not a folder, or others than root can write to it or to a folder above it.
 pub fn folder(path: &Path) -> Result<()> {
     check_path(&std::fs::canonicalize(path).map_err(plain)?)?;
     let meta = std::fs::metadata(path).map_err(plain)?;

@@ -28,7 +28,7 @@ pub struct GpuItem<'a> {
     /// The profiles that the GPU would offer with MIG on; empty where MIG is on.
     #[serde(rename = "profilesWithMIGOn")]
     pub profiles_with_mig_on: Vec<ProfileItem<'a>>,
-    /// All GPU instances of the driver, whoever made them.
+    /// Every GPU instance that the driver lists.
     pub instances: Vec<InstanceItem>,
     /// The number of free memory slices.
     pub free_slices: u32,

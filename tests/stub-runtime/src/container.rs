@@ -32,7 +32,7 @@ impl Container {
         })
     }
 
-    /// Waits for whoever writes into a pipe.
+    /// Waits for a write into a pipe.
     fn wait_if_told(&self, word: &str) -> Result<(), Failure> {
         if let Some(fifo) = self.told(word) {
             let mut byte = [0u8];
@@ -85,7 +85,7 @@ impl Container {
         self.create(bundle, pid_file)?;
         let init = self.init()?;
         if self.told("run-ends").is_some() {
-            // Not before somebody could have seen it run.
+            // Not before another process could have seen it run.
             std::thread::sleep(std::time::Duration::from_millis(20));
             init::kill(init);
         }

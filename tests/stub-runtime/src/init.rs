@@ -64,7 +64,7 @@ pub fn main() -> ! {
 
 /// Closes the caller's pipes: a wait for the end of all that a call started is no wait for containers.
 fn close_inherited() {
-    // SAFETY: nothing has been opened yet, so these descriptors are nobody's.
+    // SAFETY: nothing has been opened yet, so no file has these descriptors.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     if closed != 0 {
         // SAFETY: as above. No more than this is ever open in a test.

@@ -7,7 +7,7 @@
 //! create-fails-early          before there is an init; no hook runs
 //! create-fails-late           init was there; poststop hooks run, as in runc
 //! rewrites-config             config.json is written anew and added to, as by nvidia-container-runtime
-//! create-waits FIFO           until somebody writes into the FIFO; no init yet
+//! create-waits FIFO           until a process writes into the FIFO; no init yet
 //! create-waits-late FIFO      the same with init there and on record
 //! delete-waits FIFO           init is dead, nothing else is done yet
 //! delete-fails                init stays, exit 1

@@ -1,4 +1,4 @@
-//! One cgroup has one set of device rules, so a container with a slice shares it with nobody.
+//! A cgroup has one set of device rules, so a container with a slice shares its cgroup with no other.
 
 use crate::support::bundle::{OPEN, all_open};
 use crate::support::process::until;
@@ -53,7 +53,7 @@ fn refuses_second(setup: &Setup, cgroup: Option<&str>, (first_id, second_id): (&
     all_open(&created.stdout_now());
     setup.runmig(&["delete", "--force", first_id]).ok();
 
-    // Nobody is in it any more.
+    // No process is in it any more.
     said(&mut setup.under("b", &["create", "-b", second.as_str(), second_id])).ok();
     said(&mut setup.under("b", &["delete", "--force", second_id])).ok();
     setup.nothing_is_left();

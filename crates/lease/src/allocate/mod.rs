@@ -46,7 +46,7 @@ pub(crate) fn acquire(
     request: &Request,
     cgroup: Cgroup,
 ) -> Result<Acquired> {
-    // No record of namespaces that nobody can see again: its slice would never come back.
+    // No record may name namespaces that no later process can see, since its slice would never come back.
     liveness::namespaces()?;
     previous::release_previous(context, &holder)?;
     if let Some(path) = &cgroup.path {

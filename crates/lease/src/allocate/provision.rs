@@ -125,8 +125,8 @@ fn create_slice(
     Ok(held)
 }
 
-/// Destroys an instance at once that cannot be put on record (a full disk, a record that somebody
-/// removed): no other process could know that it is runmig's.
+/// Destroys an instance at once if its record cannot be written, for instance on a full disk. No other
+/// process could know that the instance is runmig's.
 fn destroy_unrecorded(
     driver: &impl Mig,
     slice: &Slice,

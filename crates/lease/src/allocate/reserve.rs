@@ -45,7 +45,7 @@ pub(crate) enum Part {
 
 /// A lease of a create that comes to nothing.
 pub(super) enum Undo {
-    /// The driver created nothing: an instance at that place belongs to somebody else.
+    /// The driver created nothing: an instance at that place is foreign.
     Forget(Held),
     Release(Held),
     /// The slice existed, and the container never had it.

@@ -124,7 +124,7 @@ fn creates_and_releases_second_kind() {
     assert_eq!(held.instance.state, InstanceState::Ready);
     let listing = context.store.list().unwrap();
     assert_eq!(listing.held().collect::<Vec<_>>(), [&held]);
-    // It takes no part of a GPU in MIG mode, and nobody finds it under the key of a container.
+    // It takes no part of a GPU in MIG mode, and no container's key finds it.
     assert_eq!(draft::footprint(&held.instance), None);
     assert!(
         !held

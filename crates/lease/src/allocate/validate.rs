@@ -6,8 +6,8 @@ use crate::gpu::Queries;
 use crate::reclaim;
 use crate::store::{Held, InstanceState};
 
-/// Returns the lease of a slice that is still what it was and that nobody uses; none, and why is logged,
-/// where that is not so or cannot be found out.
+/// Returns the lease of a slice that is unchanged and unused. Otherwise, and if that cannot be found out,
+/// logs the reason and returns none.
 pub(super) fn validate(
     context: &LeaseContext<'_>,
     driver: &impl Queries,

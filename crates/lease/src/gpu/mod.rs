@@ -56,7 +56,7 @@ pub(crate) trait Mig: Queries {
     /// Creates the compute instance that fills the GPU instance, and returns its id.
     fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32>;
 
-    /// Destroys a compute instance. One that is gone already is no error.
+    /// Destroys a compute instance. A missing instance is no error.
     fn destroy_compute_instance(
         &self,
         gpu: &GpuUuid,
@@ -64,7 +64,7 @@ pub(crate) trait Mig: Queries {
         compute_instance: u32,
     ) -> Result<()>;
 
-    /// Destroys a GPU instance. One that is gone already is no error.
+    /// Destroys a GPU instance. A missing instance is no error.
     fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()>;
 }
 
@@ -120,8 +120,8 @@ impl DriverError {
         }
     }
 
-    /// A code that did not come from the call that makes, so that nobody reads it as that one's
-    /// answer.
+    /// Marks an error of a later call about a created object, so that no caller takes its code for the create's
+    /// own answer.
     pub(crate) fn about_what_was_made(self) -> DriverError {
         DriverError {
             reason: match self.reason {

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 /// The driver's ABI: these minors of its own major are no GPUs.
 const CTL_MINOR: u32 = 255;
 const MODESET_MINOR: u32 = 254;
-/// The mode that nvidia-modprobe gives nodes for everyone; the device cgroup decides who can open
-/// them.
+/// The mode that nvidia-modprobe gives public nodes. The device cgroup decides which containers can open them.
 const OPEN_MODE: u32 = 0o666;
 
 const DEVICES_LIMIT: u64 = 256 * 1024;

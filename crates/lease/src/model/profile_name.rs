@@ -33,7 +33,7 @@ impl FromStr for ProfileName {
     }
 }
 
-/// Compares with a driver's name for a profile, which may be none of this form.
+/// Compares with a driver's name for a profile, which may have another form.
 impl PartialEq<ProfileName> for str {
     fn eq(&self, name: &ProfileName) -> bool {
         parts(self) == Some((name.gpu_slices, name.gigabytes, &name.attributes))
@@ -80,7 +80,7 @@ fn are_attributes(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// All that `docs` of NVIDIA and transcripts name, of every GPU with MIG.
+    /// The names in NVIDIA's documents and in transcripts, of every GPU with MIG.
     const NAMES: &str = include_str!("../../../../tests/data/mig-profiles.txt");
 
     #[test]

@@ -1,6 +1,6 @@
 //! Backfill: a later request takes only what no earlier request, still queued, could ever use.
 //!
-//! Nobody knows when the running containers end. So even a small slice may delay a queued request, if it
+//! The ends of the running containers are unknown. So even a small slice may delay a queued request, if it
 //! overlaps a slot that the request could use. Instances that runmig did not make count as permanent.
 
 use super::constraints::{Constraints, is_on};

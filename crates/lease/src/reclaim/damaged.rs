@@ -362,7 +362,7 @@ fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bo
     Ok(formers.any(|f| f.place == *place && is_shared(f)))
 }
 
-/// Fails for a kind of resource that nobody finds by its name alone.
+/// Fails for a kind of resource that a record's name alone does not locate.
 fn name_tells(damaged: &Damaged) -> Result<()> {
     match damaged.instance().map(|name| name.kind) {
         None | Some(Kind::Mig) => Ok(()),

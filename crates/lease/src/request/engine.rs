@@ -143,9 +143,9 @@ pub struct Deadline {
     pub kills: bool,
 }
 
-/// The kubelet gives a call of the CRI two minutes. Then containerd kills us, which nobody hears
-/// of; under CRI-O, which gives up after 240 s itself, we would go on and make a container that
-/// nobody waits for. The rest of the time is for the driver and the low-level runtime.
+/// The kubelet gives a call of the CRI two minutes. Then containerd kills runmig without a word. CRI-O gives
+/// up after 240 s and lets runmig go on, which would make a container without a caller. The rest of the
+/// two minutes is for the driver and the low-level runtime.
 const LONGEST_WAIT_IN_KUBERNETES: Duration = Duration::from_secs(90);
 
 /// The container's identity, in the words of the engine that called. It decides which per-container

@@ -71,7 +71,7 @@ pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
         return Ok(None);
     }
     let all: Vec<Alternative> = value.split(',').map(several).collect::<Result<_>>()?;
-    // Somebody may mean two slices by it.
+    // Its author may mean two slices.
     if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
         return Err(Error::new(format!(
             "{} stands there twice, and a list names alternatives to one slice",

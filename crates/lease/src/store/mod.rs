@@ -247,7 +247,7 @@ impl Ledger<'_> {
     }
 
     /// Removes a new lease and its instance, which the driver did not create. A kill in between leaves a lease
-    /// without an instance, so that nobody destroys what lies at that place now.
+    /// without an instance, so that no process destroys a foreign instance at that place.
     pub(crate) fn forget(&self, held: &Held) -> Result<()> {
         self.remove_instance(&held.instance)?;
         self.remove_lease(&held.lease)

@@ -18,7 +18,7 @@ pub(super) struct Known {
     driver_version: Option<String>,
     gpus: BTreeMap<u32, Rc<Identity>>,
     geometry: BTreeMap<GpuUuid, Rc<Geometry>>,
-    /// The cache as the session found it; none as long as nobody looked.
+    /// The cache as the session found it; none before the first look.
     cached: Option<Geometries>,
     /// GPUs whose geometry the cache did not have.
     read: Vec<Rc<Identity>>,
@@ -137,7 +137,7 @@ impl Session {
         Ok(geometry)
     }
 
-    /// Returns the cache's word on a GPU, where one answer of the driver agrees with it.
+    /// Returns the cached geometry of a GPU if one answer of the driver agrees with it.
     fn cached(&self, gpu: &Identity, device: &Device<'_>) -> Result<Option<Geometry>> {
         let Some(cache) = &self.cache else {
             return Ok(None);

@@ -108,7 +108,7 @@ impl Queries for Session {
         let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
         match device.running_compute_processes() {
             Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
-            // It does not tell; whoever has the capabilities open is still seen.
+            // The driver does not tell, but the holders of the capabilities are still seen.
             Err(NvmlError::NotSupported) => Ok(Vec::new()),
             Err(e) => Err(failed(
                 format!(

@@ -18,8 +18,8 @@ pub(super) const MAX_INSTANCES: u32 = 256;
 /// How often instances of one profile may go while they are listed.
 const MAX_LISTINGS: usize = 8;
 
-/// A session with the driver, which the first call opens: whoever may need it can have one, and it costs
-/// nothing until then. Keep it short: a long one sees stale handles and can itself hold an instance.
+/// A session with the driver. The first call opens it, so an unused session costs nothing. Keep it short: a
+/// long session sees stale handles and can itself hold an instance.
 pub struct Session {
     library: PathBuf,
     opened: OnceCell<Nvml>,

@@ -1,5 +1,5 @@
 //! The rejection of a request, with the moves that would make room. It takes longer than a choice, and is
-//! for errors that somebody reads.
+//! for errors.
 
 use super::search::fewest_moves;
 use crate::model::Snapshot;
