@@ -7,7 +7,8 @@ mod support;
 
 use faults_support::World;
 use faults_support::operations::{
-    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, named, way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, named, torn_records,
+    way_is_made,
 };
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
@@ -21,6 +22,7 @@ fn judge(world: &World, at: &str, number: usize) {
     let complain = |what: String| panic!("killed at {at}: {what}");
     world.behave("");
     world.no_faults();
+    torn_records(world).unwrap_or_else(complain);
     way_is_made(world);
     let living = [ID, PEER, HOLDER].map(|id| world.living_init(id).map(|_| id));
     for id in living.into_iter().flatten() {

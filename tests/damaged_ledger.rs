@@ -9,6 +9,8 @@ mod lost;
 #[path = "damaged_ledger/names.rs"]
 mod names_that_tell;
 mod support;
+#[path = "damaged_ledger/unfinished.rs"]
+mod unfinished;
 
 use faults_support::World;
 use faults_support::strace::settled;

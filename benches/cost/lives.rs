@@ -25,7 +25,7 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
     let row = |name, program: &Path, slice| Row {
         name,
         program: program.to_owned(),
-        bundle: bundle::make(&work.join(name), slice),
+        bundle: bundle::make(&work.join(format!("bundle of {name}")), slice),
     };
     let runc = bundle::on_path("runc");
     let slice = row("runmig, 1g.10gb", &front.program, true);

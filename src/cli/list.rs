@@ -87,8 +87,14 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             ));
         }
     }
-    damaged.iter().for_each(tell_damaged);
-    Ok(i32::from(!damaged.is_empty()))
+    for record in &damaged {
+        match record.unfinished() {
+            Some(lease) => tell_unfinished(lease),
+            None => tell_damaged(record),
+        }
+    }
+    let is_whole = damaged.iter().all(|d| d.unfinished().is_some());
+    Ok(i32::from(!is_whole))
 }
 
 fn table(entries: &[Entry], waiting: &[Waiting]) {
@@ -125,6 +131,15 @@ fn table(entries: &[Entry], waiting: &[Waiting]) {
             ));
         }
     }
+}
+
+fn tell_unfinished(lease: &Lease) {
+    output::eprint(&format!(
+        "lease {} of container {} has no instance: a kill ended its create or its release; hint: migctl gc \
+         removes it",
+        lease.id,
+        printable(&container(lease))
+    ));
 }
 
 fn tell_damaged(damaged: &Damaged) {

@@ -6,7 +6,9 @@ use super::check::names;
 use super::strace::Call;
 use crate::support::process::until;
 use crate::support::said;
+use runmig_lease::store::Store;
 use std::fs;
+use std::time::Duration;
 
 /// The container that a command is about.
 pub const ID: &str = "victim";
@@ -300,6 +302,24 @@ pub fn damage_is_mended(world: &World) {
     if world.bundle_is_edited(ID) {
         world.create(ID);
         world.delete(ID);
+    }
+}
+
+/// Returns what `migctl list` would call damaged. A kill leaves whole records, and at most leases without
+/// their instance.
+pub fn torn_records(world: &World) -> Result<(), String> {
+    if world.path(DAMAGED).exists() {
+        return Ok(());
+    }
+    let store = Store::existing(&world.state(), Duration::from_secs(10)).unwrap();
+    let damaged = store.map_or_else(Vec::new, |store| store.list().unwrap().damaged);
+    let torn: Vec<_> = damaged
+        .iter()
+        .filter(|d| d.unfinished().is_none())
+        .collect();
+    match torn.is_empty() {
+        true => Ok(()),
+        false => Err(format!("records are torn: {torn:?}")),
     }
 }
 

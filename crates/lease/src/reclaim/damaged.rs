@@ -237,8 +237,7 @@ fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> 
     }))
 }
 
-/// Removes the records without a slice on the driver, and releases the slices without a container. It
-/// reports the rest.
+/// Removes records without a slice on the driver, releases slices without a container, reports the rest.
 pub(super) fn look_through(
     context: &LeaseContext<'_>,
     damaged: Vec<Damaged>,
@@ -288,7 +287,10 @@ fn over(
             LeaseState::Releasing => None,
             LeaseState::Pending | LeaseState::Ready => holder::sign_of_life(&context.store, lease),
         };
-        let dead = "the record of its instance is damaged, and its container is gone";
+        let dead = match damaged.unfinished() {
+            Some(_) => "a killed process left it without an instance",
+            None => "the record of its instance is damaged, and its container is gone",
+        };
         return Ok(life.map_or(Ok(dead.to_owned()), Err));
     }
     let is_there = match damaged.place() {

@@ -1,6 +1,6 @@
 //! Records that cannot be read. Their names still reserve their places.
 
-use super::lease::{Key, Lease};
+use super::lease::{Key, Lease, LeaseState};
 use super::names::{self, FormerName, InstanceName, LeaseName, Ownership, Place};
 use crate::error::Error;
 use crate::model::BootId;
@@ -42,6 +42,14 @@ impl Damaged {
             DamagedName::Former(former) => Some(former.lease.as_str()),
             DamagedName::Foreign => None,
         }
+    }
+
+    /// Returns the lease if a kill left it without its instance: between the two records of a create, or
+    /// between their removals. It is readable and holds nothing, so it is no damage.
+    pub fn unfinished(&self) -> Option<&Lease> {
+        let lease = self.lease.as_ref()?;
+        let has_instance = self.instance().is_some();
+        (!has_instance && lease.state != LeaseState::Ready).then_some(lease)
     }
 
     /// Returns the name of the instance; none where it is not on record.
