@@ -2,11 +2,10 @@
 
 use super::setup;
 use crate::support::bundle::Bundle;
+use crate::support::runtimes::script;
 use crate::support::{Setup, said, unique};
 use std::ffi::OsStr;
-use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Ends in a byte that UTF-8 does not have.
@@ -51,9 +50,7 @@ fn passes_others_on_unchanged() {
     let bundle = renamed(&setup.bundle("true"));
     let before = bundle.bytes();
     let (front, saw) = (setup.path("runc"), setup.path("saw"));
-    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >{}\n", saw.display());
-    std::fs::write(&front, script).unwrap();
-    std::fs::set_permissions(&front, Permissions::from_mode(0o755)).unwrap();
+    script(&front, &format!("printf '%s\\n' \"$@\" >{}", saw.display()));
     setup.put_before(&front);
     let root = odd(&setup.root("a"));
     let (root, path) = (root.as_os_str(), bundle.path.as_os_str());
