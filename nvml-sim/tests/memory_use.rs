@@ -2,38 +2,11 @@
 
 mod common;
 
-use common::{NVML_SIM, Nvml, Sim};
+use common::{Holder, NVML_SIM, Nvml, Sim};
 use nvml_sim::abi::types::*;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 const MIB: u64 = 1 << 20;
-
-struct Holder(Child);
-
-impl Holder {
-    fn new(sim: &Sim, args: &str) -> Holder {
-        let mut child = Command::new(NVML_SIM)
-            .arg("hold")
-            .arg(sim.dir())
-            .args(args.split_whitespace())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let out = child.stdout.take().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        assert!(line.starts_with("holding GPU"), "{line:?}");
-        Holder(child)
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
 
 /// Returns total, reserved, free and used MiB.
 fn memory(nvml: &Nvml, device: u64) -> [u64; 4] {
@@ -75,7 +48,7 @@ fn processes_use_memory() {
     let list = "nvmlDeviceGetComputeRunningProcesses_v3";
     assert_eq!(nvml.call(list, &args), 0);
     let listed = [infos[0] as u32, infos[3] as u32];
-    assert_eq!(listed, [first.0.id(), second.0.id()]);
+    assert_eq!(listed, [first.pid(), second.pid()]);
     assert_eq!([infos[1] / MIB, infos[4] / MIB], [3072, 256]);
     drop(first);
     assert_eq!(memory(&nvml, gpu), [81559, 480, 80823, 256]);
@@ -104,7 +77,7 @@ fn compute_mode_limits_processes() {
     assert_eq!(mode(&sim.init()), Ok(3));
     let holder = Holder::new(&sim, "--gpu 0");
     let said = refused(&sim, "--gpu 0");
-    let other = format!("process {} has the GPU to itself", holder.0.id());
+    let other = format!("process {} has the GPU to itself", holder.pid());
     assert!(said.contains(&other), "{said}");
     drop(holder);
     Holder::new(&sim, "--gpu 0");

@@ -5,14 +5,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{NVML_SIM, Nvml, Sim};
+use common::{Holder, Nvml, Sim};
 
 const SCRIPT: &str = "NVML_SIM_TEST_SCRIPT";
 const LIBRARY: &str = "NVML_SIM_TEST_LIBRARY";
@@ -270,35 +269,13 @@ fn faults_count_over_all_processes() {
     assert!(sim.run("fault", "--list").contains("\"seen\":1"));
 }
 
-/// A process that holds something, once it does.
-fn hold(sim: &Sim, args: &str) -> Child {
-    let mut child = Command::new(NVML_SIM)
-        .arg("hold")
-        .arg(sim.dir())
-        .args(args.split_whitespace())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert!(line.starts_with("holding GPU"), "{line:?}");
-    child
-}
-
-fn end(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
 #[test]
 fn holder_keeps_instance_until_death() {
     let sim = Sim::new("--gpu A100-80GB");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
     let (gi, ci) = create(&nvml, gpu).unwrap();
-    let holder = hold(&sim, "--gpu 0 --gi 13 --ci 0");
+    let holder = Holder::new(&sim, "--gpu 0 --gi 13 --ci 0");
     assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 19);
     assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 19);
 
@@ -311,7 +288,7 @@ fn holder_keeps_instance_until_death() {
             nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", &args),
             0
         );
-        assert_eq!((count, infos[0] as u32, infos[2]), (1, holder.id(), 13));
+        assert_eq!((count, infos[0] as u32, infos[2]), (1, holder.pid(), 13));
         count = 0;
         assert_eq!(
             nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", &args),
@@ -321,15 +298,15 @@ fn holder_keeps_instance_until_death() {
     }
     let file = "proc/driver/nvidia/capabilities/gpu0/mig/gi13/ci0/access";
     let file = sim.dir().join(file).canonicalize().unwrap();
-    let open = std::fs::read_dir(format!("/proc/{}/fd", holder.id())).unwrap();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", holder.pid())).unwrap();
     let mut links = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     assert!(links.any(|link| link == file));
 
-    end(holder);
+    drop(holder);
     assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 0);
-    let holder = hold(&sim, "--gpu 0 --gi 13");
+    let holder = Holder::new(&sim, "--gpu 0 --gi 13");
     assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 19);
-    end(holder);
+    drop(holder);
     assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 0);
     assert!(!sim.try_run("hold", "--gpu 0 --gi 13").status.success());
 }
@@ -338,7 +315,7 @@ fn holder_keeps_instance_until_death() {
 fn whole_gpu_holder_blocks_first_instance() {
     let sim = Sim::new("--gpu A100-80GB --gpu H100");
     let nvml = sim.init();
-    let holder = hold(&sim, "--gpu 1");
+    let holder = Holder::new(&sim, "--gpu 1");
     assert_eq!(nvml.create_gi(nvml.gpu(1), 19), Err(19));
     assert!(nvml.create_gi(nvml.gpu(0), 19).is_ok());
     assert_eq!(
@@ -346,7 +323,7 @@ fn whole_gpu_holder_blocks_first_instance() {
         Ok(19)
     );
     assert!(!sim.try_run("reset", "--gpu 1").status.success());
-    end(holder);
+    drop(holder);
     assert!(nvml.create_gi(nvml.gpu(1), 19).is_ok());
 }
 

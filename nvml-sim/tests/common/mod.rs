@@ -4,10 +4,11 @@
 #![allow(dead_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use nvml_sim::abi::types::{ComputeInstanceInfo, GpuInstanceInfo, Span};
 use tempfile::TempDir;
@@ -16,6 +17,36 @@ pub const NVML_SIM: &str = env!("CARGO_BIN_EXE_nvml-sim");
 
 pub struct Sim {
     dir: TempDir,
+}
+
+/// A process that holds a GPU or an instance, until this value is dropped.
+pub struct Holder(Child);
+
+impl Holder {
+    /// `nvml-sim hold DIR ARGS`. Returns once it holds.
+    pub fn new(sim: &Sim, args: &str) -> Holder {
+        let mut hold = Command::new(NVML_SIM);
+        hold.arg("hold")
+            .arg(sim.dir())
+            .args(args.split_whitespace());
+        let mut child = hold.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert!(line.starts_with("holding GPU"), "{line:?}");
+        Holder(child)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 impl Sim {

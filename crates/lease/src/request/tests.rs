@@ -1,0 +1,173 @@
+use super::*;
+
+fn parse_pairs(pairs: &[(&str, &str)]) -> Result<Option<Request>> {
+    let all: Vec<_> = pairs
+        .iter()
+        .map(|(k, v)| ((*k).into(), (*v).into()))
+        .collect();
+    parse(&all)
+}
+
+fn refused(pairs: &[(&str, &str)]) -> String {
+    parse_pairs(pairs).unwrap_err().line()
+}
+
+#[test]
+fn container_key_wins() {
+    let name = ("io.kubernetes.cri.container-name", "web");
+    let both = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "20Gi"), name];
+    let asked = parse_pairs(&both).unwrap().unwrap().alternatives;
+    assert_eq!(written(&asked), "20Gi");
+    let nothing = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "none"), name];
+    assert_eq!(parse_pairs(&nothing).unwrap(), None);
+    let other = [("slice.runmig.dev/db", "1g.10gb"), name];
+    assert_eq!(parse_pairs(&other).unwrap(), None);
+}
+
+#[test]
+fn ignores_every_sandbox() {
+    for key in [
+        "io.kubernetes.cri.container-type",
+        "io.kubernetes.cri-o.ContainerType",
+    ] {
+        assert_eq!(
+            parse_pairs(&[(SLICE, "rubbish"), (key, "sandbox")]).unwrap(),
+            None
+        );
+    }
+}
+
+#[test]
+fn never_ignores_a_likely_request() {
+    assert!(
+        refused(&[("runmig.dev/slcie", "1g.10gb")])
+            .contains("annotation runmig.dev/slcie is unknown")
+    );
+    assert!(refused(&[("slice.runmig.dev/web", "1g.10gb")]).contains("gave this one no name"));
+    assert!(refused(&[(WAIT, "30s")]).contains("needs runmig.dev/slice"));
+    assert!(refused(&[(SLICE, "1g.10gb"), (WAIT, "soon")]).contains("\"soon\" is no duration"));
+    // Added to the clock it would overflow.
+    let endless = [(SLICE, "1g.10gb"), (WAIT, "500000000000years")];
+    assert!(refused(&endless).contains("is more than a day"));
+    assert!(refused(&[(SLICE, "1g.10gb"), (SLICE, "2g.20gb")]).contains("contradicts itself"));
+    let names = [
+        (SLICE, "1g.10gb"),
+        ("io.kubernetes.cri.container-name", "a"),
+        ("io.kubernetes.container.name", "b"),
+    ];
+    assert!(refused(&names).contains("contradict each other"));
+    let huge = "x".repeat(10 << 20);
+    assert!(refused(&[(SLICE, &huge)]).len() < 200);
+    let long_key = format!("slice.runmig.dev/{huge}");
+    assert!(refused(&[(&long_key, "1g.10gb")]).len() < 300);
+    let years = refused(&[(SLICE, "1g.10gb"), (WAIT, "300000000000years")]);
+    assert!(years.contains("is more than a day"), "{years}");
+    let escape = refused(&[(SLICE, "\x1b[2J\0")]);
+    assert!(!escape.contains('\x1b') && escape.contains("\\u{1b}[2J\\u{0}"));
+}
+
+#[test]
+fn parses_least_compute_slices() {
+    let with = |slice, compute| parse_pairs(&[(SLICE, slice), (COMPUTE, compute)]);
+    assert_eq!(with("20Gi", "2").unwrap().unwrap().min_compute, 2);
+    assert_eq!(
+        with("3g.40gb,2g.20gb", " 2 ").unwrap().unwrap().min_compute,
+        2
+    );
+    assert_eq!(with("none", "2").unwrap(), None);
+    let line = |slice, compute| with(slice, compute).unwrap_err().line();
+    assert_eq!(
+        line("20Gi,1g.10gb+me", "2"),
+        "annotation runmig.dev/compute asks for at least 2 compute slices, and 1g.10gb+me in \
+         runmig.dev/slice has 1; hint: ask for a larger profile, or take runmig.dev/compute away"
+    );
+    for bad in ["", "0", "two", "-1", "1.5", "99", "99999999999999999999"] {
+        assert!(
+            line("20Gi", bad).contains("is no number of compute slices"),
+            "{bad}"
+        );
+    }
+    assert!(refused(&[(COMPUTE, "2")]).contains("runmig.dev/compute needs runmig.dev/slice"));
+}
+
+#[test]
+fn parses_waits() {
+    let engine = |more: &[(&str, &str)]| {
+        let all = [&[(SLICE, "1g.10gb")], more].concat();
+        let deadline = parse_pairs(&all).unwrap().unwrap().deadline;
+        deadline.map(|d| (d.engine, d.longest_wait.as_secs()))
+    };
+    let kind = |key| engine(&[(key, "container")]);
+    assert_eq!(
+        kind("io.kubernetes.cri.container-type"),
+        Some(("containerd", 90))
+    );
+    assert_eq!(
+        kind("io.kubernetes.cri-o.ContainerType"),
+        Some(("CRI-O", 90))
+    );
+    assert_eq!(
+        engine(&[("io.container.manager", "cri-o")]),
+        Some(("CRI-O", 90))
+    );
+    let podman = [
+        ("io.container.manager", "libpod"),
+        ("io.kubernetes.cri-o.SandboxID", "1"),
+    ];
+    assert_eq!(engine(&podman), None);
+    assert_eq!(engine(&[]), None);
+}
+
+#[test]
+fn refuses_scope_without_pod() {
+    let asked = |more: &[(&str, &str)]| {
+        let pairs = [&[(SLICE, "1g.10gb")], more].concat();
+        parse_pairs(&pairs).map(|r| r.unwrap().shared_in)
+    };
+    let (sandbox, crio) = (
+        ("io.kubernetes.cri.sandbox-id", "s1"),
+        ("io.kubernetes.cri-o.SandboxID", "s1"),
+    );
+    let by_uid = [
+        ("io.kubernetes.pod.namespace", "n"),
+        ("io.kubernetes.pod.uid", "u"),
+    ];
+    let pod = (SCOPE, "pod");
+    for id in [sandbox, crio] {
+        assert_eq!(asked(&[pod, id]).unwrap().as_deref(), Some("sandbox s1"));
+        let both = [&[pod, id], &by_uid[..]].concat();
+        assert_eq!(asked(&both).unwrap().as_deref(), Some("sandbox s1"));
+    }
+    let uid = [&[pod], &by_uid[..]].concat();
+    assert_eq!(asked(&uid).unwrap().as_deref(), Some("pod n/u"));
+    assert_eq!(asked(&[sandbox]).unwrap(), None);
+    assert_eq!(asked(&[(SCOPE, "container"), sandbox]).unwrap(), None);
+    let refused = |more: &[(&str, &str)]| asked(more).unwrap_err().line();
+    assert!(refused(&[pod]).contains("the engine names no pod"));
+    let empty = ("io.kubernetes.cri-o.SandboxID", "");
+    assert!(refused(&[pod, empty]).contains("the engine names no pod"));
+    assert!(refused(&[(SCOPE, "node")]).contains("\"node\" is no scope"));
+    let two = parse_pairs(&[(SLICE, "7g.80gb,1g.10gb*2"), pod, sandbox]);
+    assert_eq!(
+        two.unwrap_err().line(),
+        "annotation runmig.dev/scope: \"pod\" shares one slice, and 1g.10gb*2 in runmig.dev/slice \
+         asks for several; hint: ask for one larger slice, or take the scope away"
+    );
+    let alone = parse_pairs(&[pod, sandbox]).unwrap_err().line();
+    assert!(alone.contains("annotation runmig.dev/scope needs runmig.dev/slice"));
+}
+
+#[test]
+fn ignores_containers_without_our_keys() {
+    assert_eq!(
+        parse_pairs(&[("org.example/slice", "1g.10gb")]).unwrap(),
+        None
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn never_panics_on_a_value(text in ".{0,300}") {
+        let _ = parse_pairs(&[(SLICE, &text), ("io.kubernetes.container.name", "a")]);
+    }
+}
