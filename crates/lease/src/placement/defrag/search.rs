@@ -202,7 +202,7 @@ impl<'a> Search<'_, 'a> {
             occupancies[g].occupants.pop();
             return done;
         }
-        // Each overlapping slice has to go. Of the slices that exhaust a part, the first is enough.
+        // Each overlapping slice has to go; the first of the slices that exhaust a part is enough.
         let going: Vec<usize> = if blocked {
             occupancy
                 .occupants
