@@ -19,7 +19,7 @@ use runmig_lease::request::{Alternative, Slice};
 
 /// GPUs of any models, with what fits on them in any order.
 fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {
-    let all = Model::all();
+    let all = Model::with_mig();
     let gpus = models.iter().zip(0..);
     let mut snapshot = Snapshot {
         gpus: gpus

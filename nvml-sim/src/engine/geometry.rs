@@ -207,6 +207,12 @@ impl Model {
         &MODELS
     }
 
+    /// Returns the models with MIG, which stand before the others.
+    pub fn with_mig() -> &'static [Model] {
+        let all = Model::all();
+        &all[..all.partition_point(Model::has_mig)]
+    }
+
     /// A model by its key, an alias or the driver's name for it, in any case.
     pub fn find(name: &str) -> Option<&'static Model> {
         let plain = |s: &str| s.to_ascii_lowercase().replace([' ', '_'], "-");
