@@ -75,7 +75,7 @@ fn signal(pid: i32, signal: Signal) {
 /// child could ask for it: here the child is stopped at its very first step, until its parent has told
 /// it to begin and is dead.
 #[test]
-fn survives_kill_before_parent_signal() {
+fn runtime_dies_with_early_killed_front() {
     if !strace::is_there() {
         return;
     }

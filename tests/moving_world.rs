@@ -250,11 +250,11 @@ fn hook_survives_taken_room() {
 }
 
 #[test]
-fn create_survives_replaced_world() {
+fn create_survives_replaced_instances() {
     between_any_two_steps("create, replaced", create, replaces_everything);
 }
 
 #[test]
-fn hook_survives_replaced_world() {
+fn hook_survives_replaced_instances() {
     between_any_two_steps("poststop, replaced", hook, replaces_everything);
 }

@@ -98,14 +98,17 @@ fn may_compute(machine: &Machine, target: Target, memory: u64) -> io::Result<()>
             }
         }
     }
-    let (room, size) = match target.gi.map(|id| gpu.gpu_instance(id)) {
-        Some(Ok(gi)) => (Target { ci: None, ..target }, gpu.profile_of(gi).memory_mb),
-        _ => (whole, gpu.model().memory_mb - gpu.model().reserved_mb),
-    };
-    let free = (size << 20).saturating_sub(used(machine, room));
-    match memory <= free {
-        true => Ok(()),
-        false => refused(format!("out of memory: {} MiB are free", free >> 20)),
+    // A process in an instance uses memory of the GPU too.
+    let mut rooms = vec![(whole, gpu.model().memory_mb - gpu.model().reserved_mb)];
+    if let Some(Ok(gi)) = target.gi.map(|id| gpu.gpu_instance(id)) {
+        rooms.push((Target { ci: None, ..target }, gpu.profile_of(gi).memory_mb));
+    }
+    let free = |(room, size): (Target, u64)| (size << 20).saturating_sub(used(machine, room));
+    match rooms.into_iter().map(free).min() {
+        Some(free) if free < memory => {
+            refused(format!("out of memory: {} MiB are free", free >> 20))
+        }
+        _ => Ok(()),
     }
 }
 

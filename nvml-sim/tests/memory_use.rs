@@ -10,18 +10,13 @@ const MIB: u64 = 1 << 20;
 
 /// Returns total, reserved, free and used MiB.
 fn memory(nvml: &Nvml, device: u64) -> [u64; 4] {
-    let asked = Memory_v2 {
-        version: version::<Memory_v2>(2),
-        // SAFETY: all-zero is a value of the struct, which is numbers only.
-        ..unsafe { std::mem::zeroed() }
-    };
-    let ask = "nvmlDeviceGetMemoryInfo_v2";
-    let it = nvml.ask(ask, &[device], asked).unwrap();
+    let it = nvml.memory(device);
     [it.total, it.reserved, it.free, it.used].map(|bytes| bytes / MIB)
 }
 
 fn refused(sim: &Sim, args: &str) -> String {
-    let output = sim.try_run("hold", args);
+    // Bounded, so that a hold that should fail ends the test and not only begins.
+    let output = sim.try_run("hold", &format!("{args} --seconds 1"));
     assert!(!output.status.success(), "{args}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -63,11 +58,17 @@ fn instance_limits_memory() {
     let gi = sim.gpu_instances(0)[0];
     let mig = nvml.mig_device(gpu, 0).unwrap();
     let free = memory(&nvml, mig)[2];
-    let _holder = Holder::new(&sim, &format!("--gpu 0 --gi {gi} --ci 0 --memory 9Gi"));
+    let holder = Holder::new(&sim, &format!("--gpu 0 --gi {gi} --ci 0 --memory 9Gi"));
     assert_eq!(memory(&nvml, mig)[2..], [free - 9216, 9216]);
     assert_eq!(memory(&nvml, gpu)[3], 9216);
     let said = refused(&sim, &format!("--gpu 0 --gi {gi} --ci 0 --memory 1Gi"));
     assert!(said.contains("out of memory"), "{said}");
+    // A process of the whole GPU leaves less for the instance.
+    drop(holder);
+    let _whole = Holder::new(&sim, "--gpu 0 --memory 76Gi");
+    let said = refused(&sim, &format!("--gpu 0 --gi {gi} --ci 0 --memory 9Gi"));
+    assert!(said.contains("out of memory"), "{said}");
+    assert_eq!(memory(&nvml, gpu)[3], 76 << 10);
 }
 
 #[test]

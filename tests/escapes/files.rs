@@ -75,7 +75,7 @@ fn refuses_state_directory_of_others() {
 
 /// A delete of what has no lease goes on, however hostile the directory.
 #[test]
-fn refuses_hostile_state_directory() {
+fn delete_ignores_hostile_state_directory() {
     let Some(setup) = setup() else { return };
     let bundle = setup.bundle("sleep 1000");
     let id = unique();
@@ -92,7 +92,7 @@ fn refuses_hostile_state_directory() {
 
 /// runmig creates nothing at the target of another user's link.
 #[test]
-fn refuses_linked_state_directory() {
+fn refuses_link_to_foreign_directory() {
     let Some(setup) = setup() else { return };
     let theirs = setup.path("theirs");
     fs::create_dir(&theirs).unwrap();
@@ -159,7 +159,7 @@ fn leases_that_are_none() {
 
 /// `runmig.log` is ours or it is not written.
 #[test]
-fn bounds_log_of_state_directory() {
+fn never_writes_to_foreign_log() {
     let Some(setup) = setup() else { return };
     fs::create_dir_all(setup.state().join("leases")).unwrap();
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
@@ -191,7 +191,7 @@ fn bounds_log_of_state_directory() {
 
 /// `--log` is the engine's word, root's; what it leads to may not hold us up or make us loud.
 #[test]
-fn bounds_log_of_engine() {
+fn tolerates_any_log_of_engine() {
     let Some(setup) = setup() else { return };
     let pipe = setup.path("pipe");
     fifo(&pipe);

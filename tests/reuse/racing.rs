@@ -151,7 +151,7 @@ fn bounds_wait_for_sleeping_creator() {
 
 /// Each try of one that waits is a lease that comes and goes, and wakes the other.
 #[test]
-fn failed_tries_wake_nobody() {
+fn failed_tries_let_waiters_sleep() {
     let world = World::small();
     world.configure("adopt = true");
     let open: Vec<File> = [(world.profile, 0), ("2g.12gb", 2)]

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use nvml_sim::abi::types::{ComputeInstanceInfo, GpuInstanceInfo, Span};
+use nvml_sim::abi::types::{ComputeInstanceInfo, GpuInstanceInfo, Memory_v2, Span, version};
 use tempfile::TempDir;
 
 pub const NVML_SIM: &str = env!("CARGO_BIN_EXE_nvml-sim");
@@ -137,6 +137,17 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 impl Nvml {
+    /// The memory of a GPU or MIG device, by the second version of the call.
+    pub fn memory(&self, device: u64) -> Memory_v2 {
+        let asked = Memory_v2 {
+            version: version::<Memory_v2>(2),
+            // SAFETY: all-zero is a value of the struct, which is numbers only.
+            ..unsafe { std::mem::zeroed() }
+        };
+        self.ask("nvmlDeviceGetMemoryInfo_v2", &[device], asked)
+            .unwrap()
+    }
+
     pub fn load(path: &Path) -> Nvml {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap();
         // SAFETY: loading the simulated library runs no code of its own.

@@ -273,14 +273,7 @@ fn answers_other_client_calls() {
             .unwrap_err(),
         13
     );
-    let asked = Memory_v2 {
-        version: version::<Memory_v2>(2),
-        ..empty
-    };
-    let memory = nvml
-        .ask("nvmlDeviceGetMemoryInfo_v2", &[gpu], asked)
-        .unwrap();
-    assert_eq!(memory.total, 81559 << 20);
+    assert_eq!(nvml.memory(gpu).total, 81559 << 20);
     let field = FieldValue {
         field_id: 1,
         scope_id: 0,

@@ -63,15 +63,7 @@ fn tells_memory_and_architecture() {
         let gpu = nvml.gpu(0);
         let asked = nvml.ask("nvmlDeviceGetArchitecture", &[gpu], 0_u32);
         assert_eq!(asked, Ok(architecture), "{model}");
-        // SAFETY: all-zero is a value of the struct, which is numbers only.
-        let empty: Memory_v2 = unsafe { std::mem::zeroed() };
-        let asked = Memory_v2 {
-            version: version::<Memory_v2>(2),
-            ..empty
-        };
-        let memory = nvml
-            .ask("nvmlDeviceGetMemoryInfo_v2", &[gpu], asked)
-            .unwrap();
+        let memory = nvml.memory(gpu);
         assert_eq!(memory.total, mib << 20, "{model}");
         assert!(memory.reserved > 0 && memory.used == 0, "{model}");
         assert_eq!(memory.total, memory.reserved + memory.free, "{model}");
