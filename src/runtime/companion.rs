@@ -2,10 +2,13 @@
 
 use super::Front;
 use super::lowlevel::c_string;
+use super::spawn::Ended;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::process::signals;
 use runmig_lease::programs;
 use runmig_lease::trust;
+use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 /// Returns the path of a program of runmig, which lies beside this one wherever runmig is installed.
@@ -22,11 +25,14 @@ pub fn program(name: &str) -> Result<PathBuf> {
 }
 
 /// Hands this call to `runmig-slice`, under the name that the engine called. That name picks the
-/// configuration.
-pub fn exec(front: &Front<'_>) -> Result<i32> {
+/// configuration. `ended` is the end of the low-level runtime, if that has run for this call.
+pub fn exec(front: &Front<'_>, ended: Option<Ended>) -> Result<Infallible> {
     let path = program(programs::SLICE)?;
     let name = front.name.unwrap_or(path.as_os_str());
     let mut argv = vec![c_string(name)?];
+    if let Some(ended) = ended {
+        argv.push(c_string(OsStr::new(&ended.argument()))?);
+    }
     for arg in front.args {
         argv.push(c_string(arg)?);
     }
@@ -34,5 +40,5 @@ pub fn exec(front: &Front<'_>) -> Result<i32> {
     signals::hand_on_file_limit();
     let failed = nix::unistd::execv(&program, &argv);
     signals::survive_file_limit();
-    match failed.context(|| format!("run {}", path.display()))? {}
+    failed.context(|| format!("run {}", path.display()))
 }

@@ -2,9 +2,8 @@
 //! is often the engine's last call.
 
 use super::spawn::{self, Ended, Inherited, Meanwhile};
-use super::{Front, key, report};
+use super::{Front, companion, key, report};
 use crate::bundles;
-use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::store::{Key, LeaseState, Store};
 use std::ffi::OsStr;
@@ -25,18 +24,23 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     Ok(store.has(&key).then_some(key))
 }
 
-/// Runs the low-level runtime first, since the engine gets its result, and then releases the slice.
+/// Runs the low-level runtime first, since the engine gets its result. Then `release` ends the slice, and
+/// returns its state in words.
 ///
 /// If the low-level runtime fails or is killed, standard error tells the state of the slice. The engine
 /// reports the failed delete, and its operator needs to know whether a GPU is lost with it.
-pub fn delete(front: &Front<'_>, key: Key) -> Result<i32> {
-    let inherited = Inherited::now(&[])?;
-    crate::log::start(front.config);
-    let ended =
-        spawn::spawn(front.runtime, front.args, &inherited, false)?.run(|| Meanwhile::Done)?;
-    match release(front.config, &key, ended) {
+pub fn delete(front: &Front<'_>, key: &Key, release: Release) -> Result<i32> {
+    let ended = match front.ended {
+        Some(ended) => ended,
+        None => {
+            let inherited = Inherited::now(&[])?;
+            let child = spawn::spawn(front.runtime, front.args, &inherited, false)?;
+            child.run(|| Meanwhile::Done)?
+        }
+    };
+    match release(front, key, ended) {
         Ok(_) if ended.succeeded() => {}
-        Ok(slice) => report::note(&format!("the low-level runtime {}; {slice}", how(ended))),
+        Ok(slice) => report::note(&format!("the low-level runtime {}; {slice}", ended.how())),
         Err(e) => {
             tracing::warn!(container = key.id, "{}", e.line());
             report::error(&e, None);
@@ -45,13 +49,29 @@ pub fn delete(front: &Front<'_>, key: Key) -> Result<i32> {
     Ok(ended.propagate())
 }
 
+pub type Release = fn(&Front<'_>, &Key, Ended) -> Result<String>;
+
+/// Looks again for a lease, since the hook has released it as a rule. Hands over to `runmig-slice` if there is
+/// one.
+pub fn by_companion(front: &Front<'_>, key: &Key, ended: Ended) -> Result<String> {
+    let existing = Store::existing(&front.config.state_dir, front.config.lock_timeout)?;
+    if !existing.is_some_and(|store| store.has(key)) {
+        return Ok(released(&key.id));
+    }
+    match companion::exec(front, Some(ended))? {}
+}
+
+fn released(container: &str) -> String {
+    format!("the slice of container {container} is released")
+}
+
 /// Releases the slices of a dead container, and returns their state in words. A container that lives on, such
 /// as after a plain delete while it runs, keeps its slice.
-fn release(config: &Config, key: &Key, ended: Ended) -> Result<String> {
+pub fn release(front: &Front<'_>, key: &Key, ended: Ended) -> Result<String> {
     let container = &key.id;
-    let released = format!("the slice of container {container} is released");
-    let Some(leases) = bundles::existing(config)? else {
-        return Ok(released);
+    crate::log::start(front.config);
+    let Some(leases) = bundles::existing(front.config)? else {
+        return Ok(released(container));
     };
     leases.release_if_dead(key, ended.succeeded())?;
     let left = leases.of(key)?;
@@ -62,15 +82,8 @@ fn release(config: &Config, key: &Key, ended: Ended) -> Result<String> {
                 let life = life.unwrap_or_else(|| "it lived until now".to_owned());
                 format!("container {container} keeps its slice ({life})")
             }
-            None if left.is_empty() => released,
+            None if left.is_empty() => released(container),
             None => format!("the slice of container {container} is being released"),
         },
     )
-}
-
-fn how(ended: Ended) -> String {
-    match ended {
-        Ended::Exited(status) => format!("exited with status {status}"),
-        Ended::Killed(signal) => format!("was killed by signal {signal}"),
-    }
 }

@@ -3,7 +3,8 @@
 //!
 //! Two programs use this module. `runmig` decides whether a call concerns a slice. It opens no library, so it
 //! can be linked statically. It hands such a call to `runmig-slice` beside it, with the same arguments.
-//! `runmig-slice` decides again by itself, and does the work.
+//! `runmig-slice` decides again by itself, and does the work. Only a delete begins in the front, which runs the
+//! low-level runtime: its hook leaves no work for `runmig-slice` as a rule.
 
 pub mod args;
 mod companion;
@@ -24,6 +25,7 @@ use lowlevel::LowLevel;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::process::signals;
+use spawn::Ended;
 use std::ffi::{OsStr, OsString};
 
 /// The context of a call.
@@ -33,6 +35,8 @@ struct Front<'a> {
     config: &'a Config,
     runtime: &'a LowLevel,
     call: &'a Call,
+    /// The end of the low-level runtime, if the front has run it for this call.
+    ended: Option<Ended>,
 }
 
 /// The handler of calls that concern a slice.
@@ -45,52 +49,50 @@ struct Slicer {
 
 /// Runs the program `runmig`, and returns its exit status.
 pub fn front() -> i32 {
-    enter(&Slicer {
-        create: |front, _| companion::exec(front),
-        // An engine must be able to delete a container even if the installation of runmig is broken. The hook
-        // or a collection then releases the slice.
-        delete: |front, _| companion_or_bare(front),
+    let front = Slicer {
+        create: |front, _| match companion::exec(front, None)? {},
+        delete: |front, key| delete::delete(front, &key, delete::by_companion),
         update: |front, _| companion_or_bare(front),
         features: companion_or_bare,
-    })
+    };
+    enter(&front, |_| None)
 }
 
 /// Hands the call to `runmig-slice`. If that fails, hands it to the low-level runtime, which does the
 /// necessary part of the call without runmig.
 fn companion_or_bare(front: &Front<'_>) -> Result<i32> {
-    let e = match companion::exec(front) {
-        Ok(status) => return Ok(status),
-        Err(e) => e,
-    };
+    let Err(e) = companion::exec(front, None);
     report::error(&e, None);
     Err(front.runtime.exec(front.args))
 }
 
 /// Runs the program `runmig-slice`, and returns its exit status.
 pub fn slice() -> i32 {
-    enter(&Slicer {
+    let slice = Slicer {
         create: create::create,
-        delete: delete::delete,
+        delete: |front, key| delete::delete(front, &key, delete::release),
         update: update::but_for_devices,
         features: features::tell,
-    })
+    };
+    enter(&slice, Ended::take)
 }
 
 /// Returns the exit status, unless the low-level runtime replaces this process.
-fn enter(slicer: &Slicer) -> i32 {
+fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<Ended>) -> i32 {
     spawn::fill_standard_descriptors();
     signals::survive_file_limit();
     let mut argv = std::env::args_os();
     let name = argv.next();
-    let args: Vec<OsString> = argv.collect();
+    let mut args: Vec<OsString> = argv.collect();
+    let ended = ended(&mut args);
     // The arguments name the log for errors, but their syntax depends on the low-level runtime. Until runmig
     // has found it, runmig guesses the log.
     let mut log = report::Log::guess(&args);
-    match dispatch(slicer, name.as_deref(), &args, &mut log) {
+    match dispatch(slicer, name.as_deref(), &args, ended, &mut log) {
         Ok(status) => status,
         Err(e) => {
             report::error(&e, log.as_ref());
-            1
+            ended.map_or(1, Ended::propagate)
         }
     }
 }
@@ -99,6 +101,7 @@ fn dispatch(
     slicer: &Slicer,
     name: Option<&OsStr>,
     args: &[OsString],
+    ended: Option<Ended>,
     log: &mut Option<report::Log>,
 ) -> Result<i32> {
     let config = Config::for_program(name)?;
@@ -111,12 +114,14 @@ fn dispatch(
         config: &config,
         runtime: &runtime,
         call: &call,
+        ended,
     };
     let asks = match &call.verb {
         Verb::Create(_) | Verb::Run(_) | Verb::Restore { .. } => detect::request(&front)?,
-        Verb::Delete { id, .. } => match delete::lease_of(&front, id)? {
-            Some(key) => return (slicer.delete)(&front, key),
-            None => None,
+        Verb::Delete { id, .. } => match (delete::lease_of(&front, id)?, ended) {
+            (Some(key), _) => return (slicer.delete)(&front, key),
+            (None, Some(ended)) => return Ok(ended.propagate()),
+            (None, None) => None,
         },
         Verb::Update(update) => match delete::lease_of(&front, &update.id)? {
             Some(_) => return (slicer.update)(&front, update),

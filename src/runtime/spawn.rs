@@ -89,8 +89,38 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// The argument that tells `runmig-slice` the end of the low-level runtime.
+    const ARGUMENT: &str = "--low-level-runtime-ended=";
+
+    pub fn argument(self) -> String {
+        let (how, number) = match self {
+            Ended::Exited(status) => ("exit", status),
+            Ended::Killed(signal) => ("signal", signal),
+        };
+        format!("{}{how}:{number}", Ended::ARGUMENT)
+    }
+
+    /// Takes that argument, which is the first, from the arguments.
+    pub fn take(args: &mut Vec<OsString>) -> Option<Ended> {
+        let told = args.first()?.to_str()?.strip_prefix(Ended::ARGUMENT)?;
+        let ended = match told.split_once(':')? {
+            ("exit", status) => Ended::Exited(status.parse().ok()?),
+            ("signal", signal) => Ended::Killed(signal.parse().ok()?),
+            _ => return None,
+        };
+        args.remove(0);
+        Some(ended)
+    }
+
     pub fn succeeded(self) -> bool {
         self == Ended::Exited(0)
+    }
+
+    pub fn how(self) -> String {
+        match self {
+            Ended::Exited(status) => format!("exited with status {status}"),
+            Ended::Killed(signal) => format!("was killed by signal {signal}"),
+        }
     }
 
     /// Ends this process as the low-level runtime ended, but without a core: the low-level runtime has left

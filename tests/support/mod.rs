@@ -43,8 +43,8 @@ macro_rules! every_case {
                 gets_slice_by_container_name, own_key_of_container_wins, gives_sandbox_nothing,
                 records_the_pod, image_cannot_ask;
             life: create_start_delete, changes_listed_fields_of_config, delete_releases_without_hook,
-                hook_releases_alone, gc_finds_forgotten_leases, running_container_keeps_its_slice,
-                reuses_the_bundle, tells_roots_of_id_apart, gives_no_slice_twice;
+                hook_releases_alone, deletes_without_slice_program, gc_finds_forgotten_leases,
+                running_container_keeps_its_slice, reuses_the_bundle, tells_roots_of_id_apart, gives_no_slice_twice;
             foreground: gets_and_releases_its_slice, returns_its_exit_code,
                 forwards_signals, forwards_standard_input, gives_a_terminal,
                 passes_preserved_descriptors, passes_sockets_of_service_manager, no_stray_descriptors,

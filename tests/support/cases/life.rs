@@ -105,6 +105,37 @@ pub fn delete_releases_without_hook(setup: &Setup) {
     assert_eq!(bundle.bytes(), before);
 }
 
+/// The front runs the low-level runtime itself, and a hook that released the slice leaves no work for
+/// `runmig-slice`. Without the hook as well, the lease stays for a later call, and the engine gets the
+/// low-level runtime's answer.
+pub fn deletes_without_slice_program(setup: &Setup) {
+    let bundle = setup.asking("1g.10gb", "true");
+    let id = unique();
+    let create = || setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    create();
+    let (program, aside) = (setup.program("runmig-slice"), setup.program("aside"));
+    std::fs::rename(&program, &aside).unwrap();
+    let deleted = setup.runmig(&["delete", "--force", &id]).ok();
+    assert_eq!(deleted.stderr, "");
+    setup.nothing_is_left();
+
+    std::fs::rename(&aside, &program).unwrap();
+    create();
+    std::fs::rename(&program, &aside).unwrap();
+    std::fs::remove_file(setup.program("runmig-hook")).unwrap();
+    let deleted = setup.runmig(&["delete", "--force", &id]);
+    assert!(
+        deleted
+            .stderr
+            .contains("install runmig-slice beside runmig"),
+        "{deleted:?}"
+    );
+    setup.the_lease();
+    std::fs::rename(&aside, &program).unwrap();
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+}
+
 /// The low-level runtime alone, behind our back: the hook is all there is.
 pub fn hook_releases_alone(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
