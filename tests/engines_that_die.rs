@@ -290,6 +290,26 @@ fn delete_tells_fate_of_slice() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// A killed container takes a while to end on a busy machine, and runc's delete does not wait for its cgroup.
+#[test]
+fn delete_waits_for_dying_container() {
+    let world = World::small();
+    let runtime = world.bare(&[]).get_program().to_owned();
+    world.create(ID);
+    world.behave("no-hooks");
+    let front = world.path("runc");
+    let dies_later = format!(
+        "(sleep 1; {} \"$@\") <&- >/dev/null 2>&1 &",
+        runtime.display()
+    );
+    support::runtimes::script(&front, &dies_later);
+    world.configure_runtime(&front);
+    let deleted = said(&mut world.runmig(&["delete", "--force", ID])).ok();
+    world.configure("");
+    assert_eq!(deleted.stderr, "");
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// The container is gone and its slice is not: the engine hears success, the operator the reason.
 #[test]
 fn delete_tells_why_slice_stays() {

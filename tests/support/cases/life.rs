@@ -2,7 +2,7 @@
 
 use crate::support::bundle::{SHOW, nodes, visible};
 use crate::support::diff::diff;
-use crate::support::process::until;
+use crate::support::process::{in_cgroup, until};
 use crate::support::{Setup, said, unique};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
@@ -106,7 +106,7 @@ pub fn delete_releases_without_hook(setup: &Setup) {
 }
 
 /// The front runs the low-level runtime itself, and a hook that released the slice leaves no work for
-/// `runmig-slice`. Without the hook as well, the lease stays for a later call, and the engine gets the
+/// `runmig-slice`. runc runs no hook while the cgroup of a dying container is busy, so the container ends first. Without the hook as well, the lease stays for a later call, and the engine gets the
 /// low-level runtime's answer.
 pub fn deletes_without_slice_program(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
@@ -115,6 +115,8 @@ pub fn deletes_without_slice_program(setup: &Setup) {
     create();
     let (program, aside) = (setup.program("runmig-slice"), setup.program("aside"));
     std::fs::rename(&program, &aside).unwrap();
+    setup.runmig(&["kill", &id, "KILL"]).ok();
+    until("it has ended", || in_cgroup(&bundle.cgroup()).is_empty());
     let deleted = setup.runmig(&["delete", "--force", &id]).ok();
     assert_eq!(deleted.stderr, "");
     setup.nothing_is_left();

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::process::{self, Host};
 use crate::reclaim::holder;
-use crate::reclaim::liveness::{self, lasting};
+use crate::reclaim::liveness::{self, A_MOMENT, lasting};
 use crate::store::{Container, Held, Store};
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
@@ -14,7 +14,7 @@ pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
         Ok(pid) => pid.map(|pid| format!("process {pid} ({}) runs in it", process::name(pid))),
         Err(e) => Some(format!("runmig cannot read which processes run in it: {e}")),
     };
-    match lasting(occupant) {
+    match lasting(A_MOMENT, occupant) {
         Some(why) => Err(refusal(holder, path, &why)),
         None => Ok(()),
     }
@@ -34,7 +34,7 @@ pub(super) fn by_lease(
         let is_others = !lease.is_of(&holder.key) && is_same_namespace;
         if is_others
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
-            && let Some(life) = lasting(|| holder::sign_of_life(store, lease))
+            && let Some(life) = lasting(A_MOMENT, || holder::sign_of_life(store, lease))
         {
             let why = format!("container {} has it ({life})", lease.holder.name());
             return Err(refusal(holder, path, &why));

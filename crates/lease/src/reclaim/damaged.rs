@@ -46,8 +46,11 @@ pub(super) fn release_damaged_with(context: &LeaseContext<'_>, key: &Key) -> Res
     error::all(its.map(|d| {
         let lease = d.lease.as_ref();
         let lease = lease.filter(|l| l.state != LeaseState::Releasing);
-        let lives =
-            lease.and_then(|l| liveness::lasting(|| holder::sign_of_life(&context.store, l)));
+        let lives = lease.and_then(|l| {
+            liveness::lasting(liveness::AFTER_DELETE, || {
+                holder::sign_of_life(&context.store, l)
+            })
+        });
         if let Some(life) = lives {
             return Err(Error::new(format!(
                 "cannot release lease {}: {life}",

@@ -17,6 +17,11 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
         false => Ok(()),
     };
     let leases = context.leases_of(key)?;
+    let patience = if deleted {
+        liveness::AFTER_DELETE
+    } else {
+        liveness::A_MOMENT
+    };
     let against = |now: &Lease| match now.state {
         LeaseState::Releasing => None,
         LeaseState::Pending | LeaseState::Ready => holder::sign_of_life(&context.store, now),
@@ -26,7 +31,7 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
         let life = match lease.state {
             LeaseState::Releasing => None,
             LeaseState::Pending | LeaseState::Ready => {
-                liveness::lasting(|| holder::sign_of_life(&context.store, lease))
+                liveness::lasting(patience, || holder::sign_of_life(&context.store, lease))
             }
         };
         let returned = match life {
@@ -54,7 +59,7 @@ pub(crate) fn release_if_over(
     patience: Patience,
 ) -> Result<Returned> {
     if let Some(lease) = context.store.lease_now(&held.lease)? {
-        liveness::lasting(|| liveness::outlives_its_front(&lease));
+        liveness::lasting(liveness::A_MOMENT, || liveness::outlives_its_front(&lease));
     }
     release_unless(context, held, patience, liveness::outlives_its_front)
 }

@@ -8,7 +8,7 @@ use crate::store::{Key, Lease, LeaseState, Store};
 use crate::trust;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks for signs of life, through reads that a test can make fail.
 pub struct Liveness<'a> {
@@ -100,16 +100,23 @@ pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
     here().recorded_init(key)
 }
 
-/// Returns a sign of life that lasts. A container that was just killed takes a moment to end.
-pub(crate) fn lasting(sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
-    let mut gap = Duration::from_millis(1);
+/// The time that a container may take to end after the low-level runtime has killed and deleted it. On a busy
+/// machine its cgroup stays populated for a while. runc waits for its init as long.
+pub(crate) const AFTER_DELETE: Duration = Duration::from_secs(10);
+
+/// The same for a container of which nothing is known to have killed it.
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(250);
+
+/// Returns a sign of life that lasts for this time. A container that was just killed takes a moment to end.
+pub(crate) fn lasting(time: Duration, sign_of_life: impl Fn() -> Option<String>) -> Option<String> {
+    let (begun, mut gap) = (Instant::now(), Duration::from_millis(1));
     loop {
         let sign = sign_of_life()?;
-        if gap >= Duration::from_millis(200) {
+        if begun.elapsed() >= time {
             return Some(sign);
         }
         std::thread::sleep(gap);
-        gap *= 2;
+        gap = (gap * 2).min(Duration::from_millis(100));
     }
 }
 
