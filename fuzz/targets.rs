@@ -65,9 +65,13 @@ pub fn annotations(bytes: &[u8]) {
     assert!(asks);
     let odd =
         |a: &request::Alternative| matches!(a.slice, request::Slice::Memory(b) if b % 1024 != 0);
-    if !asked.alternatives.iter().any(odd) {
-        let again = request::alternatives(&request::written(&asked.alternatives));
-        assert_eq!(again.unwrap(), Some(asked.alternatives));
+    match asked.wanted {
+        request::Wanted::Slices(slices) if !slices.alternatives.iter().any(odd) => {
+            let again = request::alternatives(&request::written(&slices.alternatives));
+            assert_eq!(again.unwrap(), Some(slices.alternatives));
+        }
+        request::Wanted::Slices(_) => {}
+        request::Wanted::Gpus(count) => assert!((1..=64).contains(&count)),
     }
     // As a create counts the end of its wait.
     let _ = std::time::Instant::now() + asked.wait.unwrap_or_default();
@@ -234,7 +238,7 @@ impl HostView for Named {
 pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
-        mig_uuids: &[UUID],
+        uuids: &[UUID],
         nodes: &nodes,
         hook: HookCommand {
             path: "/usr/local/bin/runmig-hook".into(),

@@ -56,7 +56,7 @@ fn every_system_call(operation: &Operation) {
     if !strace::is_there() {
         return;
     }
-    let world = World::small();
+    let world = operation.world();
     let log = world.path("strace.log");
     let run = |act: &mut dyn FnMut(&Call)| {
         let call = operation.begin(&world);
@@ -107,7 +107,7 @@ fn every_system_call(operation: &Operation) {
 }
 
 fn every_driver_call(operation: &Operation) {
-    let world = World::small();
+    let world = operation.world();
     let call = operation.begin(&world);
     let calls = world.driver_calls_by(|| drop(settled(&call)));
     judge(&world, "no call", 0);
@@ -174,7 +174,7 @@ macro_rules! matrix {
         #[test]
         fn asks_no_driver() {
             for name in [$($of),*] {
-                let world = World::small();
+                let world = named(name).world();
                 let call = named(name).begin(&world);
                 assert_eq!(world.driver_calls(|| drop(settled(&call))), [""; 0], "{name}");
             }
@@ -202,10 +202,16 @@ matrix! {
     delete_two: "delete-two";
     release_damaged: "release-damaged";
     wait: "wait";
+    create_gpu: "create-gpu";
+    create_two_gpus: "create-two-gpus";
+    wait_for_gpu: "wait-for-gpu";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
     delete_adopted: "delete-adopted";
+    delete_gpu: "delete-gpu";
+    poststop_gpu: "poststop-gpu";
+    gc_of_gpu: "gc-of-gpu";
     / errors_only:
     // A step of these is one of the above.
     "delete-shared";

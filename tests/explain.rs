@@ -267,11 +267,14 @@ fn gpus_shows_profiles_without_mig() {
     };
     let table = setup.migctl(&["gpus"]).ok().stdout;
     let (off, on) = table.split_once("\n\n").unwrap();
-    assert!(
-        off.contains("MIG disabled\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME")
-    );
+    assert!(off.contains(
+        "MIG disabled, free\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME"
+    ));
     assert_eq!(off.matches("MIG 7g.141gb").count(), 1, "{table}");
-    assert!(off.contains(" 0/7 ") && !off.contains("free"), "{table}");
+    assert!(
+        off.contains(" 0/7 ") && !off.contains("fragmented"),
+        "{table}"
+    );
     assert!(
         on.contains("MIG enabled\n") && !on.contains("would"),
         "{table}"
@@ -296,7 +299,11 @@ fn gpus_without_mig_say_so() {
     };
     let table = setup.migctl(&["gpus"]).ok().stdout;
     assert!(table.contains("NVIDIA L40S (GPU-"), "{table}");
-    assert_eq!(table.matches(", MIG unsupported\n").count(), 2, "{table}");
+    assert_eq!(
+        table.matches(", MIG unsupported, free\n").count(),
+        2,
+        "{table}"
+    );
     let refusal = "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs)";
     let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
     assert!(said.contains(refusal), "{said}");

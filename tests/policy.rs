@@ -2,7 +2,7 @@
 
 use runmig_lease::config::Config;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
-use runmig_lease::policy::{Policy, Subject, Usage};
+use runmig_lease::policy::{Kind, More, Policy, Subject, Usage};
 use runmig_lease::request::{Alternative, alternatives};
 
 fn policy(text: &str) -> Policy {
@@ -32,6 +32,7 @@ fn user(id: u32) -> Subject {
 fn usage(subject: Subject, gib: u64) -> Usage {
     Usage {
         subject,
+        kind: Kind::Slice,
         memory_mib: gib << 10,
     }
 }
@@ -136,7 +137,7 @@ fn limits_each_namespace_alone() {
         "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
     );
     let a = |pod| usage(subject("team-a", pod), 10);
-    let check = |s: &Subject, usage: &[Usage]| policy.check_limits(s, (1, 1), usage);
+    let check = |s: &Subject, usage: &[Usage]| policy.check_limits(s, More::slices(1, 1), usage);
     let both = [a("p"), a("q"), usage(subject("team-b", "p"), 10)];
     assert_eq!(
         check(&subject("team-a", "r"), &both).unwrap_err().line(),
@@ -159,7 +160,7 @@ fn counts_several_slices_together() {
     let policy = policy("[[policy.limit]]\nslices = 3\n[[policy.limit]]\nmemory = \"40Gi\"\n");
     let has = [usage(user(1), 10)];
     let line = |slices, gib: u64| {
-        let checked = policy.check_limits(&user(2), (slices, gib << 10), &has);
+        let checked = policy.check_limits(&user(2), More::slices(slices, gib << 10), &has);
         checked.map_err(|e| e.line())
     };
     line(2, 30).unwrap();
@@ -207,7 +208,7 @@ fn allows_slices_up_to_number() {
 fn counts_memory_with_the_request() {
     let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
     let has = [usage(user(1000), 30), usage(user(2000), 40)];
-    let check = |id, gib: u64| policy.check_limits(&user(id), (1, gib << 10), &has);
+    let check = |id, gib: u64| policy.check_limits(&user(id), More::slices(1, gib << 10), &has);
     check(1000, 10).unwrap();
     check(3000, 40).unwrap();
     assert!(check(1000, 11).unwrap_err().line().starts_with(
@@ -216,7 +217,7 @@ fn counts_memory_with_the_request() {
     check(2000, 0).unwrap();
     // A container that the rule does not name is not counted.
     policy
-        .check_limits(&Subject::default(), (1, 1 << 20), &has)
+        .check_limits(&Subject::default(), More::slices(1, 1 << 20), &has)
         .unwrap();
 }
 
@@ -227,15 +228,17 @@ fn tells_pods_of_one_name_apart() {
     let mut again = subject("team-a", "p");
     assert!(
         policy
-            .check_limits(&again, (1, 0), &has)
+            .check_limits(&again, More::slices(1, 0), &has)
             .unwrap_err()
             .line()
             .starts_with("namespace team-a, pod p has 1 of 1 slices")
     );
     again.pod_uid = Some("another".into());
-    policy.check_limits(&again, (1, 0), &has).unwrap();
     policy
-        .check_limits(&subject("team-b", "p"), (1, 0), &has)
+        .check_limits(&again, More::slices(1, 0), &has)
+        .unwrap();
+    policy
+        .check_limits(&subject("team-b", "p"), More::slices(1, 0), &has)
         .unwrap();
 }
 
@@ -244,7 +247,7 @@ fn names_what_is_wrong() {
     for (text, words) in [
         (
             "[policy]\nprofile = []",
-            "line 2: unknown field `profile`, expected one of `profiles`",
+            "line 2: unknown field `profile`, expected one of `kinds`, `profiles`",
         ),
         (
             "[[policy.limit]]\nuser = 1\nslice = 4",
@@ -253,6 +256,14 @@ fn names_what_is_wrong() {
         (
             "[[policy.limit]]\nnamespace = \"a\"",
             "[[policy.limit]] 1 limits nothing",
+        ),
+        (
+            "[policy]\nkinds = [\"share\"]",
+            "unknown variant `share`, expected `slice` or `gpu`",
+        ),
+        (
+            "[policy]\ngpus_per_container = 65",
+            "policy.gpus_per_container = 65 is no number from 1 to 64",
         ),
         (
             "[[policy.limit]]\nmemory = \"40\"",

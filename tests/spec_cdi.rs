@@ -51,7 +51,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         drm: vec![],
     };
     let grant = Grant {
-        mig_uuids: &["MIG-1"],
+        uuids: &["MIG-1"],
         nodes: &[],
         hook: HookCommand {
             path: "/h".into(),

@@ -3,7 +3,7 @@
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::policy::Subject;
-use runmig_lease::request::{self, COMPUTE, Request, SLICE};
+use runmig_lease::request::{self, COMPUTE, GPU, SLICE, Slices, Wanted};
 
 #[derive(clap::Args)]
 pub struct By {
@@ -23,14 +23,28 @@ pub struct By {
 
 impl By {
     /// Parses the request as a create does, and refuses it as a create does.
-    pub fn request(&self, text: &str) -> Result<Request> {
+    pub fn request(&self, text: &str) -> Result<Slices> {
         let mut annotations = vec![(SLICE.to_owned(), text.to_owned())];
         let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
         annotations.extend(compute);
-        request::parse(&annotations)?.ok_or_else(|| {
-            Error::new("the request none asks for nothing")
-                .hint("name a profile or an amount of memory")
-        })
+        match request::parse(&annotations)?.map(|r| r.wanted) {
+            Some(Wanted::Slices(slices)) => Ok(slices),
+            Some(Wanted::Gpus(_)) | None => Err(Error::new("the request none asks for nothing")
+                .hint("name a profile or an amount of memory")),
+        }
+    }
+
+    /// Parses a number of whole GPUs as a create does.
+    pub fn gpus(&self, count: &str) -> Result<u32> {
+        let mut annotations = vec![(GPU.to_owned(), count.to_owned())];
+        let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
+        annotations.extend(compute);
+        match request::parse(&annotations)?.map(|r| r.wanted) {
+            Some(Wanted::Gpus(count)) => Ok(count),
+            Some(Wanted::Slices(_)) | None => {
+                Err(Error::new("the request none asks for nothing").hint("name a number of GPUs"))
+            }
+        }
     }
 
     pub fn subject(&self, world: &Inventory) -> Subject {

@@ -2,6 +2,7 @@
 
 use super::asked::By;
 use super::defrag;
+use super::explain_gpus;
 use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WaitingItem};
 use super::mig_on;
 use super::output::{self, Format};
@@ -18,7 +19,11 @@ use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
 #[derive(clap::Args)]
 pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
-    request: String,
+    #[arg(required_unless_present = "gpu")]
+    request: Option<String>,
+    /// As in runmig.dev/gpu: a number of whole GPUs
+    #[arg(long, value_name = "N", conflicts_with = "request")]
+    gpu: Option<String>,
     #[command(flatten)]
     by: By,
     /// The same as -o json
@@ -38,7 +43,13 @@ impl From<&Site> for SliceSite {
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
-    let request = asked.by.request(&asked.request)?;
+    let is_json = asked.json || matches!(format, Format::Json);
+    if let Some(count) = &asked.gpu {
+        return explain_gpus::run(config, &asked.by, count, is_json);
+    }
+    let request = asked
+        .by
+        .request(asked.request.as_deref().unwrap_or_default())?;
     let (driver, world) = world::look(config)?;
     let subject = asked.by.subject(&world);
     let there = (config, &driver);
@@ -69,7 +80,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives,
     };
-    if asked.json || matches!(format, Format::Json) {
+    if is_json {
         output::json(&explanation);
     } else {
         for (i, alternative) in explanation.alternatives.iter().enumerate() {

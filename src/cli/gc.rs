@@ -1,11 +1,12 @@
 //! `migctl gc`: releases every slice whose container is gone, and says why.
 
 use super::json::{CollectionItem, Items};
+use super::list::shown;
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-use runmig_lease::store::{Damaged, Resource};
+use runmig_lease::store::Damaged;
 use runmig_lease::{Collection, Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
@@ -55,12 +56,12 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
 
 fn item(finding: &Finding) -> CollectionItem<'_> {
     let (outcome, why) = words(&finding.outcome);
-    let Resource::Mig(slice) = &finding.entry.instance().resource;
+    let resource = &finding.entry.instance().resource;
     CollectionItem {
         id: finding.entry.id(),
         container: finding.entry.holder(),
-        profile: &slice.profile,
-        gpu_uuid: slice.gpu_uuid.as_str(),
+        profile: shown(resource).name,
+        gpu_uuid: resource.gpu_uuid().as_str(),
         outcome,
         why,
     }

@@ -11,13 +11,15 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode, Profile};
-use runmig_lease::placement::{self, Occupant};
+use runmig_lease::placement::{self, GpuUse, Occupant};
+use runmig_lease::refusal;
 use runmig_lease::store::Entry;
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (driver, world) = world::look(config)?;
     let gpus = &world.snapshot.gpus;
-    let free: Vec<Free> = gpus.iter().map(|gpu| Free::ask(&driver, gpu)).collect();
+    let ask = |gpu: &Gpu| Free::ask(&driver, gpu, &world);
+    let free: Vec<Free> = gpus.iter().map(ask).collect();
     match format {
         Format::Json => {
             let items = gpus.iter().zip(&free);
@@ -48,15 +50,18 @@ struct Free {
     instances: Vec<Option<u32>>,
     /// The profiles that the GPU would offer, where its MIG mode is off.
     offered: Vec<Profile>,
+    /// The use for requests of whole GPUs.
+    usage: GpuUse,
     /// The first call that failed. It hides neither this GPU nor another.
     error: Option<String>,
 }
 
 impl Free {
-    fn ask(driver: &impl Queries, gpu: &Gpu) -> Free {
+    fn ask(driver: &impl Queries, gpu: &Gpu, world: &Inventory) -> Free {
         let mut free = Free {
             instances: Vec::new(),
             offered: Vec::new(),
+            usage: world.use_of(driver, gpu).0,
             error: None,
         };
         if gpu.mig == MigMode::Disabled {
@@ -153,11 +158,15 @@ fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
         None => String::new(),
     };
     output::line(&format!(
-        "GPU {}: {} ({}), MIG {}{pending}",
+        "GPU {}: {} ({}), MIG {}{pending}{}",
         gpu.index,
         runmig_lease::error::printable(&gpu.name),
         runmig_lease::error::printable(gpu.uuid.as_str()),
-        word(gpu.mig)
+        word(gpu.mig),
+        match &free.usage {
+            GpuUse::Mig { .. } => String::new(),
+            usage => format!(", {}", refusal::gpu_use(usage)),
+        }
     ));
     if !gpu.profiles.is_empty() {
         bar(world, gpu);
@@ -250,6 +259,8 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
             MigMode::Enabled => placement::fragmentation(&room),
             _ => None,
         },
+        r#use: use_word(&free.usage),
+        use_reason: refusal::gpu_use(&free.usage),
         error: free.error.clone(),
         slices: slices(world, gpu),
     }
@@ -269,6 +280,18 @@ fn profile_item(p: &Profile, free: Option<u32>) -> ProfileItem<'_> {
         copy_engines: p.copy_engines,
         jpegs: p.jpegs,
         ofas: p.ofas,
+    }
+}
+
+/// Returns the use of a GPU as programs read it.
+pub fn use_word(usage: &GpuUse) -> &'static str {
+    match usage {
+        GpuUse::Mig { .. } => "mig",
+        GpuUse::Free => "free",
+        GpuUse::Exclusive { .. } => "exclusive",
+        GpuUse::Foreign { .. } => "foreign",
+        GpuUse::Prohibited => "unusable",
+        GpuUse::Unknown { .. } => "unknown",
     }
 }
 

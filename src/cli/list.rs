@@ -5,20 +5,25 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::model::Timestamp;
+use runmig_lease::model::{Placement, Timestamp};
 use runmig_lease::store::{Damaged, Entry, Lease, Listing, Resource, Waiting};
 use runmig_lease::{UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+/// The placement of a whole GPU, which takes no memory slices.
+const NOWHERE: Placement = Placement { start: 0, size: 0 };
+
 impl<'a> From<&'a Entry> for LeaseItem<'a> {
     fn from(entry: &'a Entry) -> Self {
         let (lease, instance) = (entry.lease(), entry.instance());
         let holder = lease.and_then(Lease::container);
-        let Resource::Mig(slice) = &instance.resource;
+        let shown = shown(&instance.resource);
+        let slice = instance.slice();
         let attempt = instance.attempt();
         LeaseItem {
             id: entry.id(),
+            kind: shown.kind,
             state: entry.shown_state(),
             container: entry.holder(),
             container_name: holder.and_then(|h| h.container_name.as_deref()),
@@ -28,14 +33,15 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             bundle: holder.map_or(Path::new(""), |h| &h.bundle),
             runtime: holder.map_or(Path::new(""), |h| &h.runtime),
             runtime_root: holder.map_or(Path::new(""), |h| &h.key.root),
-            request: lease.map_or(&slice.profile, |l| &l.request),
-            profile: &slice.profile,
-            gpu_uuid: slice.gpu_uuid.as_str(),
-            gpu_index: slice.gpu_index,
-            mig_uuid: slice.mig_uuid.as_deref(),
-            gpu_instance: slice.gpu_instance,
-            compute_instance: slice.compute_instance,
-            mig_placement: slice.placement.into(),
+            request: lease.map_or(shown.name, |l| &l.request),
+            profile: shown.name,
+            memory_bytes: shown.memory_bytes,
+            gpu_uuid: instance.resource.gpu_uuid().as_str(),
+            gpu_index: instance.resource.gpu_index(),
+            mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
+            gpu_instance: slice.and_then(|s| s.gpu_instance),
+            compute_instance: slice.and_then(|s| s.compute_instance),
+            mig_placement: slice.map_or(NOWHERE, |s| s.placement).into(),
             created: entry.created().as_str(),
             init_pid: lease.and_then(|l| l.init).map(|p| p.pid),
             error: attempt.map(|a| a.error.as_str()),
@@ -59,6 +65,29 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
             since: waiter.map(|w| w.since.as_str()),
             pid: waiter.and_then(|w| w.pid),
         }
+    }
+}
+
+/// A resource, as the views name it.
+pub struct Shown<'a> {
+    pub kind: &'static str,
+    /// The profile of a slice, or `gpu`.
+    pub name: &'a str,
+    pub memory_bytes: Option<u64>,
+}
+
+pub fn shown(resource: &Resource) -> Shown<'_> {
+    match resource {
+        Resource::Mig(slice) => Shown {
+            kind: "slice",
+            name: &slice.profile,
+            memory_bytes: None,
+        },
+        Resource::Gpu(gpu) => Shown {
+            kind: "gpu",
+            name: "gpu",
+            memory_bytes: Some(gpu.memory_mib << 20),
+        },
     }
 }
 
@@ -159,7 +188,9 @@ fn tell_damaged(damaged: &Damaged) {
 }
 
 fn row(entry: &Entry) -> Vec<String> {
-    let Resource::Mig(slice) = &entry.instance().resource;
+    let resource = &entry.instance().resource;
+    let slice = entry.instance().slice();
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
     if entry.instance().is_adopted() {
         state.push_str(", adopted");
@@ -170,10 +201,10 @@ fn row(entry: &Entry) -> Vec<String> {
     vec![
         short(entry.holder()),
         entry.lease().map_or("-".to_owned(), pod),
-        slice.profile.clone(),
-        slice.gpu_index.to_string(),
-        slice.placement.to_string(),
-        slice.mig_uuid.clone().unwrap_or_else(|| "-".to_owned()),
+        shown(resource).name.to_owned(),
+        resource.gpu_index().to_string(),
+        or_dash(slice.map(|s| s.placement.to_string())),
+        or_dash(slice.and_then(|s| s.mig_uuid.clone())),
         state,
         age(entry.created()),
     ]

@@ -8,7 +8,7 @@ use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::placement::MAX_STEPS;
 use runmig_lease::policy::Subject;
-use runmig_lease::request::Request;
+use runmig_lease::request::Slices;
 use runmig_lease::what_if::{Outcome, WhatIf};
 
 /// Returns the command that switches MIG on, or that puts a pending mode in force.
@@ -27,7 +27,7 @@ pub fn command(gpus: &[&Gpu]) -> String {
 pub fn foresee(
     (config, driver): (&Config, &impl Queries),
     world: &Inventory,
-    (request, subject): (&Request, Subject),
+    (request, subject): (&Slices, Subject),
 ) -> Vec<(String, WithMigOn)> {
     let Some(switched) = world.with_mig_on(driver) else {
         return Vec::new();

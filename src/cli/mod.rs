@@ -5,6 +5,7 @@ mod asked;
 mod configure;
 mod defrag;
 mod explain;
+mod explain_gpus;
 mod gc;
 mod gpus;
 mod json;

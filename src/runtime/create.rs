@@ -192,18 +192,24 @@ impl Slicing<'_> {
         let mut devices = self.nodes.required_nodes().to_vec();
         let mut uuids = Vec::new();
         for held in leases {
-            let Resource::Mig(slice) = &held.instance.resource;
-            let (Some(gi), Some(ci), Some(uuid)) =
-                (slice.gpu_instance, slice.compute_instance, &slice.mig_uuid)
-            else {
+            let (uuid, minor) = match &held.instance.resource {
+                Resource::Mig(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
+                Resource::Gpu(gpu) => (Some(gpu.gpu_uuid.as_str()), gpu.gpu_minor),
+            };
+            let Some(uuid) = uuid else {
                 return Err(Error::new("the lease has no instance"));
             };
-            uuids.push(uuid.as_str());
-            let gpu = self.nodes.gpu_node(slice.gpu_minor);
+            uuids.push(uuid);
+            let gpu = self.nodes.gpu_node(minor);
             if !devices.contains(&gpu) {
                 devices.push(gpu);
             }
-            devices.extend(self.nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
+            if let Resource::Mig(slice) = &held.instance.resource {
+                let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
+                    return Err(Error::new("the lease has no instance"));
+                };
+                devices.extend(self.nodes.capability_nodes(minor, gi, ci)?);
+            }
         }
         let mut optional = self.nodes.optional_nodes();
         if spec::uses_user_namespace(original)? {
@@ -217,7 +223,7 @@ impl Slicing<'_> {
             args.extend(["--config".to_owned(), utf8(file)?]);
         }
         let grant = Grant {
-            mig_uuids: &uuids,
+            uuids: &uuids,
             nodes: &devices,
             hook: HookCommand {
                 path: hook,

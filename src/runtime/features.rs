@@ -70,7 +70,7 @@ mod tests {
         let told = with_ours(said.as_bytes()).unwrap();
         let wanted = said.replace(
             "\"bundle\"",
-            "\"bundle\",\n        \"runmig.\",\n        \"slice.runmig.\"",
+            "\"bundle\",\n        \"runmig.\",\n        \"slice.runmig.\",\n        \"gpu.runmig.\"",
         );
         assert_eq!(String::from_utf8(told).unwrap(), wanted);
     }
@@ -91,8 +91,8 @@ mod tests {
     /// Every key of runmig's annotations is below one of the prefixes.
     #[test]
     fn prefixes_match_the_keys() {
-        use runmig_lease::request::{SLICE, SLICE_OF, WAIT};
-        for key in [SLICE, WAIT, SLICE_OF] {
+        use runmig_lease::request::{GPU_OF, SLICE, SLICE_OF, WAIT};
+        for key in [SLICE, WAIT, SLICE_OF, GPU_OF] {
             assert!(PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
         }
         assert!(PREFIXES.iter().all(|prefix| prefix.ends_with('.')));

@@ -9,8 +9,8 @@ use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 
 /// The parts that a container gets.
 pub struct Grant<'a> {
-    /// The UUIDs of the MIG devices, at least one.
-    pub mig_uuids: &'a [&'a str],
+    /// The UUIDs of the MIG devices or of the whole GPUs, at least one.
+    pub uuids: &'a [&'a str],
     pub nodes: &'a [DeviceNode],
     pub hook: HookCommand,
     pub driver: &'a DriverFiles,
@@ -35,7 +35,7 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
     let document = &mut document;
     hooks::take_out(document)?;
     annotations::check(document)?;
-    env::apply(document, &grant.driver.env, grant.mig_uuids)?;
+    env::apply(document, &grant.driver.env, grant.uuids)?;
     gids::put(document, &grant.driver.additional_gids)?;
     mounts::put(document, &grant.driver.mounts)?;
     for (stage, hook) in &grant.driver.hooks {

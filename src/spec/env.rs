@@ -31,7 +31,7 @@ fn widens(name: &str) -> bool {
 
 /// Sets the variables of the driver's files, then of the slices, each once. It removes variables that would
 /// add devices.
-pub fn apply(document: &mut Document, driver: &[String], mig_uuids: &[&str]) -> Result<()> {
+pub fn apply(document: &mut Document, driver: &[String], uuids: &[&str]) -> Result<()> {
     let env = variables(document)?;
     env.retain(|entry| !widens(name(entry)));
     for entry in driver {
@@ -41,11 +41,11 @@ pub fn apply(document: &mut Document, driver: &[String], mig_uuids: &[&str]) -> 
             set(env, key, entry.clone());
         }
     }
-    set(env, VISIBLE, format!("{VISIBLE}={}", mig_uuids.join(",")));
+    set(env, VISIBLE, format!("{VISIBLE}={}", uuids.join(",")));
     Ok(())
 }
 
-/// Removes the slices that an edit of runmig named.
+/// Removes the slices and GPUs that an edit of runmig named.
 pub fn take_out(document: &mut Document) {
     let Some(Value::Object(process)) = get_mut(&mut document.root, "process") else {
         return;
@@ -55,7 +55,8 @@ pub fn take_out(document: &mut Document) {
     };
     env.retain(|entry| {
         let value = entry.as_str().and_then(|entry| entry.split_once('='));
-        !matches!(value, Some((VISIBLE, uuid)) if uuid.starts_with("MIG-"))
+        let is_ours = |uuid: &str| uuid.starts_with("MIG-") || uuid.starts_with("GPU-");
+        !matches!(value, Some((VISIBLE, uuids)) if is_ours(uuids))
     });
 }
 

@@ -116,7 +116,7 @@ impl Containerd {
         for key in ["pod_annotations", "container_annotations"] {
             assert_eq!(
                 handler[key],
-                serde_json::json!(["runmig.dev/*", "slice.runmig.dev/*"])
+                serde_json::json!(["runmig.dev/*", "slice.runmig.dev/*", "gpu.runmig.dev/*"])
             );
         }
         handler.clone()

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod gpus;
 mod images;
 mod pods;
 mod waits;

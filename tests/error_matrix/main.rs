@@ -123,6 +123,7 @@ matrix! {
     gc: "gc";
     create_from_idle: "create-from-idle";
     create_adopting: "create-adopting";
+    create_gpu: "create-gpu";
     / every_call:
     create_from_cache: "create-from-cache";
     create_evicting: "create-evicting";
@@ -137,11 +138,16 @@ matrix! {
     gc_of_damaged_idle: "gc-of-damaged-idle";
     wait: "wait";
     wait_in_vain: "wait-in-vain";
+    create_two_gpus: "create-two-gpus";
+    wait_for_gpu: "wait-for-gpu";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
     delete_adopted: "delete-adopted";
     delete_shared: "delete-shared";
+    delete_gpu: "delete-gpu";
+    poststop_gpu: "poststop-gpu";
+    gc_of_gpu: "gc-of-gpu";
     / crashes_only:
     // Their calls are those of the others.
     "create-again";

@@ -40,14 +40,26 @@ impl World {
         if let Some(lost) = self.lost_of_theirs() {
             return complain(format!("an administrator's instance is gone: {lost}"));
         }
+        let whole: Vec<&Value> = leases.iter().filter(|l| l["kind"] == "gpu").collect();
+        for (n, lease) in whole.iter().enumerate() {
+            let is_shared = |other: &&&Value| {
+                other["sharedIn"].is_string() && other["sharedIn"] == lease["sharedIn"]
+            };
+            let mut others = whole[..n]
+                .iter()
+                .filter(|o| o["gpuUUID"] == lease["gpuUUID"]);
+            if !others.all(|o| is_shared(&o)) {
+                return complain(format!("{} is given twice", lease["gpuUUID"]));
+            }
+        }
         for lease in &leases {
-            let ready = lease["state"] == "ready";
+            let ready = lease["state"] == "ready" && lease["kind"] != "gpu";
             if ready && !instances.iter().any(|i| claims(lease, i)) {
                 return complain(format!("nothing there for {}", lease["container"]));
             }
             let id = lease["container"].as_str().unwrap_or_default();
             let given = self.uuids_in_bundle(id);
-            let has = lease["migUUID"].as_str();
+            let has = uuid_of(lease);
             if !given.is_empty() && !given.iter().any(|u| Some(u.as_str()) == has) {
                 return complain(format!("{id} was given {given:?}"));
             }
@@ -163,12 +175,13 @@ impl World {
     pub fn has_its_slices(&self, id: &str) -> Result<(), String> {
         let mut leases = self.leases();
         leases.retain(|l| l["container"] == id);
-        let uuid = |l: &Value| l["migUUID"].as_str().unwrap_or_default().to_owned();
+        let uuid = |l: &Value| uuid_of(l).unwrap_or_default().to_owned();
         let mut on_record: Vec<String> = leases.iter().map(uuid).collect();
         let mut given = self.uuids_in_bundle(id);
         on_record.sort();
         given.sort();
-        let there: Vec<String> = self.instances().into_iter().flat_map(|i| i.uuids).collect();
+        let mut there: Vec<String> = self.instances().into_iter().flat_map(|i| i.uuids).collect();
+        there.extend(self.engine().gpus.iter().map(|gpu| gpu.uuid.clone()));
         if given.is_empty() || given != on_record || !given.iter().all(|u| there.contains(u)) {
             return Err(format!(
                 "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"
@@ -177,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// The MIG device that a bundle's config.json names now.
+    /// The MIG device or GPU that a bundle's config.json names now.
     pub fn uuid_in_bundle(&self, id: &str) -> Option<String> {
         self.uuids_in_bundle(id).pop()
     }
@@ -188,13 +201,21 @@ impl World {
         let config: Option<Value> = config.and_then(|c| serde_json::from_slice(&c).ok());
         let env = config.as_ref().and_then(|c| c["process"]["env"].as_array());
         let mut variables = env.into_iter().flatten().filter_map(Value::as_str);
-        let visible = variables.find_map(|v| v.strip_prefix("NVIDIA_VISIBLE_DEVICES=MIG-"));
-        let all = visible.map(|rest| format!("MIG-{rest}"));
-        all.iter()
-            .flat_map(|a| a.split(','))
-            .map(str::to_owned)
-            .collect()
+        let visible = variables.find_map(|v| v.strip_prefix("NVIDIA_VISIBLE_DEVICES="));
+        let all = visible.into_iter().flat_map(|all| all.split(','));
+        let is_granted = |uuid: &&str| uuid.starts_with("MIG-") || uuid.starts_with("GPU-");
+        all.filter(is_granted).map(str::to_owned).collect()
     }
+}
+
+/// Returns the UUID that a lease gives its container: of the MIG device, or of the whole GPU.
+fn uuid_of(lease: &Value) -> Option<&str> {
+    let key = if lease["kind"] == "gpu" {
+        "gpuUUID"
+    } else {
+        "migUUID"
+    };
+    lease[key].as_str()
 }
 
 /// Returns what a damaged record claims, as `migctl list` would show it: an instance by its own name, under

@@ -24,14 +24,16 @@ pub struct Instance {
     pub uuids: Vec<String>,
 }
 
-pub fn new(dir: &Path, model: &str, gpus: u32) {
-    let model = Model::find(model).unwrap_or_else(|| panic!("no model {model}"));
-    let new = || NewGpu {
-        model,
+/// Makes a machine with so many GPUs in MIG mode, and so many that do not support it.
+pub fn new(dir: &Path, model: &str, gpus: u32, without_mig: u32) {
+    let new = |name: &str, mode| NewGpu {
+        model: Model::find(name).unwrap_or_else(|| panic!("no model {name}")),
         floor_swept: false,
-        mode: Mode::On,
+        mode,
     };
-    let gpus: Vec<NewGpu> = (0..gpus).map(|_| new()).collect();
+    let with_mig = (0..gpus).map(|_| new(model, Mode::On));
+    let without = (0..without_mig).map(|_| new("T4", Mode::Off));
+    let gpus: Vec<NewGpu> = with_mig.chain(without).collect();
     let machine = Engine::new(&dir.to_string_lossy(), &gpus);
     fs::create_dir_all(dir.join("lib")).unwrap();
     fs::copy(library(), dir.join("lib/libnvidia-ml.so.1")).unwrap();
@@ -187,7 +189,9 @@ impl World {
         self.change(|machine, _| {
             machine.reboot();
             for gpu in &mut machine.gpus {
-                (gpu.mode, gpu.pending) = (Mode::On, Mode::On);
+                if gpu.model().has_mig() {
+                    (gpu.mode, gpu.pending) = (Mode::On, Mode::On);
+                }
             }
         });
     }

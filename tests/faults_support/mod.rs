@@ -54,7 +54,20 @@ impl World {
         World::of(SMALL, 1)
     }
 
-    pub fn of((model, profile, slots): (&str, &'static str, u32), gpus: u32) -> World {
+    pub fn of(model: (&str, &'static str, u32), gpus: u32) -> World {
+        World::with(model, gpus, 0)
+    }
+
+    /// A small world with two GPUs without MIG beside it.
+    pub fn with_whole_gpus() -> World {
+        World::with(SMALL, 1, 2)
+    }
+
+    fn with(
+        (model, profile, slots): (&str, &'static str, u32),
+        gpus: u32,
+        without_mig: u32,
+    ) -> World {
         let dir = tempfile::Builder::new()
             .prefix("runmig-faults-")
             .tempdir_in(home())
@@ -70,7 +83,7 @@ impl World {
         for name in ["root", "bundles"] {
             fs::create_dir(world.path(name)).unwrap();
         }
-        machine::new(&world.machine(), model, gpus);
+        machine::new(&world.machine(), model, gpus, without_mig);
         world.configure("");
         world
     }

@@ -43,6 +43,14 @@ pub struct Operation {
 const FROM_CACHE: &str = "create-from-cache";
 
 impl Operation {
+    /// Returns a world in which the operation can run.
+    pub fn world(&self) -> World {
+        match WITH_GPUS.contains(&self.name) {
+            true => World::with_whole_gpus(),
+            false => World::small(),
+        }
+    }
+
     /// Makes the world ready for the command. It asks the driver for all that it needs, whatever ran
     /// before, so that no call is missed.
     pub fn begin(&self, world: &World) -> Call {
@@ -65,7 +73,17 @@ pub fn each_once(names: &[&str]) {
     assert_eq!(sorted(these), sorted(all));
 }
 
-pub const ALL: [Operation; 28] = [
+/// Operations on whole GPUs.
+const WITH_GPUS: [&str; 6] = [
+    "create-gpu",
+    "create-two-gpus",
+    "delete-gpu",
+    "poststop-gpu",
+    "gc-of-gpu",
+    "wait-for-gpu",
+];
+
+pub const ALL: [Operation; 34] = [
     operation("create", Kind::Create, create),
     operation(FROM_CACHE, Kind::Create, |world| {
         world.create(ID);
@@ -193,6 +211,37 @@ pub const ALL: [Operation; 28] = [
         waiting(world, "100ms");
         create(world)
     }),
+    operation("create-gpu", Kind::Create, |world| {
+        gpus(world, ID, "1");
+        create(world)
+    }),
+    operation("create-two-gpus", Kind::Create, |world| {
+        gpus(world, ID, "2");
+        create(world)
+    }),
+    operation("delete-gpu", Kind::Delete, |world| {
+        gpus(world, ID, "1");
+        world.create(ID);
+        delete(world)
+    }),
+    operation("poststop-gpu", Kind::Delete, |world| {
+        gpus(world, ID, "1");
+        let lease = world.abandoned(ID);
+        world.hook(ID, &lease)
+    }),
+    operation("gc-of-gpu", Kind::Collect, |world| {
+        gpus(world, ID, "1");
+        world.abandoned(ID);
+        world.migctl(&["gc"]).into()
+    }),
+    operation("wait-for-gpu", Kind::Create, |world| {
+        gpus(world, HOLDER, "2");
+        world.create(HOLDER);
+        let asks = [("runmig.dev/gpu", "1"), ("runmig.dev/wait", "10m")];
+        world.bundle_saying(ID, &asks);
+        makes_way(world);
+        create(world)
+    }),
 ];
 
 const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {
@@ -240,6 +289,12 @@ fn adopting(world: &World) {
 fn two(world: &World) {
     world.configure("policy.slices_per_container = 2");
     world.bundle_asking(ID, &format!("{}*2", world.profile));
+}
+
+/// Whole GPUs for a container.
+fn gpus(world: &World, id: &str, count: &str) {
+    world.configure("policy.gpus_per_container = 2");
+    world.bundle_saying(id, &[("runmig.dev/gpu", count)]);
 }
 
 fn in_pod(world: &World, ids: &[&str]) {

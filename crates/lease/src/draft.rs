@@ -4,7 +4,7 @@ use super::context::{LeaseContext, now};
 use crate::error::Result;
 use crate::model::InstanceId;
 use crate::placement::Slot;
-use crate::store::{Instance, InstanceState, Origin, Resource, Slice, random_id};
+use crate::store::{Instance, InstanceState, Origin, Resource, Slice, WHOLE_GPU, random_id};
 
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
@@ -23,10 +23,16 @@ pub(crate) fn instance(
     })
 }
 
-/// Returns the memory slices that a resource takes of a GPU in MIG mode; none for another kind.
+/// Returns the memory slices that a resource takes of its GPU. A whole GPU takes all, should its MIG mode be
+/// switched on.
 pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
     match &instance.resource {
         Resource::Mig(slice) => Some(slot_of(slice)),
+        Resource::Gpu(whole) => Some(Slot {
+            gpu: whole.gpu_uuid.clone(),
+            profile_id: 0,
+            placement: WHOLE_GPU,
+        }),
         #[cfg(test)]
         Resource::Dummy(_) => None,
     }

@@ -3,13 +3,13 @@
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;
-use super::draft::footprint;
+use super::draft::{footprint, slot_of};
 use super::idle;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
-use crate::placement::{Movable, Occupancy, Slot};
+use crate::model::{Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
+use crate::placement::{GpuUse, Movable, Occupancy, Slot};
 use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Waiting};
 
 /// Driver, ledger and queue at one moment.
@@ -250,7 +250,7 @@ impl Inventory {
             !is_fixed && !is_one_of_several(h)
         };
         for lease in self.leases.iter().filter(moves) {
-            let Some(slot) = footprint(&lease.instance) else {
+            let Some(slot) = lease.instance.slice().map(slot_of) else {
                 continue;
             };
             match all.iter().position(|m| m.slot == slot) {
@@ -269,6 +269,42 @@ impl Inventory {
             }
         }
         (all, holders)
+    }
+
+    /// Returns the use of a GPU, and the memory that it gives out in MiB if the driver was asked. The driver
+    /// is asked only about a GPU outside of MIG mode that no record holds.
+    pub fn use_of(&self, driver: &impl Queries, gpu: &Gpu) -> (GpuUse, Option<u64>) {
+        let is_on = gpu.mig == MigMode::Enabled;
+        if is_on || gpu.mig_pending == Some(MigMode::Enabled) {
+            return (GpuUse::Mig { pending: !is_on }, None);
+        }
+        if let Some(holder) = self.holder_on(&gpu.uuid) {
+            return (GpuUse::Exclusive { holder }, None);
+        }
+        let load = match driver.load(&gpu.uuid) {
+            Ok(load) => load,
+            Err(e) => {
+                let why = format!("cannot {e}");
+                return (GpuUse::Unknown { why }, None);
+            }
+        };
+        let usage = match load.processes {
+            _ if load.is_prohibited => GpuUse::Prohibited,
+            pids if pids.is_empty() => GpuUse::Free,
+            pids => GpuUse::Foreign { pids },
+        };
+        (usage, Some(load.memory_mib))
+    }
+
+    /// Returns the holder of a record on a GPU, whatever the record's kind; none without a record. The name is
+    /// none if no container has it, or if the record cannot be read.
+    fn holder_on(&self, gpu: &GpuUuid) -> Option<Option<String>> {
+        let is_here = |instance: &Instance| instance.resource.gpu_uuid() == gpu;
+        if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
+            return Some(Some(held.lease.holder.name().to_owned()));
+        }
+        let is_damaged = self.damaged.iter().any(|(place, _)| place.gpu_uuid == *gpu);
+        (is_damaged || self.unleased.iter().any(is_here)).then_some(None)
     }
 
     /// Returns the leases on the instance at a place, or the instance alone.

@@ -154,6 +154,17 @@ impl Gpu {
     }
 }
 
+/// The driver's answers about a GPU as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuLoad {
+    /// Says whether no process may compute on the GPU: its compute mode is Prohibited.
+    pub is_prohibited: bool,
+    /// The processes that compute on the GPU. Graphics processes are not among them.
+    pub processes: Vec<u32>,
+    /// The memory that the GPU gives out, in MiB: all but the driver's own.
+    pub memory_mib: u64,
+}
+
 /// The driver's answers at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Snapshot {

@@ -9,8 +9,10 @@ use crate::model::{Gpu, GpuUuid};
 use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
 
+mod limits;
 mod subjects;
 
+pub use limits::{Limit, More, Usage};
 pub use subjects::{Each, Subject, User};
 
 pub(crate) use subjects::Subjects;
@@ -20,11 +22,16 @@ use subjects::{matches, not_empty, subjects};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
+    /// The kinds of requests that containers may make. Without the key they may make all, or with
+    /// `profiles` requests for slices alone.
+    pub kinds: Option<Vec<Kind>>,
     /// Patterns of the profile names that containers may have. Without the key they may have all.
     pub profiles: Option<Vec<String>>,
     /// The most slices that one container may request. Without the key that is one, since CUDA uses one MIG
     /// device in a process.
     pub slices_per_container: Option<u32>,
+    /// The most whole GPUs that one container may request. Without the key that is one.
+    pub gpus_per_container: Option<u32>,
     /// Refuses or believes a request that podman may have taken from an image.
     pub image_annotations: ImageAnnotations,
     /// GPUs on which runmig allocates nothing.
@@ -33,6 +40,25 @@ pub struct Policy {
     pub reserve: Vec<Reserve>,
     /// Limits on the slices of containers.
     pub limit: Vec<Limit>,
+}
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// MIG slices.
+    Slice,
+    /// Whole GPUs.
+    Gpu,
+}
+
+impl Kind {
+    fn noun(self) -> &'static str {
+        match self {
+            Kind::Slice => "slice",
+            Kind::Gpu => "GPU",
+        }
+    }
 }
 
 /// A GPU in a rule.
@@ -83,32 +109,6 @@ pub struct Reserve {
     pub user: Option<User>,
 }
 
-/// The most that each namespace, pod or user may have. The named keys tell which of them the rule counts.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limit {
-    /// A pattern of namespaces.
-    pub namespace: Option<String>,
-    /// A pattern of pod names.
-    pub pod: Option<String>,
-    /// The users.
-    pub user: Option<User>,
-    /// The most slices.
-    pub slices: Option<u32>,
-    /// The most memory, in bytes.
-    #[serde(default, deserialize_with = "memory")]
-    pub memory: Option<u64>,
-}
-
-/// A slice that a subject has or requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage {
-    /// The subject.
-    pub subject: Subject,
-    /// Its memory, in MiB.
-    pub memory_mib: u64,
-}
-
 impl Policy {
     /// Checks the rules beyond their syntax.
     ///
@@ -122,6 +122,13 @@ impl Policy {
                 "policy.slices_per_container = {most} is no number from 1 to {MAX_COUNT}"
             )));
         }
+        if let Some(most) = self.gpus_per_container
+            && !(1..=MAX_COUNT).contains(&most)
+        {
+            return Err(Error::new(format!(
+                "policy.gpus_per_container = {most} is no number from 1 to {MAX_COUNT}"
+            )));
+        }
         for gpu in &self.exclude_gpus {
             gpu.check("policy.exclude_gpus")?;
         }
@@ -130,9 +137,9 @@ impl Policy {
         }
         for (n, limit) in numbered(&self.limit) {
             limit.subjects().check(&format!("[[policy.limit]] {n}"))?;
-            if limit.slices.is_none() && limit.memory.is_none() {
+            if (limit.slices, limit.gpus, limit.memory) == (None, None, None) {
                 return Err(Error::new(format!("[[policy.limit]] {n} limits nothing"))
-                    .hint("give it slices = 4 or memory = \"40Gi\""));
+                    .hint("give it slices = 4, gpus = 1 or memory = \"40Gi\""));
             }
         }
         for (n, reserve) in numbered(&self.reserve) {
@@ -183,11 +190,52 @@ impl Policy {
         denied
     }
 
+    /// Checks whether containers may make requests of a kind.
+    ///
+    /// # Errors
+    /// The rule that forbids it.
+    pub fn check_kind(&self, kind: Kind) -> Result<()> {
+        let forbidden = |rule: &str, hint: &str| {
+            Err(Error::new(format!(
+                "requests for a {} are not allowed ({rule})",
+                kind.noun()
+            ))
+            .hint(hint))
+        };
+        match (&self.kinds, &self.profiles) {
+            (Some(kinds), _) if kinds.contains(&kind) => Ok(()),
+            (Some(_), _) => forbidden("policy.kinds", "ask the administrator to allow the kind"),
+            // The list of profiles is older than the other kinds, and its author allowed no more.
+            (None, Some(_)) if kind != Kind::Slice => forbidden(
+                "policy.profiles without policy.kinds",
+                "ask the administrator to add the kind to policy.kinds",
+            ),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Checks whether a container may request so many whole GPUs.
+    ///
+    /// # Errors
+    /// The rule that forbids it.
+    pub fn check_gpus(&self, count: u32) -> Result<()> {
+        self.check_kind(Kind::Gpu)?;
+        let most = self.gpus_per_container.unwrap_or(1);
+        match count <= most {
+            true => Ok(()),
+            false => Err(Error::new(format!(
+                "{count} GPUs are more than a container may have: {most} (policy.gpus_per_container)"
+            ))
+            .hint("ask for fewer, or have the administrator raise policy.gpus_per_container")),
+        }
+    }
+
     /// Returns the allowed alternatives.
     ///
     /// # Errors
     /// No alternative is allowed.
     pub fn allowed(&self, alternatives: &[Alternative]) -> Result<Vec<Alternative>> {
+        self.check_kind(Kind::Slice)?;
         let most = self.slices_per_container.unwrap_or(1);
         let is_allowed = |asked: &&Alternative| match &asked.slice {
             Slice::Profile(name) => self.allows(&name.to_string()),
@@ -217,63 +265,6 @@ impl Policy {
     fn allows(&self, profile: &str) -> bool {
         let mut patterns = self.profiles.iter().flatten();
         self.profiles.is_none() || patterns.any(|pattern| matches(pattern, profile))
-    }
-
-    /// Checks whether a subject may have more slices. `memory_mib` is the memory of all of them.
-    ///
-    /// # Errors
-    /// The first limit that the slices would exceed.
-    pub fn check_limits(
-        &self,
-        subject: &Subject,
-        (slices, memory_mib): (u32, u64),
-        usage: &[Usage],
-    ) -> Result<()> {
-        for (n, limit) in numbered(&self.limit) {
-            let subjects = limit.subjects();
-            let Some(group) = subjects.group(subject) else {
-                continue;
-            };
-            let same = usage
-                .iter()
-                .filter(|h| subjects.group(&h.subject).as_ref() == Some(&group));
-            let too_much = |what: String, hint: &str| {
-                Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
-            };
-            const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
-            let count = same.clone().count();
-            if let Some(most) = limit.slices
-                && count + slices as usize > most as usize
-            {
-                let asked = match slices {
-                    1 => String::new(),
-                    n => format!(", and {n} are asked for"),
-                };
-                let hint = match slices > most {
-                    true => "ask for fewer",
-                    false => ASK_AGAIN,
-                };
-                return Err(too_much(format!("{count} of {most} slices{asked}"), hint));
-            }
-            let used: u128 = same.map(|h| u128::from(h.memory_mib) << 20).sum();
-            let more = u128::from(memory_mib) << 20;
-            if let Some(most) = limit.memory
-                && used + more > u128::from(most)
-            {
-                let asked = match memory_mib {
-                    0 => String::new(),
-                    mib => format!(", and {mib}Mi are asked for"),
-                };
-                let hint = match more > u128::from(most) {
-                    true => "ask for less",
-                    false => ASK_AGAIN,
-                };
-                let (used, most) = (used >> 20, Slice::Memory(most));
-                let what = format!("{used}Mi of {most} of memory{asked}");
-                return Err(too_much(what, hint));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -308,25 +299,8 @@ fn numbered<T>(rules: &[T]) -> impl Iterator<Item = (usize, &T)> + Clone {
     rules.iter().enumerate().map(|(n, rule)| (n + 1, rule))
 }
 
-impl Limit {
-    fn subjects(&self) -> Subjects {
-        subjects(&self.namespace, &self.pod, &self.user)
-    }
-}
-
 impl Reserve {
     fn subjects(&self) -> Subjects {
         subjects(&self.namespace, &self.pod, &self.user)
     }
-}
-
-fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
-    use serde::de::Error as _;
-    let text = String::deserialize(d)?;
-    request::memory(&text).map(Some).map_err(|_| {
-        D::Error::custom(format!(
-            "\"{}\" is no amount of memory such as 40Gi",
-            printable(&text)
-        ))
-    })
 }

@@ -1,6 +1,12 @@
 //! The words of a refusal: for the error of a create, and for `migctl explain` and `migctl defrag`.
 //!
-//! placement and the queue return data. This file alone turns it into English.
+//! placement and the queue return data. This file turns it into English, and `gpus` that of whole GPUs.
+
+mod gpus;
+mod no_room;
+
+pub use gpus::{obstacle as gpu_obstacle, used as gpu_use};
+pub(crate) use no_room::NoRoom;
 
 use crate::error::{Error, printable};
 use crate::placement::{

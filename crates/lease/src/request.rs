@@ -4,12 +4,18 @@ use crate::error::{Error, Result, printable};
 use std::time::Duration;
 
 mod engine;
+mod gpu;
+mod keys;
 mod slice;
+mod wanted;
 
 pub use engine::{Deadline, Engine, Identity, Image, ImageAnnotations, believed, identity};
 
 pub(crate) use slice::MAX_COUNT;
 pub use slice::{Alternative, Slice, alternatives, memory, written};
+pub use wanted::{Slices, Wanted};
+
+use keys::{KINDS, Kind};
 
 /// The annotation with the requested slices, such as `1g.10gb` or `10Gi`.
 pub const SLICE: &str = "runmig.dev/slice";
@@ -20,10 +26,14 @@ pub const WAIT: &str = "runmig.dev/wait";
 pub(crate) const SCOPE: &str = "runmig.dev/scope";
 /// The prefix of annotations for one container of a pod: `slice.runmig.dev/<container>`.
 pub const SLICE_OF: &str = "slice.runmig.dev/";
+/// The annotation with the requested number of whole GPUs.
+pub const GPU: &str = "runmig.dev/gpu";
+/// The prefix of annotations for one container of a pod: `gpu.runmig.dev/<container>`.
+pub const GPU_OF: &str = "gpu.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
-const KEYS: [&str; 4] = [SLICE, COMPUTE, WAIT, SCOPE];
+const KEYS: [&str; 5] = [SLICE, GPU, COMPUTE, WAIT, SCOPE];
 /// The prefixes of our keys, as `features` writes them: a prefix ends with a dot there.
-pub const PREFIXES: [&str; 2] = ["runmig.", "slice.runmig."];
+pub const PREFIXES: [&str; 3] = ["runmig.", "slice.runmig.", "gpu.runmig."];
 
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,18 +41,16 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A profile list or an amount is a few words; what is longer is no request.
 const MAX_VALUE: usize = 256;
 
-/// A container's request for slices.
+/// A container's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The alternatives in order of preference, at least one. The first that fits is chosen.
-    pub alternatives: Vec<Alternative>,
-    /// The least number of compute slices of each slice, or 0.
-    pub min_compute: u32,
+    /// The wanted slices or GPUs.
+    pub wanted: Wanted,
     /// The time to wait for room. Without one the configuration's counts.
     pub wait: Option<Duration>,
     /// The deadline of the engine, if it is known.
     pub deadline: Option<Deadline>,
-    /// The pod whose containers share the slice. Without one the container has it alone.
+    /// The pod whose containers share the slice or GPU. Without one the container has it alone.
     pub shared_in: Option<String>,
 }
 
@@ -66,7 +74,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     for (key, value) in &ours {
         check(key, value)?;
     }
-    let Some((key, value)) = applicable(&ours, who.container_name.as_deref())? else {
+    let Some(asked) = keys::applicable(&ours, who.container_name.as_deref())? else {
         return Ok(None);
     };
     let wait = match get(&ours, WAIT)? {
@@ -75,28 +83,61 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
             Error::new(format!("annotation {WAIT}: {why}")).hint("write it as 30s or 2m")
         })?),
     };
-    let Some(alternatives) = alternatives(value).map_err(|e| named(&key, e))? else {
+    let key = &asked.key;
+    let compute_slices = get(&ours, COMPUTE)?;
+    let wanted = match asked.kind {
+        Kind::Slice => slices(key, asked.value, compute_slices)?,
+        Kind::Gpu => gpus(key, asked.value, compute_slices)?,
+    };
+    let Some(wanted) = wanted else {
         return Ok(None);
     };
-    let min_compute = match get(&ours, COMPUTE)? {
-        None => 0,
-        Some(text) => compute(text, &key, &alternatives)?,
-    };
     let shared_in = scope(get(&ours, SCOPE)?, &who)?;
-    if let (Some(_), Some(several)) = (&shared_in, alternatives.iter().find(|a| a.count > 1)) {
+    if let (Some(_), Some(several)) = (&shared_in, wanted.several()) {
         return Err(Error::new(format!(
-            "annotation {SCOPE}: \"pod\" shares one slice, and {several} in {} asks for several",
-            printable(&shorten(&key))
+            "annotation {SCOPE}: \"pod\" shares one {}, and {several} in {} asks for several",
+            wanted.noun(),
+            printable(&shorten(key))
         ))
-        .hint("ask for one larger slice, or take the scope away"));
+        .hint(match wanted {
+            Wanted::Slices(_) => "ask for one larger slice, or take the scope away",
+            Wanted::Gpus(_) => "ask for 1, or take the scope away",
+        }));
     }
     Ok(Some(Request {
-        alternatives,
-        min_compute,
+        wanted,
         wait,
         deadline: engine::deadline(annotations),
         shared_in,
     }))
+}
+
+fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
+    let Some(alternatives) = alternatives(value).map_err(|e| named(key, e))? else {
+        return Ok(None);
+    };
+    let min_compute = match compute_slices {
+        None => 0,
+        Some(text) => compute(text, key, &alternatives)?,
+    };
+    Ok(Some(Wanted::Slices(Slices {
+        alternatives,
+        min_compute,
+    })))
+}
+
+fn gpus(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
+    let Some(count) = gpu::count(value).map_err(|e| named(key, e))? else {
+        return Ok(None);
+    };
+    match compute_slices {
+        None => Ok(Some(Wanted::Gpus(count))),
+        Some(_) => Err(Error::new(format!(
+            "annotation {COMPUTE} counts compute slices, and {} asks for a whole GPU",
+            printable(&shorten(key))
+        ))
+        .hint(format!("take {COMPUTE} away"))),
+    }
 }
 
 /// Returns the pod that shares the slice, or none if it is the container's alone.
@@ -151,7 +192,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 /// Whether a key is one of ours at all: the cheap question that every create is asked.
 pub fn is_ours(key: &str) -> bool {
-    key.starts_with(DOMAIN) || key.starts_with(SLICE_OF)
+    key.starts_with(DOMAIN) || KINDS.iter().any(|kind| key.starts_with(kind.prefix()))
 }
 
 fn named(key: &str, e: Error) -> Error {
@@ -166,9 +207,12 @@ fn check(key: &str, value: &str) -> Result<()> {
         ))
         .hint(format!(
             "this version knows {}",
-            [&KEYS[..], &["slice.runmig.dev/<container>"]]
-                .concat()
-                .join(", ")
+            [
+                &KEYS[..],
+                &["slice.runmig.dev/<container>", "gpu.runmig.dev/<container>"]
+            ]
+            .concat()
+            .join(", ")
         )));
     }
     if value.len() > MAX_VALUE {
@@ -200,33 +244,6 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
         )));
     }
     Ok(Some(first))
-}
-
-fn applicable<'a>(
-    ours: &[(&'a str, &'a str)],
-    name: Option<&str>,
-) -> Result<Option<(String, &'a str)>> {
-    let per_container = ours.iter().find(|(key, _)| key.starts_with(SLICE_OF));
-    if let (Some((key, _)), None) = (per_container, name) {
-        return Err(Error::new(format!(
-            "annotation {} is for a container by name, but the engine gave this one no name",
-            printable(&shorten(key))
-        ))
-        .hint(format!("use {SLICE}")));
-    }
-    if let Some(name) = name {
-        let key = format!("{SLICE_OF}{name}");
-        if let Some(value) = get(ours, &key)? {
-            return Ok(Some((key, value)));
-        }
-    }
-    let slice = get(ours, SLICE)?;
-    if slice.is_none() && per_container.is_none() {
-        let key = ours.first().map_or(WAIT, |(key, _)| *key);
-        return Err(Error::new(format!("annotation {key} needs {SLICE}"))
-            .hint(format!("add {SLICE}, or take {key} away")));
-    }
-    Ok(slice.map(|value| (SLICE.to_owned(), value)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub struct CollectionItem<'a> {
     pub id: &'a str,
     /// The container's id; empty for an idle slice, `?` for a damaged record.
     pub container: &'a str,
-    /// The MIG profile; `?` for a damaged record.
+    /// The MIG profile; `gpu` for a whole GPU, `?` for a damaged record.
     pub profile: &'a str,
     /// The GPU's UUID; empty where a damaged record does not say it.
     #[serde(rename = "gpuUUID")]

@@ -72,7 +72,8 @@ pub struct GpuAnswer {
     pub uuid: String,
     /// The profile that the request means on this GPU; null where it has none.
     pub profile: Option<String>,
-    /// `fits`, `full`, `queued`, `noPlace`, `usedUp`, `noProfile`, `migOff`, `migPending`, `noMig` or `excluded`.
+    /// `fits`, `full`, `queued`, `noPlace`, `usedUp`, `noProfile`, `migOff`, `migPending`, `noMig` or `excluded`. For a request of
+    /// whole GPUs: `fits`, `queued`, `excluded`, or the GPU's use as in `migctl gpus`.
     pub state: &'static str,
     /// The reason of the state, in words.
     pub why: String,

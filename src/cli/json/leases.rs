@@ -14,13 +14,15 @@ pub struct LeaseList<'a> {
     pub waiting: Vec<WaitingItem<'a>>,
 }
 
-/// A lease, one slice of one container; or an instance without a lease.
+/// A lease, one slice or GPU of one container; or an instance without a lease.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaseItem<'a> {
     /// The id of the lease, or of an instance without one: 32 hexadecimal digits.
     pub id: &'a str,
+    /// The kind of the resource: `slice`, or `gpu` for a whole GPU.
+    pub kind: &'static str,
     /// `creating`, `ready`, `releasing`, `quarantined` or `idle`.
     pub state: &'static str,
     /// The container's id as the engine gave it; empty for an idle slice.
@@ -40,10 +42,12 @@ pub struct LeaseItem<'a> {
     pub runtime: &'a Path,
     /// The low-level runtime's `--root`.
     pub runtime_root: &'a Path,
-    /// The request that the slice was made for: a profile or an amount of memory.
+    /// The request: a profile, an amount of memory, or a number of whole GPUs as `1 GPU`.
     pub request: &'a str,
-    /// The MIG profile: `1g.10gb`.
+    /// The MIG profile: `1g.10gb`; `gpu` for a whole GPU.
     pub profile: &'a str,
+    /// The memory in bytes that a whole GPU gives out; null for a slice.
+    pub memory_bytes: Option<u64>,
     /// The GPU's UUID: `GPU-…`.
     #[serde(rename = "gpuUUID")]
     pub gpu_uuid: &'a str,
@@ -58,7 +62,7 @@ pub struct LeaseItem<'a> {
     /// The compute instance's id in the GPU instance; null until the driver has made it.
     #[serde(rename = "computeInstanceID")]
     pub compute_instance: Option<u32>,
-    /// The memory slices that the GPU instance takes.
+    /// The memory slices that the GPU instance takes; start and size are 0 for a whole GPU.
     pub mig_placement: Placement,
     /// The time of the create: RFC 3339, UTC.
     pub created: &'a str,

@@ -6,16 +6,16 @@ use crate::error::{Error, Result};
 use crate::inventory::Inventory;
 use crate::model::{Gpu, GpuUuid, ProfileName, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
-use crate::policy::{Policy, Subject, Usage};
-use crate::request::{Alternative, Request};
-use crate::store::{Container, Held, Instance, Lease, Slice};
+use crate::policy::{Kind, More, Policy, Subject, Usage};
+use crate::request::{Alternative, Slices};
+use crate::store::{Container, Held, Instance, Lease, Resource, Slice};
 use std::collections::BTreeSet;
 
 /// Returns what the policy admits of a request; an error where that is nothing.
 pub(super) fn admit(
     policy: &Policy,
     snapshot: &Snapshot,
-    request: &Request,
+    request: &Slices,
     subject: &Subject,
 ) -> Result<Admitted> {
     let alternatives = policy.allowed(&request.alternatives)?;
@@ -58,8 +58,16 @@ impl<'a> Limits<'a> {
 
     /// Checks whether the subject may hold so many more slices, with so much memory together.
     pub(super) fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
-        self.policy
-            .check_limits(&self.subject, (slices, memory_mib), &self.usage)
+        self.check(More::slices(slices, memory_mib))
+    }
+
+    /// Checks whether the subject may hold so many more whole GPUs, with so much memory together.
+    pub(super) fn allow_gpus(&self, gpus: u32, memory_mib: u64) -> Result<()> {
+        self.check(More::gpus(gpus, memory_mib))
+    }
+
+    fn check(&self, more: More) -> Result<()> {
+        self.policy.check_limits(&self.subject, more, &self.usage)
     }
 
     /// Returns the GPUs that rules exclude, and those on which even the least that is requested is more
@@ -109,9 +117,18 @@ fn usage(inventory: &Inventory) -> Vec<Usage> {
     let is_going = |i: &&Instance| i.idle_since().is_none();
     let going = inventory.unleased.iter().filter(is_going);
     let going = going.map(|i| (Subject::default(), i));
-    let usage = |(subject, instance): (Subject, &Instance)| Usage {
-        subject,
-        memory_mib: { instance.slice() }.map_or(0, |s| memory_of(s, &inventory.snapshot.gpus)),
+    let usage = |(subject, instance): (Subject, &Instance)| {
+        let (kind, memory_mib) = match &instance.resource {
+            Resource::Mig(slice) => (Kind::Slice, memory_of(slice, &inventory.snapshot.gpus)),
+            Resource::Gpu(whole) => (Kind::Gpu, whole.memory_mib),
+            #[cfg(test)]
+            Resource::Dummy(_) => (Kind::Slice, 0),
+        };
+        Usage {
+            subject,
+            kind,
+            memory_mib,
+        }
     };
     leased.chain(going).map(usage).collect()
 }

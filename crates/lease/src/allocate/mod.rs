@@ -6,6 +6,7 @@ mod candidates;
 mod denial;
 mod diagnosis;
 mod footprint;
+mod gpus;
 mod occupied;
 mod plan;
 mod previous;
@@ -22,7 +23,7 @@ use super::queue::{Turn, Wake};
 use super::reclaim::{self, liveness};
 use crate::error::{Error, Result};
 use crate::model::Cgroup;
-use crate::placement::Rejection;
+use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
 use denial::Denial;
@@ -70,13 +71,15 @@ pub(crate) fn acquire(
         };
         let no = match denial {
             Denial::Limit(over) => return Err(over),
-            Denial::Room(never @ Rejection::Unsatisfiable { .. }) => return Err(never.into()),
-            Denial::Room(now) => now,
+            Denial::Room(no) => no,
         };
+        if !no.may_pass() {
+            return Err(no.error(&[], None));
+        }
         turn.pause(woke_others);
         if !wait(context, &mut turn)? {
             let no = diagnosis::explained(context, &requester, &turn, no);
-            let error = turn.give_up(&context.store, no);
+            let error = turn.give_up(&context.store, &no);
             return Err(error.and(reclaim::unseen(context)));
         }
     }
@@ -86,7 +89,7 @@ pub(crate) fn acquire(
 enum Ended {
     Ready(Vec<Held>),
     Denied {
-        denial: Denial,
+        denial: Denial<NoRoom>,
         /// Whether tries in vain woke queued requests.
         woke_others: bool,
     },

@@ -81,6 +81,8 @@ fn create(
 ) -> std::result::Result<Held, Trouble> {
     match &held.instance.resource {
         Resource::Mig(slice) => create_slice(context, driver, (held, slice)),
+        // The GPU exists, and no setting of it changes.
+        Resource::Gpu(_) => Ok(context.record(held, |i| i.state = InstanceState::Ready)?),
         #[cfg(test)]
         Resource::Dummy(dummy) => {
             dummy.create()?;

@@ -7,7 +7,7 @@ use crate::model::{Cgroup, InstanceId, LeaseId};
 use crate::placement::Slot;
 use crate::process;
 use crate::reclaim::liveness;
-use crate::request::{self, Request};
+use crate::request::Request;
 use crate::store::{
     self, Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
     Portion, Resource,
@@ -47,7 +47,7 @@ impl Requester<'_> {
             state: LeaseState::Pending,
             boot_id: context.boot_id.clone(),
             created: now(),
-            request: request::written(&self.request.alternatives),
+            request: self.request.wanted.written(),
             holder: Holder::Container(self.holder.clone()),
             operation: Some(self.operation.id().to_owned()),
             creator: process::current(),

@@ -6,15 +6,17 @@ use super::plan::Step;
 use super::requester::{Requester, Tried};
 use super::share::{self, Peer};
 use super::usable_plan::usable_plan;
-use super::{candidates, occupied};
+use super::{candidates, gpus, occupied};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
-use crate::placement::{Constraints, Rejection};
-use crate::queue::{self, LastLook, Turn};
+use crate::model::GpuUuid;
+use crate::placement::{self, Constraints, Rejection};
+use crate::queue::{self, LastLook, Turn, Wants};
 use crate::reclaim::{self, Patience};
-use crate::request;
+use crate::refusal::NoRoom;
+use crate::request::Wanted;
 use crate::store::{Held, Instance, InstanceState, Lock, Origin, Resource};
 
 /// The outcome of one look for room. A lease in it is on record.
@@ -26,7 +28,7 @@ pub(super) enum Outcome {
     PeerCreates(Held),
     /// Idle slices that have to be destroyed first.
     Evict(Vec<Instance>),
-    Denied(Denial),
+    Denied(Denial<NoRoom>),
 }
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
@@ -144,10 +146,16 @@ fn choose(
     if let Some(path) = &requester.cgroup.path {
         occupied::by_lease(&context.store, requester.holder, path, &inventory.leases)?;
     }
+    let slices = match &requester.request.wanted {
+        Wanted::Slices(slices) => slices,
+        Wanted::Gpus(count) => {
+            return choose_gpus(context, driver, (requester, *count), inventory, turn, plan);
+        }
+    };
     let snapshot = &inventory.snapshot;
     let policy = &context.config.policy;
     let subject = subject_of(requester.holder);
-    let admitted = admit(policy, snapshot, requester.request, &subject)?;
+    let admitted = admit(policy, snapshot, slices, &subject)?;
     let blockers = queue::reservations(&inventory.waiting, snapshot);
     let ours = inventory.ours();
     let wanted = Constraints {
@@ -155,7 +163,7 @@ fn choose(
         ours: &ours,
         ..admitted.wanted()
     };
-    match share::share(context, driver, &inventory, &wanted, requester)? {
+    match share::share(context, driver, &inventory, Some(&wanted), requester)? {
         Some(Peer::Has(lease)) => {
             turn.step_aside();
             return Ok(Choice::of(Outcome::Shared(*lease)));
@@ -176,34 +184,94 @@ fn choose(
         p.plan(alternatives)
     }) {
         Ok(plan) if !plan.evict.is_empty() => Ok(Choice::of(Outcome::Evict(plan.evict))),
-        Ok(plan) => Ok(persist_steps(context, plan.steps, requester, turn)),
+        Ok(plan) => {
+            let record = |step| record_step(context, step, requester);
+            Ok(record_all(plan.steps, record, turn))
+        }
         Err(denial) => {
             if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
                 let policy = (policy, subject_of(requester.holder));
                 let could_use = candidates::could_use(policy, snapshot, &admitted);
-                let look = LastLook::new(inventory.snapshot, admitted, ours);
-                let request = request::written(&requester.request.alternatives);
-                let container = &requester.holder.key.id;
-                turn.join(
-                    (&context.store, plan),
-                    (container, request, could_use),
-                    look,
-                )?;
+                let wants = Wants::Slices { admitted, ours };
+                let look = LastLook::new(inventory.snapshot, wants);
+                join(context, requester, turn, plan, (could_use, look))?;
             }
-            Ok(Choice::of(Outcome::Denied(denial)))
+            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
     }
 }
 
-fn persist_steps(
+/// Chooses whole GPUs.
+fn choose_gpus(
     context: &LeaseContext<'_>,
-    steps: Vec<Step>,
+    driver: &impl Queries,
+    (requester, count): (&Requester<'_>, u32),
+    inventory: Inventory,
+    turn: &mut Turn,
+    plan: &Lock,
+) -> Result<Choice> {
+    let policy = &context.config.policy;
+    policy.check_gpus(count)?;
+    match share::share(context, driver, &inventory, None, requester)? {
+        Some(Peer::Has(lease)) => {
+            turn.step_aside();
+            return Ok(Choice::of(Outcome::Shared(*lease)));
+        }
+        Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
+        None => {}
+    }
+    let subject = subject_of(requester.holder);
+    let limits = Limits::new(policy, subject.clone(), &inventory);
+    let candidates = gpus::candidates(driver, &inventory, (policy, &subject), &limits);
+    match gpus::plan(&candidates, &inventory, &limits, count) {
+        Ok(chosen) => {
+            let take = |whole| {
+                let held = requester.draft_new(context, Resource::Gpu(whole), Origin::Ours)?;
+                persist(context, &held, "is given whole")?;
+                Ok(Some(Part::Place(held)))
+            };
+            Ok(record_all(chosen, take, turn))
+        }
+        Err(denial) => {
+            if let Denial::Room(shortage) = &denial
+                && shortage.may_pass()
+            {
+                let of = placement::awaited(&candidates);
+                let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
+                let look = LastLook::new(inventory.snapshot.clone(), Wants::Gpus { count, of });
+                join(context, requester, turn, plan, (could_use, look))?;
+            }
+            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+        }
+    }
+}
+
+/// Joins the queue, with profile ids by GPU.
+fn join(
+    context: &LeaseContext<'_>,
     requester: &Requester<'_>,
+    turn: &mut Turn,
+    plan: &Lock,
+    (could_use, look): (Vec<(GpuUuid, Vec<u32>)>, LastLook),
+) -> Result<()> {
+    let request = requester.request.wanted.written();
+    let container = &requester.holder.key.id;
+    turn.join(
+        (&context.store, plan),
+        (container, request, could_use),
+        look,
+    )
+}
+
+/// Puts every part of a plan on record. `record` returns none if a part cannot be had any more.
+fn record_all<S>(
+    planned: Vec<S>,
+    record: impl Fn(S) -> Result<Option<Part>>,
     turn: &mut Turn,
 ) -> Choice {
     let mut parts = Vec::new();
-    for step in steps {
-        match record_step(context, step, requester) {
+    for one in planned {
+        match record(one) {
             Ok(Some(part)) => parts.push(part),
             Ok(None) => return Choice::Interrupted(parts, None),
             Err(e) => return Choice::Interrupted(parts, Some(e)),

@@ -14,8 +14,7 @@ use crate::inventory::Inventory;
 use crate::model::{LeaseId, Snapshot};
 use crate::placement::{self, Constraints};
 use crate::reclaim::{self, Patience, holder};
-use crate::request;
-use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Slice};
+use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Resource};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
@@ -26,13 +25,13 @@ pub(crate) enum Peer {
     Creates(Box<Held>),
 }
 
-/// Puts a lease of the requester's on record on the slice that another container of its pod has. None
-/// where no container of the pod has one.
+/// Puts a lease of the requester's on record on the slice or GPU that another container of its pod has. None
+/// where no container of the pod has one. `wanted`: the constraints of a request for a slice.
 pub(super) fn share(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
     inventory: &Inventory,
-    wanted: &Constraints<'_>,
+    wanted: Option<&Constraints<'_>>,
     who: &Requester<'_>,
 ) -> Result<Option<Peer>> {
     let snapshot = &inventory.snapshot;
@@ -45,8 +44,7 @@ pub(super) fn share(
             && lease.boot_id == context.boot_id
             && lease.state != LeaseState::Releasing
     };
-    let peers = inventory.leases.iter().filter(|h| is_peer(h));
-    for (peer, slice) in peers.filter_map(|h| Some((h, h.instance.slice()?))) {
+    for peer in inventory.leases.iter().filter(|h| is_peer(h)) {
         if peer.instance.state != InstanceState::Ready {
             return Ok(Some(Peer::Creates(Box::new(peer.clone()))));
         }
@@ -55,7 +53,7 @@ pub(super) fn share(
         if !is_there(snapshot, &peer.instance) && !exists(driver, peer)? {
             continue;
         }
-        check_same(snapshot, (peer, slice), wanted, who)?;
+        check_same(snapshot, peer, wanted, who)?;
         let held = who.draft(context, peer.instance.clone())?;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.
@@ -138,28 +136,38 @@ fn does_not_answer(peer: &Held) -> Error {
     ))
 }
 
-/// Checks that containers that share one slice request the same.
+/// Checks that containers that share one slice or GPU request the same.
 fn check_same(
     snapshot: &Snapshot,
-    (peer, slice): (&Held, &Slice),
-    wanted: &Constraints<'_>,
+    peer: &Held,
+    wanted: Option<&Constraints<'_>>,
     who: &Requester<'_>,
 ) -> Result<()> {
-    let (gpu, mut unread) = (&slice.gpu_uuid, snapshot.unreadable.iter());
+    let resource = &peer.instance.resource;
+    let (gpu, mut unread) = (resource.gpu_uuid(), snapshot.unreadable.iter());
     if !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
-        && let Some((_, why)) = unread.find(|(index, _)| *index == slice.gpu_index)
+        && let Some((_, why)) = unread.find(|(index, _)| resource.gpu_index() == *index)
     {
         return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));
     }
-    let there = only(snapshot, &[slot_of(slice)]);
-    if placement::choose(&there, &[], &unreserved(wanted)).is_ok() {
+    let (is_same, has) = match (resource, wanted) {
+        (Resource::Mig(slice), Some(wanted)) => {
+            let there = only(snapshot, &[slot_of(slice)]);
+            let fits = placement::choose(&there, &[], &unreserved(wanted)).is_ok();
+            (fits, format!("a {}", slice.profile))
+        }
+        (Resource::Mig(slice), None) => (false, format!("a {}", slice.profile)),
+        (Resource::Gpu(_), _) => (wanted.is_none(), resource.to_string()),
+        #[cfg(test)]
+        (Resource::Dummy(_), _) => (false, resource.to_string()),
+    };
+    if is_same {
         return Ok(());
     }
     Err(Error::new(format!(
-        "container {} of the same pod has a {} for all of them, and this one asks for {}",
+        "container {} of the same pod has {has} for all of them, and this one asks for {}",
         printable(peer.lease.holder.name()),
-        slice.profile,
-        request::written(&who.request.alternatives)
+        who.request.wanted.written()
     ))
     .hint("ask for the same in every container with runmig.dev/scope: pod"))
 }

@@ -172,7 +172,7 @@ fn killed_create_keeps_second_kind() {
         },
         |_, held| match &held.instance.resource {
             Resource::Dummy(dummy) => dummy.create().unwrap(),
-            Resource::Mig(_) => unreachable!("the draft is a dummy"),
+            Resource::Mig(_) | Resource::Gpu(_) => unreachable!("the draft is a dummy"),
         },
         |context, held| {
             let ready = context.record(held, |i| i.state = InstanceState::Ready);

@@ -1,5 +1,7 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
+pub use super::gpus::{GpuOnTrial, GpuOutcome, GpuTrial, shortage_error, try_gpus};
+
 use super::admit::{Limits, admit, all_denied, holder_subject};
 use super::denial::Denial;
 use super::plan::Step;
@@ -17,7 +19,7 @@ use crate::placement::{
 use crate::policy::Subject;
 use crate::queue::reservations;
 use crate::refusal::Refusal;
-use crate::request::{Alternative, Request};
+use crate::request::{Alternative, Slices};
 use crate::store::Held;
 use std::cell::RefCell;
 
@@ -72,7 +74,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     pub fn new(
         (config, driver): (&'a Config, &'a D),
         inventory: &Inventory,
-        request: &Request,
+        request: &Slices,
         subject: Subject,
     ) -> Result<Self> {
         let (mut movable, holders) = inventory.movable();

@@ -7,7 +7,9 @@ pub mod nodes;
 pub mod nvml;
 pub mod on_host;
 
-use crate::model::{ComputeInstance, GpuUuid, ListedInstance, Placement, Profile, Snapshot};
+use crate::model::{
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
+};
 use std::fmt;
 
 /// Reads what GPUs offer and what lies on them; changes nothing.
@@ -29,6 +31,10 @@ pub trait Queries {
     /// Returns the instances of one profile on a GPU; none where its MIG mode is off. An instance that
     /// is not listed is gone, so an answer that leaves doubt is an error.
     fn instances_of(&self, gpu: &GpuUuid, profile: u32) -> Result<Vec<ListedInstance>>;
+
+    /// Returns the use of a GPU as a whole. It fails if the driver does not tell all of it, because a GPU
+    /// counts as free only by the driver's answer.
+    fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad>;
 
     /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label>;

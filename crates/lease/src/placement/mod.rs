@@ -17,6 +17,7 @@ mod score;
 mod several;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub(crate) use backfill::{could_use, is_blocked};
 pub use choose::choose;
@@ -32,3 +33,5 @@ pub use rejection::{
 };
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
+pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
+pub(crate) use whole::{awaited, choose_whole};

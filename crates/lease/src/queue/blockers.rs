@@ -29,3 +29,19 @@ pub(crate) fn reservations(earlier: &[Waiting], snapshot: &Snapshot) -> Vec<Rese
     };
     all.into_iter().map(reservation).collect()
 }
+
+/// Returns the GPUs that earlier requests for whole GPUs could use. An unreadable ticket counts as wanting
+/// every GPU.
+pub(crate) fn reserved_gpus(earlier: &[Waiting], snapshot: &Snapshot) -> BTreeSet<GpuUuid> {
+    let mut all = BTreeSet::new();
+    for waiting in earlier {
+        match &waiting.waiter {
+            Some(waiter) => {
+                let whole = waiter.could_use.iter().filter(|(_, p)| p.is_empty());
+                all.extend(whole.map(|(gpu, _)| gpu.clone()));
+            }
+            None => all.extend(snapshot.gpus.iter().map(|gpu| gpu.uuid.clone())),
+        }
+    }
+    all
+}

@@ -8,7 +8,7 @@
 mod blockers;
 mod watch;
 
-pub(crate) use blockers::reservations;
+pub(crate) use blockers::{reservations, reserved_gpus};
 
 use crate::admitted::Admitted;
 use crate::bundles::Bundles;
@@ -16,8 +16,8 @@ use crate::config::Config;
 use crate::context::now;
 use crate::error::{Error, Result};
 use crate::model::{GpuUuid, Snapshot, Timestamp};
-use crate::placement::{self, Constraints, Rejection, Slot};
-use crate::refusal::{Refusal, Waited};
+use crate::placement::{self, Constraints, Slot};
+use crate::refusal::{NoRoom, Waited};
 use crate::request::Request;
 use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
 use std::path::{Path, PathBuf};
@@ -69,17 +69,28 @@ pub(crate) struct Turn {
 pub(crate) struct LastLook {
     at: Instant,
     snapshot: Snapshot,
-    admitted: Admitted,
-    ours: Vec<Slot>,
+    wants: Wants,
+}
+
+/// The room for which a request waits.
+pub(crate) enum Wants {
+    Slices {
+        admitted: Admitted,
+        ours: Vec<Slot>,
+    },
+    /// So many of these GPUs.
+    Gpus {
+        count: u32,
+        of: Vec<GpuUuid>,
+    },
 }
 
 impl LastLook {
-    pub(crate) fn new(snapshot: Snapshot, admitted: Admitted, ours: Vec<Slot>) -> LastLook {
+    pub(crate) fn new(snapshot: Snapshot, wants: Wants) -> LastLook {
         LastLook {
             at: Instant::now(),
             snapshot,
-            admitted,
-            ours,
+            wants,
         }
     }
 }
@@ -239,6 +250,17 @@ impl Turn {
             return Ok(None);
         };
         let number = self.number();
+        let (admitted, ours) = match &look.wants {
+            Wants::Slices { admitted, ours } => (admitted, ours),
+            Wants::Gpus { count, of } => {
+                let earlier: Vec<Waiting> =
+                    { store.waiting_before(number)? }.collect::<Result<_>>()?;
+                let reserved = reserved_gpus(&earlier, &look.snapshot);
+                let left = of.iter().filter(|gpu| !reserved.contains(gpu)).count();
+                let first = earlier.first().map(|w| w.number);
+                return Ok(first.filter(|_| left < *count as usize).map(|n| number - n));
+            }
+        };
         let (mut first, mut blockers) = (None, Vec::new());
         // Reads in queue order, and no further than needed: most often the first request holds this one up.
         for other in store.waiting_before(number)? {
@@ -252,8 +274,8 @@ impl Turn {
             blockers.append(&mut more);
             let wanted = Constraints {
                 blockers: &blockers,
-                ours: &look.ours,
-                ..look.admitted.wanted()
+                ours,
+                ..admitted.wanted()
             };
             if placement::is_blocked(&look.snapshot, &wanted) {
                 return Ok(Some(number - first));
@@ -271,16 +293,13 @@ impl Turn {
     }
 
     /// Returns the error of a create whose time to wait is over, or that has no time to wait.
-    pub(crate) fn give_up(&self, store: &Store, no: Rejection) -> Error {
-        Refusal {
-            rejection: &no,
-            blockers: &self.earlier(store).unwrap_or_default(),
-            waited: (!self.wait.is_zero()).then_some(Waited {
-                time: self.wait,
-                cut_by: self.cut_by,
-            }),
-        }
-        .error()
+    pub(crate) fn give_up(&self, store: &Store, no: &NoRoom) -> Error {
+        let blockers = self.earlier(store).unwrap_or_default();
+        let waited = (!self.wait.is_zero()).then_some(Waited {
+            time: self.wait,
+            cut_by: self.cut_by,
+        });
+        no.error(&blockers, waited)
     }
 }
 
@@ -325,11 +344,13 @@ mod tests {
                 gpus: vec![gpu],
                 ..Snapshot::default()
             },
-            admitted: Admitted {
-                slices: vec![crate::request::Slice::Profile("1g.10gb".parse().unwrap())],
-                ..Admitted::default()
+            wants: Wants::Slices {
+                admitted: Admitted {
+                    slices: vec![crate::request::Slice::Profile("1g.10gb".parse().unwrap())],
+                    ..Admitted::default()
+                },
+                ours: Vec::new(),
             },
-            ours: Vec::new(),
         }
     }
 

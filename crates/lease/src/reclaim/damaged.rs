@@ -5,15 +5,14 @@
 
 use super::finding::Outcome;
 use super::patience::Patience;
-use super::{earlier_boot, holder, liveness, release};
+use super::{earlier_boot, holder, liveness, named, release};
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
-use crate::gpu::Queries;
-use crate::model::{LeaseId, ListedInstance};
+use crate::model::LeaseId;
 use crate::store::{
-    Damaged, DamagedName, FormerName, Instance, InstanceState, Key, Kind, LeaseState, Ledger,
-    Origin, Ownership, Place, Resource, Slice,
+    Damaged, DamagedName, FormerName, Instance, InstanceState, Key, LeaseState, Ledger, Origin,
+    Ownership, Resource,
 };
 use std::path::Path;
 
@@ -102,10 +101,9 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     let ends_instance =
         damaged.boot_id() == Some(&context.boot_id) && damaged.ownership() != Ownership::Adopted;
     // The look at the driver needs the GPU's lock, which comes before the ledger's.
-    let slice = match place {
+    let resource = match place {
         Some(place) if ends_instance && read_instance(context, damaged).is_err() => {
-            name_tells(damaged)?;
-            slice_of(context, place)?
+            named::resource(context, damaged, place)?
         }
         _ => None,
     };
@@ -116,7 +114,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     }
     let has_others = has_other_leases(context, damaged)?;
     let is_alone = !has_others && !is_anothers_place(context, damaged)?;
-    let instance = match (read_instance(context, damaged), slice) {
+    let instance = match (read_instance(context, damaged), resource) {
         _ if !is_alone || !ends_instance => None,
         (Ok(Some(instance)), _) => Some(Instance {
             state: match instance.state {
@@ -125,7 +123,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
             },
             ..instance
         }),
-        (_, Some(slice)) => Some(rebuilt(context, damaged, slice)?),
+        (_, Some(resource)) => Some(rebuilt(context, damaged, resource)?),
         (_, None) => None,
     };
     if let Some(instance) = &instance {
@@ -144,12 +142,9 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
 }
 
 /// Returns the instance that the driver shows, under the id by which its records name it.
-fn rebuilt(context: &LeaseContext<'_>, damaged: &Damaged, slice: Slice) -> Result<Instance> {
-    let new = draft::instance(
-        context,
-        Resource::Mig(slice),
-        (Origin::Ours, InstanceState::Releasing),
-    )?;
+fn rebuilt(context: &LeaseContext<'_>, damaged: &Damaged, resource: Resource) -> Result<Instance> {
+    let state = (Origin::Ours, InstanceState::Releasing);
+    let new = draft::instance(context, resource, state)?;
     Ok(match damaged.instance() {
         Some(name) => Instance {
             id: name.instance.clone(),
@@ -199,45 +194,6 @@ fn is_still(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
 fn damaged_now(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Damaged>> {
     let mut all = context.store.listing()?.damaged.into_iter();
     Ok(all.find(|d| d.name == damaged.name))
-}
-
-/// Returns the slice that the driver shows at a named place.
-fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> {
-    let _lock = context
-        .store
-        .lock_gpu(&place.gpu_uuid, "release of a damaged lease")?;
-    let driver = context.driver();
-    let Some(instance) = at_its_place(&driver, place)? else {
-        return Ok(None);
-    };
-    let gpu_uuid = &place.gpu_uuid;
-    let ci = match instance.compute_instances.as_slice() {
-        [] => None,
-        [only] => Some(only.id),
-        many => {
-            return Err(Error::new(format!(
-                "cannot tell which of {} compute instances of GPU instance {} on GPU {gpu_uuid} \
-                     is the slice's",
-                many.len(),
-                instance.id
-            ))
-            .hint("destroy those that others made (nvidia-smi mig -dci), then try again"));
-        }
-    };
-    let uuid = |ci| driver.mig_uuid(gpu_uuid, instance.id, ci);
-    let label = driver.label(gpu_uuid, place.profile_id)?;
-    Ok(Some(Slice {
-        profile: label.profile,
-        profile_id: place.profile_id,
-        gpu_uuid: gpu_uuid.clone(),
-        gpu_index: label.index,
-        gpu_minor: label.minor,
-        placement: place.placement,
-        gpu_instance: Some(instance.id),
-        compute_instance: ci,
-        mig_uuid: ci.map(uuid).transpose()?,
-        emptied: false,
-    }))
 }
 
 /// Removes records without a slice on the driver, releases slices without a container, reports the rest.
@@ -298,7 +254,7 @@ fn over(
     }
     let is_there = match damaged.place() {
         None => false,
-        Some(_) if name_tells(damaged).is_err() => true,
+        Some(_) if named::is_whole_gpu(damaged) || named::tells(damaged).is_err() => true,
         Some(place) => {
             // An operation that is still at work finds its record gone and undoes its work.
             let _lock = context
@@ -307,7 +263,7 @@ fn over(
             let driver = context.driver();
             let is_anothers = damaged.ownership() == Ownership::Own
                 && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
-            !is_anothers && at_its_place(&driver, place)?.is_some()
+            !is_anothers && named::at_its_place(&driver, place)?.is_some()
         }
     };
     if !is_there {
@@ -365,29 +321,6 @@ fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bo
         .iter()
         .filter(|f| Some(f.lease.as_str()) != damaged.id());
     Ok(formers.any(|f| f.place == *place && is_shared(f)))
-}
-
-/// Fails for a kind of resource that a record's name alone does not locate.
-fn name_tells(damaged: &Damaged) -> Result<()> {
-    match damaged.instance().map(|name| name.kind) {
-        None | Some(Kind::Mig) => Ok(()),
-        #[cfg(test)]
-        Some(Kind::Dummy) => Err(untold(damaged)),
-        Some(Kind::Unknown) => Err(untold(damaged)),
-    }
-}
-
-fn untold(damaged: &Damaged) -> Error {
-    let file = damaged.file.display();
-    Error::new(format!(
-        "cannot find what {file} names: only its content tells"
-    ))
-    .hint("destroy it by hand, then remove the file")
-}
-
-fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {
-    let there = driver.instances_of(&place.gpu_uuid, place.profile_id)?;
-    Ok({ there.into_iter() }.find(|i| i.placement == place.placement))
 }
 
 /// Fails for a record of which runmig knows no more than its place.

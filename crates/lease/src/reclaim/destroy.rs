@@ -6,6 +6,7 @@ use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
+use crate::idle;
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
 use crate::store::{Instance, Lease, LeaseName, Resource, Slice};
@@ -82,6 +83,8 @@ fn try_destroy(
         Resource::Mig(slice) => destroy(driver, slice, || {
             mark(context, &instance, |i| i.change_slice(|s| s.emptied = true))
         })?,
+        // A GPU stays. Only its records go.
+        Resource::Gpu(_) => Ok(()),
         #[cfg(test)]
         Resource::Dummy(dummy) => Ok(dummy.destroy()?),
     };
@@ -92,6 +95,7 @@ fn try_destroy(
 pub(crate) fn exists(driver: &impl Queries, instance: &Instance) -> Result<bool> {
     match &instance.resource {
         Resource::Mig(slice) => Ok(locate(driver, slice)?.is_some()),
+        Resource::Gpu(_) => Ok(idle::is_there(&driver.snapshot()?, instance)),
         #[cfg(test)]
         Resource::Dummy(dummy) => Ok(dummy.exists()),
     }

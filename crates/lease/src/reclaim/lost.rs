@@ -7,7 +7,7 @@ use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::model::LeaseId;
-use crate::store::{Held, Instance, InstanceName, Lease, Record, decode, encode};
+use crate::store::{Held, Instance, InstanceName, Lease, Record, Resource, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
 pub struct BundleAccount {
@@ -36,6 +36,12 @@ impl BundleAccount {
     pub fn stays(&self, id: &LeaseId, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot release lease {id}")).caused_by(why);
         let held = self.held(id, container);
+        if let Some(Resource::Gpu(gpu)) = held.as_ref().map(|h| &h.instance.resource) {
+            return error.hint(format!(
+                "GPU {} is free once its container ends: nothing else was recorded of it",
+                gpu.gpu_index
+            ));
+        }
         let slice = held.as_ref().and_then(|h| h.instance.slice());
         let instance =
             slice.and_then(|s| Some((&s.gpu_uuid, s.gpu_instance?, s.compute_instance?)));

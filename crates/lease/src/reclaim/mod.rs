@@ -10,6 +10,7 @@ pub(crate) mod holder;
 mod keep;
 pub(crate) mod liveness;
 pub(crate) mod lost;
+mod named;
 mod patience;
 mod ready;
 mod release;

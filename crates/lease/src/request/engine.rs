@@ -1,7 +1,7 @@
 //! The engine's description of a container beside its request: its identity, and the time that its
 //! create may take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
 
-use super::{MAX_VALUE, SLICE, SLICE_OF, is_ours, shorten};
+use super::{GPU, GPU_OF, MAX_VALUE, SLICE, SLICE_OF, is_ours, shorten};
 use crate::error::{Error, Result, printable};
 use serde::Deserialize;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn podman(
         SANDBOX_ID => !image.carries(key, value),
         MANAGER => false,
         key if key.starts_with("io.kubernetes.") || key.starts_with("nerdctl/") => false,
-        key if key.starts_with(SLICE_OF) => !image.carries(key, value),
+        key if key.starts_with(SLICE_OF) || key.starts_with(GPU_OF) => !image.carries(key, value),
         _ => true,
     });
     annotations.push((MANAGER.to_owned(), PODMAN.to_owned()));
@@ -92,11 +92,15 @@ fn podman(
     }
     let doubtful = |key: &str, value: &str| is_ours(key) && image.may_carry(key, value);
     // `none` gives nothing, so it counts whether the user or the image said it.
-    if annotations
-        .iter()
-        .any(|(key, value)| key == SLICE && value.trim() == "none")
-    {
-        annotations.retain(|(key, value)| key == SLICE || !doubtful(key, value));
+    let is_none = |key: &str, value: &str| [SLICE, GPU].contains(&key) && value.trim() == "none";
+    let asks = |key: &str, value: &str| [SLICE, GPU].contains(&key) && !is_none(key, value);
+    let is_doubtful_request =
+        |(key, value): &&(String, String)| asks(key, value) && doubtful(key, value);
+    if annotations.iter().any(|(key, value)| is_none(key, value)) {
+        if let Some((key, value)) = annotations.iter().find(is_doubtful_request) {
+            return Err(refused(key, value, image));
+        }
+        annotations.retain(|(key, value)| is_none(key, value) || !doubtful(key, value));
         return Ok(annotations);
     }
     let mut ours = annotations.iter().filter(|(key, _)| is_ours(key));
@@ -114,8 +118,12 @@ fn refused(key: &str, value: &str, image: Image) -> Error {
             "cannot tell whether {said} is the user's: the image carries the same"
         ))
         .hint(format!(
-            "give the container this annotation with another value ({SLICE}=none for no slice), or set \
-             {ALLOW} where every image is trusted"
+            "give the container this annotation with another value ({}), or set {ALLOW} where every \
+             image is trusted",
+            match key {
+                GPU => format!("{GPU}=none for no GPU"),
+                _ => format!("{SLICE}=none for no slice"),
+            }
         )),
         Image::Unknown(why) => Error::new(format!(
             "cannot tell whether {said} is the user's or the image's"
@@ -320,6 +328,12 @@ mod tests {
              every image is trusted"
         );
         assert!(refusal(&[POD], &[SMALL, SANDBOX]).contains("runmig.dev/scope"));
+        const WHOLE: (&str, &str) = (GPU, "1");
+        let line = refusal(&[WHOLE], &[]);
+        assert!(line.contains("(runmig.dev/gpu=none for no GPU)"), "{line}");
+        assert!(refusal(&[WHOLE], &[NONE]).contains("runmig.dev/gpu"));
+        assert_eq!(asked(&[WHOLE], &[(GPU, "none")]), None);
+        assert_eq!(asked(&[NAME, ("gpu.runmig.dev/web", "1")], &[]), None);
         let allow = |image: Pairs, user: Pairs| under(ImageAnnotations::Allow, image, user);
         assert!(allow(&[SMALL], &[]).unwrap().is_some());
         assert!(allow(&[NAME, ITS], &[]).unwrap().is_none());

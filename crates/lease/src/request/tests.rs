@@ -16,8 +16,8 @@ fn refused(pairs: &[(&str, &str)]) -> String {
 fn container_key_wins() {
     let name = ("io.kubernetes.cri.container-name", "web");
     let both = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "20Gi"), name];
-    let asked = parse_pairs(&both).unwrap().unwrap().alternatives;
-    assert_eq!(written(&asked), "20Gi");
+    let asked = parse_pairs(&both).unwrap().unwrap().wanted;
+    assert_eq!(asked.written(), "20Gi");
     let nothing = [(SLICE, "1g.10gb"), ("slice.runmig.dev/web", "none"), name];
     assert_eq!(parse_pairs(&nothing).unwrap(), None);
     let other = [("slice.runmig.dev/db", "1g.10gb"), name];
@@ -69,11 +69,12 @@ fn never_ignores_a_likely_request() {
 #[test]
 fn parses_least_compute_slices() {
     let with = |slice, compute| parse_pairs(&[(SLICE, slice), (COMPUTE, compute)]);
-    assert_eq!(with("20Gi", "2").unwrap().unwrap().min_compute, 2);
-    assert_eq!(
-        with("3g.40gb,2g.20gb", " 2 ").unwrap().unwrap().min_compute,
-        2
-    );
+    let least = |slice, compute| match with(slice, compute).unwrap().unwrap().wanted {
+        Wanted::Slices(slices) => slices.min_compute,
+        Wanted::Gpus(_) => 0,
+    };
+    assert_eq!(least("20Gi", "2"), 2);
+    assert_eq!(least("3g.40gb,2g.20gb", " 2 "), 2);
     assert_eq!(with("none", "2").unwrap(), None);
     let line = |slice, compute| with(slice, compute).unwrap_err().line();
     assert_eq!(
@@ -170,4 +171,41 @@ proptest::proptest! {
     fn never_panics_on_a_value(text in ".{0,300}") {
         let _ = parse_pairs(&[(SLICE, &text), ("io.kubernetes.container.name", "a")]);
     }
+}
+
+#[test]
+fn parses_whole_gpus() {
+    let asked = |pairs: &[(&str, &str)]| parse_pairs(pairs).unwrap().map(|r| r.wanted);
+    assert_eq!(asked(&[(GPU, "1")]), Some(Wanted::Gpus(1)));
+    assert_eq!(asked(&[(GPU, " 64\n")]), Some(Wanted::Gpus(64)));
+    assert_eq!(asked(&[(GPU, "none")]), None);
+    // `none` is no second kind.
+    assert_eq!(asked(&[(GPU, "2"), (SLICE, "none")]), Some(Wanted::Gpus(2)));
+    let name = ("io.kubernetes.container.name", "web");
+    let own = [(GPU, "1"), ("slice.runmig.dev/web", "none"), name];
+    assert_eq!(asked(&own), None);
+    let own = [(SLICE, "1g.10gb"), ("gpu.runmig.dev/web", "1"), name];
+    assert_eq!(asked(&own), Some(Wanted::Gpus(1)));
+
+    let two = refused(&[
+        ("slice.runmig.dev/web", "20Gi"),
+        ("gpu.runmig.dev/web", "1"),
+        name,
+    ]);
+    assert_eq!(
+        two,
+        "annotation slice.runmig.dev/web cannot stand beside gpu.runmig.dev/web: one container gets one kind of GPU; \
+         hint: take one of them away"
+    );
+    let unnamed = refused(&[("gpu.runmig.dev/web", "1")]);
+    assert!(unnamed.ends_with("hint: use runmig.dev/gpu"), "{unnamed}");
+    let several = refused(&[
+        (GPU, "2"),
+        (SCOPE, "pod"),
+        ("io.kubernetes.cri.sandbox-id", "p"),
+    ]);
+    assert!(
+        several.contains("\"pod\" shares one GPU, and 2 in runmig.dev/gpu"),
+        "{several}"
+    );
 }

@@ -79,6 +79,8 @@ pub struct Attempt {
 pub enum Resource {
     /// A MIG slice.
     Mig(Slice),
+    /// A whole GPU, outside of MIG mode.
+    Gpu(WholeGpu),
     /// A file that stands for hardware. It proves that a second kind fits.
     #[cfg(test)]
     Dummy(crate::dummy::Resource),
@@ -89,8 +91,19 @@ impl Resource {
     pub fn gpu_uuid(&self) -> &GpuUuid {
         match self {
             Resource::Mig(slice) => &slice.gpu_uuid,
+            Resource::Gpu(gpu) => &gpu.gpu_uuid,
             #[cfg(test)]
             Resource::Dummy(dummy) => &dummy.gpu_uuid,
+        }
+    }
+
+    /// Returns the driver's index of the GPU, as it was at the create.
+    pub fn gpu_index(&self) -> u32 {
+        match self {
+            Resource::Mig(slice) => slice.gpu_index,
+            Resource::Gpu(gpu) => gpu.gpu_index,
+            #[cfg(test)]
+            Resource::Dummy(_) => 0,
         }
     }
 }
@@ -100,6 +113,7 @@ impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Resource::Mig(slice) => slice.fmt(f),
+            Resource::Gpu(gpu) => write!(f, "GPU {}", gpu.gpu_index),
             #[cfg(test)]
             Resource::Dummy(dummy) => write!(f, "dummy {}", dummy.file.display()),
         }
@@ -147,6 +161,24 @@ pub struct Slice {
     pub emptied: bool,
 }
 
+/// A GPU that is not in MIG mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WholeGpu {
+    /// The UUID of the GPU.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: GpuUuid,
+    /// The driver's index of the GPU.
+    pub gpu_index: u32,
+    /// The number of `/dev/nvidia<minor>`.
+    pub gpu_minor: u32,
+    /// The name of the model.
+    pub model: String,
+    /// The memory that the GPU gives out, in MiB.
+    #[serde(rename = "memoryMiB")]
+    pub memory_mib: u64,
+}
+
 /// Formats a slice as `1g.10gb at 4:1 on GPU 0`.
 impl fmt::Display for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,6 +192,7 @@ impl Instance {
     pub fn slice(&self) -> Option<&Slice> {
         match &self.resource {
             Resource::Mig(slice) => Some(slice),
+            Resource::Gpu(_) => None,
             #[cfg(test)]
             Resource::Dummy(_) => None,
         }
@@ -169,6 +202,7 @@ impl Instance {
     pub(crate) fn change_slice(&mut self, change: impl FnOnce(&mut Slice)) {
         match &mut self.resource {
             Resource::Mig(slice) => change(slice),
+            Resource::Gpu(_) => {}
             #[cfg(test)]
             Resource::Dummy(_) => {}
         }

@@ -6,6 +6,7 @@
 //! leases/<key>.<lease>.<boot>.<instance>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
+//! instances/<instance>.<boot>.<gpu>.gpu
 //! leases/<key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>[.adopted|.shared]     format 1
 //! ```
 //!
@@ -50,6 +51,8 @@ pub struct InstanceName {
 pub enum Kind {
     /// A MIG slice.
     Mig,
+    /// A whole GPU.
+    Gpu,
     /// A kind of a newer version.
     Unknown,
     /// The kind that stands for a second one.
@@ -97,7 +100,7 @@ pub enum Ownership {
 }
 
 /// The memory slices of the largest GPU. A record of an unknown kind takes all of its GPU.
-const WHOLE_GPU: Placement = Placement { start: 0, size: 8 };
+pub(crate) const WHOLE_GPU: Placement = Placement { start: 0, size: 8 };
 
 impl LeaseName {
     /// Returns the name of a lease's record.
@@ -138,6 +141,7 @@ impl InstanceName {
     pub fn of(instance: &Instance) -> InstanceName {
         let (kind, profile_id, placement) = match &instance.resource {
             Resource::Mig(slice) => (Kind::Mig, slice.profile_id, slice.placement),
+            Resource::Gpu(_) => (Kind::Gpu, 0, WHOLE_GPU),
             #[cfg(test)]
             Resource::Dummy(_) => (Kind::Dummy, 0, WHOLE_GPU),
         };
@@ -183,6 +187,7 @@ impl InstanceName {
         };
         let (kind, (place, ownership)) = match kind {
             "mig" => (Kind::Mig, slice()?),
+            "gpu" => (Kind::Gpu, (whole_gpu(), ownership(rest))),
             #[cfg(test)]
             "dummy" => (Kind::Dummy, (whole_gpu(), ownership(rest))),
             _ => (Kind::Unknown, (whole_gpu(), Ownership::Unknown)),
@@ -208,6 +213,7 @@ impl InstanceName {
                 let (profile, at) = (place.profile_id, place.placement);
                 format!("mig.{profile}.{}.{}", at.start, at.size)
             }
+            Kind::Gpu => "gpu".to_owned(),
             #[cfg(test)]
             Kind::Dummy => "dummy".to_owned(),
         };

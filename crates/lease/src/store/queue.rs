@@ -35,7 +35,8 @@ pub struct Waiter {
     /// The process that waits. An earlier runmig did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The profiles that could ever satisfy the request, by UUID of the GPU.
+    /// The profiles that could ever satisfy the request, by UUID of the GPU. No profile stands for the whole
+    /// GPU.
     pub could_use: Vec<(GpuUuid, Vec<u32>)>,
 }
 

@@ -3,7 +3,8 @@
 use super::codes::failed;
 use super::session::{Session, call, check, raw, text};
 use crate::gpu::{DriverError, Label, NOT_SUPPORTED, Queries, Reason, Result};
-use crate::model::{ComputeInstance, GpuUuid, ListedInstance, MigMode, Profile, Snapshot};
+use crate::model::{ComputeInstance, GpuLoad, GpuUuid, ListedInstance, MigMode, Profile, Snapshot};
+use nvml_wrapper::enum_wrappers::device::ComputeMode;
 use nvml_wrapper::error::NvmlError;
 use std::ffi::{c_char, c_uint};
 
@@ -68,6 +69,20 @@ impl Queries for Session {
             Err(e) if is_off(&e) => Ok(Vec::new()),
             listed => listed,
         }
+    }
+
+    fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad> {
+        let device = self.device(gpu)?;
+        let read = || -> std::result::Result<GpuLoad, NvmlError> {
+            let memory = device.memory_info()?;
+            let processes = device.running_compute_processes()?;
+            Ok(GpuLoad {
+                is_prohibited: device.compute_mode()? == ComputeMode::Prohibited,
+                processes: processes.into_iter().map(|p| p.pid).collect(),
+                memory_mib: memory.total.saturating_sub(memory.reserved) >> 20,
+            })
+        };
+        read().map_err(|e| failed(format!("read the use of GPU {}", self.called(gpu)), e))
     }
 
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {

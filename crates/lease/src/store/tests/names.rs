@@ -75,6 +75,19 @@ fn names_are_read_as_written() {
         assert_eq!(name.ownership, ownership);
         assert_eq!(InstanceName::parse(&name.name()), Some(name));
     }
+    let mut whole = instance("i");
+    whole.resource = Resource::Gpu(WholeGpu {
+        gpu_uuid: "GPU-1".into(),
+        gpu_index: 0,
+        gpu_minor: 0,
+        model: "NVIDIA L4".into(),
+        memory_mib: 23034,
+    });
+    let name = InstanceName::of(&whole);
+    assert_eq!(name.name(), "i.b.GPU-1.gpu");
+    assert_eq!((name.kind, name.ownership), (Kind::Gpu, Ownership::Own));
+    assert!(name.place.overlaps(&InstanceName::of(&instance("i")).place));
+    assert_eq!(InstanceName::parse(&name.name()), Some(name));
     // This version leaves a newer version's instance alone, and does not give out its place.
     let newer = InstanceName::parse("i.b.GPU-1.mig.19.3.1.borrowed").unwrap();
     assert_eq!(

@@ -1,0 +1,153 @@
+//! Limits: how many slices and GPUs, and how much memory, a namespace, pod or user may have.
+
+use super::subjects::{Subject, Subjects, User, subjects};
+use super::{Kind, Policy, numbered};
+use crate::error::{Error, Result, printable};
+use crate::request::{self, Slice};
+use serde::Deserialize;
+
+/// The most that each namespace, pod or user may have. The named keys tell which of them the rule counts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// A pattern of namespaces.
+    pub namespace: Option<String>,
+    /// A pattern of pod names.
+    pub pod: Option<String>,
+    /// The users.
+    pub user: Option<User>,
+    /// The most slices. Without `gpus`, whole GPUs count as slices.
+    pub slices: Option<u32>,
+    /// The most whole GPUs.
+    pub gpus: Option<u32>,
+    /// The most memory, in bytes.
+    #[serde(default, deserialize_with = "memory")]
+    pub memory: Option<u64>,
+}
+
+/// A slice or a GPU that a subject has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// The subject.
+    pub subject: Subject,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its memory, in MiB.
+    pub memory_mib: u64,
+}
+
+/// More slices or GPUs for a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct More {
+    /// Their kind.
+    pub kind: Kind,
+    /// Their number.
+    pub count: u32,
+    /// The memory of all of them, in MiB.
+    pub memory_mib: u64,
+}
+
+impl More {
+    /// More slices, with the memory of all of them in MiB.
+    pub fn slices(count: u32, memory_mib: u64) -> More {
+        let kind = Kind::Slice;
+        More {
+            kind,
+            count,
+            memory_mib,
+        }
+    }
+
+    /// More whole GPUs, with the memory of all of them in MiB.
+    pub fn gpus(count: u32, memory_mib: u64) -> More {
+        let kind = Kind::Gpu;
+        More {
+            kind,
+            count,
+            memory_mib,
+        }
+    }
+}
+
+impl Policy {
+    /// Checks whether a subject may have more of a kind. `memory_mib` is the memory of all of them.
+    ///
+    /// # Errors
+    /// The first limit that they would exceed.
+    pub fn check_limits(&self, subject: &Subject, more: More, usage: &[Usage]) -> Result<()> {
+        for (n, limit) in numbered(&self.limit) {
+            let subjects = limit.subjects();
+            let Some(group) = subjects.group(subject) else {
+                continue;
+            };
+            let same = usage
+                .iter()
+                .filter(|h| subjects.group(&h.subject).as_ref() == Some(&group));
+            let too_much = |what: String, hint: &str| {
+                Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
+            };
+            const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
+            let counted = limit.counted(more.kind);
+            let count = same.clone().filter(|h| limit.counted(h.kind) == counted);
+            let count = count.count();
+            if let Some((noun, most)) = counted
+                && count + more.count as usize > most as usize
+            {
+                let asked = match more.count {
+                    1 => String::new(),
+                    n => format!(", and {n} are asked for"),
+                };
+                let hint = match more.count > most {
+                    true => "ask for fewer",
+                    false => ASK_AGAIN,
+                };
+                return Err(too_much(format!("{count} of {most} {noun}{asked}"), hint));
+            }
+            let used: u128 = same.map(|h| u128::from(h.memory_mib) << 20).sum();
+            let asked_memory = u128::from(more.memory_mib) << 20;
+            if let Some(most) = limit.memory
+                && used + asked_memory > u128::from(most)
+            {
+                let asked = match more.memory_mib {
+                    0 => String::new(),
+                    mib => format!(", and {mib}Mi are asked for"),
+                };
+                let hint = match asked_memory > u128::from(most) {
+                    true => "ask for less",
+                    false => ASK_AGAIN,
+                };
+                let (used, most) = (used >> 20, Slice::Memory(most));
+                let what = format!("{used}Mi of {most} of memory{asked}");
+                return Err(too_much(what, hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Limit {
+    /// Returns the count that a kind adds to, with its limit. A rule that knows slices alone was written before
+    /// there were other kinds, and counts them all.
+    fn counted(&self, kind: Kind) -> Option<(&'static str, u32)> {
+        let slices = self.slices.map(|most| ("slices", most));
+        match kind {
+            Kind::Slice => slices,
+            Kind::Gpu => self.gpus.map(|most| ("GPUs", most)).or(slices),
+        }
+    }
+
+    pub(super) fn subjects(&self) -> Subjects {
+        subjects(&self.namespace, &self.pod, &self.user)
+    }
+}
+
+fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    use serde::de::Error as _;
+    let text = String::deserialize(d)?;
+    request::memory(&text).map(Some).map_err(|_| {
+        D::Error::custom(format!(
+            "\"{}\" is no amount of memory such as 40Gi",
+            printable(&text)
+        ))
+    })
+}

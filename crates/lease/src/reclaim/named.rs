@@ -1,0 +1,103 @@
+//! Finds the resource that the name of a damaged record tells.
+
+use crate::context::LeaseContext;
+use crate::error::{Error, Result};
+use crate::gpu::Queries;
+use crate::model::ListedInstance;
+use crate::store::{Damaged, Kind, Place, Resource, Slice, WholeGpu};
+
+/// Returns the resource that the driver shows at a place. Returns none if there is nothing.
+///
+/// # Errors
+/// The driver's, and a kind of resource that a name alone does not locate.
+pub(super) fn resource(
+    context: &LeaseContext<'_>,
+    damaged: &Damaged,
+    place: &Place,
+) -> Result<Option<Resource>> {
+    tells(damaged)?;
+    Ok(match is_whole_gpu(damaged) {
+        true => gpu_of(context, place)?.map(Resource::Gpu),
+        false => slice_of(context, place)?.map(Resource::Mig),
+    })
+}
+
+/// Returns the slice that the driver shows at a named place.
+fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> {
+    let _lock = context
+        .store
+        .lock_gpu(&place.gpu_uuid, "release of a damaged lease")?;
+    let driver = context.driver();
+    let Some(instance) = at_its_place(&driver, place)? else {
+        return Ok(None);
+    };
+    let gpu_uuid = &place.gpu_uuid;
+    let ci = match instance.compute_instances.as_slice() {
+        [] => None,
+        [only] => Some(only.id),
+        many => {
+            return Err(Error::new(format!(
+                "cannot tell which of {} compute instances of GPU instance {} on GPU {gpu_uuid} \
+                     is the slice's",
+                many.len(),
+                instance.id
+            ))
+            .hint("destroy those that others made (nvidia-smi mig -dci), then try again"));
+        }
+    };
+    let uuid = |ci| driver.mig_uuid(gpu_uuid, instance.id, ci);
+    let label = driver.label(gpu_uuid, place.profile_id)?;
+    Ok(Some(Slice {
+        profile: label.profile,
+        profile_id: place.profile_id,
+        gpu_uuid: gpu_uuid.clone(),
+        gpu_index: label.index,
+        gpu_minor: label.minor,
+        placement: place.placement,
+        gpu_instance: Some(instance.id),
+        compute_instance: ci,
+        mig_uuid: ci.map(uuid).transpose()?,
+        emptied: false,
+    }))
+}
+
+pub(super) fn is_whole_gpu(damaged: &Damaged) -> bool {
+    damaged.instance().is_some_and(|i| i.kind == Kind::Gpu)
+}
+
+/// Returns the named GPU, if the driver shows it. The record lives as long as its release, so it has no use
+/// for the memory.
+fn gpu_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<WholeGpu>> {
+    let gpus = context.driver().snapshot()?.gpus;
+    let gpu = gpus.into_iter().find(|g| g.uuid == place.gpu_uuid);
+    Ok(gpu.map(|gpu| WholeGpu {
+        gpu_uuid: gpu.uuid,
+        gpu_index: gpu.index,
+        gpu_minor: gpu.minor,
+        model: gpu.name,
+        memory_mib: 0,
+    }))
+}
+
+/// Fails for a kind of resource that a record's name alone does not locate.
+pub(super) fn tells(damaged: &Damaged) -> Result<()> {
+    match damaged.instance().map(|name| name.kind) {
+        None | Some(Kind::Mig | Kind::Gpu) => Ok(()),
+        #[cfg(test)]
+        Some(Kind::Dummy) => Err(untold(damaged)),
+        Some(Kind::Unknown) => Err(untold(damaged)),
+    }
+}
+
+fn untold(damaged: &Damaged) -> Error {
+    let file = damaged.file.display();
+    Error::new(format!(
+        "cannot find what {file} names: only its content tells"
+    ))
+    .hint("destroy it by hand, then remove the file")
+}
+
+pub(super) fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {
+    let there = driver.instances_of(&place.gpu_uuid, place.profile_id)?;
+    Ok({ there.into_iter() }.find(|i| i.placement == place.placement))
+}

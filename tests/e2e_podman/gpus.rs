@@ -1,0 +1,43 @@
+//! Whole GPUs from podman's command line.
+
+use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::podman::on_each;
+use crate::support::{Low, Machine, Setup};
+
+const ASK: &str = "--annotation=runmig.dev/gpu=1";
+
+fn one_gpu(low: Low) -> Option<Setup> {
+    Setup::on(low, Machine::with(&["--gpu", "L4"]))
+}
+
+#[test]
+fn run_gets_and_releases_gpu() {
+    on_each(one_gpu, |setup, podman| {
+        let said = podman.run("run", &["--rm", ASK], SHOW).ok();
+        let uuid = setup.machine.gpu_uuid(0);
+        assert_eq!(visible(&said.stdout), Some(uuid.as_str()));
+        assert!(
+            nodes(&said.stdout).contains_key("nvidia0"),
+            "{}",
+            said.stdout
+        );
+        setup.nothing_is_left();
+    });
+}
+
+#[test]
+fn second_container_is_refused() {
+    on_each(one_gpu, |setup, podman| {
+        let first = podman
+            .run("run", &["--detach", ASK], "exec sleep 1000")
+            .ok();
+        let id = crate::support::podman::id(&first);
+        assert_eq!(setup.the_lease()["container"], id);
+        let second = podman.run("run", &["--rm", ASK], "true");
+        assert!(!second.status.success());
+        let words = format!("GPU 0: container {id} has it");
+        assert!(second.stderr.contains(&words), "{second:?}");
+        podman.remove(id).ok();
+        setup.nothing_is_left();
+    });
+}
