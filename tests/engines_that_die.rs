@@ -290,6 +290,20 @@ fn delete_tells_fate_of_slice() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Only the front may say that the low-level runtime has run, and only for a delete.
+#[test]
+fn create_cannot_claim_to_be_over() {
+    let world = World::small();
+    let bundle = world.bundle(ID);
+    let mut create = world.program("runmig-slice");
+    create.arg("--low-level-runtime-ended=exit:0");
+    create.arg("--root").arg(world.root());
+    create.args(["create", "--bundle"]).arg(bundle).arg(ID);
+    let said = said(&mut create).exits(1);
+    assert!(said.stderr.contains("is for a delete alone"), "{said:?}");
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// A killed container takes a while to end on a busy machine, and runc's delete does not wait for its cgroup.
 #[test]
 fn delete_waits_for_dying_container() {

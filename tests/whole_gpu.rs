@@ -5,7 +5,9 @@ mod support;
 
 use faults_support::World;
 use faults_support::check::names;
+use nvml_sim::engine::Mode;
 use serde_json::Value;
+use std::path::Path;
 use std::process::Stdio;
 use support::bundle::{OPEN, SHOW, nodes, visible};
 use support::process::until;
@@ -306,6 +308,96 @@ fn policy_governs_whole_gpus() {
     setup.nothing_is_left();
 }
 
+/// A limit refuses at once what it will never allow, and chooses smaller GPUs where those fit.
+#[test]
+fn memory_limit_chooses_smaller_gpus() {
+    let machine = Machine::with(&["--gpu", "L40S", "--gpu", "L4", "--gpu", "T4"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let limit = |memory: &str| {
+        let rule = format!("[[policy.limit]]\nmemory = \"{memory}\"");
+        setup.configure(&format!("policy.gpus_per_container = 2\n{rule}"));
+    };
+    limit("50Gi");
+    let id = unique();
+    let bundle = asking(&setup, "2", "exec sleep 1000");
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let mut given: Vec<Value> = setup
+        .leases()
+        .iter()
+        .map(|l| l["gpuIndex"].clone())
+        .collect();
+    given.sort_by_key(Value::as_u64);
+    assert_eq!(given, [1, 2]);
+    limit("10Gi");
+    let late = asking(&setup, "1", "true");
+    late.annotate("runmig.dev/wait", "10m");
+    let line = setup
+        .runmig(&["create", "-b", late.as_str(), &unique()])
+        .refused();
+    assert!(line.contains("of 10Gi of memory"), "{line}");
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+/// An idle slice whose GPU has left MIG mode is a record alone.
+#[test]
+fn idle_record_gives_way() {
+    let world = World::small();
+    world.configure("keep_idle = \"10m\"");
+    world.create("slice");
+    let instance = world.the_instance();
+    world.delete("slice");
+    world.admin_destroys(instance.gpu, instance.gi);
+    world.change(|machine, holds| {
+        machine.set_mig_mode(0, Mode::Off, holds).unwrap();
+        machine.reset_gpu(0, holds).unwrap();
+    });
+    world.bundle_saying("whole", &[(GPU, "1")]);
+    world.create("whole");
+    world.delete("whole");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Without the ledger nobody knows the holder of a GPU.
+#[test]
+fn unreadable_ledger_leaves_no_gpu_free() {
+    let world = World::with_whole_gpus();
+    world.bundle_saying("one", &[(GPU, "1")]);
+    world.create("one");
+    world.delete("one");
+    let leases = world.state().join("leases");
+    std::fs::remove_dir_all(&leases).unwrap();
+    std::fs::write(&leases, "").unwrap();
+    let gpus = said(&mut world.migctl(&["gpus", "-o", "json"]))
+        .exits(1)
+        .json();
+    assert_eq!(gpus["items"][1]["use"], "unknown");
+    let explained = said(&mut world.migctl(&["explain", "--gpu", "1", "--json"])).exits(1);
+    assert_eq!(explained.json()["fits"], false);
+}
+
+/// No event tells that a process without a lease ends.
+#[test]
+fn waits_for_foreign_process() {
+    let Some(setup) = Setup::on(Low::Runc, Machine::with(&["--gpu", "L4"])) else {
+        return;
+    };
+    let mut hold = setup.machine.sim_command("hold");
+    let mut hold = going(hold.args(["--gpu", "0"]).stdin(Stdio::null()));
+    hold.until("holding");
+    let (bundle, id) = (asking(&setup, "1", "exec sleep 1000"), unique());
+    bundle.annotate("runmig.dev/wait", "10m");
+    let mut create = setup.command(&["create", "-b", bundle.as_str(), &id]);
+    let create = going(create.stdin(Stdio::null()));
+    until("it waits", || queue(&setup.state()) == [id.as_str()]);
+    hold.kill();
+    create.end().ok();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
 #[test]
 fn container_gets_several_gpus() {
     let Some(setup) = Setup::on(Low::Runc, mixed()) else {
@@ -338,7 +430,7 @@ fn queue_serves_in_order() {
     said(&mut creates("one", "1", "0s")).ok();
     let waits = |id: &str, count: &str| -> Going {
         let create = going(creates(id, count, "10m").stdin(Stdio::null()));
-        until("it waits", || queue(&world).iter().any(|w| w == id));
+        until("it waits", || queue(&world.state()).iter().any(|w| w == id));
         create
     };
     // One GPU is free, and both are wanted.
@@ -351,7 +443,7 @@ fn queue_serves_in_order() {
     let later = waits("later", "1");
     world.delete("one");
     both.end().ok();
-    assert_eq!(queue(&world), ["later"]);
+    assert_eq!(queue(&world.state()), ["later"]);
     world.delete("both");
     later.end().ok();
     world.delete("later");
@@ -359,8 +451,8 @@ fn queue_serves_in_order() {
 }
 
 /// Returns the waiting containers, in order.
-fn queue(world: &World) -> Vec<String> {
-    let dir = world.state().join("queue");
+fn queue(state: &Path) -> Vec<String> {
+    let dir = state.join("queue");
     let read = |name: &String| -> Option<String> {
         let waiter: Value = serde_json::from_slice(&std::fs::read(dir.join(name)).ok()?).ok()?;
         Some(waiter["container"].as_str()?.to_owned())
@@ -390,6 +482,11 @@ fn pod_shares_one_gpu() {
         line.contains("of the same pod has GPU 1 for all of them, and this one asks for 1g.6gb"),
         "{line}"
     );
+    // If the GPU does not answer, no other one takes its place.
+    world.lose(1, true);
+    let line = said(&mut in_pod("third", GPU, "1")).refused();
+    assert!(line.contains("which does not answer"), "{line}");
+    world.lose(1, false);
     world.delete("one");
     // The GPU ends with the last container.
     world.has_its_slices("two").unwrap();

@@ -23,7 +23,7 @@ mod update;
 use args::{Call, Verb};
 use lowlevel::LowLevel;
 use runmig_lease::config::Config;
-use runmig_lease::error::Result;
+use runmig_lease::error::{Error, Result};
 use runmig_lease::process::signals;
 use spawn::Ended;
 use std::ffi::{OsStr, OsString};
@@ -108,6 +108,12 @@ fn dispatch(
     let runtime = LowLevel::find(&config)?;
     let call = args::parse(runtime.family, args)?;
     *log = report::Log::of(&call);
+    if ended.is_some() && !matches!(call.verb, Verb::Delete { .. }) {
+        let e = Error::new("the argument --low-level-runtime-ended is for a delete alone")
+            .hint("call runmig, which calls this program");
+        report::error(&e, log.as_ref());
+        return Ok(1);
+    }
     let front = Front {
         name,
         args,

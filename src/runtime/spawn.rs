@@ -103,9 +103,10 @@ impl Ended {
     /// Takes that argument, which is the first, from the arguments.
     pub fn take(args: &mut Vec<OsString>) -> Option<Ended> {
         let told = args.first()?.to_str()?.strip_prefix(Ended::ARGUMENT)?;
-        let ended = match told.split_once(':')? {
-            ("exit", status) => Ended::Exited(status.parse().ok()?),
-            ("signal", signal) => Ended::Killed(signal.parse().ok()?),
+        let (how, number) = told.split_once(':')?;
+        let ended = match (how, number.parse().ok()?) {
+            ("exit", status @ 0..=255) => Ended::Exited(status),
+            ("signal", signal @ 1..=64) => Ended::Killed(signal),
             _ => return None,
         };
         args.remove(0);

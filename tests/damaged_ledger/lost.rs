@@ -51,6 +51,20 @@ fn hook_releases_slice_of_removed_ledger() {
 }
 
 #[test]
+fn hook_releases_gpu_of_removed_ledger() {
+    let world = World::with_whole_gpus();
+    world.bundle_saying(ID, &[("runmig.dev/gpu", "1")]);
+    world.create(ID);
+    fs::remove_dir_all(world.state()).unwrap();
+    let said = ends(&world, ID);
+    assert!(
+        said.contains("is released by what its bundle tells"),
+        "{said}"
+    );
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
 fn releases_slices_of_lost_container() {
     let world = World::small();
     world.configure("[policy]\nslices_per_container = 2\n");

@@ -10,7 +10,9 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{GpuUse, Movable, Occupancy, Slot};
-use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Waiting};
+use crate::store::{
+    Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Resource, Waiting,
+};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ pub struct Inventory {
     before: Vec<Slot>,
     /// Why the ledger could not be read, or a part of it.
     pub unread: Vec<Error>,
+    /// Says whether the ledger as a whole could not be read.
+    is_blind: bool,
 }
 
 impl Inventory {
@@ -42,11 +46,13 @@ impl Inventory {
         let mut inventory = Inventory::without_ledger(driver)?;
         let ledger = LeaseContext::existing(config, Box::new(NoBundles));
         let read = |context: LeaseContext<'_>| {
+            inventory.add_ledger(&context)?;
             inventory.waiting = context.store.waiting()?;
-            inventory.add_ledger(&context)
+            Ok(())
         };
         if let Err(e) = ledger.and_then(|context| context.map_or(Ok(()), read)) {
             inventory.unread.push(e);
+            inventory.is_blind = true;
         }
         Ok(inventory)
     }
@@ -153,6 +159,7 @@ impl Inventory {
             over: self.over.clone(),
             before: self.before.clone(),
             unread: Vec::new(),
+            is_blind: self.is_blind,
         }
     }
 
@@ -271,15 +278,23 @@ impl Inventory {
         (all, holders)
     }
 
-    /// Returns the use of a GPU, and the memory that it gives out in MiB if the driver was asked. The driver
-    /// is asked only about a GPU outside of MIG mode that no record holds.
+    /// Returns the use of a GPU, and the memory that it gives out in MiB if that is known. The driver is asked
+    /// only about a GPU outside of MIG mode that no record holds.
     pub fn use_of(&self, driver: &impl Queries, gpu: &Gpu) -> (GpuUse, Option<u64>) {
         let is_on = gpu.mig == MigMode::Enabled;
         if is_on || gpu.mig_pending == Some(MigMode::Enabled) {
             return (GpuUse::Mig { pending: !is_on }, None);
         }
         if let Some(holder) = self.holder_on(&gpu.uuid) {
-            return (GpuUse::Exclusive { holder }, None);
+            let on_record = self.instances().find_map(|i| match &i.resource {
+                Resource::Gpu(whole) if whole.gpu_uuid == gpu.uuid => Some(whole.memory_mib),
+                _ => None,
+            });
+            return (GpuUse::Exclusive { holder }, on_record);
+        }
+        if self.is_blind {
+            let why = "runmig cannot read its ledger".to_owned();
+            return (GpuUse::Unknown { why }, None);
         }
         let load = match driver.load(&gpu.uuid) {
             Ok(load) => load,

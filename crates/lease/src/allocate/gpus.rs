@@ -19,38 +19,38 @@ pub(super) fn candidates<'a>(
     driver: &impl Queries,
     inventory: &'a Inventory,
     (policy, subject): (&Policy, &Subject),
-    limits: &Limits<'_>,
 ) -> Vec<WholeCandidate<'a>> {
     let snapshot = &inventory.snapshot;
     let excluded = policy.excluded(&snapshot.gpus, subject);
     let queued = queue::reserved_gpus(&inventory.waiting, snapshot);
+    let limits = Limits::without_usage(policy, subject.clone());
     let candidate = |gpu: &'a Gpu| {
-        let free = |obstacle| WholeCandidate {
-            gpu,
-            memory_mib: None,
-            obstacle,
-        };
         if let Some((_, rule)) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
-            return free(Some(GpuObstacle::Excluded(rule.clone())));
+            return WholeCandidate {
+                gpu,
+                memory_mib: None,
+                obstacle: Some(GpuObstacle::Excluded(rule.clone())),
+            };
         }
         let (usage, memory_mib) = inventory.use_of(driver, gpu);
-        if usage != GpuUse::Free {
-            return free(Some(GpuObstacle::Used(usage)));
-        }
+        // A GPU that is too large for a subject that holds nothing is not worth a wait.
         let over = memory_mib.and_then(|mib| limits.allow_gpus(1, mib).err());
+        let obstacle = match usage {
+            GpuUse::Mig { .. } | GpuUse::Prohibited => Some(GpuObstacle::Used(usage)),
+            _ if over.is_some() => over.map(|e| GpuObstacle::Excluded(e.to_string())),
+            GpuUse::Free => queued.contains(&gpu.uuid).then_some(GpuObstacle::Queued),
+            usage => Some(GpuObstacle::Used(usage)),
+        };
         WholeCandidate {
             gpu,
             memory_mib,
-            obstacle: match over {
-                Some(over) => Some(GpuObstacle::Excluded(over.to_string())),
-                None => queued.contains(&gpu.uuid).then_some(GpuObstacle::Queued),
-            },
+            obstacle,
         }
     };
     snapshot.gpus.iter().map(candidate).collect()
 }
 
-/// Chooses the GPUs of a request.
+/// Chooses the GPUs of a request: the preferred ones, or the smallest if a limit on memory forbids those.
 pub(super) fn plan(
     candidates: &[WholeCandidate<'_>],
     inventory: &Inventory,
@@ -59,9 +59,16 @@ pub(super) fn plan(
 ) -> Result<Vec<WholeGpu>, Denial<GpuShortage>> {
     limits.allow_gpus(count, 0)?;
     let unreadable = &inventory.snapshot.unreadable;
-    let chosen = placement::choose_whole(candidates, unreadable, count).map_err(Denial::Room)?;
-    let memory = chosen.iter().filter_map(|c| c.memory_mib).sum();
-    limits.allow_gpus(count, memory)?;
+    let allowed = |chosen: &[WholeCandidate<'_>]| {
+        let memory = chosen.iter().filter_map(|c| c.memory_mib).sum();
+        limits.allow_gpus(count, memory)
+    };
+    let mut chosen =
+        placement::choose_whole(candidates, unreadable, count).map_err(Denial::Room)?;
+    if let Err(over) = allowed(&chosen) {
+        chosen = placement::smallest_whole(candidates, count);
+        allowed(&chosen).map_err(|_| over)?;
+    }
     let whole = |c: &WholeCandidate<'_>| WholeGpu {
         gpu_uuid: c.gpu.uuid.clone(),
         gpu_index: c.gpu.index,
@@ -114,7 +121,7 @@ pub fn try_gpus(
     let policy = &config.policy;
     policy.check_gpus(count)?;
     let limits = Limits::new(policy, subject.clone(), inventory);
-    let candidates = candidates(driver, inventory, (policy, &subject), &limits);
+    let candidates = candidates(driver, inventory, (policy, &subject));
     let outcome = match plan(&candidates, inventory, &limits, count) {
         Ok(chosen) => GpuOutcome::Fits(chosen),
         Err(Denial::Limit(over)) => GpuOutcome::Limited(over),

@@ -149,7 +149,14 @@ fn choose(
     let slices = match &requester.request.wanted {
         Wanted::Slices(slices) => slices,
         Wanted::Gpus(count) => {
-            return choose_gpus(context, driver, (requester, *count), inventory, turn, plan);
+            return choose_gpus(
+                context,
+                driver,
+                (requester, *count),
+                inventory,
+                (tried, turn),
+                plan,
+            );
         }
     };
     let snapshot = &inventory.snapshot;
@@ -171,11 +178,8 @@ fn choose(
         Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
         None => {}
     }
-    let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
-    let over = over.filter(|i| !tried.idle.contains(&i.id));
-    let over: Vec<Instance> = over.cloned().collect();
-    if !over.is_empty() {
-        return Ok(Choice::of(Outcome::Evict(over)));
+    if let Some(evict) = evict_over(&inventory, tried) {
+        return Ok(evict);
     }
     let limits = Limits::new(policy, subject, &inventory);
     let parts = (&inventory, &wanted, &limits);
@@ -201,13 +205,21 @@ fn choose(
     }
 }
 
+/// Returns the idle slices that go before any choice, if there are some.
+fn evict_over(inventory: &Inventory, tried: &Tried) -> Option<Choice> {
+    let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
+    let over = over.filter(|i| !tried.idle.contains(&i.id));
+    let over: Vec<Instance> = over.cloned().collect();
+    (!over.is_empty()).then(|| Choice::of(Outcome::Evict(over)))
+}
+
 /// Chooses whole GPUs.
 fn choose_gpus(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
     (requester, count): (&Requester<'_>, u32),
     inventory: Inventory,
-    turn: &mut Turn,
+    (tried, turn): (&Tried, &mut Turn),
     plan: &Lock,
 ) -> Result<Choice> {
     let policy = &context.config.policy;
@@ -220,9 +232,12 @@ fn choose_gpus(
         Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
         None => {}
     }
+    if let Some(evict) = evict_over(&inventory, tried) {
+        return Ok(evict);
+    }
     let subject = subject_of(requester.holder);
     let limits = Limits::new(policy, subject.clone(), &inventory);
-    let candidates = gpus::candidates(driver, &inventory, (policy, &subject), &limits);
+    let candidates = gpus::candidates(driver, &inventory, (policy, &subject));
     match gpus::plan(&candidates, &inventory, &limits, count) {
         Ok(chosen) => {
             let take = |whole| {
@@ -238,7 +253,9 @@ fn choose_gpus(
             {
                 let of = placement::awaited(&candidates);
                 let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
+                let has_foreign = shortage.has_foreign();
                 let look = LastLook::new(inventory.snapshot.clone(), Wants::Gpus { count, of });
+                let look = if has_foreign { look.soon() } else { look };
                 join(context, requester, turn, plan, (could_use, look))?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))

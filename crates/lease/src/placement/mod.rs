@@ -34,4 +34,4 @@ pub use rejection::{
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
 pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
-pub(crate) use whole::{awaited, choose_whole};
+pub(crate) use whole::{awaited, choose_whole, smallest_whole};

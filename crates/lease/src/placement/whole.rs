@@ -87,6 +87,18 @@ impl GpuShortage {
         self.free.len() + passing.count() >= self.count as usize
     }
 
+    /// Says whether a process without a lease is in the way, or an answer of the driver is missing. No event
+    /// tells the end of either.
+    pub fn has_foreign(&self) -> bool {
+        let is_foreign = |why: &GpuObstacle| {
+            matches!(
+                why,
+                GpuObstacle::Used(GpuUse::Foreign { .. } | GpuUse::Unknown { .. })
+            )
+        };
+        self.taken.iter().any(|(_, why)| is_foreign(why))
+    }
+
     /// Says whether all that is missing is reserved for earlier requests.
     pub fn is_queued(&self) -> bool {
         let queued = self.taken.iter();
@@ -119,6 +131,18 @@ pub(crate) fn choose_whole<'a>(
     }
     free.sort_by_key(|c| (c.gpu.mig != MigMode::Unsupported, c.gpu.index));
     Ok(free.into_iter().take(count as usize).cloned().collect())
+}
+
+/// Returns so many of the free GPUs, those with the least memory.
+pub(crate) fn smallest_whole<'a>(
+    candidates: &[WholeCandidate<'a>],
+    count: u32,
+) -> Vec<WholeCandidate<'a>> {
+    let mut free: Vec<&WholeCandidate<'a>> = { candidates.iter() }
+        .filter(|c| c.obstacle.is_none())
+        .collect();
+    free.sort_by_key(|c| (c.memory_mib, c.gpu.index));
+    free.into_iter().take(count as usize).cloned().collect()
 }
 
 /// Returns the GPUs for which a request waits: those that are free for it, or may become free.

@@ -30,6 +30,9 @@ const COLLECT_AGAIN: Duration = Duration::from_secs(5);
 /// The time between two questions to the driver. Nothing wakes a request when an administrator destroys an
 /// instance or enables MIG.
 const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
+/// The same if only processes without a lease keep a request from its GPU. The driver lists a killed process
+/// for a moment.
+const ASK_ABOUT_PROCESSES_AGAIN: Duration = Duration::from_secs(1);
 /// The delay after an event in the queue. The kernel reports a killed waiter's file a moment before it
 /// releases the lock.
 const SOON: Duration = Duration::from_millis(50);
@@ -68,6 +71,8 @@ pub(crate) struct Turn {
 /// The machine at the last answer of the driver.
 pub(crate) struct LastLook {
     at: Instant,
+    /// The time after which the driver may say something else of which no event tells.
+    ask_again: Duration,
     snapshot: Snapshot,
     wants: Wants,
 }
@@ -86,9 +91,18 @@ pub(crate) enum Wants {
 }
 
 impl LastLook {
+    /// Asks again soon, because a process without a lease may end.
+    pub(crate) fn soon(self) -> LastLook {
+        LastLook {
+            ask_again: ASK_ABOUT_PROCESSES_AGAIN,
+            ..self
+        }
+    }
+
     pub(crate) fn new(snapshot: Snapshot, wants: Wants) -> LastLook {
         LastLook {
             at: Instant::now(),
+            ask_again: ASK_THE_DRIVER_AGAIN,
             snapshot,
             wants,
         }
@@ -210,7 +224,8 @@ impl Turn {
     /// Waits until there is something to do. It fails if the bundle is gone, because then nothing needs the
     /// container any more.
     pub(crate) fn wait(&mut self, store: &Store, bundles: &dyn Bundles) -> Result<Wake> {
-        let mut gap = COLLECT_AGAIN;
+        let longest = COLLECT_AGAIN.min(self.ask_again());
+        let mut gap = longest;
         let mut next = Instant::now() + gap;
         let mut held_up_by = None;
         while !self.is_over() {
@@ -228,7 +243,7 @@ impl Turn {
                 gap = match (woken, held_up_by) {
                     (Woken::ByQueue, _) => SOON,
                     (Woken::No, Some(_)) => (gap * 4).min(ASK_THE_DRIVER_AGAIN),
-                    _ => COLLECT_AGAIN,
+                    _ => longest,
                 };
                 next = Instant::now() + gap;
             }
@@ -289,7 +304,11 @@ impl Turn {
     fn is_stale(&self, others: u64) -> bool {
         let times = u32::try_from(others).unwrap_or(u32::MAX);
         let asked = self.look.as_ref().map(|look| look.at.elapsed());
-        asked.is_none_or(|age| age >= ASK_THE_DRIVER_AGAIN * times)
+        asked.is_none_or(|age| age >= self.ask_again() * times)
+    }
+
+    fn ask_again(&self) -> Duration {
+        { self.look.as_ref() }.map_or(ASK_THE_DRIVER_AGAIN, |look| look.ask_again)
     }
 
     /// Returns the error of a create whose time to wait is over, or that has no time to wait.
@@ -340,6 +359,7 @@ mod tests {
         };
         LastLook {
             at: Instant::now().checked_sub(ago).unwrap(),
+            ask_again: ASK_THE_DRIVER_AGAIN,
             snapshot: Snapshot {
                 gpus: vec![gpu],
                 ..Snapshot::default()

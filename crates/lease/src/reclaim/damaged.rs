@@ -254,7 +254,7 @@ fn over(
     }
     let is_there = match damaged.place() {
         None => false,
-        Some(_) if named::is_whole_gpu(damaged) || named::tells(damaged).is_err() => true,
+        Some(_) if named::tells(damaged).is_err() => true,
         Some(place) => {
             // An operation that is still at work finds its record gone and undoes its work.
             let _lock = context
@@ -263,7 +263,7 @@ fn over(
             let driver = context.driver();
             let is_anothers = damaged.ownership() == Ownership::Own
                 && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
-            !is_anothers && named::at_its_place(&driver, place)?.is_some()
+            !is_anothers && named::is_there(&driver, damaged, place)?
         }
     };
     if !is_there {

@@ -95,7 +95,15 @@ fn try_destroy(
 pub(crate) fn exists(driver: &impl Queries, instance: &Instance) -> Result<bool> {
     match &instance.resource {
         Resource::Mig(slice) => Ok(locate(driver, slice)?.is_some()),
-        Resource::Gpu(_) => Ok(idle::is_there(&driver.snapshot()?, instance)),
+        Resource::Gpu(_) => {
+            let snapshot = driver.snapshot()?;
+            let is_there = idle::is_there(&snapshot, instance);
+            match snapshot.unreadable.first() {
+                // It may be the one that cannot be read.
+                Some((_, why)) if !is_there => Err(Error::new(why.clone())),
+                _ => Ok(is_there),
+            }
+        }
         #[cfg(test)]
         Resource::Dummy(dummy) => Ok(dummy.exists()),
     }

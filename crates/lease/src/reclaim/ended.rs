@@ -7,6 +7,7 @@ use super::{holder, liveness};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::store::{Held, Key, Lease, LeaseState};
+use std::time::Instant;
 
 /// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
 /// low-level runtime has deleted it.
@@ -17,10 +18,16 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
         false => Ok(()),
     };
     let leases = context.leases_of(key)?;
-    let patience = if deleted {
-        liveness::AFTER_DELETE
-    } else {
-        liveness::A_MOMENT
+    // One container has one end, however many leases it has.
+    let end = Instant::now() + liveness::AFTER_DELETE;
+    let patience = |lease: &Lease| {
+        let passes = deleted
+            && liveness::unseen(lease).is_none()
+            && liveness::is_made_by_others(&context.store, lease).is_none();
+        match passes {
+            true => end.saturating_duration_since(Instant::now()),
+            false => liveness::A_MOMENT,
+        }
     };
     let against = |now: &Lease| match now.state {
         LeaseState::Releasing => None,
@@ -30,9 +37,9 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
         let lease = &held.lease;
         let life = match lease.state {
             LeaseState::Releasing => None,
-            LeaseState::Pending | LeaseState::Ready => {
-                liveness::lasting(patience, || holder::sign_of_life(&context.store, lease))
-            }
+            LeaseState::Pending | LeaseState::Ready => liveness::lasting(patience(lease), || {
+                holder::sign_of_life(&context.store, lease)
+            }),
         };
         let returned = match life {
             Some(life) => Returned::No(life),

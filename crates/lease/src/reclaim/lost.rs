@@ -38,7 +38,7 @@ impl BundleAccount {
         let held = self.held(id, container);
         if let Some(Resource::Gpu(gpu)) = held.as_ref().map(|h| &h.instance.resource) {
             return error.hint(format!(
-                "GPU {} is free once its container ends: nothing else was recorded of it",
+                "runmig has nothing on record of GPU {}: compare migctl list with nvidia-smi",
                 gpu.gpu_index
             ));
         }

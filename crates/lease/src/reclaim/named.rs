@@ -61,7 +61,12 @@ fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> 
     }))
 }
 
-pub(super) fn is_whole_gpu(damaged: &Damaged) -> bool {
+/// Returns whether the driver shows the resource at its place. A whole GPU counts as there.
+pub(super) fn is_there(driver: &impl Queries, damaged: &Damaged, place: &Place) -> Result<bool> {
+    Ok(is_whole_gpu(damaged) || at_its_place(driver, place)?.is_some())
+}
+
+fn is_whole_gpu(damaged: &Damaged) -> bool {
     damaged.instance().is_some_and(|i| i.kind == Kind::Gpu)
 }
 
@@ -97,7 +102,7 @@ fn untold(damaged: &Damaged) -> Error {
     .hint("destroy it by hand, then remove the file")
 }
 
-pub(super) fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {
+fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {
     let there = driver.instances_of(&place.gpu_uuid, place.profile_id)?;
     Ok({ there.into_iter() }.find(|i| i.placement == place.placement))
 }

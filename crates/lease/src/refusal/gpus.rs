@@ -71,13 +71,7 @@ pub fn used(usage: &GpuUse) -> String {
 
 fn hint(shortage: &GpuShortage, has_waited: bool) -> String {
     if shortage.may_pass() {
-        let is_foreign = |why: &GpuObstacle| {
-            matches!(
-                why,
-                GpuObstacle::Used(GpuUse::Foreign { .. } | GpuUse::Unknown { .. })
-            )
-        };
-        let see = match shortage.taken.iter().any(|(_, why)| is_foreign(why)) {
+        let see = match shortage.has_foreign() {
             true => "run migctl list and nvidia-smi to see who uses the GPUs",
             false => "run migctl list to see who holds the GPUs",
         };
@@ -88,10 +82,15 @@ fn hint(shortage: &GpuShortage, has_waited: bool) -> String {
     }
     let passing = shortage.taken.iter().filter(|(_, why)| why.may_pass());
     match shortage.free.len() + passing.count() {
-        0 => format!(
-            "ask for a slice ({}), or run migctl gpus to see the GPUs",
-            request::SLICE
-        ),
+        0 => {
+            let is_mig = |why: &GpuObstacle| {
+                matches!(why, GpuObstacle::Used(GpuUse::Mig { pending: false }))
+            };
+            match shortage.taken.iter().any(|(_, why)| is_mig(why)) {
+                true => format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE),
+                false => "run migctl gpus to see the GPUs".to_owned(),
+            }
+        }
         n => format!("ask for at most {n}"),
     }
 }
@@ -128,7 +127,7 @@ mod tests {
         assert_eq!(
             line(1, &[], &taken[..1]),
             "cannot allocate 1 whole GPU: no GPU is free (GPU 0: in MIG mode); hint: ask for a slice \
-             (runmig.dev/slice), or run migctl gpus to see the GPUs"
+             of a GPU in MIG mode (runmig.dev/slice)"
         );
         assert_eq!(
             line(9, &[0, 1], &[]),

@@ -94,15 +94,13 @@ fn podman(
     // `none` gives nothing, so it counts whether the user or the image said it.
     let is_none = |key: &str, value: &str| [SLICE, GPU].contains(&key) && value.trim() == "none";
     let asks = |key: &str, value: &str| [SLICE, GPU].contains(&key) && !is_none(key, value);
-    let is_doubtful_request =
-        |(key, value): &&(String, String)| asks(key, value) && doubtful(key, value);
-    if annotations.iter().any(|(key, value)| is_none(key, value)) {
-        if let Some((key, value)) = annotations.iter().find(is_doubtful_request) {
-            return Err(refused(key, value, image));
-        }
+    let is_asking = annotations.iter().any(|(key, value)| asks(key, value));
+    if !is_asking && annotations.iter().any(|(key, value)| is_none(key, value)) {
         annotations.retain(|(key, value)| is_none(key, value) || !doubtful(key, value));
         return Ok(annotations);
     }
+    // Beside a request of one kind, `none` of the other gives and takes nothing.
+    annotations.retain(|(key, value)| !is_none(key, value));
     let mut ours = annotations.iter().filter(|(key, _)| is_ours(key));
     match ours.find(|(key, value)| doubtful(key, value)) {
         None => Ok(annotations),
@@ -333,6 +331,11 @@ mod tests {
         assert!(line.contains("(runmig.dev/gpu=none for no GPU)"), "{line}");
         assert!(refusal(&[WHOLE], &[NONE]).contains("runmig.dev/gpu"));
         assert_eq!(asked(&[WHOLE], &[(GPU, "none")]), None);
+        // An image's `none` of another kind takes nothing away.
+        let least = ("runmig.dev/compute", "2");
+        let image = [(GPU, "none"), least];
+        let line = refusal(&image, &[(SLICE, "20Gi"), least]);
+        assert!(line.contains("runmig.dev/compute"), "{line}");
         assert_eq!(asked(&[NAME, ("gpu.runmig.dev/web", "1")], &[]), None);
         let allow = |image: Pairs, user: Pairs| under(ImageAnnotations::Allow, image, user);
         assert!(allow(&[SMALL], &[]).unwrap().is_some());
