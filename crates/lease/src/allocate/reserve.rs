@@ -170,16 +170,9 @@ fn choose(
         ours: &ours,
         ..admitted.wanted()
     };
-    match share::share(context, driver, &inventory, Some(&wanted), requester)? {
-        Some(Peer::Has(lease)) => {
-            turn.step_aside();
-            return Ok(Choice::of(Outcome::Shared(*lease)));
-        }
-        Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
-        None => {}
-    }
-    if let Some(evict) = evict_over(&inventory, tried) {
-        return Ok(evict);
+    let sharer = (Some(&wanted), requester);
+    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
+        return Ok(choice);
     }
     let limits = Limits::new(policy, subject, &inventory);
     let parts = (&inventory, &wanted, &limits);
@@ -205,12 +198,26 @@ fn choose(
     }
 }
 
-/// Returns the idle slices that go before any choice, if there are some.
-fn evict_over(inventory: &Inventory, tried: &Tried) -> Option<Choice> {
+/// Returns the outcome of a create that needs no new place, or whose place waits for idle slices to go.
+fn before_places(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    inventory: &Inventory,
+    (wanted, requester): (Option<&Constraints<'_>>, &Requester<'_>),
+    (tried, turn): (&Tried, &mut Turn),
+) -> Result<Option<Choice>> {
+    match share::share(context, driver, inventory, wanted, requester)? {
+        Some(Peer::Has(lease)) => {
+            turn.step_aside();
+            return Ok(Some(Choice::of(Outcome::Shared(*lease))));
+        }
+        Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(*peer)))),
+        None => {}
+    }
     let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
     let over = over.filter(|i| !tried.idle.contains(&i.id));
     let over: Vec<Instance> = over.cloned().collect();
-    (!over.is_empty()).then(|| Choice::of(Outcome::Evict(over)))
+    Ok((!over.is_empty()).then(|| Choice::of(Outcome::Evict(over))))
 }
 
 /// Chooses whole GPUs.
@@ -224,16 +231,9 @@ fn choose_gpus(
 ) -> Result<Choice> {
     let policy = &context.config.policy;
     policy.check_gpus(count)?;
-    match share::share(context, driver, &inventory, None, requester)? {
-        Some(Peer::Has(lease)) => {
-            turn.step_aside();
-            return Ok(Choice::of(Outcome::Shared(*lease)));
-        }
-        Some(Peer::Creates(peer)) => return Ok(Choice::of(Outcome::PeerCreates(*peer))),
-        None => {}
-    }
-    if let Some(evict) = evict_over(&inventory, tried) {
-        return Ok(evict);
+    let sharer = (None, requester);
+    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
+        return Ok(choice);
     }
     let subject = subject_of(requester.holder);
     let limits = Limits::new(policy, subject.clone(), &inventory);

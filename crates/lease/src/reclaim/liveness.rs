@@ -104,7 +104,7 @@ pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
 /// machine its cgroup stays populated for a while. runc waits for its init as long.
 pub(crate) const AFTER_DELETE: Duration = Duration::from_secs(10);
 
-/// The same for a container of which nothing is known to have killed it.
+/// The same for a container that may live on.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(250);
 
 /// Returns a sign of life that lasts for this time. A container that was just killed takes a moment to end.
