@@ -71,6 +71,12 @@ pub fn annotations(bytes: &[u8]) {
             assert_eq!(again.unwrap(), Some(slices.alternatives));
         }
         request::Wanted::Slices(_) => {}
+        request::Wanted::Share(sizes) => {
+            let written: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+            let again = vec![(request::SHARE.to_owned(), written.join(","))];
+            let again = request::parse(&again).unwrap().map(|r| r.wanted);
+            assert_eq!(again, Some(request::Wanted::Share(sizes)));
+        }
         request::Wanted::Gpus(count) => assert!((1..=64).contains(&count)),
     }
     // As a create counts the end of its wait.
@@ -249,6 +255,7 @@ pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
         },
         driver,
         numbers: &numbers,
+        share: None,
     };
     spec::edit(original, &grant, &Named)
 }

@@ -205,6 +205,9 @@ matrix! {
     create_gpu: "create-gpu";
     create_two_gpus: "create-two-gpus";
     wait_for_gpu: "wait-for-gpu";
+    create_share: "create-share";
+    create_share_beside: "create-share-beside";
+    wait_for_share: "wait-for-share";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -212,6 +215,10 @@ matrix! {
     delete_gpu: "delete-gpu";
     poststop_gpu: "poststop-gpu";
     gc_of_gpu: "gc-of-gpu";
+    delete_share: "delete-share";
+    delete_share_beside: "delete-share-beside";
+    poststop_share: "poststop-share";
+    gc_of_share: "gc-of-share";
     / errors_only:
     // A step of these is one of the above.
     "delete-shared";

@@ -96,11 +96,11 @@ fn annotations_that_contradict_each_other() {
     let table: [(Annotations, &str); 8] = [
         (
             &[("runmig.dev/slcie", "1g.10gb")],
-            "annotation runmig.dev/slcie is unknown; hint: this version knows runmig.dev/slice, runmig.dev/gpu, runmig.dev/compute, runmig.dev/wait, runmig.dev/scope, slice.runmig.dev/<container>, gpu.runmig.dev/<container>",
+            "annotation runmig.dev/slcie is unknown; hint: this version knows runmig.dev/slice, runmig.dev/share, runmig.dev/gpu, runmig.dev/compute, runmig.dev/wait, runmig.dev/scope, slice.runmig.dev/<container>, share.runmig.dev/<container>, gpu.runmig.dev/<container>",
         ),
         (
             &[("runmig.dev/wait", "30s")],
-            "annotation runmig.dev/wait needs runmig.dev/slice or runmig.dev/gpu; hint: add runmig.dev/slice or runmig.dev/gpu, or take runmig.dev/wait away",
+            "annotation runmig.dev/wait needs runmig.dev/slice, runmig.dev/share or runmig.dev/gpu; hint: add runmig.dev/slice, runmig.dev/share or runmig.dev/gpu, or take runmig.dev/wait away",
         ),
         (
             &[

@@ -258,8 +258,8 @@ fn names_what_is_wrong() {
             "[[policy.limit]] 1 limits nothing",
         ),
         (
-            "[policy]\nkinds = [\"share\"]",
-            "unknown variant `share`, expected `slice` or `gpu`",
+            "[policy]\nkinds = [\"seat\"]",
+            "unknown variant `seat`, expected one of `slice`, `share`, `gpu`",
         ),
         (
             "[policy]\ngpus_per_container = 65",

@@ -62,6 +62,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         },
         driver,
         numbers: &numbers,
+        share: None,
     };
     let bytes = edit(&serde_json::to_vec(original).unwrap(), &grant, &NoDevices).unwrap();
     serde_json::from_slice(&bytes).unwrap()

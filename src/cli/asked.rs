@@ -3,7 +3,7 @@
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::policy::Subject;
-use runmig_lease::request::{self, COMPUTE, GPU, SLICE, Slices, Wanted};
+use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, ShareSize, Slices, Wanted};
 
 #[derive(clap::Args)]
 pub struct By {
@@ -24,26 +24,32 @@ pub struct By {
 impl By {
     /// Parses the request as a create does, and refuses it as a create does.
     pub fn request(&self, text: &str) -> Result<Slices> {
-        let mut annotations = vec![(SLICE.to_owned(), text.to_owned())];
+        match self.wanted(SLICE, text)? {
+            Some(Wanted::Slices(slices)) => Ok(slices),
+            _ => Err(nothing("name a profile or an amount of memory")),
+        }
+    }
+
+    /// Parses the sizes of a share as a create does.
+    pub fn share(&self, sizes: &str) -> Result<Vec<ShareSize>> {
+        match self.wanted(SHARE, sizes)? {
+            Some(Wanted::Share(sizes)) => Ok(sizes),
+            _ => Err(nothing("name an amount of memory or a fraction")),
+        }
+    }
+
+    fn wanted(&self, key: &str, value: &str) -> Result<Option<Wanted>> {
+        let mut annotations = vec![(key.to_owned(), value.to_owned())];
         let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
         annotations.extend(compute);
-        match request::parse(&annotations)?.map(|r| r.wanted) {
-            Some(Wanted::Slices(slices)) => Ok(slices),
-            Some(Wanted::Gpus(_)) | None => Err(Error::new("the request none asks for nothing")
-                .hint("name a profile or an amount of memory")),
-        }
+        Ok(request::parse(&annotations)?.map(|r| r.wanted))
     }
 
     /// Parses a number of whole GPUs as a create does.
     pub fn gpus(&self, count: &str) -> Result<u32> {
-        let mut annotations = vec![(GPU.to_owned(), count.to_owned())];
-        let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
-        annotations.extend(compute);
-        match request::parse(&annotations)?.map(|r| r.wanted) {
+        match self.wanted(GPU, count)? {
             Some(Wanted::Gpus(count)) => Ok(count),
-            Some(Wanted::Slices(_)) | None => {
-                Err(Error::new("the request none asks for nothing").hint("name a number of GPUs"))
-            }
+            _ => Err(nothing("name a number of GPUs")),
         }
     }
 
@@ -61,4 +67,8 @@ impl By {
             user: self.user,
         }
     }
+}
+
+fn nothing(hint: &str) -> Error {
+    Error::new("the request none asks for nothing").hint(hint)
 }

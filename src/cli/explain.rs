@@ -19,8 +19,11 @@ use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
 #[derive(clap::Args)]
 pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
-    #[arg(required_unless_present = "gpu")]
+    #[arg(required_unless_present_any = ["gpu", "share"])]
     request: Option<String>,
+    /// As in runmig.dev/share: 8Gi, 1/4, or a list of such
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["request", "gpu"])]
+    share: Option<String>,
     /// As in runmig.dev/gpu: a number of whole GPUs
     #[arg(long, value_name = "N", conflicts_with = "request")]
     gpu: Option<String>,
@@ -44,8 +47,11 @@ impl From<&Site> for SliceSite {
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let is_json = asked.json || matches!(format, Format::Json);
+    if let Some(sizes) = &asked.share {
+        return explain_gpus::share(config, &asked.by, sizes, is_json);
+    }
     if let Some(count) = &asked.gpu {
-        return explain_gpus::run(config, &asked.by, count, is_json);
+        return explain_gpus::gpus(config, &asked.by, count, is_json);
     }
     let request = asked
         .by
@@ -178,6 +184,8 @@ fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
         uuid: on.gpu.uuid.to_string(),
         profile: on.profile.map(|p| p.name.clone()),
         state,
+        memory_bytes: None,
+        free_bytes: None,
         why,
         free_slices: on.free_slices,
         total_slices: on.total_slices,

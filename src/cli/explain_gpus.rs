@@ -1,78 +1,194 @@
-//! `migctl explain --gpu`: whether a request for whole GPUs would find some, which, or why not.
+//! `migctl explain --gpu` and `--share`: whether a request outside of slices would find room, where, or why not.
 
 use super::asked::By;
 use super::gpus::use_word;
 use super::json::{Alternative, Explanation, GpuAnswer, WaitingItem};
 use super::output;
 use super::world;
+use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
+use runmig_lease::model::GpuUuid;
 use runmig_lease::placement::GpuObstacle;
 use runmig_lease::refusal;
 use runmig_lease::request::Wanted;
-use runmig_lease::what_if::{self, GpuOnTrial, GpuOutcome};
+use runmig_lease::what_if::{self, GpuOnTrial, GpuOutcome, ShareOnTrial, ShareOutcome};
 
-pub fn run(config: &Config, by: &By, count: &str, is_json: bool) -> Result<i32> {
+/// The verdict on a request.
+struct Answer {
+    verdict: &'static str,
+    why: String,
+    hint: Option<String>,
+    /// The line that a create would print.
+    error: Option<String>,
+}
+
+impl Answer {
+    fn fits(why: String) -> Answer {
+        Answer {
+            verdict: "fits",
+            why,
+            hint: None,
+            error: None,
+        }
+    }
+
+    fn no(verdict: &'static str, e: &Error) -> Answer {
+        Answer {
+            verdict,
+            why: e.to_string(),
+            hint: e.advice().map(str::to_owned),
+            error: Some(e.line()),
+        }
+    }
+}
+
+pub fn gpus(config: &Config, by: &By, count: &str, is_json: bool) -> Result<i32> {
     let count = by.gpus(count)?;
     let (driver, world) = world::look(config)?;
     let subject = by.subject(&world);
     let trial = what_if::try_gpus((config, &driver), &world, (count, subject))?;
-    let error = |e: Error| (e.to_string(), e.advice().map(str::to_owned), Some(e.line()));
-    let (verdict, (why, hint, error)) = match trial.outcome {
+    let answer = match trial.outcome {
         GpuOutcome::Fits(gpus) => {
             let names: Vec<String> = { gpus.iter() }
                 .map(|g| format!("GPU {} ({})", g.gpu_index, printable(&g.model)))
                 .collect();
-            ("fits", (names.join(" and "), None, None))
+            Answer::fits(names.join(" and "))
         }
-        GpuOutcome::Limited(over) => ("limited", error(over)),
+        GpuOutcome::Limited(over) => Answer::no("limited", &over),
         GpuOutcome::No(shortage) => {
-            let verdict = match () {
-                () if !shortage.may_pass() => "unsatisfiable",
-                () if shortage.is_queued() => "queued",
-                () => "full",
-            };
-            (verdict, error(what_if::shortage_error(shortage, &world)))
+            let verdict = refused(shortage.may_pass(), shortage.is_queued());
+            Answer::no(verdict, &what_if::shortage_error(shortage, &world))
         }
     };
-    let fits = verdict == "fits";
-    let request = Wanted::Gpus(count).written();
+    let gpus = trial.gpus.iter().map(whole).collect();
+    let cells = |gpu: &GpuAnswer| {
+        let memory = gpu.memory_bytes.map_or_else(|| "-".to_owned(), gib);
+        vec![gpu.index.to_string(), memory, gpu.why.clone()]
+    };
+    let table = (&["GPU", "MEMORY GiB", "WHY"][..], cells);
+    Ok(tell(
+        &world,
+        (Wanted::Gpus(count), answer, gpus),
+        table,
+        is_json,
+    ))
+}
+
+pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32> {
+    let sizes = by.share(sizes)?;
+    let (driver, world) = world::look(config)?;
+    let subject = by.subject(&world);
+    let trial = what_if::try_share((config, &driver), &world, (&sizes, subject))?;
+    let answer = match trial.outcome {
+        ShareOutcome::Fits(gpu, share) => Answer::fits(format!(
+            "{}Mi of GPU {} ({}), level {}",
+            share.memory_mib,
+            gpu.gpu_index,
+            printable(&gpu.model),
+            trial.level
+        )),
+        ShareOutcome::Limited(over) => Answer::no("limited", &over),
+        ShareOutcome::No(shortage) => {
+            let verdict = refused(shortage.may_pass(), shortage.is_queued());
+            Answer::no(verdict, &what_if::no_share_error(shortage, &world))
+        }
+    };
+    let gpus = trial.gpus.iter().map(shared).collect();
+    let shares: Vec<usize> = trial.gpus.iter().map(|on| on.shares).collect();
+    let mut shares = shares.into_iter();
+    let cells = |gpu: &GpuAnswer| {
+        let memory = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), gib);
+        vec![
+            gpu.index.to_string(),
+            memory(gpu.free_bytes),
+            memory(gpu.memory_bytes),
+            shares.next().unwrap_or_default().to_string(),
+            gpu.why.clone(),
+        ]
+    };
+    let head = &["GPU", "FREE GiB", "MEMORY GiB", "SHARES", "WHY"][..];
+    Ok(tell(
+        &world,
+        (Wanted::Share(sizes), answer, gpus),
+        (head, cells),
+        is_json,
+    ))
+}
+
+fn refused(may_pass: bool, is_queued: bool) -> &'static str {
+    match (may_pass, is_queued) {
+        (false, _) => "unsatisfiable",
+        (true, true) => "queued",
+        (true, false) => "full",
+    }
+}
+
+/// Prints the answer, and returns the exit status.
+fn tell(
+    world: &Inventory,
+    (wanted, answer, gpus): (Wanted, Answer, Vec<GpuAnswer>),
+    (head, cells): (&[&str], impl FnMut(&GpuAnswer) -> Vec<String>),
+    is_json: bool,
+) -> i32 {
+    let (request, fits) = (wanted.written(), answer.verdict == "fits");
     let explanation = Explanation {
         request: request.clone(),
         fits,
-        error,
+        error: answer.error,
         ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives: vec![Alternative {
             request,
-            verdict,
-            why,
-            hint,
+            verdict: answer.verdict,
+            why: answer.why,
+            hint: answer.hint,
             slices: Vec::new(),
-            gpus: trial.gpus.iter().map(answer).collect(),
+            gpus,
             restarts: Vec::new(),
             with_mig_on: None,
         }],
     };
-    match is_json {
-        true => output::json(&explanation),
-        false => show(&explanation.alternatives[0], &trial.gpus),
+    let only = &explanation.alternatives[0];
+    if is_json {
+        output::json(&explanation);
+    } else {
+        output::line(&format!("{}: {}", only.verdict, printable(&only.why)));
+        output::table(head, &only.gpus.iter().map(cells).collect::<Vec<_>>());
+        if let Some(hint) = &only.hint {
+            output::line(&format!("hint: {}", printable(hint)));
+        }
     }
-    let all_read = world::tell_unread(&world);
-    Ok(i32::from(!fits || !all_read))
+    i32::from(!world::tell_unread(world) || !fits)
 }
 
-fn answer(gpu: &GpuOnTrial) -> GpuAnswer {
+fn gib(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / f64::from(1 << 30))
+}
+
+fn whole(gpu: &GpuOnTrial) -> GpuAnswer {
+    let bytes = gpu.memory_mib.map(|mib| mib << 20);
+    answer((gpu.index, &gpu.uuid), gpu.obstacle.as_ref(), (bytes, None))
+}
+
+fn shared(gpu: &ShareOnTrial) -> GpuAnswer {
+    let bytes = gpu.memory_mib.map(|mib| mib << 20);
+    let free = bytes.map(|_| gpu.free_mib << 20);
+    answer((gpu.index, &gpu.uuid), gpu.obstacle.as_ref(), (bytes, free))
+}
+
+fn answer(
+    (index, uuid): (u32, &GpuUuid),
+    obstacle: Option<&GpuObstacle>,
+    (memory_bytes, free_bytes): (Option<u64>, Option<u64>),
+) -> GpuAnswer {
     GpuAnswer {
-        index: gpu.index,
-        uuid: gpu.uuid.to_string(),
+        index,
+        uuid: uuid.to_string(),
         profile: None,
-        state: match &gpu.obstacle {
-            None => "fits",
-            Some(GpuObstacle::Queued) => "queued",
-            Some(GpuObstacle::Excluded(_)) => "excluded",
-            Some(GpuObstacle::Used(usage)) => use_word(usage),
-        },
-        why: { gpu.obstacle.as_ref() }.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
+        state: obstacle.map_or("fits", state),
+        memory_bytes,
+        free_bytes,
+        why: obstacle.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
         free_slices: 0,
         total_slices: 0,
         quarantined_slices: 0,
@@ -80,18 +196,14 @@ fn answer(gpu: &GpuOnTrial) -> GpuAnswer {
     }
 }
 
-fn show(answer: &Alternative, gpus: &[GpuOnTrial]) {
-    let (verdict, why) = (answer.verdict, printable(&answer.why));
-    output::line(&format!("{verdict}: {why}"));
-    let memory = |gpu: &GpuOnTrial| match gpu.memory_mib {
-        Some(mib) => format!("{:.2}", mib as f64 / 1024.0),
-        None => "-".to_owned(),
-    };
-    let rows: Vec<Vec<String>> = { answer.gpus.iter().zip(gpus) }
-        .map(|(answer, gpu)| vec![gpu.index.to_string(), memory(gpu), answer.why.clone()])
-        .collect();
-    output::table(&["GPU", "MEMORY GiB", "WHY"], &rows);
-    if let Some(hint) = &answer.hint {
-        output::line(&format!("hint: {}", printable(hint)));
+fn state(obstacle: &GpuObstacle) -> &'static str {
+    match obstacle {
+        GpuObstacle::Queued => "queued",
+        GpuObstacle::Excluded(_) => "excluded",
+        GpuObstacle::Used(usage) => use_word(usage),
+        GpuObstacle::Full { .. } | GpuObstacle::Crowded { .. } => "full",
+        GpuObstacle::TooLarge { .. } | GpuObstacle::TooSmall { .. } => "noPlace",
+        GpuObstacle::OneProcess => "unusable",
+        GpuObstacle::OtherLevel(_) => "shared",
     }
 }

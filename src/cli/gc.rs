@@ -60,7 +60,7 @@ fn item(finding: &Finding) -> CollectionItem<'_> {
     CollectionItem {
         id: finding.entry.id(),
         container: finding.entry.holder(),
-        profile: shown(resource).name,
+        profile: shown(&finding.entry).name,
         gpu_uuid: resource.gpu_uuid().as_str(),
         outcome,
         why,

@@ -6,7 +6,6 @@ use super::list::holder_name;
 use super::mig_on;
 use super::output::{self, Format};
 use super::world;
-use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
@@ -14,6 +13,7 @@ use runmig_lease::model::{Gpu, MigMode, Profile};
 use runmig_lease::placement::{self, GpuUse, Occupant};
 use runmig_lease::refusal;
 use runmig_lease::store::Entry;
+use runmig_lease::{GpuState, Inventory};
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (driver, world) = world::look(config)?;
@@ -50,8 +50,8 @@ struct Free {
     instances: Vec<Option<u32>>,
     /// The profiles that the GPU would offer, where its MIG mode is off.
     offered: Vec<Profile>,
-    /// The use for requests of whole GPUs.
-    usage: GpuUse,
+    /// The use outside of slices.
+    state: GpuState,
     /// The first call that failed. It hides neither this GPU nor another.
     error: Option<String>,
 }
@@ -61,7 +61,7 @@ impl Free {
         let mut free = Free {
             instances: Vec::new(),
             offered: Vec::new(),
-            usage: world.use_of(driver, gpu).0,
+            state: world.use_of(driver, gpu),
             error: None,
         };
         if gpu.mig == MigMode::Disabled {
@@ -129,6 +129,35 @@ fn bar(world: &Inventory, gpu: &Gpu) {
     }
 }
 
+/// Prints the memory of a GPU with shares: a mark for each twentieth, `#` booked, `x` of processes without a
+/// lease, `.` free.
+fn memory_bar(state: &GpuState) {
+    const MARKS: u64 = 20;
+    let (GpuUse::Shared { holders, .. }, Some(all)) = (&state.usage, state.memory_mib) else {
+        return;
+    };
+    let (booked, foreign) = (state.booked_mib(), state.foreign_mib.unwrap_or_default());
+    let marks = |mib: u64| (mib * MARKS).div_ceil(all.max(1)) as usize;
+    let mut bar = "#".repeat(marks(booked));
+    bar.push_str(&"x".repeat(marks(foreign)));
+    let bar: String = bar
+        .chars()
+        .chain(std::iter::repeat('.'))
+        .take(MARKS as usize)
+        .collect();
+    let shares = match holders.len() {
+        1 => "1 share".to_owned(),
+        n => format!("{n} shares"),
+    };
+    let free = match state.foreign_mib {
+        Some(foreign) => format!("{}Mi free", all.saturating_sub(booked + foreign)),
+        None => "free memory not known".to_owned(),
+    };
+    output::line(&format!(
+        "memory [{bar}] {booked}Mi of {all}Mi in {shares}, {free}"
+    ));
+}
+
 fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
     let room = world.room(gpu);
     let of = |n: usize| {
@@ -163,11 +192,12 @@ fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
         runmig_lease::error::printable(&gpu.name),
         runmig_lease::error::printable(gpu.uuid.as_str()),
         word(gpu.mig),
-        match &free.usage {
+        match &free.state.usage {
             GpuUse::Mig { .. } => String::new(),
             usage => format!(", {}", refusal::gpu_use(usage)),
         }
     ));
+    memory_bar(&free.state);
     if !gpu.profiles.is_empty() {
         bar(world, gpu);
         let profiles = gpu.profiles.iter().zip(&free.instances);
@@ -259,8 +289,11 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
             MigMode::Enabled => placement::fragmentation(&room),
             _ => None,
         },
-        r#use: use_word(&free.usage),
-        use_reason: refusal::gpu_use(&free.usage),
+        r#use: use_word(&free.state.usage),
+        use_reason: refusal::gpu_use(&free.state.usage),
+        memory_bytes: free.state.memory_mib.map(|mib| mib << 20),
+        booked_bytes: free.state.booked_mib() << 20,
+        foreign_bytes: free.state.foreign_mib.map(|mib| mib << 20),
         error: free.error.clone(),
         slices: slices(world, gpu),
     }
@@ -289,6 +322,7 @@ pub fn use_word(usage: &GpuUse) -> &'static str {
         GpuUse::Mig { .. } => "mig",
         GpuUse::Free => "free",
         GpuUse::Exclusive { .. } => "exclusive",
+        GpuUse::Shared { .. } => "shared",
         GpuUse::Foreign { .. } => "foreign",
         GpuUse::Prohibited => "unusable",
         GpuUse::Unknown { .. } => "unknown",

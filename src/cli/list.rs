@@ -5,7 +5,7 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::model::{Placement, Timestamp};
+use runmig_lease::model::{Level, Placement, Timestamp};
 use runmig_lease::store::{Damaged, Entry, Lease, Listing, Resource, Waiting};
 use runmig_lease::{UNSEEN_HINT, unseen};
 use std::path::Path;
@@ -18,7 +18,7 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
     fn from(entry: &'a Entry) -> Self {
         let (lease, instance) = (entry.lease(), entry.instance());
         let holder = lease.and_then(Lease::container);
-        let shown = shown(&instance.resource);
+        let shown = shown(entry);
         let slice = instance.slice();
         let attempt = instance.attempt();
         LeaseItem {
@@ -36,6 +36,8 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             request: lease.map_or(shown.name, |l| &l.request),
             profile: shown.name,
             memory_bytes: shown.memory_bytes,
+            booked_bytes: shown.booked_bytes,
+            enforcement: shown.enforcement,
             gpu_uuid: instance.resource.gpu_uuid().as_str(),
             gpu_index: instance.resource.gpu_index(),
             mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
@@ -71,23 +73,45 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
 /// A resource, as the views name it.
 pub struct Shown<'a> {
     pub kind: &'static str,
-    /// The profile of a slice, or `gpu`.
+    /// The profile of a slice, `share` or `gpu`.
     pub name: &'a str,
     pub memory_bytes: Option<u64>,
+    pub booked_bytes: Option<u64>,
+    pub enforcement: Option<&'static str>,
 }
 
-pub fn shown(resource: &Resource) -> Shown<'_> {
-    match resource {
-        Resource::Mig(slice) => Shown {
+pub fn shown(entry: &Entry) -> Shown<'_> {
+    let share = entry.lease().and_then(Lease::share);
+    match (&entry.instance().resource, share) {
+        (Resource::Mig(slice), _) => Shown {
             kind: "slice",
             name: &slice.profile,
             memory_bytes: None,
+            booked_bytes: None,
+            enforcement: Some("mig"),
         },
-        Resource::Gpu(gpu) => Shown {
+        (Resource::Gpu(gpu), Some(share)) => Shown {
+            kind: "share",
+            name: "share",
+            memory_bytes: Some(share.memory_mib << 20),
+            booked_bytes: Some(share.booked_mib << 20),
+            enforcement: gpu.level.map(Level::name),
+        },
+        (Resource::Gpu(gpu), None) => Shown {
             kind: "gpu",
             name: "gpu",
             memory_bytes: Some(gpu.memory_mib << 20),
+            booked_bytes: Some(gpu.memory_mib << 20),
+            enforcement: None,
         },
+    }
+}
+
+/// Returns the portion of an entry for people: `1g.10gb`, `share 8192Mi` or `gpu`.
+fn portion(entry: &Entry) -> String {
+    match entry.lease().and_then(Lease::share) {
+        Some(share) => format!("share {}Mi", share.memory_mib),
+        None => shown(entry).name.to_owned(),
     }
 }
 
@@ -136,6 +160,7 @@ fn table(entries: &[Entry], waiting: &[Waiting]) {
             "GPU",
             "PLACEMENT",
             "MIG UUID",
+            "LEVEL",
             "STATE",
             "AGE",
         ],
@@ -188,7 +213,6 @@ fn tell_damaged(damaged: &Damaged) {
 }
 
 fn row(entry: &Entry) -> Vec<String> {
-    let resource = &entry.instance().resource;
     let slice = entry.instance().slice();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
@@ -201,10 +225,11 @@ fn row(entry: &Entry) -> Vec<String> {
     vec![
         short(entry.holder()),
         entry.lease().map_or("-".to_owned(), pod),
-        shown(resource).name.to_owned(),
-        resource.gpu_index().to_string(),
+        portion(entry),
+        entry.instance().resource.gpu_index().to_string(),
         or_dash(slice.map(|s| s.placement.to_string())),
         or_dash(slice.and_then(|s| s.mig_uuid.clone())),
+        shown(entry).enforcement.unwrap_or("-").to_owned(),
         state,
         age(entry.created()),
     ]

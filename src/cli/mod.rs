@@ -8,6 +8,7 @@ mod explain;
 mod explain_gpus;
 mod gc;
 mod gpus;
+mod inspect;
 mod json;
 mod list;
 mod mig_on;
@@ -40,7 +41,9 @@ struct Arguments {
 enum Verb {
     /// Show the GPUs, their MIG mode, and the profiles with free and total instances
     Gpus,
-    /// Show which container has which slice, and the queue
+    /// Show the booked memory of each GPU
+    Inspect(inspect::Options),
+    /// Show which container has which slice, share or GPU, and the queue
     List,
     /// Say whether a request would find room, where and why, or why not
     Explain(explain::Asked),
@@ -88,6 +91,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
     let format = arguments.output;
     match &arguments.verb {
         Verb::Gpus => gpus::run(&config()?, format),
+        Verb::Inspect(options) => inspect::run(&config()?, format, options),
         Verb::List => list::run(&config()?, format),
         Verb::Explain(asked) => explain::run(&config()?, format, asked),
         Verb::Defrag(asked) => defrag::run(&config()?, format, asked),

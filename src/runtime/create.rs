@@ -6,12 +6,12 @@ use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, key, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, cdi};
+use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, MemoryShare, cdi};
 use runmig_lease::config::DriverFiles as Choice;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::on_host;
-use runmig_lease::model::LeaseId;
+use runmig_lease::model::{LeaseId, Level};
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request};
@@ -73,6 +73,21 @@ struct Slicing<'a> {
     inherited: Inherited,
     leases: LeaseManager<'a>,
     nodes: Nodes,
+}
+
+/// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
+/// GPU gives out.
+fn memory_share(held: &Held) -> Option<MemoryShare> {
+    let (share, Resource::Gpu(gpu)) = (held.lease.share()?, &held.instance.resource) else {
+        return None;
+    };
+    Some(MemoryShare {
+        memory_mib: share.memory_mib,
+        total_mib: match gpu.level {
+            Some(Level::Driver) => share.memory_mib,
+            _ => gpu.memory_mib,
+        },
+    })
 }
 
 impl Slicing<'_> {
@@ -234,6 +249,7 @@ impl Slicing<'_> {
             },
             driver,
             numbers: self.nodes.numbers(),
+            share: leases.iter().find_map(memory_share),
         };
         let edited = spec::edit(
             original,

@@ -70,7 +70,7 @@ mod tests {
         let told = with_ours(said.as_bytes()).unwrap();
         let wanted = said.replace(
             "\"bundle\"",
-            "\"bundle\",\n        \"runmig.\",\n        \"slice.runmig.\",\n        \"gpu.runmig.\"",
+            "\"bundle\",\n        \"runmig.\",\n        \"slice.runmig.\",\n        \"share.runmig.\",\n        \"gpu.runmig.\"",
         );
         assert_eq!(String::from_utf8(told).unwrap(), wanted);
     }

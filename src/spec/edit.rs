@@ -15,6 +15,17 @@ pub struct Grant<'a> {
     pub hook: HookCommand,
     pub driver: &'a DriverFiles,
     pub numbers: &'a NvidiaNumbers,
+    /// The share of the GPU's memory. None without one.
+    pub share: Option<MemoryShare>,
+}
+
+/// A share of a GPU's memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryShare {
+    /// The memory that the container may use, in MiB.
+    pub memory_mib: u64,
+    /// The memory that CUDA shows it as the total, in MiB.
+    pub total_mib: u64,
 }
 
 /// The driver's own files (libcuda and so on), as container edits.
@@ -35,7 +46,7 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
     let document = &mut document;
     hooks::take_out(document)?;
     annotations::check(document)?;
-    env::apply(document, &grant.driver.env, grant.uuids)?;
+    env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
     gids::put(document, &grant.driver.additional_gids)?;
     mounts::put(document, &grant.driver.mounts)?;
     for (stage, hook) in &grant.driver.hooks {

@@ -1,7 +1,7 @@
 //! Edits `process.env`. Only runmig decides which devices the container's NVIDIA tools use.
 
 use super::document::{Document, array, get_mut, wrong_kind};
-use super::process;
+use super::{MemoryShare, process};
 use runmig_lease::error::Result;
 use serde_json::Value;
 
@@ -29,23 +29,54 @@ fn widens(name: &str) -> bool {
     WIDENING.contains(&name) || name.starts_with(SWARM)
 }
 
+/// The prefixes of variables by which a program of the image, or NVIDIA's runtime, would set other limits than
+/// the share's.
+const LIMITING: [&str; 4] = [
+    "CUDA_MPS_",
+    "NVIDIA_GPU_MEMORY_",
+    "CUDA_DEVICE_MEMORY_",
+    "CUDA_DEVICE_SM_",
+];
+
+/// The variable with the memory of a share, in bytes.
+const MEMORY: &str = "RUNMIG_GPU_MEMORY";
+/// The variable with that memory as a fraction of the memory that CUDA shows as the total.
+const FRACTION: &str = "RUNMIG_GPU_MEMORY_FRACTION";
+
 /// Sets the variables of the driver's files, then of the slices, each once. It removes variables that would
-/// add devices.
-pub fn apply(document: &mut Document, driver: &[String], uuids: &[&str]) -> Result<()> {
+/// add devices, and for a share those that would set limits.
+pub fn apply(
+    document: &mut Document,
+    driver: &[String],
+    uuids: &[&str],
+    share: Option<MemoryShare>,
+) -> Result<()> {
     let env = variables(document)?;
-    env.retain(|entry| !widens(name(entry)));
+    let limits = |name: &str| LIMITING.iter().any(|prefix| name.starts_with(prefix));
+    let goes = |name: &str| widens(name) || (share.is_some() && limits(name));
+    env.retain(|entry| !goes(name(entry)));
     for entry in driver {
         let key = entry.split('=').next().unwrap_or_default();
         // `nvidia-ctk cdi generate` writes NVIDIA_VISIBLE_DEVICES=void.
-        if key != VISIBLE && !widens(key) {
+        if key != VISIBLE && !goes(key) {
             set(env, key, entry.clone());
         }
     }
     set(env, VISIBLE, format!("{VISIBLE}={}", uuids.join(",")));
+    if let Some(share) = share {
+        set(env, MEMORY, format!("{MEMORY}={}", share.memory_mib << 20));
+        set(env, FRACTION, format!("{FRACTION}={}", fraction(share)));
+    }
     Ok(())
 }
 
-/// Removes the slices and GPUs that an edit of runmig named.
+/// Returns the share's part of the total with four digits, cut: `0.1010`.
+fn fraction(share: MemoryShare) -> String {
+    let parts = share.memory_mib.saturating_mul(10_000) / share.total_mib.max(1);
+    format!("{}.{:04}", parts / 10_000, parts % 10_000)
+}
+
+/// Removes the slices, shares and GPUs that an edit of runmig named.
 pub fn take_out(document: &mut Document) {
     let Some(Value::Object(process)) = get_mut(&mut document.root, "process") else {
         return;
@@ -57,6 +88,7 @@ pub fn take_out(document: &mut Document) {
         let value = entry.as_str().and_then(|entry| entry.split_once('='));
         let is_ours = |uuid: &str| uuid.starts_with("MIG-") || uuid.starts_with("GPU-");
         !matches!(value, Some((VISIBLE, uuids)) if is_ours(uuids))
+            && ![MEMORY, FRACTION].contains(&name(entry))
     });
 }
 

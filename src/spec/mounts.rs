@@ -127,6 +127,9 @@ impl<'a> View<'a> {
     }
 }
 
+/// The directory in which CUDA looks for an MPS daemon. NVIDIA's runtime mounts the host's into every container.
+const MPS: &str = "/tmp/nvidia-mps";
+
 fn stays(
     mount: &View,
     nodes: &[DeviceNode],
@@ -134,7 +137,8 @@ fn stays(
     host: &dyn HostView,
 ) -> Result<bool> {
     let to = &mount.destination;
-    if asks_for_devices(to) {
+    // The daemon there serves other holders of the GPU.
+    if asks_for_devices(to) || to.starts_with(MPS) {
         return Ok(false);
     }
     let source = match mount.source {

@@ -116,7 +116,12 @@ impl Containerd {
         for key in ["pod_annotations", "container_annotations"] {
             assert_eq!(
                 handler[key],
-                serde_json::json!(["runmig.dev/*", "slice.runmig.dev/*", "gpu.runmig.dev/*"])
+                serde_json::json!([
+                    "runmig.dev/*",
+                    "slice.runmig.dev/*",
+                    "share.runmig.dev/*",
+                    "gpu.runmig.dev/*"
+                ])
             );
         }
         handler.clone()

@@ -4,10 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod gpus;
 mod images;
 mod pods;
 mod waits;
+mod without_mig;
 mod words;
 
 use serde_json::Value;

@@ -56,8 +56,8 @@ fn refuses_bad_requests() {
             ),
             (
                 "runmig.dev/wait=5s",
-                "annotation runmig.dev/wait needs runmig.dev/slice or runmig.dev/gpu; hint: add runmig.dev/slice or \
-                 runmig.dev/gpu, or take runmig.dev/wait away",
+                "annotation runmig.dev/wait needs runmig.dev/slice, runmig.dev/share or runmig.dev/gpu; hint: add \
+                 runmig.dev/slice, runmig.dev/share or runmig.dev/gpu, or take runmig.dev/wait away",
             ),
         ] {
             refused(podman, &[&annotation(asks)], line);

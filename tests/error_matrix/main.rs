@@ -124,6 +124,7 @@ matrix! {
     create_from_idle: "create-from-idle";
     create_adopting: "create-adopting";
     create_gpu: "create-gpu";
+    create_share_beside: "create-share-beside";
     / every_call:
     create_from_cache: "create-from-cache";
     create_evicting: "create-evicting";
@@ -140,6 +141,8 @@ matrix! {
     wait_in_vain: "wait-in-vain";
     create_two_gpus: "create-two-gpus";
     wait_for_gpu: "wait-for-gpu";
+    create_share: "create-share";
+    wait_for_share: "wait-for-share";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -148,6 +151,10 @@ matrix! {
     delete_gpu: "delete-gpu";
     poststop_gpu: "poststop-gpu";
     gc_of_gpu: "gc-of-gpu";
+    delete_share: "delete-share";
+    delete_share_beside: "delete-share-beside";
+    poststop_share: "poststop-share";
+    gc_of_share: "gc-of-share";
     / crashes_only:
     // Their calls are those of the others.
     "create-again";

@@ -52,8 +52,21 @@ impl World {
                 return complain(format!("{} is given twice", lease["gpuUUID"]));
             }
         }
+        for gpu in &self.engine().gpus {
+            let here = leases.iter().filter(|l| l["gpuUUID"] == gpu.uuid.as_str());
+            let shares = here.clone().filter(|l| l["kind"] == "share");
+            let booked: u64 = shares
+                .clone()
+                .filter_map(|l| l["bookedBytes"].as_u64())
+                .sum();
+            let model = gpu.model();
+            let is_whole = here.clone().any(|l| l["kind"] == "gpu") && shares.count() > 0;
+            if is_whole || booked > (model.memory_mb - model.reserved_mb) << 20 {
+                return complain(format!("{} gives out {booked} bytes", gpu.uuid));
+            }
+        }
         for lease in &leases {
-            let ready = lease["state"] == "ready" && lease["kind"] != "gpu";
+            let ready = lease["state"] == "ready" && !is_of_gpu(lease);
             if ready && !instances.iter().any(|i| claims(lease, i)) {
                 return complain(format!("nothing there for {}", lease["container"]));
             }
@@ -208,9 +221,14 @@ impl World {
     }
 }
 
-/// Returns the UUID that a lease gives its container: of the MIG device, or of the whole GPU.
+/// Says whether a lease is of a GPU outside of MIG mode.
+fn is_of_gpu(lease: &Value) -> bool {
+    lease["kind"] == "gpu" || lease["kind"] == "share"
+}
+
+/// Returns the UUID that a lease gives its container: of the MIG device, or of the GPU.
 fn uuid_of(lease: &Value) -> Option<&str> {
-    let key = if lease["kind"] == "gpu" {
+    let key = if is_of_gpu(lease) {
         "gpuUUID"
     } else {
         "migUUID"

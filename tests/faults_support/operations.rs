@@ -73,17 +73,24 @@ pub fn each_once(names: &[&str]) {
     assert_eq!(sorted(these), sorted(all));
 }
 
-/// Operations on whole GPUs.
-const WITH_GPUS: [&str; 6] = [
+/// Operations on GPUs without MIG.
+const WITH_GPUS: [&str; 13] = [
     "create-gpu",
     "create-two-gpus",
     "delete-gpu",
     "poststop-gpu",
     "gc-of-gpu",
     "wait-for-gpu",
+    "create-share",
+    "create-share-beside",
+    "delete-share",
+    "delete-share-beside",
+    "poststop-share",
+    "gc-of-share",
+    "wait-for-share",
 ];
 
-pub const ALL: [Operation; 34] = [
+pub const ALL: [Operation; 41] = [
     operation("create", Kind::Create, create),
     operation(FROM_CACHE, Kind::Create, |world| {
         world.create(ID);
@@ -242,7 +249,59 @@ pub const ALL: [Operation; 34] = [
         makes_way(world);
         create(world)
     }),
+    operation("create-share", Kind::Create, |world| {
+        share(world, ID);
+        create(world)
+    }),
+    operation("create-share-beside", Kind::Create, |world| {
+        share(world, PEER);
+        world.create(PEER);
+        share(world, ID);
+        create(world)
+    }),
+    operation("delete-share", Kind::Delete, |world| {
+        share(world, ID);
+        world.create(ID);
+        delete(world)
+    }),
+    operation("delete-share-beside", Kind::Delete, |world| {
+        for id in [PEER, ID] {
+            share(world, id);
+            world.create(id);
+        }
+        delete(world)
+    }),
+    operation("poststop-share", Kind::Delete, |world| {
+        share(world, ID);
+        let lease = world.abandoned(ID);
+        world.hook(ID, &lease)
+    }),
+    operation("gc-of-share", Kind::Collect, |world| {
+        for id in [PEER, ID] {
+            share(world, id);
+            world.abandoned(id);
+        }
+        world.migctl(&["gc"]).into()
+    }),
+    operation("wait-for-share", Kind::Create, |world| {
+        gpus(world, HOLDER, "2");
+        world.create(HOLDER);
+        world.configure(SHARING);
+        let asks = [("runmig.dev/share", "1/2"), ("runmig.dev/wait", "10m")];
+        world.bundle_saying(ID, &asks);
+        makes_way(world);
+        create(world)
+    }),
 ];
+
+/// The configuration for shares.
+const SHARING: &str = "sharing.enforcement = [\"none\"]";
+
+/// A share for a container.
+fn share(world: &World, id: &str) {
+    world.configure(SHARING);
+    world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
+}
 
 const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {
     Operation { name, kind, begin }

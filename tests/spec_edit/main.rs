@@ -3,7 +3,7 @@
 mod mounts;
 mod rules;
 
-use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit, strip};
+use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, MemoryShare, Source, edit, strip};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Value, json};
@@ -59,6 +59,14 @@ impl HostView for Fake {
 }
 
 fn edited(original: &Value, driver: &DriverFiles) -> Result<Vec<u8>> {
+    edited_for(original, driver, None)
+}
+
+fn edited_for(
+    original: &Value,
+    driver: &DriverFiles,
+    share: Option<MemoryShare>,
+) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
         uuids: &[UUID],
@@ -72,6 +80,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Result<Vec<u8>> {
         },
         driver,
         numbers: &numbers,
+        share,
     };
     edit(&serde_json::to_vec(original).unwrap(), &grant, &Fake)
 }
@@ -112,6 +121,7 @@ fn adds_slice_and_keeps_rest() {
         },
         driver: &DriverFiles::default(),
         numbers: &numbers,
+        share: None,
     };
     let bytes = edit(original.as_bytes(), &grant, &Fake).unwrap();
     assert_eq!(
@@ -281,4 +291,46 @@ fn edits_stripped_file_alike() {
         json!([{"allow": false, "access": "rwm"}])
     );
     assert_eq!(edited(&tree, &DriverFiles::default()).unwrap(), first);
+}
+
+/// A share's limits come from runmig alone, and a slice keeps the image's.
+#[test]
+fn share_replaces_limits_of_image() {
+    let mine = [
+        "CUDA_MPS_PIPE_DIRECTORY=/x",
+        "NVIDIA_GPU_MEMORY_LIMIT=9",
+        "CUDA_DEVICE_MEMORY_LIMIT=9",
+        "CUDA_DEVICE_SM_LIMIT=9",
+        "RUNMIG_GPU_MEMORY=9",
+        "CUDA_VISIBLE_DEVICES=0",
+    ];
+    let original = with(|config| config["process"]["env"] = json!(mine));
+    let driver = DriverFiles {
+        env: vec!["CUDA_MPS_LOG_DIRECTORY=/y".to_owned()],
+        ..DriverFiles::default()
+    };
+    let share = MemoryShare {
+        memory_mib: 8192,
+        total_mib: 81_079,
+    };
+    let env = |share| {
+        let bytes = edited_for(&original, &driver, share).unwrap();
+        let after: Value = serde_json::from_slice(&bytes).unwrap();
+        after["process"]["env"].clone()
+    };
+    let expected = json!([
+        "RUNMIG_GPU_MEMORY=8589934592",
+        "CUDA_VISIBLE_DEVICES=0",
+        format!("NVIDIA_VISIBLE_DEVICES={UUID}"),
+        "RUNMIG_GPU_MEMORY_FRACTION=0.1010",
+    ]);
+    assert_eq!(env(Some(share)), expected);
+    assert_eq!(env(None).as_array().unwrap().len(), mine.len() + 2);
+    // Without its original a file loses what runmig set.
+    let bytes = edited_for(&original, &driver, Some(share)).unwrap();
+    let stripped: Value = serde_json::from_slice(&strip(&bytes, &numbers()).unwrap()).unwrap();
+    assert_eq!(
+        stripped["process"]["env"],
+        json!(["CUDA_VISIBLE_DEVICES=0"])
+    );
 }

@@ -26,6 +26,9 @@ fn removes_mounts_of_other_devices() {
         ("/dev/null", "/var/run/nvidia-container-devices/all"),
         ("/dev/null", "/var/run//nvidia-container-devicesall"),
         ("/dev/null", "/x/../run/nvidia-container-devices0"),
+        // leads to an MPS daemon of the host
+        ("/srv", "/tmp/nvidia-mps"),
+        ("/srv", "/tmp/./nvidia-mps/control"),
     ] {
         let after = done(&with_mount(bind(source, destination)));
         assert_eq!(

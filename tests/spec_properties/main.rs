@@ -66,6 +66,7 @@ fn edited(original: &[u8]) -> Result<Vec<u8>> {
         },
         driver: &DriverFiles::default(),
         numbers: &numbers,
+        share: None,
     };
     edit(original, &grant, &Fake)
 }

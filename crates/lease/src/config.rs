@@ -4,6 +4,10 @@
 //! file: `runmig` reads `/etc/runmig/config.toml`, a link called `runmig-NAME` reads `NAME.toml`
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
+mod sharing;
+
+pub use sharing::Sharing;
+
 use crate::error::{Context, Error, Result};
 use crate::policy::Policy;
 use crate::programs;
@@ -41,6 +45,8 @@ pub struct Config {
     pub adopt: bool,
     /// The driver's library and files.
     pub driver: Driver,
+    /// The rules for shares of GPUs.
+    pub sharing: Sharing,
     /// The administrator's rules.
     pub policy: Policy,
     /// The file that the configuration comes from. None if the file is missing and all is default.
@@ -85,6 +91,7 @@ impl Default for Config {
             keep_idle: Duration::ZERO,
             adopt: false,
             driver: Driver::default(),
+            sharing: Sharing::default(),
             policy: Policy::default(),
             file: None,
         }
@@ -166,6 +173,7 @@ impl Config {
                 library.display()
             )));
         }
+        config.sharing.check()?;
         config.policy.check()?;
         Ok(config)
     }
@@ -183,6 +191,7 @@ fn duration<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Level;
 
     #[test]
     fn empty_file_means_defaults() {
@@ -195,7 +204,8 @@ mod tests {
             "runtime = \"/usr/sbin/runc\"\nstate_dir = \"/run/r\"\nwait = \"30s\"\n\
              lock_timeout = \"1m 5s\"\ndriver_files = \"nvidia-runtime\"\n\
              keep_idle = \"5m\"\nadopt = true\n\
-             [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n",
+             [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n\
+             [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
@@ -204,6 +214,8 @@ mod tests {
         assert_eq!(config.keep_idle, Duration::from_secs(300));
         assert!(config.adopt);
         assert_eq!(config.driver.root, Path::new("/x"));
+        assert_eq!(config.sharing.enforcement, [Level::None]);
+        assert_eq!(config.sharing.shares_per_gpu, 4);
     }
 
     #[test]
@@ -214,5 +226,9 @@ mod tests {
         assert!(line("wait = \"500000000000years\"").contains("is more than a day"));
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
+        assert!(line("sharing.enforcement = [\"hard\"]").contains("unknown variant `hard`"));
+        assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));
+        assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
+        assert!(line("sharing.shares_per_gpu = 49").contains("is no number from 1 to 48"));
     }
 }

@@ -1,6 +1,13 @@
 //! Driver, ledger and queue at one moment. Creates, `list`, `gpus`, `explain` and `defrag` read the
 //! machine through this file alone.
 
+mod booking;
+mod gpu_use;
+
+pub use booking::GpuBooking;
+pub(crate) use booking::{memory_of, memory_on};
+pub use gpu_use::GpuState;
+
 use super::bundles::NoBundles;
 use super::context::LeaseContext;
 use super::draft::{footprint, slot_of};
@@ -8,11 +15,20 @@ use super::idle;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
-use crate::placement::{GpuUse, Movable, Occupancy, Slot};
+use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
+use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{
-    Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Resource, Waiting,
+    Damaged, DamagedName, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Waiting,
 };
+
+/// A place of this boot that a record holds which cannot be read.
+#[derive(Debug, Clone)]
+pub(super) struct Unread {
+    pub(super) place: Place,
+    pub(super) ownership: Ownership,
+    /// The instance of an unreadable lease on a share, and the memory that it books, in MiB.
+    pub(super) share: Option<(InstanceId, u64)>,
+}
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -26,7 +42,7 @@ pub struct Inventory {
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Instance>,
     /// Places of this boot holders records cannot be read.
-    pub(super) damaged: Vec<(Place, Ownership)>,
+    pub(super) damaged: Vec<Unread>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
     /// Idle slices, by instance, that cannot be handed out: the next create destroys them before it looks for
@@ -115,7 +131,11 @@ impl Inventory {
         for damaged in listing.damaged {
             let place = damaged.place().cloned();
             let place = place.filter(|p| p.boot_id == context.boot_id);
-            self.damaged.extend(place.map(|p| (p, damaged.ownership())));
+            self.damaged.extend(place.map(|place| Unread {
+                place,
+                ownership: damaged.ownership(),
+                share: unread_share(&damaged),
+            }));
             let Damaged { file, why, .. } = damaged;
             let file = printable(&file.to_string_lossy());
             let unread = Error::new(format!("lease {file} cannot be read")).caused_by(why);
@@ -198,7 +218,7 @@ impl Inventory {
         let ours = self.instances().filter(|i| !i.is_adopted());
         let ours = ours.filter_map(footprint);
         let damaged = self.damaged.iter();
-        let damaged = damaged.filter(|(_, ownership)| *ownership != Ownership::Adopted);
+        let damaged = damaged.filter(|d| d.ownership != Ownership::Adopted);
         let before = self.before.iter().cloned();
         ours.chain(damaged.map(reserved)).chain(before).collect()
     }
@@ -278,50 +298,6 @@ impl Inventory {
         (all, holders)
     }
 
-    /// Returns the use of a GPU, and the memory that it gives out in MiB if that is known. The driver is asked
-    /// only about a GPU outside of MIG mode that no record holds.
-    pub fn use_of(&self, driver: &impl Queries, gpu: &Gpu) -> (GpuUse, Option<u64>) {
-        let is_on = gpu.mig == MigMode::Enabled;
-        if is_on || gpu.mig_pending == Some(MigMode::Enabled) {
-            return (GpuUse::Mig { pending: !is_on }, None);
-        }
-        if let Some(holder) = self.holder_on(&gpu.uuid) {
-            let on_record = self.instances().find_map(|i| match &i.resource {
-                Resource::Gpu(whole) if whole.gpu_uuid == gpu.uuid => Some(whole.memory_mib),
-                _ => None,
-            });
-            return (GpuUse::Exclusive { holder }, on_record);
-        }
-        if self.is_blind {
-            let why = "runmig cannot read its ledger".to_owned();
-            return (GpuUse::Unknown { why }, None);
-        }
-        let load = match driver.load(&gpu.uuid) {
-            Ok(load) => load,
-            Err(e) => {
-                let why = format!("cannot {e}");
-                return (GpuUse::Unknown { why }, None);
-            }
-        };
-        let usage = match load.processes {
-            _ if load.is_prohibited => GpuUse::Prohibited,
-            pids if pids.is_empty() => GpuUse::Free,
-            pids => GpuUse::Foreign { pids },
-        };
-        (usage, Some(load.memory_mib))
-    }
-
-    /// Returns the holder of a record on a GPU, whatever the record's kind; none without a record. The name is
-    /// none if no container has it, or if the record cannot be read.
-    fn holder_on(&self, gpu: &GpuUuid) -> Option<Option<String>> {
-        let is_here = |instance: &Instance| instance.resource.gpu_uuid() == gpu;
-        if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
-            return Some(Some(held.lease.holder.name().to_owned()));
-        }
-        let is_damaged = self.damaged.iter().any(|(place, _)| place.gpu_uuid == *gpu);
-        (is_damaged || self.unleased.iter().any(is_here)).then_some(None)
-    }
-
     /// Returns the leases on the instance at a place, or the instance alone.
     pub fn at(&self, gpu: &Gpu, at: Placement) -> Vec<Entry> {
         let is_here = |instance: &Instance| {
@@ -335,7 +311,7 @@ impl Inventory {
 
     /// Says whether an unreadable record names the instance at a place.
     pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
-        let mut places = self.damaged.iter().map(|(place, _)| place);
+        let mut places = self.damaged.iter().map(|d| &d.place);
         places.any(|p| p.gpu_uuid == gpu.uuid && p.placement == at)
     }
 
@@ -345,7 +321,17 @@ impl Inventory {
     }
 }
 
-fn reserved((place, _): &(Place, Ownership)) -> Slot {
+/// Returns the instance and the booked memory that the name of an unreadable lease tells.
+fn unread_share(damaged: &Damaged) -> Option<(InstanceId, u64)> {
+    match &damaged.name {
+        DamagedName::Lease(name, Some(_)) if damaged.lease.is_none() => {
+            Some((name.instance.clone(), name.booked_mib?))
+        }
+        _ => None,
+    }
+}
+
+fn reserved(Unread { place, .. }: &Unread) -> Slot {
     Slot {
         gpu: place.gpu_uuid.clone(),
         profile_id: place.profile_id,

@@ -2,10 +2,12 @@
 //! that could fail. The terms are NVIDIA's (MIG User Guide).
 
 mod id;
+mod level;
 mod profile_name;
 mod timestamp;
 
 pub use id::{BootId, GpuUuid, InstanceId, LeaseId, OperationId};
+pub use level::Level;
 pub use profile_name::{NotAProfileName, ProfileName};
 pub use timestamp::Timestamp;
 
@@ -157,12 +159,34 @@ impl Gpu {
 /// The driver's answers about a GPU as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuLoad {
-    /// Says whether no process may compute on the GPU: its compute mode is Prohibited.
-    pub is_prohibited: bool,
-    /// The processes that compute on the GPU. Graphics processes are not among them.
-    pub processes: Vec<u32>,
+    /// The compute mode.
+    pub compute_mode: ComputeMode,
+    /// The processes that compute on the GPU.
+    pub processes: Vec<GpuProcess>,
+    /// The processes that draw with the GPU and do not compute on it.
+    pub graphics: Vec<GpuProcess>,
     /// The memory that the GPU gives out, in MiB: all but the driver's own.
     pub memory_mib: u64,
+}
+
+/// The rule of a GPU about the processes that may compute on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComputeMode {
+    /// Any number of processes.
+    Default,
+    /// One process or MPS server alone.
+    ExclusiveProcess,
+    /// None.
+    Prohibited,
+}
+
+/// A process that uses a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuProcess {
+    /// The pid in the driver's pid namespace.
+    pub pid: u32,
+    /// The GPU memory of the process, in bytes, if the driver tells.
+    pub used_bytes: Option<u64>,
 }
 
 /// The driver's answers at one moment.

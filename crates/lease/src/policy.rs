@@ -48,6 +48,8 @@ pub struct Policy {
 pub enum Kind {
     /// MIG slices.
     Slice,
+    /// Shares of the memory of a GPU.
+    Share,
     /// Whole GPUs.
     Gpu,
 }
@@ -56,6 +58,7 @@ impl Kind {
     fn noun(self) -> &'static str {
         match self {
             Kind::Slice => "slice",
+            Kind::Share => "share",
             Kind::Gpu => "GPU",
         }
     }
@@ -137,9 +140,9 @@ impl Policy {
         }
         for (n, limit) in numbered(&self.limit) {
             limit.subjects().check(&format!("[[policy.limit]] {n}"))?;
-            if (limit.slices, limit.gpus, limit.memory) == (None, None, None) {
+            if limit.is_empty() {
                 return Err(Error::new(format!("[[policy.limit]] {n} limits nothing"))
-                    .hint("give it slices = 4, gpus = 1 or memory = \"40Gi\""));
+                    .hint("give it slices = 4, shares = 4, gpus = 1 or memory = \"40Gi\""));
             }
         }
         for (n, reserve) in numbered(&self.reserve) {

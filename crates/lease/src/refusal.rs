@@ -1,9 +1,11 @@
 //! The words of a refusal: for the error of a create, and for `migctl explain` and `migctl defrag`.
 //!
-//! placement and the queue return data. This file turns it into English, and `gpus` that of whole GPUs.
+//! placement and the queue return data. This file turns it into English, and `gpus` and `shares` that of
+//! whole GPUs and of shares.
 
 mod gpus;
 mod no_room;
+mod shares;
 
 pub use gpus::{obstacle as gpu_obstacle, used as gpu_use};
 pub(crate) use no_room::NoRoom;
@@ -316,6 +318,13 @@ fn all_of(left_out: &LeftOut) -> Vec<String> {
     let excluded = left_out.excluded.iter();
     let excluded = excluded.map(|(gpu, rule)| format!("GPU {gpu}: {}", printable(rule)));
     excluded.chain(left_out.unreadable.clone()).collect()
+}
+
+/// Tells the earlier requests in the queue; none without any.
+fn queued_before(blockers: &[Waiting]) -> Option<String> {
+    let waits = if blockers.len() == 1 { "waits" } else { "wait" };
+    let (earlier, containers) = (earlier(blockers), containers(blockers));
+    (!blockers.is_empty()).then(|| format!("{earlier} {waits} ({containers})"))
 }
 
 fn earlier(blockers: &[Waiting]) -> String {

@@ -6,11 +6,14 @@ use std::time::Duration;
 mod engine;
 mod gpu;
 mod keys;
+mod share;
 mod slice;
 mod wanted;
 
 pub use engine::{Deadline, Engine, Identity, Image, ImageAnnotations, believed, identity};
 
+pub(crate) use share::LEAST_MIB;
+pub use share::ShareSize;
 pub(crate) use slice::MAX_COUNT;
 pub use slice::{Alternative, Slice, alternatives, memory, written};
 pub use wanted::{Slices, Wanted};
@@ -30,10 +33,14 @@ pub const SLICE_OF: &str = "slice.runmig.dev/";
 pub const GPU: &str = "runmig.dev/gpu";
 /// The prefix of annotations for one container of a pod: `gpu.runmig.dev/<container>`.
 pub const GPU_OF: &str = "gpu.runmig.dev/";
+/// The annotation with the requested share of a GPU's memory, such as `8Gi` or `1/4`.
+pub const SHARE: &str = "runmig.dev/share";
+/// The prefix of annotations for one container of a pod: `share.runmig.dev/<container>`.
+pub const SHARE_OF: &str = "share.runmig.dev/";
 const DOMAIN: &str = "runmig.dev/";
-const KEYS: [&str; 5] = [SLICE, GPU, COMPUTE, WAIT, SCOPE];
+const KEYS: [&str; 6] = [SLICE, SHARE, GPU, COMPUTE, WAIT, SCOPE];
 /// The prefixes of our keys, as `features` writes them: a prefix ends with a dot there.
-pub const PREFIXES: [&str; 3] = ["runmig.", "slice.runmig.", "gpu.runmig."];
+pub const PREFIXES: [&str; 4] = ["runmig.", "slice.runmig.", "share.runmig.", "gpu.runmig."];
 
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -44,7 +51,7 @@ const MAX_VALUE: usize = 256;
 /// A container's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The wanted slices or GPUs.
+    /// The wanted slices, share or GPUs.
     pub wanted: Wanted,
     /// The time to wait for room. Without one the configuration's counts.
     pub wait: Option<Duration>,
@@ -87,12 +94,20 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     let compute_slices = get(&ours, COMPUTE)?;
     let wanted = match asked.kind {
         Kind::Slice => slices(key, asked.value, compute_slices)?,
+        Kind::Share => share(key, asked.value, compute_slices)?,
         Kind::Gpu => gpus(key, asked.value, compute_slices)?,
     };
     let Some(wanted) = wanted else {
         return Ok(None);
     };
     let shared_in = scope(get(&ours, SCOPE)?, &who)?;
+    if let (Some(_), Wanted::Share(_)) = (&shared_in, &wanted) {
+        return Err(Error::new(format!(
+            "annotation {SCOPE}: \"pod\" shares one slice or GPU, and {} asks for a share of a GPU",
+            printable(&shorten(key))
+        ))
+        .hint("take the scope away: each container has a share of its own"));
+    }
     if let (Some(_), Some(several)) = (&shared_in, wanted.several()) {
         return Err(Error::new(format!(
             "annotation {SCOPE}: \"pod\" shares one {}, and {several} in {} asks for several",
@@ -101,7 +116,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         ))
         .hint(match wanted {
             Wanted::Slices(_) => "ask for one larger slice, or take the scope away",
-            Wanted::Gpus(_) => "ask for 1, or take the scope away",
+            Wanted::Share(_) | Wanted::Gpus(_) => "ask for 1, or take the scope away",
         }));
     }
     Ok(Some(Request {
@@ -124,6 +139,20 @@ fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option
         alternatives,
         min_compute,
     })))
+}
+
+fn share(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
+    let sizes = share::sizes(value).map_err(|e| named(key, e))?;
+    match compute_slices {
+        _ if sizes.is_empty() => Ok(None),
+        None => Ok(Some(Wanted::Share(sizes))),
+        Some(_) => Err(Error::new(format!(
+            "annotation {COMPUTE} counts compute slices, and {} asks for a share of a GPU: shares take turns, \
+             each with the whole GPU",
+            printable(&shorten(key))
+        ))
+        .hint(format!("take {COMPUTE} away"))),
+    }
 }
 
 fn gpus(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
@@ -209,7 +238,11 @@ fn check(key: &str, value: &str) -> Result<()> {
             "this version knows {}",
             [
                 &KEYS[..],
-                &["slice.runmig.dev/<container>", "gpu.runmig.dev/<container>"]
+                &[
+                    "slice.runmig.dev/<container>",
+                    "share.runmig.dev/<container>",
+                    "gpu.runmig.dev/<container>"
+                ]
             ]
             .concat()
             .join(", ")

@@ -73,8 +73,12 @@ pub struct GpuAnswer {
     /// The profile that the request means on this GPU; null where it has none.
     pub profile: Option<String>,
     /// `fits`, `full`, `queued`, `noPlace`, `usedUp`, `noProfile`, `migOff`, `migPending`, `noMig` or `excluded`. For a request of
-    /// whole GPUs: `fits`, `queued`, `excluded`, or the GPU's use as in `migctl gpus`.
+    /// a share or of whole GPUs: `fits`, `full`, `noPlace`, `queued`, `excluded`, or the GPU's use as in `migctl gpus`.
     pub state: &'static str,
+    /// The memory in bytes that the GPU gives out to shares or whole; null for a request of slices, and where it is not known.
+    pub memory_bytes: Option<u64>,
+    /// The memory in bytes that is left for a share; null for other requests.
+    pub free_bytes: Option<u64>,
     /// The reason of the state, in words.
     pub why: String,
     /// The number of free memory slices.

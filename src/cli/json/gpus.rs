@@ -34,10 +34,16 @@ pub struct GpuItem<'a> {
     pub free_slices: u32,
     /// The loss by fragmentation in percent, 0 to 100; null with MIG off, or where it takes too long to find out.
     pub fragmentation_percent: Option<u32>,
-    /// The use for requests of whole GPUs: `mig`, `free`, `exclusive`, `foreign`, `unusable` or `unknown`.
+    /// The use: `mig`, `free`, `exclusive`, `shared`, `foreign`, `unusable` or `unknown`.
     pub r#use: &'static str,
     /// The use in words: the holder, the process, or the reason.
     pub use_reason: String,
+    /// The memory in bytes that the GPU gives out; null where it is not known, and in MIG mode.
+    pub memory_bytes: Option<u64>,
+    /// The memory in bytes that shares have booked.
+    pub booked_bytes: u64,
+    /// The memory in bytes of processes without a lease; null where it is not known, and in MIG mode.
+    pub foreign_bytes: Option<u64>,
     /// The driver's first failure about this GPU; null where it answered all.
     pub error: Option<String>,
     /// The memory slices, from slice 0 on.

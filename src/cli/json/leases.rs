@@ -21,7 +21,7 @@ pub struct LeaseList<'a> {
 pub struct LeaseItem<'a> {
     /// The id of the lease, or of an instance without one: 32 hexadecimal digits.
     pub id: &'a str,
-    /// The kind of the resource: `slice`, or `gpu` for a whole GPU.
+    /// The kind of the portion: `slice`, `share`, or `gpu` for a whole GPU.
     pub kind: &'static str,
     /// `creating`, `ready`, `releasing`, `quarantined` or `idle`.
     pub state: &'static str,
@@ -42,12 +42,17 @@ pub struct LeaseItem<'a> {
     pub runtime: &'a Path,
     /// The low-level runtime's `--root`.
     pub runtime_root: &'a Path,
-    /// The request: a profile, an amount of memory, or a number of whole GPUs as `1 GPU`.
+    /// The request: a profile, an amount of memory, a share as `share of 8Gi`, or whole GPUs as `1 GPU`.
     pub request: &'a str,
-    /// The MIG profile: `1g.10gb`; `gpu` for a whole GPU.
+    /// The MIG profile: `1g.10gb`; `share` or `gpu` without one.
     pub profile: &'a str,
-    /// The memory in bytes that a whole GPU gives out; null for a slice.
+    /// The memory in bytes of a share, or that a whole GPU gives out; null for a slice.
     pub memory_bytes: Option<u64>,
+    /// The memory in bytes that a share or a whole GPU books; null for a slice.
+    pub booked_bytes: Option<u64>,
+    /// The level at which the memory limit holds: `mig`, `driver`, `mps`, or `none`: nothing limits the container. Null
+    /// for a whole GPU.
+    pub enforcement: Option<&'static str>,
     /// The GPU's UUID: `GPU-…`.
     #[serde(rename = "gpuUUID")]
     pub gpu_uuid: &'a str,
@@ -62,7 +67,7 @@ pub struct LeaseItem<'a> {
     /// The compute instance's id in the GPU instance; null until the driver has made it.
     #[serde(rename = "computeInstanceID")]
     pub compute_instance: Option<u32>,
-    /// The memory slices that the GPU instance takes; start and size are 0 for a whole GPU.
+    /// The memory slices that the GPU instance takes; start and size are 0 for a share or a whole GPU.
     pub mig_placement: Placement,
     /// The time of the create: RFC 3339, UTC.
     pub created: &'a str,

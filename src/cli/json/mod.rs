@@ -2,6 +2,7 @@
 //!
 //! Fields are only ever added. `schema` holds these types against `schema.json`.
 
+mod booking;
 mod collection;
 mod configure;
 mod defrag;
@@ -11,6 +12,7 @@ mod leases;
 #[cfg(test)]
 mod schema;
 
+pub use booking::{BookingItem, GpuBookingItem, NodeBooking};
 pub use collection::CollectionItem;
 pub use configure::ChangeItem;
 pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
@@ -33,6 +35,10 @@ pub trait Kind: Serialize {
 
 impl Kind for Items<'_, GpuItem<'_>> {
     const KIND: &'static str = "GpuList";
+}
+
+impl Kind for NodeBooking<'_> {
+    const KIND: &'static str = "NodeBooking";
 }
 
 impl Kind for LeaseList<'_> {

@@ -24,6 +24,7 @@ fn add<T: Kind + JsonSchema>(kinds: &mut Map<String, Value>) {
 fn schemas() -> Value {
     let mut kinds = Map::new();
     add::<Items<'_, GpuItem<'_>>>(&mut kinds);
+    add::<NodeBooking<'_>>(&mut kinds);
     add::<LeaseList<'_>>(&mut kinds);
     add::<Explanation<'_>>(&mut kinds);
     add::<DefragmentationPlan<'_>>(&mut kinds);

@@ -79,7 +79,10 @@ pub fn answers_features(setup: &Setup) {
     let (mut ours, bare) = (ours.json(), bare.json());
     let list = ours[LIST].as_array_mut().unwrap();
     let own = list.split_off(bare[LIST].as_array().unwrap().len());
-    assert_eq!(own, ["runmig.", "slice.runmig.", "gpu.runmig."]);
+    assert_eq!(
+        own,
+        ["runmig.", "slice.runmig.", "share.runmig.", "gpu.runmig."]
+    );
     assert_eq!(ours, bare);
 }
 

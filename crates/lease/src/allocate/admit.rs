@@ -3,12 +3,12 @@
 use super::denial::Denial;
 use crate::admitted::Admitted;
 use crate::error::{Error, Result};
-use crate::inventory::Inventory;
-use crate::model::{Gpu, GpuUuid, ProfileName, Snapshot};
+use crate::inventory::{Inventory, memory_of, memory_on};
+use crate::model::{GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::policy::{Kind, More, Policy, Subject, Usage};
 use crate::request::{Alternative, Slices};
-use crate::store::{Container, Held, Instance, Lease, Resource, Slice};
+use crate::store::{Container, Held, Instance, Lease, Resource, Share};
 use std::collections::BTreeSet;
 
 /// Returns what the policy admits of a request; an error where that is nothing.
@@ -66,6 +66,11 @@ impl<'a> Limits<'a> {
         self.check(More::gpus(gpus, memory_mib))
     }
 
+    /// Checks whether the subject may hold one more share of so much memory.
+    pub(super) fn allow_share(&self, memory_mib: u64) -> Result<()> {
+        self.check(More::share(memory_mib))
+    }
+
     fn check(&self, more: More) -> Result<()> {
         self.policy.check_limits(&self.subject, more, &self.usage)
     }
@@ -111,18 +116,21 @@ impl<'a> Limits<'a> {
 fn usage(inventory: &Inventory) -> Vec<Usage> {
     let mut counted = BTreeSet::new();
     let mut leased: Vec<&Held> = inventory.leases.iter().collect();
-    leased.retain(|h| counted.insert(h.instance.id.as_str()));
+    leased.retain(|h| h.lease.share().is_some() || counted.insert(h.instance.id.as_str()));
     let leased = leased.into_iter();
-    let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance));
+    let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance, h.lease.share()));
     let is_going = |i: &&Instance| i.idle_since().is_none();
     let going = inventory.unleased.iter().filter(is_going);
-    let going = going.map(|i| (Subject::default(), i));
-    let usage = |(subject, instance): (Subject, &Instance)| {
-        let (kind, memory_mib) = match &instance.resource {
-            Resource::Mig(slice) => (Kind::Slice, memory_of(slice, &inventory.snapshot.gpus)),
-            Resource::Gpu(whole) => (Kind::Gpu, whole.memory_mib),
+    let going = going.map(|i| (Subject::default(), i, None));
+    let usage = |(subject, instance, share): (Subject, &Instance, Option<Share>)| {
+        let (kind, memory_mib) = match (&instance.resource, share) {
+            (_, Some(share)) => (Kind::Share, share.booked_mib),
+            (Resource::Mig(slice), None) => {
+                (Kind::Slice, memory_of(slice, &inventory.snapshot.gpus))
+            }
+            (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
             #[cfg(test)]
-            Resource::Dummy(_) => (Kind::Slice, 0),
+            (Resource::Dummy(_), None) => (Kind::Slice, 0),
         };
         Usage {
             subject,
@@ -156,18 +164,4 @@ pub(crate) fn subject_of(holder: &Container) -> Subject {
         pod_uid: holder.pod_uid.clone(),
         user: holder.user,
     }
-}
-
-/// Returns the memory of a slice in MiB: as the driver says, or as the profile's name says for a GPU that
-/// the driver does not show.
-pub(crate) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
-    memory_on(gpus, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
-        let name: Option<ProfileName> = slice.profile.parse().ok();
-        name.map_or(0, |name| u64::from(name.gigabytes) << 10)
-    })
-}
-
-fn memory_on(gpus: &[Gpu], gpu: &GpuUuid, profile_id: u32) -> Option<u64> {
-    let gpu = gpus.iter().find(|g| g.uuid == *gpu)?;
-    Some(gpu.profile(profile_id)?.memory_mib)
 }

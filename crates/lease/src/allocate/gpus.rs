@@ -5,7 +5,7 @@ use super::denial::Denial;
 use crate::config::Config;
 use crate::error::Error;
 use crate::gpu::Queries;
-use crate::inventory::Inventory;
+use crate::inventory::{GpuState, Inventory};
 use crate::model::{Gpu, GpuUuid};
 use crate::placement::{self, GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
 use crate::policy::{Policy, Subject};
@@ -32,7 +32,9 @@ pub(super) fn candidates<'a>(
                 obstacle: Some(GpuObstacle::Excluded(rule.clone())),
             };
         }
-        let (usage, memory_mib) = inventory.use_of(driver, gpu);
+        let GpuState {
+            usage, memory_mib, ..
+        } = inventory.use_of(driver, gpu);
         // A GPU that is too large for a subject that holds nothing is not worth a wait.
         let over = memory_mib.and_then(|mib| limits.allow_gpus(1, mib).err());
         let obstacle = match usage {
@@ -75,6 +77,7 @@ pub(super) fn plan(
         gpu_minor: c.gpu.minor,
         model: c.gpu.name.clone(),
         memory_mib: c.memory_mib.unwrap_or_default(),
+        level: None,
     };
     Ok(chosen.iter().map(whole).collect())
 }

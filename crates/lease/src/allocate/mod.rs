@@ -9,11 +9,13 @@ mod footprint;
 mod gpus;
 mod occupied;
 mod plan;
+mod pod;
 mod previous;
 mod provision;
+mod record;
 mod requester;
 mod reserve;
-mod share;
+mod shares;
 mod usable_plan;
 mod validate;
 pub mod what_if;
@@ -112,7 +114,7 @@ fn attempts(
                 return Ok(Ended::Ready(vec![lease]));
             }
             Outcome::PeerCreates(peer) => {
-                share::wait_for(context, &peer, requester.holder, &mut peer_since)?;
+                pod::wait_for(context, &peer, requester.holder, &mut peer_since)?;
                 continue;
             }
             Outcome::Evict(idle) => {
@@ -130,7 +132,7 @@ fn attempts(
                         return Ok(Ended::Ready(leases));
                     }
                     Err(Failed { undo, error }) => {
-                        let undone = reserve::roll_back(context, undo);
+                        let undone = record::roll_back(context, undo);
                         joined(error, undone.err())?;
                         continue;
                     }

@@ -1,12 +1,12 @@
 //! Plans the slices of a create: for each one that exists already, or a place for a new one. All of them
 //! or none. Pure: the same inventory, request and limits give the same plan.
 
-use super::admit::{Limits, all_denied, memory_of};
+use super::admit::{Limits, all_denied};
 use super::adopt;
 use super::denial::Denial;
 use super::requester::Tried;
 use crate::draft::slot_of;
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, memory_of};
 use crate::model::GpuUuid;
 use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::request::Alternative;

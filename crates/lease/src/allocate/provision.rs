@@ -1,7 +1,7 @@
 //! Carries an allocation out: creates or validates each slice.
 
+use super::record::{Allocation, Part, Undo};
 use super::requester::Tried;
-use super::reserve::{Allocation, Part, Undo};
 use super::validate::validate;
 use crate::context::LeaseContext;
 use crate::draft::footprint;
@@ -61,6 +61,9 @@ fn provision_part(
                 stopped(Undo::GiveUp(lease, patience), None)
             }
         },
+        Part::Joined(lease) => {
+            join(context, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
+        }
         Part::Place(lease) => match create(context, driver, &lease) {
             Ok(lease) => Ok(lease),
             Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
@@ -70,6 +73,14 @@ fn provision_part(
             Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
             Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
         },
+    }
+}
+
+/// Returns the lease on a GPU that others share. The create that put the GPU on record may have been killed.
+fn join(context: &LeaseContext<'_>, held: &Held) -> crate::error::Result<Held> {
+    match held.instance.state {
+        InstanceState::Ready => Ok(held.clone()),
+        _ => context.record(held, |i| i.state = InstanceState::Ready),
     }
 }
 

@@ -35,15 +35,20 @@ impl Requester<'_> {
         origin: Origin,
     ) -> Result<Held> {
         let instance = draft::instance(context, resource, (origin, InstanceState::Creating))?;
-        self.draft(context, instance)
+        self.draft(context, instance, Portion::All)
     }
 
     /// Returns a lease of the container's on an instance, not on record yet.
-    pub(super) fn draft(&self, context: &LeaseContext<'_>, instance: Instance) -> Result<Held> {
+    pub(super) fn draft(
+        &self,
+        context: &LeaseContext<'_>,
+        instance: Instance,
+        portion: Portion,
+    ) -> Result<Held> {
         let lease = Lease {
             id: LeaseId::new(store::random_id()?),
             instance: instance.id.clone(),
-            portion: Portion::All,
+            portion,
             state: LeaseState::Pending,
             boot_id: context.boot_id.clone(),
             created: now(),

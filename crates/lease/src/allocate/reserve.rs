@@ -1,23 +1,23 @@
-//! Chooses places and puts them on record, one create at a time.
+//! Looks for room, chooses and puts the choice on record, one create at a time.
 
 use super::admit::{Limits, admit, subject_of};
 use super::denial::Denial;
-use super::plan::Step;
+use super::pod::{self, Peer};
+use super::record::{Allocation, Part, record_share, record_step, record_whole, roll_back};
 use super::requester::{Requester, Tried};
-use super::share::{self, Peer};
+use super::shares::Terms;
 use super::usable_plan::usable_plan;
-use super::{candidates, gpus, occupied};
+use super::{candidates, gpus, occupied, shares};
 use crate::context::LeaseContext;
-use crate::error::{self, Error, Result};
+use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
-use crate::model::GpuUuid;
+use crate::model::{GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::queue::{self, LastLook, Turn, Wants};
-use crate::reclaim::{self, Patience};
 use crate::refusal::NoRoom;
-use crate::request::Wanted;
-use crate::store::{Held, Instance, InstanceState, Lock, Origin, Resource};
+use crate::request::{ShareSize, Wanted};
+use crate::store::{Held, Instance, Lock};
 
 /// The outcome of one look for room. A lease in it is on record.
 pub(super) enum Outcome {
@@ -29,68 +29,6 @@ pub(super) enum Outcome {
     /// Idle slices that have to be destroyed first.
     Evict(Vec<Instance>),
     Denied(Denial<NoRoom>),
-}
-
-/// Leases on record whose slices are not ready: to be provisioned, or rolled back.
-#[must_use]
-pub(crate) struct Allocation {
-    pub parts: Vec<Part>,
-}
-
-/// One slice of an allocation.
-pub(crate) enum Part {
-    /// A free place, where the slice is to be created.
-    Place(Held),
-    /// An existing slice, to be validated; and how long its destruction is retried otherwise.
-    Existing(Held, Patience),
-}
-
-/// A lease of a create that comes to nothing.
-pub(super) enum Undo {
-    /// The driver created nothing: an instance at that place is foreign.
-    Forget(Held),
-    Release(Held),
-    /// The slice existed, and the container never had it.
-    GiveUp(Held, Patience),
-}
-
-impl Part {
-    /// Returns how a part is undone that was not provisioned.
-    pub(super) fn undo(self) -> Undo {
-        match self {
-            Part::Place(lease) => Undo::Forget(lease),
-            Part::Existing(lease, _) => Undo::Release(lease),
-        }
-    }
-}
-
-/// Undoes all of these, whichever fail.
-pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
-    error::all(leases.into_iter().map(|undo| match undo {
-        Undo::Forget(lease) => context.store.lock("refused create")?.forget(&lease),
-        Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
-        Undo::GiveUp(lease, patience) => {
-            // An instance in use stays on record, and the next create or gc tries again.
-            if let Err(e) = give_up(context, &lease, patience) {
-                tracing::warn!("{}", e.line());
-            }
-            Ok(())
-        }
-    }))
-}
-
-/// Releases a slice that no container had: it is not shown as this container's.
-fn give_up(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Result<()> {
-    if held.instance.is_adopted() {
-        return reclaim::release(context, held, patience);
-    }
-    {
-        let ledger = context.store.lock("create")?;
-        // Without the mark another create could take it as idle.
-        ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
-        ledger.remove_lease(&held.lease)?;
-    }
-    reclaim::release_instance_unless(context, &held.instance, patience, |_| None).map(drop)
 }
 
 /// Looks at the machine, chooses and puts the choice on record, under the plan's lock. The look at the
@@ -148,15 +86,13 @@ fn choose(
     }
     let slices = match &requester.request.wanted {
         Wanted::Slices(slices) => slices,
+        Wanted::Share(sizes) => {
+            let asked = (requester, sizes.as_slice());
+            return choose_share(context, driver, asked, inventory, (tried, turn), plan);
+        }
         Wanted::Gpus(count) => {
-            return choose_gpus(
-                context,
-                driver,
-                (requester, *count),
-                inventory,
-                (tried, turn),
-                plan,
-            );
+            let asked = (requester, *count);
+            return choose_gpus(context, driver, asked, inventory, (tried, turn), plan);
         }
     };
     let snapshot = &inventory.snapshot;
@@ -206,7 +142,7 @@ fn before_places(
     (wanted, requester): (Option<&Constraints<'_>>, &Requester<'_>),
     (tried, turn): (&Tried, &mut Turn),
 ) -> Result<Option<Choice>> {
-    match share::share(context, driver, inventory, wanted, requester)? {
+    match pod::share(context, driver, inventory, wanted, requester)? {
         Some(Peer::Has(lease)) => {
             turn.step_aside();
             return Ok(Some(Choice::of(Outcome::Shared(*lease))));
@@ -240,23 +176,67 @@ fn choose_gpus(
     let candidates = gpus::candidates(driver, &inventory, (policy, &subject));
     match gpus::plan(&candidates, &inventory, &limits, count) {
         Ok(chosen) => {
-            let take = |whole| {
-                let held = requester.draft_new(context, Resource::Gpu(whole), Origin::Ours)?;
-                persist(context, &held, "is given whole")?;
-                Ok(Some(Part::Place(held)))
-            };
+            let take = |whole| record_whole(context, requester, whole);
             Ok(record_all(chosen, take, turn))
         }
         Err(denial) => {
             if let Denial::Room(shortage) = &denial
                 && shortage.may_pass()
             {
-                let of = placement::awaited(&candidates);
-                let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
+                let wants = (count, placement::awaited(&candidates));
                 let has_foreign = shortage.has_foreign();
-                let look = LastLook::new(inventory.snapshot.clone(), Wants::Gpus { count, of });
-                let look = if has_foreign { look.soon() } else { look };
-                join(context, requester, turn, plan, (could_use, look))?;
+                let look = (inventory.snapshot.clone(), has_foreign);
+                await_gpus(context, (requester, turn), plan, wants, look)?;
+            }
+            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+        }
+    }
+}
+
+/// Joins the queue for so many of these GPUs. A look with processes of others is repeated soon.
+fn await_gpus(
+    context: &LeaseContext<'_>,
+    (requester, turn): (&Requester<'_>, &mut Turn),
+    plan: &Lock,
+    (count, of): (u32, Vec<GpuUuid>),
+    (snapshot, has_foreign): (Snapshot, bool),
+) -> Result<()> {
+    let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
+    let look = LastLook::new(snapshot, Wants::Gpus { count, of });
+    let look = if has_foreign { look.soon() } else { look };
+    join(context, requester, turn, plan, (could_use, look))
+}
+
+/// Chooses the GPU of a share.
+fn choose_share(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    (requester, sizes): (&Requester<'_>, &[ShareSize]),
+    inventory: Inventory,
+    (tried, turn): (&Tried, &mut Turn),
+    plan: &Lock,
+) -> Result<Choice> {
+    let policy = &context.config.policy;
+    let terms = Terms::new(context.config)?;
+    let sharer = (None, requester);
+    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
+        return Ok(choice);
+    }
+    let subject = subject_of(requester.holder);
+    let limits = Limits::new(policy, subject.clone(), &inventory);
+    let candidates = shares::candidates(driver, &inventory, (policy, &subject), terms.level);
+    match shares::plan(&candidates, &inventory, &limits, (sizes, terms)) {
+        Ok(place) => {
+            let take = |place| record_share(context, &inventory, requester, place).map(Some);
+            Ok(record_all(vec![place], take, turn))
+        }
+        Err(denial) => {
+            if let Denial::Room(shortage) = &denial
+                && shortage.may_pass()
+            {
+                let wants = (1, shortage.awaited.clone());
+                let look = (inventory.snapshot.clone(), shortage.has_foreign());
+                await_gpus(context, (requester, turn), plan, wants, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -299,68 +279,4 @@ fn record_all<S>(
         turn.step_aside();
     }
     Choice::of(Outcome::Reserved(Allocation { parts }))
-}
-
-/// Puts one step on record; none where an idle slice was destroyed meanwhile.
-fn record_step(
-    context: &LeaseContext<'_>,
-    step: Step,
-    requester: &Requester<'_>,
-) -> Result<Option<Part>> {
-    Ok(match step {
-        Step::Adopt(slice) => {
-            let held = requester.draft_new(context, Resource::Mig(slice), Origin::Administrator)?;
-            persist(context, &held, "is adopted: it is not ours")?;
-            Some(Part::Existing(held, Patience::NONE))
-        }
-        Step::Reuse(idle, _) => take_over(context, &idle, requester)?
-            .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
-        Step::Create(slice) => {
-            let held = requester.draft_new(context, Resource::Mig(slice), Origin::Ours)?;
-            persist(context, &held, "is to be made")?;
-            Some(Part::Place(held))
-        }
-    })
-}
-
-/// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.
-fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
-    let container = held.lease.holder.name();
-    let ledger = context.store.lock(&format!("create of {container}"))?;
-    ledger.sweep();
-    ledger.put_new(held)?;
-    let resource = &held.instance.resource;
-    tracing::info!(
-        lease = held.lease.id.as_str(),
-        container,
-        "{resource} {fate}"
-    );
-    Ok(())
-}
-
-/// Hands an idle slice to the requester; none where it has gone meanwhile. The instance stays *idle* until
-/// it is validated, so that the other containers of the pod wait for that (`share`).
-fn take_over(
-    context: &LeaseContext<'_>,
-    idle: &Instance,
-    requester: &Requester<'_>,
-) -> Result<Option<Held>> {
-    let ledger = context.store.lock(&requester.purpose())?;
-    ledger.sweep();
-    let now = context.store.instance_now(idle)?;
-    let Some(now) = now.filter(|now| now.idle_since().is_some()) else {
-        return Ok(None);
-    };
-    if !context.store.leases_on(&now.id)?.is_empty() {
-        return Ok(None);
-    }
-    let held = requester.draft(context, now)?;
-    ledger.put_lease(&held.lease)?;
-    tracing::info!(
-        lease = held.lease.id.as_str(),
-        container = requester.holder.key.id,
-        "{}, which was idle, is handed out",
-        held.instance.resource
-    );
-    Ok(Some(held))
 }

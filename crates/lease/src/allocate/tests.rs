@@ -1,8 +1,8 @@
 //! A second kind of resource and a second kind of holder: create, kill, gc and release.
 
 use super::provision::{Failed, provision};
+use super::record::{Allocation, Part, roll_back};
 use super::requester::Tried;
-use super::reserve::{Allocation, Part, roll_back};
 use crate::bundles::NoBundles;
 use crate::config::Config;
 use crate::context::{LeaseContext, now};

@@ -1,6 +1,7 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
 pub use super::gpus::{GpuOnTrial, GpuOutcome, GpuTrial, shortage_error, try_gpus};
+pub use super::shares::{ShareOnTrial, ShareOutcome, ShareTrial, no_share_error, try_share};
 
 use super::admit::{Limits, admit, all_denied, holder_subject};
 use super::denial::Denial;

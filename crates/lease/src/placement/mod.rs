@@ -15,6 +15,7 @@ mod plan;
 mod rejection;
 mod score;
 mod several;
+mod share;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -33,5 +34,7 @@ pub use rejection::{
 };
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
+pub use share::{ShareCandidate, ShareShortage};
+pub(crate) use share::{choose_share, obstacle_of, share_on};
 pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
 pub(crate) use whole::{awaited, choose_whole, smallest_whole};

@@ -1,8 +1,8 @@
 //! Chooses whole GPUs: a pure function of the GPUs and of what is known of each.
 
-use crate::model::{Gpu, GpuUuid, MigMode};
+use crate::model::{Gpu, GpuUuid, Level, MigMode};
 
-/// The use of a GPU by requests for whole GPUs.
+/// The use of a GPU outside of slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuUse {
     /// MIG is on, or is on after the next reset.
@@ -16,6 +16,16 @@ pub enum GpuUse {
     Exclusive {
         /// The holder's name. None if a record cannot be read, or if no container has it.
         holder: Option<String>,
+    },
+    /// Leases share the GPU.
+    Shared {
+        /// The holders' names, at least one. The name is empty if no container has the lease, or if its record
+        /// cannot be read.
+        holders: Vec<String>,
+        /// The memory that they have booked, in MiB.
+        booked_mib: u64,
+        /// The level of all shares of the GPU.
+        level: Level,
     },
     /// Processes compute on the GPU that belong to no lease.
     Foreign {
@@ -31,7 +41,7 @@ pub enum GpuUse {
     },
 }
 
-/// The obstacle of one GPU for a request of whole GPUs.
+/// The obstacle of one GPU for a request of a share or of whole GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuObstacle {
     /// Its use. It is never `Free`.
@@ -40,6 +50,36 @@ pub enum GpuObstacle {
     Excluded(String),
     /// Earlier requests in the queue could use it.
     Queued,
+    /// Too little of its memory is free for the share.
+    Full {
+        /// The free memory, in MiB.
+        free_mib: u64,
+        /// The memory that the GPU gives out, in MiB.
+        gives_out: u64,
+        /// The memory of processes without a lease, in MiB.
+        foreign_mib: u64,
+        /// The holders of its shares.
+        holders: Vec<String>,
+    },
+    /// It has as many shares as one GPU takes.
+    Crowded {
+        /// That number.
+        most: u32,
+    },
+    /// The share is more than the GPU gives out.
+    TooLarge {
+        /// The memory that the GPU gives out, in MiB.
+        gives_out: u64,
+    },
+    /// The share is too small for a CUDA context.
+    TooSmall {
+        /// The memory of the share, in MiB.
+        memory_mib: u64,
+    },
+    /// Compute mode Exclusive_Process: one process or MPS server alone may compute on it.
+    OneProcess,
+    /// Its shares have another level.
+    OtherLevel(Level),
 }
 
 /// A GPU on trial for a request of whole GPUs.
@@ -70,12 +110,30 @@ impl GpuObstacle {
     /// Says whether the obstacle passes without an administrator.
     pub fn may_pass(&self) -> bool {
         match self {
-            GpuObstacle::Queued => true,
-            GpuObstacle::Excluded(_) => false,
+            GpuObstacle::Queued
+            | GpuObstacle::Full { .. }
+            | GpuObstacle::Crowded { .. }
+            | GpuObstacle::OtherLevel(_) => true,
+            GpuObstacle::Excluded(_)
+            | GpuObstacle::TooLarge { .. }
+            | GpuObstacle::TooSmall { .. }
+            | GpuObstacle::OneProcess => false,
             GpuObstacle::Used(usage) => match usage {
-                GpuUse::Exclusive { .. } | GpuUse::Foreign { .. } | GpuUse::Unknown { .. } => true,
+                GpuUse::Exclusive { .. }
+                | GpuUse::Shared { .. }
+                | GpuUse::Foreign { .. }
+                | GpuUse::Unknown { .. } => true,
                 GpuUse::Mig { .. } | GpuUse::Prohibited | GpuUse::Free => false,
             },
+        }
+    }
+
+    /// Says whether a process without a lease is in the way, or an answer of the driver is missing.
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            GpuObstacle::Used(GpuUse::Foreign { .. } | GpuUse::Unknown { .. }) => true,
+            GpuObstacle::Full { foreign_mib, .. } => *foreign_mib > 0,
+            _ => false,
         }
     }
 }
@@ -90,13 +148,7 @@ impl GpuShortage {
     /// Says whether a process without a lease is in the way, or an answer of the driver is missing. No event
     /// tells the end of either.
     pub fn has_foreign(&self) -> bool {
-        let is_foreign = |why: &GpuObstacle| {
-            matches!(
-                why,
-                GpuObstacle::Used(GpuUse::Foreign { .. } | GpuUse::Unknown { .. })
-            )
-        };
-        self.taken.iter().any(|(_, why)| is_foreign(why))
+        self.taken.iter().any(|(_, why)| why.is_foreign())
     }
 
     /// Says whether all that is missing is reserved for earlier requests.

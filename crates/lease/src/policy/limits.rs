@@ -1,4 +1,4 @@
-//! Limits: how many slices and GPUs, and how much memory, a namespace, pod or user may have.
+//! Limits: how many slices, shares and GPUs, and how much memory, a namespace, pod or user may have.
 
 use super::subjects::{Subject, Subjects, User, subjects};
 use super::{Kind, Policy, numbered};
@@ -16,8 +16,10 @@ pub struct Limit {
     pub pod: Option<String>,
     /// The users.
     pub user: Option<User>,
-    /// The most slices. Without `gpus`, whole GPUs count as slices.
+    /// The most slices. Without `shares` or `gpus`, those count as slices.
     pub slices: Option<u32>,
+    /// The most shares of GPUs.
+    pub shares: Option<u32>,
     /// The most whole GPUs.
     pub gpus: Option<u32>,
     /// The most memory, in bytes.
@@ -25,7 +27,7 @@ pub struct Limit {
     pub memory: Option<u64>,
 }
 
-/// A slice or a GPU that a subject has.
+/// A slice, a share or a GPU that a subject has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
     /// The subject.
@@ -36,7 +38,7 @@ pub struct Usage {
     pub memory_mib: u64,
 }
 
-/// More slices or GPUs for a subject.
+/// More slices, shares or GPUs for a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct More {
     /// Their kind.
@@ -51,6 +53,16 @@ impl More {
     /// More slices, with the memory of all of them in MiB.
     pub fn slices(count: u32, memory_mib: u64) -> More {
         let kind = Kind::Slice;
+        More {
+            kind,
+            count,
+            memory_mib,
+        }
+    }
+
+    /// One more share, with its memory in MiB.
+    pub fn share(memory_mib: u64) -> More {
+        let (kind, count) = (Kind::Share, 1);
         More {
             kind,
             count,
@@ -132,8 +144,13 @@ impl Limit {
         let slices = self.slices.map(|most| ("slices", most));
         match kind {
             Kind::Slice => slices,
+            Kind::Share => self.shares.map(|most| ("shares", most)).or(slices),
             Kind::Gpu => self.gpus.map(|most| ("GPUs", most)).or(slices),
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.memory.is_none() && [self.slices, self.shares, self.gpus] == [None; 3]
     }
 
     pub(super) fn subjects(&self) -> Subjects {

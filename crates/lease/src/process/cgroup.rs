@@ -59,20 +59,28 @@ pub fn in_cgroup(reads: &dyn Reads, cgroups: &[String]) -> io::Result<Option<i32
     if cgroups.is_empty() || hierarchies::have_none(reads, cgroups) {
         return Ok(None);
     }
-    let within = |path: &String| {
-        cgroups.iter().any(|wanted| match wanted.contains('/') {
-            true => path
-                .strip_prefix(wanted.as_str())
-                .is_some_and(|r| r.is_empty() || r.starts_with('/')),
-            false => path.split('/').any(|part| part == wanted),
-        })
-    };
     for pid in all(reads)? {
-        if cgroup_lines(reads, pid)?.iter().any(within) && look(reads, pid)?.is_some() {
+        let lines = cgroup_lines(reads, pid)?;
+        if lines.iter().any(|path| is_within(path, cgroups)) && look(reads, pid)?.is_some() {
             return Ok(Some(pid));
         }
     }
     Ok(None)
+}
+
+/// Returns whether a process is in one of these cgroups or below. An unreadable one is not.
+pub(crate) fn is_in_cgroup(reads: &dyn Reads, pid: i32, cgroups: &[String]) -> bool {
+    let lines = cgroup_lines(reads, pid).unwrap_or_default();
+    lines.iter().any(|path| is_within(path, cgroups))
+}
+
+fn is_within(path: &str, cgroups: &[String]) -> bool {
+    cgroups.iter().any(|wanted| match wanted.contains('/') {
+        true => path
+            .strip_prefix(wanted.as_str())
+            .is_some_and(|r| r.is_empty() || r.starts_with('/')),
+        false => path.split('/').any(|part| part == wanted),
+    })
 }
 
 #[cfg(test)]

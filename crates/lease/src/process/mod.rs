@@ -9,6 +9,7 @@ mod reads;
 pub mod signals;
 mod view;
 
+pub(crate) use cgroup::is_in_cgroup;
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub(crate) use holders::{Holders, holders_of};
 pub use mounts::answers;
@@ -106,6 +107,11 @@ pub(crate) fn is_ancestor(process: &Process) -> bool {
         pid = stat.parent;
     }
     false
+}
+
+/// Returns whether no process with this number lives. An unreadable one counts as alive.
+pub(crate) fn is_over(reads: &dyn Reads, pid: i32) -> bool {
+    look(reads, pid).is_ok_and(|now| now.is_none())
 }
 
 /// Returns whether a process lives. An unreadable one counts as alive.

@@ -62,7 +62,7 @@ impl View {
         }
     }
 
-    /// Returns whether a record's cgroup paths match `/proc/PID/cgroup` here.
+    /// Returns whether the absence of a record's cgroups proves something here.
     pub(crate) fn of_cgroups(&self, record: Option<&Namespaces>) -> Sight {
         let own = &self.namespaces.cgroup;
         let (same, theirs) = match record {
@@ -79,9 +79,14 @@ impl View {
         }
     }
 
+    /// Returns whether a record's cgroup paths match `/proc/PID/cgroup` here.
+    pub(crate) fn sees_cgroups(&self, record: Option<&Namespaces>) -> bool {
+        self.of_cgroups(record) == Sight::Clear
+    }
+
     /// Returns whether this process is in the first pid namespace, which shows the processes of every
     /// other.
-    fn sees_all_namespaces(&self) -> bool {
+    pub(crate) fn sees_all_namespaces(&self) -> bool {
         self.obstacle.is_none() && self.namespaces.pid.ends_with(FIRST_PID)
     }
 }

@@ -81,6 +81,7 @@ fn gpu_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<WholeGpu>>
         gpu_minor: gpu.minor,
         model: gpu.name,
         memory_mib: 0,
+        level: None,
     }))
 }
 

@@ -99,8 +99,7 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
         tracing::info!(
             lease = lease.id.as_str(),
             container = lease.holder.name(),
-            "{} is released",
-            held.instance.resource
+            "{held} is released"
         );
     }
     error::all([ended, restored.map_or(Ok(()), Err)])

@@ -1,6 +1,6 @@
 //! The words for a request of whole GPUs that gets none.
 
-use super::{Waited, containers, count, earlier, waited};
+use super::{Waited, count, queued_before, waited};
 use crate::error::{Error, printable};
 use crate::placement::{GpuObstacle, GpuShortage, GpuUse};
 use crate::request;
@@ -14,11 +14,7 @@ pub(super) fn error(
 ) -> Error {
     let what = count(shortage.count as usize, "whole GPU");
     let mut text = vec![format!("cannot allocate {what}: {}", cause(shortage))];
-    if !blockers.is_empty() {
-        let (earlier, containers) = (earlier(blockers), containers(blockers));
-        let waits = if blockers.len() == 1 { "waits" } else { "wait" };
-        text.push(format!("{earlier} {waits} ({containers})"));
-    }
+    text.extend(queued_before(blockers));
     text.extend(waiting.map(waited));
     Error::new(text.join("; ")).hint(hint(shortage, waiting.is_some()))
 }
@@ -49,6 +45,52 @@ pub fn obstacle(why: &GpuObstacle) -> String {
         GpuObstacle::Used(usage) => used(usage),
         GpuObstacle::Excluded(rule) => printable(rule),
         GpuObstacle::Queued => "reserved for an earlier request".to_owned(),
+        GpuObstacle::Full {
+            free_mib,
+            gives_out,
+            foreign_mib,
+            holders,
+        } => {
+            let mut beside = Vec::new();
+            if !holders.is_empty() {
+                beside.push(sharers(holders));
+            }
+            if *foreign_mib > 0 {
+                let who = "processes without a lease that use";
+                beside.push(format!("{who} {foreign_mib}Mi"));
+            }
+            let free = format!("{free_mib}Mi of {gives_out}Mi is free");
+            match beside.is_empty() {
+                true => free,
+                false => format!("{free} beside {}", beside.join(" and ")),
+            }
+        }
+        GpuObstacle::Crowded { most } => {
+            format!("it has {most} shares, as many as it takes (sharing.shares_per_gpu)")
+        }
+        GpuObstacle::TooLarge { gives_out } => format!("it gives out {gives_out}Mi"),
+        GpuObstacle::TooSmall { memory_mib } => format!("that is {memory_mib}Mi, less than 1Gi"),
+        GpuObstacle::OneProcess => "its compute mode is Exclusive_Process".to_owned(),
+        GpuObstacle::OtherLevel(level) => format!("its shares have the level {level}"),
+    }
+}
+
+/// Names the holders of shares: `container a`, `containers a, b and 3 more`. The name of an unreadable record is
+/// empty, and such holders come last.
+fn sharers(holders: &[String]) -> String {
+    const SHOWN: usize = 2;
+    let names = holders.iter().filter(|name| !name.is_empty());
+    let names: Vec<String> = names.take(SHOWN).map(|name| printable(name)).collect();
+    let noun = if holders.len() == 1 {
+        "container"
+    } else {
+        "containers"
+    };
+    match (holders.len() - names.len(), names.as_slice()) {
+        (n, []) => format!("{n} {noun}"),
+        (0, [one]) => format!("{noun} {one}"),
+        (0, [init @ .., last]) => format!("{noun} {} and {last}", init.join(", ")),
+        (n, some) => format!("{noun} {} and {n} more", some.join(", ")),
     }
 }
 
@@ -58,6 +100,15 @@ pub fn used(usage: &GpuUse) -> String {
         GpuUse::Mig { pending: false } => "in MIG mode".to_owned(),
         GpuUse::Mig { pending: true } => "in MIG mode after the next reset".to_owned(),
         GpuUse::Free => "free".to_owned(),
+        GpuUse::Shared {
+            holders,
+            booked_mib,
+            level,
+        } => {
+            let have = if holders.len() == 1 { "has" } else { "have" };
+            let who = sharers(holders);
+            format!("{who} {have} shares of {booked_mib}Mi, level {level}")
+        }
         GpuUse::Exclusive { holder: Some(name) } => format!("container {} has it", printable(name)),
         GpuUse::Exclusive { holder: None } => "a record in the ledger holds it".to_owned(),
         GpuUse::Foreign { pids } => format!(
@@ -67,6 +118,13 @@ pub fn used(usage: &GpuUse) -> String {
         GpuUse::Prohibited => "its compute mode is Prohibited".to_owned(),
         GpuUse::Unknown { why } => printable(why),
     }
+}
+
+/// Says whether a GPU is in MIG mode.
+pub(super) fn has_mig(taken: &[(u32, GpuObstacle)]) -> bool {
+    let is_mig =
+        |why: &GpuObstacle| matches!(why, GpuObstacle::Used(GpuUse::Mig { pending: false }));
+    taken.iter().any(|(_, why)| is_mig(why))
 }
 
 fn hint(shortage: &GpuShortage, has_waited: bool) -> String {
@@ -82,15 +140,10 @@ fn hint(shortage: &GpuShortage, has_waited: bool) -> String {
     }
     let passing = shortage.taken.iter().filter(|(_, why)| why.may_pass());
     match shortage.free.len() + passing.count() {
-        0 => {
-            let is_mig = |why: &GpuObstacle| {
-                matches!(why, GpuObstacle::Used(GpuUse::Mig { pending: false }))
-            };
-            match shortage.taken.iter().any(|(_, why)| is_mig(why)) {
-                true => format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE),
-                false => "run migctl gpus to see the GPUs".to_owned(),
-            }
-        }
+        0 => match has_mig(&shortage.taken) {
+            true => format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE),
+            false => "run migctl gpus to see the GPUs".to_owned(),
+        },
         n => format!("ask for at most {n}"),
     }
 }

@@ -1,20 +1,27 @@
 //! A request that finds no room, of any kind.
 
-use super::{Refusal, Waited, gpus};
+use super::{Refusal, Waited, gpus, shares};
 use crate::error::Error;
-use crate::placement::{GpuShortage, Rejection};
+use crate::placement::{GpuShortage, Rejection, ShareShortage};
 use crate::store::Waiting;
 
 /// A request without room, of any kind.
 #[derive(Debug)]
 pub(crate) enum NoRoom {
     Slices(Rejection),
+    Share(ShareShortage),
     Gpus(GpuShortage),
 }
 
 impl From<Rejection> for NoRoom {
     fn from(rejection: Rejection) -> NoRoom {
         NoRoom::Slices(rejection)
+    }
+}
+
+impl From<ShareShortage> for NoRoom {
+    fn from(shortage: ShareShortage) -> NoRoom {
+        NoRoom::Share(shortage)
     }
 }
 
@@ -29,6 +36,7 @@ impl NoRoom {
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             NoRoom::Slices(rejection) => matches!(rejection, Rejection::NoCapacity(_)),
+            NoRoom::Share(shortage) => shortage.may_pass(),
             NoRoom::Gpus(shortage) => shortage.may_pass(),
         }
     }
@@ -42,6 +50,7 @@ impl NoRoom {
                 waited,
             }
             .error(),
+            NoRoom::Share(shortage) => shares::error(shortage, blockers, waited.as_ref()),
             NoRoom::Gpus(shortage) => gpus::error(shortage, blockers, waited.as_ref()),
         }
     }

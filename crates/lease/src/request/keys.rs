@@ -1,22 +1,24 @@
 //! The keys that ask for something, one pair for each kind of request.
 
-use super::{GPU, GPU_OF, SLICE, SLICE_OF, WAIT, get, shorten};
+use super::{GPU, GPU_OF, SHARE, SHARE_OF, SLICE, SLICE_OF, WAIT, get, shorten};
 use crate::error::{Error, Result, printable};
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Slice,
+    Share,
     Gpu,
 }
 
-pub(super) const KINDS: [Kind; 2] = [Kind::Slice, Kind::Gpu];
+pub(super) const KINDS: [Kind; 3] = [Kind::Slice, Kind::Share, Kind::Gpu];
 
 impl Kind {
     /// Returns the key for a container, or for all containers of a pod.
     fn key(self) -> &'static str {
         match self {
             Kind::Slice => SLICE,
+            Kind::Share => SHARE,
             Kind::Gpu => GPU,
         }
     }
@@ -25,6 +27,7 @@ impl Kind {
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Kind::Slice => SLICE_OF,
+            Kind::Share => SHARE_OF,
             Kind::Gpu => GPU_OF,
         }
     }
@@ -68,8 +71,8 @@ pub(super) fn applicable<'a>(
     if all.is_empty() && per_container.is_none() {
         let key = ours.first().map_or(WAIT, |(key, _)| *key);
         return Err(
-            Error::new(format!("annotation {key} needs {SLICE} or {GPU}"))
-                .hint(format!("add {SLICE} or {GPU}, or take {key} away")),
+            Error::new(format!("annotation {key} needs {SLICE}, {SHARE} or {GPU}"))
+                .hint(format!("add {SLICE}, {SHARE} or {GPU}, or take {key} away")),
         );
     }
     let mut wanting = all.into_iter().filter(|asked| asked.value.trim() != "none");

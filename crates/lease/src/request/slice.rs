@@ -132,6 +132,15 @@ fn one(value: &str) -> Result<Slice> {
     if let Ok(name) = text.parse() {
         return Ok(Slice::Profile(name));
     }
+    match amount(text) {
+        Ok(0) => Err(wrong("is no memory at all")),
+        Ok(bytes) => Ok(Slice::Memory(bytes)),
+        Err(why) => Err(wrong(why)),
+    }
+}
+
+/// Returns the bytes of an amount of memory, or why it is none.
+pub(super) fn amount(text: &str) -> Result<u64, &'static str> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let size: u64 = match unit {
@@ -143,20 +152,14 @@ fn one(value: &str) -> Result<Slice> {
         "M" => 1_000_000,
         "G" => 1_000_000_000,
         "T" => 1_000_000_000_000,
-        "" if digits > 0 => {
-            return Err(wrong("has no unit"));
-        }
-        _ => return Err(wrong("is neither a profile nor an amount of memory")),
+        "" if digits > 0 => return Err("has no unit"),
+        _ => return Err("is neither a profile nor an amount of memory"),
     };
     if digits == 0 {
-        return Err(wrong("is neither a profile nor an amount of memory"));
+        return Err("is neither a profile nor an amount of memory");
     }
     let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(size));
-    match bytes {
-        Some(0) => Err(wrong("is no memory at all")),
-        Some(bytes) => Ok(Slice::Memory(bytes)),
-        None => Err(wrong("is more memory than can be counted")),
-    }
+    bytes.ok_or("is more memory than can be counted")
 }
 
 #[cfg(test)]

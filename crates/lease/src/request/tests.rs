@@ -71,7 +71,7 @@ fn parses_least_compute_slices() {
     let with = |slice, compute| parse_pairs(&[(SLICE, slice), (COMPUTE, compute)]);
     let least = |slice, compute| match with(slice, compute).unwrap().unwrap().wanted {
         Wanted::Slices(slices) => slices.min_compute,
-        Wanted::Gpus(_) => 0,
+        Wanted::Share(_) | Wanted::Gpus(_) => 0,
     };
     assert_eq!(least("20Gi", "2"), 2);
     assert_eq!(least("3g.40gb,2g.20gb", " 2 "), 2);
@@ -207,5 +207,38 @@ fn parses_whole_gpus() {
     assert!(
         several.contains("\"pod\" shares one GPU, and 2 in runmig.dev/gpu"),
         "{several}"
+    );
+}
+
+#[test]
+fn parses_shares() {
+    let asked = |pairs: &[(&str, &str)]| parse_pairs(pairs).unwrap().map(|r| r.wanted);
+    let eight = Wanted::Share(vec![ShareSize::Memory(8192)]);
+    assert_eq!(asked(&[(SHARE, "8Gi")]), Some(eight.clone()));
+    assert_eq!(asked(&[(SHARE, "none")]), None);
+    let name = ("io.kubernetes.container.name", "web");
+    let own = [(GPU, "1"), ("share.runmig.dev/web", "8Gi"), name];
+    assert_eq!(asked(&own), Some(eight));
+    let two = refused(&[(SHARE, "8Gi"), (GPU, "1")]);
+    assert!(
+        two.starts_with("annotation runmig.dev/share cannot stand beside runmig.dev/gpu"),
+        "{two}"
+    );
+    let compute = refused(&[(SHARE, "8Gi"), (COMPUTE, "2")]);
+    assert!(
+        compute.ends_with(
+            "asks for a share of a GPU: shares take turns, each with the whole GPU; hint: take \
+             runmig.dev/compute away"
+        ),
+        "{compute}"
+    );
+    let scope = refused(&[
+        (SHARE, "8Gi"),
+        (SCOPE, "pod"),
+        ("io.kubernetes.cri.sandbox-id", "p"),
+    ]);
+    assert!(
+        scope.ends_with("hint: take the scope away: each container has a share of its own"),
+        "{scope}"
     );
 }

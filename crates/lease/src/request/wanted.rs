@@ -1,5 +1,6 @@
-//! The wanted part of a request: slices, or whole GPUs.
+//! The wanted part of a request: slices, a share of a GPU, or whole GPUs.
 
+use super::share::ShareSize;
 use super::slice::{self, Alternative};
 
 /// The wanted part of a request.
@@ -7,6 +8,9 @@ use super::slice::{self, Alternative};
 pub enum Wanted {
     /// MIG slices.
     Slices(Slices),
+    /// A share of one GPU's memory: the sizes in order of preference, at least one. The first that fits is
+    /// chosen.
+    Share(Vec<ShareSize>),
     /// So many whole GPUs, at least 1.
     Gpus(u32),
 }
@@ -21,10 +25,14 @@ pub struct Slices {
 }
 
 impl Wanted {
-    /// Returns the request for people: `1g.10gb,20Gi` or `2 GPUs`.
+    /// Returns the request for people: `1g.10gb,20Gi`, `share of 8Gi,1/4` or `2 GPUs`.
     pub fn written(&self) -> String {
         match self {
             Wanted::Slices(slices) => slice::written(&slices.alternatives),
+            Wanted::Share(sizes) => {
+                let sizes: Vec<String> = sizes.iter().map(ShareSize::to_string).collect();
+                format!("share of {}", sizes.join(","))
+            }
             Wanted::Gpus(1) => "1 GPU".to_owned(),
             Wanted::Gpus(n) => format!("{n} GPUs"),
         }
@@ -37,7 +45,7 @@ impl Wanted {
                 let mut all = slices.alternatives.iter();
                 all.find(|a| a.count > 1).map(Alternative::to_string)
             }
-            Wanted::Gpus(1) => None,
+            Wanted::Share(_) | Wanted::Gpus(1) => None,
             Wanted::Gpus(n) => Some(n.to_string()),
         }
     }
@@ -45,6 +53,7 @@ impl Wanted {
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Wanted::Slices(_) => "slice",
+            Wanted::Share(_) => "share",
             Wanted::Gpus(_) => "GPU",
         }
     }

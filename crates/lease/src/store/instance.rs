@@ -3,7 +3,7 @@
 use super::format::{self, Record};
 use super::names::InstanceName;
 use crate::framed::Form;
-use crate::model::{BootId, GpuUuid, InstanceId, Placement, Timestamp};
+use crate::model::{BootId, GpuUuid, InstanceId, Level, Placement, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -79,7 +79,7 @@ pub struct Attempt {
 pub enum Resource {
     /// A MIG slice.
     Mig(Slice),
-    /// A whole GPU, outside of MIG mode.
+    /// A GPU outside of MIG mode, for one holder or for shares.
     Gpu(WholeGpu),
     /// A file that stands for hardware. It proves that a second kind fits.
     #[cfg(test)]
@@ -177,6 +177,9 @@ pub struct WholeGpu {
     /// The memory that the GPU gives out, in MiB.
     #[serde(rename = "memoryMiB")]
     pub memory_mib: u64,
+    /// The level of all shares of the GPU. None if one holder has the whole GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<Level>,
 }
 
 /// Formats a slice as `1g.10gb at 4:1 on GPU 0`.

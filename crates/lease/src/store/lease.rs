@@ -7,6 +7,7 @@ use crate::framed::{Form, hex};
 use crate::model::{BootId, InstanceId, LeaseId, Namespaces, OperationId, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::fmt;
 use std::path::PathBuf;
 
 /// The hold of a container on an instance.
@@ -65,6 +66,14 @@ impl Lease {
         }
     }
 
+    /// Returns the share of a GPU, if the lease is on one.
+    pub fn share(&self) -> Option<Share> {
+        match self.portion {
+            Portion::Share(share) => Some(share),
+            Portion::All => None,
+        }
+    }
+
     /// Returns whether the container with this key is the holder.
     pub fn is_of(&self, key: &Key) -> bool {
         self.container().is_some_and(|c| c.key == *key)
@@ -77,6 +86,19 @@ impl Lease {
 pub enum Portion {
     /// The whole instance, together with the other leases on it.
     All,
+    /// A part of the memory of a GPU.
+    Share(Share),
+}
+
+/// A part of the memory of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The memory that the holder may use, in MiB.
+    #[serde(rename = "memoryMiB")]
+    pub memory_mib: u64,
+    /// The memory that is booked on the GPU: the holder's, and what the level needs, in MiB.
+    #[serde(rename = "bookedMiB")]
+    pub booked_mib: u64,
 }
 
 /// The state of a lease.
@@ -98,6 +120,17 @@ pub struct Held {
     pub lease: Lease,
     /// Its instance.
     pub instance: Instance,
+}
+
+/// Names the portion for people: `1g.10gb at 4:1 on GPU 0`, or `8192Mi of GPU 1`.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resource = &self.instance.resource;
+        match self.lease.share() {
+            Some(share) => write!(f, "{}Mi of {resource}", share.memory_mib),
+            None => resource.fmt(f),
+        }
+    }
 }
 
 /// A line of the ledger.

@@ -37,7 +37,7 @@ pub use damaged::{Damaged, DamagedName};
 pub(crate) use format::{Record, decode, encode};
 pub(crate) use id::random_id;
 pub use instance::{Attempt, Instance, InstanceState, Origin, Resource, Slice, WholeGpu};
-pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Portion};
+pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Portion, Share};
 pub use listing::Listing;
 pub(crate) use lock::Lock;
 pub(crate) use names::WHOLE_GPU;

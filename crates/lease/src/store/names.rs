@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! leases/<key>.<lease>.<boot>.<instance>
+//! leases/<key>.<lease>.<boot>.<instance>.share.<booked MiB>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
 //! instances/<instance>.<boot>.<gpu>.gpu
@@ -29,6 +30,8 @@ pub struct LeaseName {
     pub boot_id: BootId,
     /// The id of the instance.
     pub instance: InstanceId,
+    /// The memory that a share books, in MiB. None for another portion.
+    pub booked_mib: Option<u64>,
     /// Says whether a newer version gave the name an ending.
     pub is_newer: bool,
 }
@@ -110,6 +113,7 @@ impl LeaseName {
             lease: LeaseId::new(plain(lease.id.as_str())),
             boot_id: BootId::new(plain(lease.boot_id.as_str())),
             instance: InstanceId::new(plain(lease.instance.as_str())),
+            booked_mib: lease.share().map(|s| s.booked_mib),
             is_newer: false,
         }
     }
@@ -120,19 +124,26 @@ impl LeaseName {
         let [key, lease, boot, instance, ref tail @ ..] = parts[..] else {
             return None;
         };
+        let booked_mib = match tail {
+            ["share", text] => { text.parse().ok() }.filter(|n: &u64| n.to_string() == *text),
+            _ => None,
+        };
         Some(LeaseName {
             key: key.to_owned(),
             lease: LeaseId::new(lease),
             boot_id: BootId::new(boot),
             instance: InstanceId::new(instance),
-            is_newer: !tail.is_empty(),
+            is_newer: !tail.is_empty() && booked_mib.is_none(),
+            booked_mib,
         })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> String {
         let (key, lease) = (&self.key, &self.lease);
-        format!("{key}.{lease}.{}.{}", self.boot_id, self.instance)
+        let share = self.booked_mib.map(|mib| format!(".share.{mib}"));
+        let share = share.unwrap_or_default();
+        format!("{key}.{lease}.{}.{}{share}", self.boot_id, self.instance)
     }
 }
 

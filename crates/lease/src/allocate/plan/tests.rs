@@ -254,6 +254,7 @@ fn limit_leaves_model_with_less_memory() {
             pod: None,
             user: None,
             slices: None,
+            shares: None,
             gpus: None,
             memory: Some(mib << 20),
         });

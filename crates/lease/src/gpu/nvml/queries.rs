@@ -3,9 +3,14 @@
 use super::codes::failed;
 use super::session::{Session, call, check, raw, text};
 use crate::gpu::{DriverError, Label, NOT_SUPPORTED, Queries, Reason, Result};
-use crate::model::{ComputeInstance, GpuLoad, GpuUuid, ListedInstance, MigMode, Profile, Snapshot};
-use nvml_wrapper::enum_wrappers::device::ComputeMode;
+use crate::model::{
+    ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Profile,
+    Snapshot,
+};
+use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlComputeMode;
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use std::ffi::{c_char, c_uint};
 
 impl Queries for Session {
@@ -75,10 +80,31 @@ impl Queries for Session {
         let device = self.device(gpu)?;
         let read = || -> std::result::Result<GpuLoad, NvmlError> {
             let memory = device.memory_info()?;
-            let processes = device.running_compute_processes()?;
+            let process = |p: &ProcessInfo| GpuProcess {
+                pid: p.pid,
+                used_bytes: match p.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => Some(bytes),
+                    UsedGpuMemory::Unavailable => None,
+                },
+            };
+            let computing = device.running_compute_processes()?;
+            let is_computing = |p: &&ProcessInfo| computing.iter().any(|c| c.pid == p.pid);
+            let drawing = match device.running_graphics_processes() {
+                // A GPU without a graphics engine draws nothing.
+                Err(NvmlError::NotSupported) => Vec::new(),
+                drawing => drawing?,
+            };
+            let drawing = drawing.iter().filter(|p| !is_computing(p));
             Ok(GpuLoad {
-                is_prohibited: device.compute_mode()? == ComputeMode::Prohibited,
-                processes: processes.into_iter().map(|p| p.pid).collect(),
+                compute_mode: match device.compute_mode()? {
+                    NvmlComputeMode::Default => ComputeMode::Default,
+                    NvmlComputeMode::ExclusiveProcess | NvmlComputeMode::ExclusiveThread => {
+                        ComputeMode::ExclusiveProcess
+                    }
+                    NvmlComputeMode::Prohibited => ComputeMode::Prohibited,
+                },
+                processes: computing.iter().map(process).collect(),
+                graphics: drawing.map(process).collect(),
                 memory_mib: memory.total.saturating_sub(memory.reserved) >> 20,
             })
         };

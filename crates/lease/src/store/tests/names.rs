@@ -65,6 +65,26 @@ fn names_are_read_as_written() {
             .unwrap()
             .is_newer
     );
+    // The name of a share tells what it books, and an ending that is not one counts as newer.
+    let mut share = self::lease("one");
+    share.portion = Portion::Share(Share {
+        memory_mib: 8192,
+        booked_mib: 8320,
+    });
+    let share = LeaseName::of(&share);
+    assert!(share.name().ends_with(".share.8320"), "{}", share.name());
+    assert_eq!(LeaseName::parse(&share.name()), Some(share.clone()));
+    for odd in [
+        ".share",
+        ".share.",
+        ".share.08",
+        ".share.+8",
+        ".share.8.9",
+        ".share.x",
+    ] {
+        let name = LeaseName::parse(&(lease.name() + odd)).unwrap();
+        assert_eq!((name.is_newer, name.booked_mib), (true, None), "{odd}");
+    }
     let mut adopted = instance("i");
     adopted.origin = Origin::Administrator;
     for (instance, ownership) in [
@@ -82,6 +102,7 @@ fn names_are_read_as_written() {
         gpu_minor: 0,
         model: "NVIDIA L4".into(),
         memory_mib: 23034,
+        level: None,
     });
     let name = InstanceName::of(&whole);
     assert_eq!(name.name(), "i.b.GPU-1.gpu");

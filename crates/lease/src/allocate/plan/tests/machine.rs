@@ -6,7 +6,7 @@ use super::reference::{Span, fits};
 use super::world::World;
 use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Unread};
 use crate::model::{GpuInstance, InstanceId, LeaseId, Placement, Process, Profile, Timestamp};
 use crate::store::{
     Container, Held, Holder, Instance, InstanceName, InstanceState, Lease, LeaseState, Origin,
@@ -155,7 +155,11 @@ fn add(
         Kind::Unfit => tried.unfit.push(slot),
         Kind::Unusable => tried.unusable.push(slot),
         Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
-        Kind::Damaged => inventory.damaged.push((name.place, name.ownership)),
+        Kind::Damaged => inventory.damaged.push(Unread {
+            place: name.place,
+            ownership: name.ownership,
+            share: None,
+        }),
         Kind::Held | Kind::Promised | Kind::Adopted => inventory.leases.push(held(n.to_string())),
         Kind::Shared => {
             let both = [n.to_string(), format!("{n}-beside")];

@@ -138,7 +138,7 @@ prop_compose! {
             (memory_held(&world) + more) << 20
         };
         let limit = limit.map(|(slices, more)| Limit {
-            namespace: None, pod: None, user: None, slices, gpus: None, memory: more.as_ref().map(memory),
+            namespace: None, pod: None, user: None, slices, shares: None, gpus: None, memory: more.as_ref().map(memory),
         });
         let gpus = &mut world.inventory.snapshot.gpus;
         let excluded = { excluded.iter() }

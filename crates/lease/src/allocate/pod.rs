@@ -14,7 +14,7 @@ use crate::inventory::Inventory;
 use crate::model::{LeaseId, Snapshot};
 use crate::placement::{self, Constraints};
 use crate::reclaim::{self, Patience, holder};
-use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Resource};
+use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
@@ -54,7 +54,7 @@ pub(super) fn share(
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
-        let held = who.draft(context, peer.instance.clone())?;
+        let held = who.draft(context, peer.instance.clone(), Portion::All)?;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.
         if context

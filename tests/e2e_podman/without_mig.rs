@@ -1,10 +1,11 @@
-//! Whole GPUs from podman's command line.
+//! Whole GPUs and shares from podman's command line.
 
 use crate::support::bundle::{SHOW, nodes, visible};
 use crate::support::podman::on_each;
 use crate::support::{Low, Machine, Setup};
 
 const ASK: &str = "--annotation=runmig.dev/gpu=1";
+const ASK_SHARE: &str = "--annotation=runmig.dev/share=8Gi";
 
 fn one_gpu(low: Low) -> Option<Setup> {
     Setup::on(low, Machine::with(&["--gpu", "L4"]))
@@ -37,6 +38,37 @@ fn second_container_is_refused() {
         assert!(!second.status.success());
         let words = format!("GPU 0: container {id} has it");
         assert!(second.stderr.contains(&words), "{second:?}");
+        podman.remove(id).ok();
+        setup.nothing_is_left();
+    });
+}
+
+#[test]
+fn containers_share_gpu() {
+    on_each(one_gpu, |setup, podman| {
+        podman.configure_runmig("sharing.enforcement = [\"none\"]");
+        let first = podman
+            .run("run", &["--detach", ASK_SHARE], "exec sleep 1000")
+            .ok();
+        let id = crate::support::podman::id(&first);
+        let said = podman
+            .run("run", &["--rm", ASK_SHARE], &format!("{SHOW}; env"))
+            .ok();
+        let uuid = setup.machine.gpu_uuid(0);
+        assert_eq!(visible(&said.stdout), Some(uuid.as_str()));
+        assert!(
+            said.stdout.contains("RUNMIG_GPU_MEMORY=8589934592"),
+            "{said:?}"
+        );
+        let third = podman.run(
+            "run",
+            &["--rm", "--annotation=runmig.dev/share=20Gi"],
+            "true",
+        );
+        assert!(!third.status.success());
+        let words = format!("is free beside container {id}");
+        assert!(third.stderr.contains(&words), "{third:?}");
+        assert_eq!(setup.the_lease()["kind"], "share");
         podman.remove(id).ok();
         setup.nothing_is_left();
     });

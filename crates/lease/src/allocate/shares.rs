@@ -1,0 +1,224 @@
+//! Plans a request for a share of a GPU's memory.
+
+use super::admit::Limits;
+use super::denial::Denial;
+use crate::config::{Config, Sharing};
+use crate::error::{Error, Result};
+use crate::gpu::Queries;
+use crate::inventory::Inventory;
+use crate::model::{ComputeMode, Gpu, GpuUuid, Level};
+use crate::placement::{self, GpuObstacle, GpuUse, ShareCandidate, ShareShortage};
+use crate::policy::{Kind, Policy, Subject};
+use crate::queue;
+use crate::refusal::NoRoom;
+use crate::request::ShareSize;
+use crate::store::{Share, WholeGpu};
+
+/// The rules for a request: the level of its share, and how many shares one GPU takes.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub level: Level,
+    pub most: u32,
+}
+
+impl Terms {
+    /// Returns the terms of a new share.
+    ///
+    /// # Errors
+    /// The policy forbids shares, or no permitted level is possible.
+    pub(super) fn new(config: &Config) -> Result<Terms> {
+        config.policy.check_kind(Kind::Share)?;
+        Ok(Terms {
+            level: level(&config.sharing)?,
+            most: config.sharing.shares_per_gpu,
+        })
+    }
+}
+
+/// Returns the first permitted level that is possible.
+fn level(sharing: &Sharing) -> Result<Level> {
+    let mut reasons = Vec::new();
+    for level in &sharing.enforcement {
+        let reason = match level {
+            Level::None => return Ok(Level::None),
+            Level::Driver => "this version of runmig sets no limits in the driver",
+            Level::Mps => "this version of runmig starts no MPS daemons",
+        };
+        reasons.push(format!("{level}: {reason}"));
+    }
+    Err(Error::new(format!(
+        "no permitted level can hold the memory limit of a share ({})",
+        reasons.join("; ")
+    ))
+    .hint("the administrator may add none to sharing.enforcement: then runmig books the memory, and nothing limits it"))
+}
+
+/// Returns every GPU with its free memory and its obstacle for the requester.
+pub(super) fn candidates<'a>(
+    driver: &impl Queries,
+    inventory: &'a Inventory,
+    (policy, subject): (&Policy, &Subject),
+    level: Level,
+) -> Vec<ShareCandidate<'a>> {
+    let snapshot = &inventory.snapshot;
+    let excluded = policy.excluded(&snapshot.gpus, subject);
+    let queued = queue::reserved_gpus(&inventory.waiting, snapshot);
+    let candidate = |gpu: &'a Gpu| {
+        let mut on = ShareCandidate {
+            gpu,
+            memory_mib: None,
+            free_mib: 0,
+            foreign_mib: 0,
+            holders: Vec::new(),
+            obstacle: None,
+            is_queued: queued.contains(&gpu.uuid),
+        };
+        if let Some((_, rule)) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
+            on.obstacle = Some(GpuObstacle::Excluded(rule.clone()));
+            return on;
+        }
+        let state = inventory.use_of(driver, gpu);
+        let taken = state.foreign_mib.map(|mib| mib + state.booked_mib());
+        on.memory_mib = state.memory_mib;
+        on.foreign_mib = state.foreign_mib.unwrap_or_default();
+        on.free_mib =
+            (state.memory_mib.zip(taken)).map_or(0, |(all, taken)| all.saturating_sub(taken));
+        on.obstacle = placement::obstacle_of(&state.usage).or(match state.compute_mode {
+            Some(ComputeMode::Prohibited) => Some(GpuObstacle::Used(GpuUse::Prohibited)),
+            Some(ComputeMode::ExclusiveProcess) => Some(GpuObstacle::OneProcess),
+            Some(ComputeMode::Default) if state.foreign_mib.is_some() => None,
+            Some(ComputeMode::Default) => Some(GpuObstacle::Used(GpuUse::Unknown {
+                why: "the driver does not tell the memory of a process without a lease".to_owned(),
+            })),
+            None => Some(GpuObstacle::Used(GpuUse::Unknown {
+                why: "the driver does not tell its use".to_owned(),
+            })),
+        });
+        if let GpuUse::Shared {
+            holders,
+            level: theirs,
+            ..
+        } = state.usage
+        {
+            on.holders = holders;
+            if theirs != level {
+                on.obstacle = on.obstacle.or(Some(GpuObstacle::OtherLevel(theirs)));
+            }
+        }
+        on
+    };
+    snapshot.gpus.iter().map(candidate).collect()
+}
+
+/// Chooses the GPU of a share, and returns the GPU's record with the share.
+pub(super) fn plan(
+    candidates: &[ShareCandidate<'_>],
+    inventory: &Inventory,
+    limits: &Limits<'_>,
+    (sizes, terms): (&[ShareSize], Terms),
+) -> std::result::Result<(WholeGpu, Share), Denial<ShareShortage>> {
+    limits.allow_share(0)?;
+    let mut over = None;
+    let allows = |mib: u64| match limits.allow_share(mib) {
+        Ok(()) => true,
+        Err(e) => {
+            over.get_or_insert(e);
+            false
+        }
+    };
+    let unreadable = &inventory.snapshot.unreadable;
+    let chosen = placement::choose_share(candidates, unreadable, (sizes, terms.most), allows);
+    let place = match (chosen, over) {
+        (Ok(place), _) => place,
+        (Err(_), Some(over)) => return Err(Denial::Limit(over)),
+        (Err(shortage), None) => return Err(Denial::Room(shortage)),
+    };
+    let whole = WholeGpu {
+        gpu_uuid: place.gpu.uuid.clone(),
+        gpu_index: place.gpu.index,
+        gpu_minor: place.gpu.minor,
+        model: place.gpu.name.clone(),
+        memory_mib: place.gives_out_mib,
+        level: Some(terms.level),
+    };
+    let share = Share {
+        memory_mib: place.memory_mib,
+        booked_mib: place.memory_mib,
+    };
+    Ok((whole, share))
+}
+
+/// The answer that a create for a share would get now.
+pub struct ShareTrial {
+    /// The level of the share.
+    pub level: Level,
+    /// Every GPU that the driver can read.
+    pub gpus: Vec<ShareOnTrial>,
+    /// The outcome of the request.
+    pub outcome: ShareOutcome,
+}
+
+/// A GPU in such an answer.
+pub struct ShareOnTrial {
+    /// The driver's index.
+    pub index: u32,
+    /// The UUID.
+    pub uuid: GpuUuid,
+    /// The memory that the GPU gives out, in MiB, if it is known.
+    pub memory_mib: Option<u64>,
+    /// The memory that is left of it, in MiB.
+    pub free_mib: u64,
+    /// The number of its shares.
+    pub shares: usize,
+    /// The obstacle for the last of the requested sizes, if there is one.
+    pub obstacle: Option<GpuObstacle>,
+}
+
+/// The outcome of a request for a share.
+pub enum ShareOutcome {
+    /// The request gets this share of this GPU.
+    Fits(Box<WholeGpu>, Share),
+    /// The request exceeds a limit.
+    Limited(Error),
+    /// No GPU has room.
+    No(ShareShortage),
+}
+
+/// Answers a request for a share of one of these sizes, and writes nothing.
+///
+/// # Errors
+/// The policy forbids the request, or no permitted level is possible.
+pub fn try_share(
+    (config, driver): (&Config, &impl Queries),
+    inventory: &Inventory,
+    (sizes, subject): (&[ShareSize], Subject),
+) -> Result<ShareTrial> {
+    let terms = Terms::new(config)?;
+    let policy = &config.policy;
+    let limits = Limits::new(policy, subject.clone(), inventory);
+    let candidates = candidates(driver, inventory, (policy, &subject), terms.level);
+    let outcome = match plan(&candidates, inventory, &limits, (sizes, terms)) {
+        Ok((whole, share)) => ShareOutcome::Fits(Box::new(whole), share),
+        Err(Denial::Limit(over)) => ShareOutcome::Limited(over),
+        Err(Denial::Room(no)) => ShareOutcome::No(no),
+    };
+    let last = sizes.last();
+    let on_trial = |on: &ShareCandidate<'_>| ShareOnTrial {
+        index: on.gpu.index,
+        uuid: on.gpu.uuid.clone(),
+        memory_mib: on.memory_mib,
+        free_mib: on.free_mib,
+        shares: on.holders.len(),
+        obstacle: last.and_then(|size| placement::share_on(on, *size, terms.most).err()),
+    };
+    Ok(ShareTrial {
+        level: terms.level,
+        gpus: candidates.iter().map(on_trial).collect(),
+        outcome,
+    })
+}
+
+/// Returns the error of a create with this shortage.
+pub fn no_share_error(shortage: ShareShortage, inventory: &Inventory) -> Error {
+    NoRoom::Share(shortage).error(&inventory.waiting, None)
+}

@@ -1,0 +1,54 @@
+//! The section `sharing` of the configuration.
+
+use crate::error::{Error, Result};
+use crate::model::Level;
+use serde::Deserialize;
+
+/// The number of shares that one GPU takes, at most. An MPS server of CUDA 12 takes as many clients.
+const MOST: u32 = 48;
+
+/// The rules for shares of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sharing {
+    /// The permitted levels, best first.
+    pub enforcement: Vec<Level>,
+    /// The most shares of one GPU.
+    pub shares_per_gpu: u32,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Sharing {
+            enforcement: vec![Level::Driver, Level::Mps],
+            shares_per_gpu: MOST,
+        }
+    }
+}
+
+impl Sharing {
+    /// Checks the rules beyond their syntax.
+    ///
+    /// # Errors
+    /// A list without a level or with one twice, and a number of shares that no GPU takes.
+    pub fn check(&self) -> Result<()> {
+        let all = &self.enforcement;
+        if all.is_empty() {
+            return Err(Error::new("sharing.enforcement is empty")
+                .hint("forbid shares with policy.kinds = [\"slice\", \"gpu\"]"));
+        }
+        if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
+            return Err(Error::new(format!(
+                "sharing.enforcement names {} twice",
+                all[twice]
+            )));
+        }
+        match (1..=MOST).contains(&self.shares_per_gpu) {
+            true => Ok(()),
+            false => Err(Error::new(format!(
+                "sharing.shares_per_gpu = {} is no number from 1 to {MOST}",
+                self.shares_per_gpu
+            ))),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The use of a GPU outside of slices: by the records, by the driver's answers, and by the processes on it.
+
+use super::Inventory;
+use crate::gpu::Queries;
+use crate::model::{ComputeMode, Gpu, GpuProcess, GpuUuid, Level, MigMode};
+use crate::placement::GpuUse;
+use crate::process::{self, Host, View};
+use crate::store::{Held, LeaseState, Resource};
+use crate::trust;
+
+/// The use of a GPU at one moment.
+#[derive(Debug, Clone)]
+pub struct GpuState {
+    /// The use.
+    pub usage: GpuUse,
+    /// The memory that the GPU gives out, in MiB, if it is known.
+    pub memory_mib: Option<u64>,
+    /// The memory of processes without a lease, in MiB. None if it is not known.
+    pub foreign_mib: Option<u64>,
+    /// The compute mode, if the driver was asked.
+    pub compute_mode: Option<ComputeMode>,
+}
+
+impl GpuState {
+    fn of(usage: GpuUse) -> GpuState {
+        GpuState {
+            usage,
+            memory_mib: None,
+            foreign_mib: None,
+            compute_mode: None,
+        }
+    }
+
+    /// Returns the memory that shares have booked, in MiB.
+    pub fn booked_mib(&self) -> u64 {
+        match self.usage {
+            GpuUse::Shared { booked_mib, .. } => booked_mib,
+            _ => 0,
+        }
+    }
+}
+
+impl Inventory {
+    /// Returns the use of a GPU. The driver is asked only about a GPU outside of MIG mode that nobody holds
+    /// whole.
+    pub fn use_of(&self, driver: &impl Queries, gpu: &Gpu) -> GpuState {
+        let is_on = gpu.mig == MigMode::Enabled;
+        if is_on || gpu.mig_pending == Some(MigMode::Enabled) {
+            return GpuState::of(GpuUse::Mig { pending: !is_on });
+        }
+        let shared = self.shares_on(&gpu.uuid);
+        let on_record = self.instances().find_map(|i| match &i.resource {
+            Resource::Gpu(whole) if whole.gpu_uuid == gpu.uuid => Some(whole.memory_mib),
+            _ => None,
+        });
+        if shared.is_none()
+            && let Some(holder) = self.holder_on(&gpu.uuid)
+        {
+            return GpuState {
+                memory_mib: on_record,
+                ..GpuState::of(GpuUse::Exclusive { holder })
+            };
+        }
+        if self.is_blind {
+            let why = "runmig cannot read its ledger".to_owned();
+            return GpuState::of(GpuUse::Unknown { why });
+        }
+        let load = match (driver.load(&gpu.uuid), shared) {
+            (Ok(load), Some(shared)) => (load, Some(shared)),
+            (Ok(load), None) => (load, None),
+            (Err(_), Some(shared)) => {
+                return GpuState {
+                    memory_mib: on_record,
+                    ..GpuState::of(shared)
+                };
+            }
+            (Err(e), None) => {
+                let why = format!("cannot {e}");
+                return GpuState::of(GpuUse::Unknown { why });
+            }
+        };
+        let (load, shared) = load;
+        let strangers = Strangers::new(self, &gpu.uuid);
+        let computing: Vec<&GpuProcess> = { load.processes.iter() }
+            .filter(|p| strangers.has(p))
+            .collect();
+        let drawing = load.graphics.iter().filter(|p| strangers.has(p));
+        let foreign_mib = memory_of(computing.iter().copied().chain(drawing));
+        let pids: Vec<u32> = computing.iter().map(|p| p.pid).collect();
+        let usage = match shared {
+            Some(shared) => shared,
+            None if load.compute_mode == ComputeMode::Prohibited => GpuUse::Prohibited,
+            None if pids.is_empty() => GpuUse::Free,
+            None => GpuUse::Foreign { pids },
+        };
+        GpuState {
+            usage,
+            memory_mib: Some(load.memory_mib),
+            foreign_mib,
+            compute_mode: Some(load.compute_mode),
+        }
+    }
+
+    /// Returns the leases that share a GPU at a level, and could take one more beside them.
+    pub(crate) fn sharers(&self, gpu: &GpuUuid, level: Level) -> impl Iterator<Item = &Held> {
+        self.leases.iter().filter(move |held| {
+            let is_level = |r: &Resource| matches!(r, Resource::Gpu(w) if w.level == Some(level));
+            is_level(&held.instance.resource)
+                && held.instance.resource.gpu_uuid() == gpu
+                && held.lease.share().is_some()
+                && held.lease.state != LeaseState::Releasing
+        })
+    }
+
+    /// Returns the use of a GPU by shares, if all records on it are of shares at one level.
+    fn shares_on(&self, gpu: &GpuUuid) -> Option<GpuUse> {
+        let here = |held: &&Held| held.instance.resource.gpu_uuid() == gpu;
+        let (mut names, mut booked, mut levels, mut instances) =
+            (Vec::new(), 0, Vec::new(), Vec::new());
+        for held in self.leases.iter().filter(here) {
+            let (Resource::Gpu(whole), Some(share)) = (&held.instance.resource, held.lease.share())
+            else {
+                return None;
+            };
+            levels.push(whole.level?);
+            instances.push(&held.instance.id);
+            names.push(held.lease.holder.name().to_owned());
+            booked += share.booked_mib;
+        }
+        // The name of a record tells how much it books, and a readable lease beside it the level.
+        for unread in self.damaged.iter().filter(|d| d.place.gpu_uuid == *gpu) {
+            let (instance, mib) = unread.share.as_ref()?;
+            if !instances.contains(&instance) {
+                return None;
+            }
+            names.push(String::new());
+            booked += mib;
+        }
+        let level = *levels.first()?;
+        let has_others = self.unleased.iter().any(|i| i.resource.gpu_uuid() == gpu);
+        if has_others || levels.iter().any(|l| *l != level) {
+            return None;
+        }
+        Some(GpuUse::Shared {
+            holders: names,
+            booked_mib: booked,
+            level,
+        })
+    }
+
+    /// Returns the holder of a record on a GPU, whatever the record's kind; none without a record. The name is
+    /// none if no container has it, or if the record cannot be read.
+    fn holder_on(&self, gpu: &GpuUuid) -> Option<Option<String>> {
+        let is_here = |i: &crate::store::Instance| i.resource.gpu_uuid() == gpu;
+        if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
+            return Some(Some(held.lease.holder.name().to_owned()));
+        }
+        let is_damaged = self.damaged.iter().any(|d| d.place.gpu_uuid == *gpu);
+        (is_damaged || self.unleased.iter().any(is_here)).then_some(None)
+    }
+}
+
+/// Tells the processes of leases on a GPU from others.
+struct Strangers {
+    /// The cgroups of the leases, as `process::in_cgroup` takes them.
+    cgroups: Vec<String>,
+    /// Says whether a pid without a process proves that the process has ended.
+    sees_all: bool,
+}
+
+impl Strangers {
+    fn new(inventory: &Inventory, gpu: &GpuUuid) -> Strangers {
+        let view = View::new(&Host, std::process::id(), trust::is_host_root());
+        let is_here = |held: &&Held| held.instance.resource.gpu_uuid() == gpu;
+        let is_seen = |held: &&Held| view.sees_cgroups(held.lease.namespaces.as_ref());
+        let leases = inventory.leases.iter().filter(is_here).filter(is_seen);
+        Strangers {
+            cgroups: leases.flat_map(|h| h.lease.cgroups.clone()).collect(),
+            sees_all: view.sees_all_namespaces(),
+        }
+    }
+
+    /// Returns whether a process lives and belongs to no lease on the GPU. A process of which that cannot be
+    /// found out counts as such.
+    fn has(&self, process: &GpuProcess) -> bool {
+        let Ok(pid) = i32::try_from(process.pid) else {
+            return true;
+        };
+        if self.sees_all && process::is_over(&Host, pid) {
+            return false;
+        }
+        !process::is_in_cgroup(&Host, pid, &self.cgroups)
+    }
+}
+
+/// Returns the memory of processes, in MiB, rounded up. None if the driver does not tell one's.
+fn memory_of<'a>(processes: impl Iterator<Item = &'a GpuProcess>) -> Option<u64> {
+    let bytes: Option<u64> = processes.map(|p| p.used_bytes).sum();
+    bytes.map(|bytes| bytes.div_ceil(1 << 20))
+}

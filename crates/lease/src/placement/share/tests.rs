@@ -1,0 +1,170 @@
+use super::*;
+use proptest::prelude::*;
+
+const L4: u64 = 22_574;
+const H100: u64 = 81_079;
+
+fn gpu(index: u32, mig: MigMode) -> Gpu {
+    Gpu {
+        index,
+        minor: index,
+        uuid: GpuUuid::new(format!("GPU-{index}")),
+        name: "a GPU".to_owned(),
+        pci_bus_id: String::new(),
+        mig,
+        mig_pending: None,
+        profiles: Vec::new(),
+        instances: Vec::new(),
+    }
+}
+
+fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> ShareCandidate<'a> {
+    ShareCandidate {
+        gpu,
+        memory_mib: Some(gives_out),
+        free_mib: gives_out - shares.iter().sum::<u64>(),
+        foreign_mib: 0,
+        holders: vec!["c".to_owned(); shares.len()],
+        obstacle: None,
+        is_queued: false,
+    }
+}
+
+fn chosen(candidates: &[ShareCandidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
+    let place = choose_share(candidates, &[], (sizes, 48), |_| true).ok()?;
+    Some((place.gpu.index, place.memory_mib))
+}
+
+#[test]
+fn prefers_gpus_without_mig() {
+    let gpus = [
+        gpu(0, MigMode::Disabled),
+        gpu(1, MigMode::Disabled),
+        gpu(2, MigMode::Unsupported),
+    ];
+    let eight = [ShareSize::Memory(8192)];
+    let all = [
+        candidate(&gpus[0], L4, &[]),
+        candidate(&gpus[1], H100, &[8192]),
+        candidate(&gpus[2], H100, &[]),
+    ];
+    // The least free of those that cannot do MIG or are shared already.
+    assert_eq!(chosen(&all, &eight), Some((1, 8192)));
+    assert_eq!(chosen(&all[..1], &eight), Some((0, 8192)));
+    assert_eq!(
+        chosen(&[all[0].clone(), all[2].clone()], &eight),
+        Some((2, 8192))
+    );
+}
+
+#[test]
+fn takes_first_size_that_fits() {
+    let l4 = gpu(0, MigMode::Unsupported);
+    let (forty, half) = (
+        ShareSize::Memory(40_960),
+        ShareSize::Fraction { parts: 1, of: 2 },
+    );
+    assert_eq!(
+        chosen(&[candidate(&l4, L4, &[])], &[forty, half]),
+        Some((0, L4 / 2))
+    );
+}
+
+#[test]
+fn names_obstacle_of_each_gpu() {
+    let gpus = [0, 1, 2, 3, 4].map(|n| gpu(n, MigMode::Unsupported));
+    let mut queued = candidate(&gpus[4], L4, &[]);
+    queued.is_queued = true;
+    let all = [
+        candidate(&gpus[0], L4, &[16_384]),
+        candidate(&gpus[1], 4096, &[]),
+        candidate(&gpus[2], L4, &[100; 48]),
+        ShareCandidate {
+            obstacle: Some(GpuObstacle::OneProcess),
+            ..candidate(&gpus[3], L4, &[])
+        },
+        queued,
+    ];
+    let refuse = |size| choose_share(&all, &[], (&[size], 48), |_| true).unwrap_err();
+    let no = refuse(ShareSize::Memory(8192));
+    assert!(matches!(
+        no.taken[0].1,
+        GpuObstacle::Full { free_mib: 6190, .. }
+    ));
+    assert_eq!(no.taken[1].1, GpuObstacle::TooLarge { gives_out: 4096 });
+    assert_eq!(no.taken[2].1, GpuObstacle::Crowded { most: 48 });
+    assert_eq!(no.taken[4].1, GpuObstacle::Queued);
+    let awaited = ["GPU-0", "GPU-2", "GPU-4"].map(GpuUuid::from);
+    assert_eq!(no.awaited, awaited);
+    assert!(no.is_queued() && !no.has_foreign());
+    let never = refuse(ShareSize::Memory(1 << 20));
+    assert!(!never.may_pass());
+    let tiny = choose_share(
+        &all[1..2],
+        &[],
+        (&[ShareSize::Fraction { parts: 1, of: 8 }], 48),
+        |_| true,
+    );
+    let tiny = tiny.unwrap_err();
+    assert_eq!(tiny.taken[0].1, GpuObstacle::TooSmall { memory_mib: 512 });
+}
+
+/// gpushare's rule, written from its description: of the GPUs with enough free memory the one with the least, of
+/// equal ones the first.
+fn gpushare(free: &[u64], asked: u64) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (n, left) in free.iter().enumerate() {
+        if *left >= asked && best.is_none_or(|b| *left < free[b]) {
+            best = Some(n);
+        }
+    }
+    best
+}
+
+/// A reference for mixed machines: sorts all places by the three rules.
+fn reference(machine: &[(u64, bool)], held: &[Vec<u64>], asked: u64) -> Option<usize> {
+    let free = |n: usize| machine[n].0 - held[n].iter().sum::<u64>();
+    let mut fits: Vec<usize> = (0..machine.len()).filter(|n| free(*n) >= asked).collect();
+    fits.retain(|n| held[*n].len() < 48);
+    fits.sort_by_key(|n| (held[*n].is_empty() && machine[*n].1, free(*n), *n));
+    fits.first().copied()
+}
+
+proptest! {
+    /// Over arrivals and departures every choice is the reference's, and no GPU gives out more than it has.
+    #[test]
+    fn chooses_as_gpushare(
+        sizes in prop::collection::vec((1024u64..30_000, 0usize..4), 1..120),
+        mixed in prop::collection::vec((prop::sample::select(vec![14_910, L4, H100]), any::<bool>()), 1..9),
+        is_mixed in any::<bool>(),
+    ) {
+        let machine: Vec<(u64, bool)> = match is_mixed {
+            true => mixed,
+            false => vec![(L4, false); mixed.len()],
+        };
+        let mode = |can_do_mig| if can_do_mig { MigMode::Disabled } else { MigMode::Unsupported };
+        let gpus: Vec<Gpu> = { machine.iter().enumerate() }
+            .map(|(n, (_, mig))| gpu(n as u32, mode(*mig)))
+            .collect();
+        let mut held: Vec<Vec<u64>> = vec![Vec::new(); machine.len()];
+        for (asked, leaves) in sizes {
+            let candidates: Vec<ShareCandidate<'_>> = { gpus.iter().zip(&machine).zip(&held) }
+                .map(|((gpu, (memory, _)), held)| candidate(gpu, *memory, held))
+                .collect();
+            let got = chosen(&candidates, &[ShareSize::Memory(asked)]).map(|(n, _)| n as usize);
+            prop_assert_eq!(got, reference(&machine, &held, asked));
+            if !is_mixed && held.iter().all(|h| h.len() < 48) {
+                let free: Vec<u64> = candidates.iter().map(|c| c.free_mib).collect();
+                prop_assert_eq!(got, gpushare(&free, asked));
+            }
+            if let Some(n) = got {
+                held[n].push(asked);
+                prop_assert!(held[n].iter().sum::<u64>() <= machine[n].0);
+            }
+            let from = leaves % held.len();
+            if leaves > 1 && !held[from].is_empty() {
+                held[from].remove(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The value of a request for a share: amounts of memory, or fractions of what a GPU gives out.
+
+use super::{GPU, slice};
+use crate::error::{Error, Result, printable};
+use std::fmt;
+
+/// The least share, in MiB. A CUDA context alone takes half of it on a large GPU.
+pub(crate) const LEAST_MIB: u64 = 1024;
+/// The most parts of a GPU.
+const MAX_PARTS: u64 = 64;
+
+/// The size of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareSize {
+    /// So much memory, in MiB.
+    Memory(u64),
+    /// So many parts of the memory that the GPU gives out.
+    Fraction {
+        /// The number of parts, at least 1.
+        parts: u64,
+        /// The number of parts of the whole, more than `parts`.
+        of: u64,
+    },
+}
+
+impl ShareSize {
+    /// Returns the memory to book on a GPU that gives out so much, in MiB. A fraction is cut, so that all parts
+    /// of a GPU fit on it.
+    pub(crate) fn booked_mib(self, gives_out_mib: u64) -> u64 {
+        match self {
+            ShareSize::Memory(mib) => mib,
+            ShareSize::Fraction { parts, of } => gives_out_mib.saturating_mul(parts) / of.max(1),
+        }
+    }
+}
+
+/// Formats a size as a request has it: `8Gi`, `5000Mi`, `1/4`.
+impl fmt::Display for ShareSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShareSize::Memory(mib) if mib % 1024 == 0 => write!(f, "{}Gi", mib / 1024),
+            ShareSize::Memory(mib) => write!(f, "{mib}Mi"),
+            ShareSize::Fraction { parts, of } => write!(f, "{parts}/{of}"),
+        }
+    }
+}
+
+/// Returns the sizes of a request in order of preference; `none` gives an empty list.
+///
+/// # Errors
+/// An entry that is no size, and a size that stands there twice.
+pub(super) fn sizes(value: &str) -> Result<Vec<ShareSize>> {
+    if value.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    let all: Vec<ShareSize> = value.split(',').map(size).collect::<Result<_>>()?;
+    if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
+        return Err(Error::new(format!(
+            "{} stands there twice, and a list names alternatives to one share",
+            all[twice]
+        ))
+        .hint("ask for one larger share, or run a container for each"));
+    }
+    Ok(all)
+}
+
+fn size(entry: &str) -> Result<ShareSize> {
+    let text = entry.trim();
+    let wrong = |why: &str, hint: &str| {
+        let quoted = printable(entry);
+        Err(Error::new(format!("\"{quoted}\" {why}")).hint(hint))
+    };
+    const FORMS: &str = "write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)";
+    if let Some((parts, of)) = text.split_once('/') {
+        let (Some(parts), Some(of)) = (number(parts), number(of)) else {
+            return wrong("is no fraction of a GPU", FORMS);
+        };
+        return match (parts, of) {
+            (_, of) if !(2..=MAX_PARTS).contains(&of) && parts != of => {
+                wrong("divides a GPU into no 2 to 64 parts", "write it as 1/4")
+            }
+            (0, _) => wrong("is nothing of a GPU", FORMS),
+            (parts, of) if parts == of => wrong(
+                "is a whole GPU",
+                &format!("ask for a GPU of its own ({GPU}: 1), or for a smaller fraction"),
+            ),
+            (parts, of) if parts > of => {
+                wrong("is more than a GPU", "ask for less than 1, such as 3/4")
+            }
+            (parts, of) => Ok(ShareSize::Fraction { parts, of }),
+        };
+    }
+    if text.ends_with('%') || text.parse::<f64>().is_ok() && text.contains('.') {
+        return wrong("is no share of a GPU", "write a fraction as 1/4");
+    }
+    if number(text).is_some() {
+        let hint = format!("write the unit: {text}Gi or {text}Mi");
+        return wrong("is an amount without a unit", &hint);
+    }
+    match slice::amount(text) {
+        Ok(bytes) if bytes >> 20 < LEAST_MIB => wrong(
+            "is less than 1Gi, and a CUDA context alone takes up to half of that",
+            "ask for 1Gi or more",
+        ),
+        Ok(bytes) if !bytes.is_multiple_of(1 << 20) => {
+            let hint = format!("ask for {}Mi", bytes >> 20);
+            wrong("is no whole number of MiB", &hint)
+        }
+        Ok(bytes) => Ok(ShareSize::Memory(bytes >> 20)),
+        Err(_) => wrong("is no share of a GPU", FORMS),
+    }
+}
+
+/// Returns the number that a text of digits alone is.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let is_plain = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_amounts_and_fractions() {
+        let read = |text: &str| sizes(text).unwrap();
+        let quarter = ShareSize::Fraction { parts: 1, of: 4 };
+        assert_eq!(read("8Gi"), [ShareSize::Memory(8192)]);
+        assert_eq!(read(" 5000Mi "), [ShareSize::Memory(5000)]);
+        assert_eq!(read("16Gi, 1/4"), [ShareSize::Memory(16384), quarter]);
+        assert_eq!(read("none"), []);
+        let words: Vec<String> = read("1024Mi,5000Mi,63/64")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(words, ["1Gi", "5000Mi", "63/64"]);
+    }
+
+    #[test]
+    fn names_way_to_write_it() {
+        for (text, line) in [
+            (
+                "0Gi",
+                "\"0Gi\" is less than 1Gi, and a CUDA context alone takes up to half of that; hint: ask for 1Gi or more",
+            ),
+            (
+                "512Mi",
+                "\"512Mi\" is less than 1Gi, and a CUDA context alone takes up to half of that; hint: ask for 1Gi or more",
+            ),
+            (
+                "8",
+                "\"8\" is an amount without a unit; hint: write the unit: 8Gi or 8Mi",
+            ),
+            (
+                "1/1",
+                "\"1/1\" is a whole GPU; hint: ask for a GPU of its own (runmig.dev/gpu: 1), or for a smaller fraction",
+            ),
+            (
+                "5/4",
+                "\"5/4\" is more than a GPU; hint: ask for less than 1, such as 3/4",
+            ),
+            (
+                "1/0",
+                "\"1/0\" divides a GPU into no 2 to 64 parts; hint: write it as 1/4",
+            ),
+            (
+                "1/65",
+                "\"1/65\" divides a GPU into no 2 to 64 parts; hint: write it as 1/4",
+            ),
+            (
+                "0/4",
+                "\"0/4\" is nothing of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+            ),
+            (
+                "0.25",
+                "\"0.25\" is no share of a GPU; hint: write a fraction as 1/4",
+            ),
+            (
+                "25%",
+                "\"25%\" is no share of a GPU; hint: write a fraction as 1/4",
+            ),
+            (
+                "1g.10gb",
+                "\"1g.10gb\" is no share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+            ),
+            (
+                "8G",
+                "\"8G\" is no whole number of MiB; hint: ask for 7629Mi",
+            ),
+            (
+                "",
+                "\"\" is no share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+            ),
+            (
+                "-8Gi",
+                "\"-8Gi\" is no share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+            ),
+            (
+                "1/+4",
+                "\"1/+4\" is no fraction of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+            ),
+            (
+                "8Gi,8192Mi",
+                "8Gi stands there twice, and a list names alternatives to one share; hint: ask for one larger share, or run a container for each",
+            ),
+        ] {
+            assert_eq!(sizes(text).unwrap_err().line(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_part_fits() {
+        for gives_out in [14_910, 22_574, 81_079, 143_156] {
+            for of in 2..=MAX_PARTS {
+                let part = ShareSize::Fraction { parts: 1, of }.booked_mib(gives_out);
+                assert!(part * of <= gives_out);
+            }
+        }
+    }
+}
