@@ -38,12 +38,12 @@ fn main() {
         .expect("a temporary folder");
     let front = Front::install(work.path());
     pass_through(work.path(), &front, number("BENCH_CALLS", 1000));
-    collecting::run(work.path(), number("BENCH_COLLECTIONS", 5));
     let sim = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
     assert!(
         sim.exists(),
         "build the simulated driver: cargo build --release -p nvml-sim"
     );
+    collecting::run(work.path(), &sim, number("BENCH_COLLECTIONS", 5));
     driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
     together::run(work.path(), &sim, &front, number("BENCH_CROWDS", 5));
     lives::run(work.path(), &sim, &front, number("BENCH_LIVES", 40));

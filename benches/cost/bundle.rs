@@ -36,8 +36,8 @@ pub fn on_path(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| panic!("{name} is not there: run scripts/setup bench"))
 }
 
-/// busybox, and config.json as `runc spec` writes it.
-pub fn make(bundle: &Path, slice: bool) -> PathBuf {
+/// busybox, and config.json as `runc spec` writes it, with an annotation.
+pub fn make(bundle: &Path, asks: Option<(&str, &str)>) -> PathBuf {
     let rootfs = bundle.join("rootfs");
     for dir in ["bin", "dev", "proc", "sys"] {
         fs::create_dir_all(rootfs.join(dir)).expect("a folder");
@@ -51,12 +51,15 @@ pub fn make(bundle: &Path, slice: bool) -> PathBuf {
     let mut config: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     config["process"]["terminal"] = json!(false);
     config["process"]["args"] = json!(["/bin/true"]);
-    if slice {
-        config["annotations"] = json!({"runmig.dev/slice": "1g.10gb"});
+    if let Some((key, value)) = asks {
+        config["annotations"] = json!({key: value});
     }
     write(&file, &config.to_string());
     bundle.to_owned()
 }
+
+/// The request for a slice.
+pub const SLICE: Option<(&str, &str)> = Some(("runmig.dev/slice", "1g.10gb"));
 
 /// A bundle like another, with the same root file system.
 pub fn copy(bundle: &Path, to: &Path) -> PathBuf {
@@ -71,7 +74,7 @@ pub fn copy(bundle: &Path, to: &Path) -> PathBuf {
 /// Writes the configuration of runmig on a simulated machine.
 pub fn configure(file: &Path, machine: &Path, state: &Path) {
     let text = format!(
-        "runtime = \"{}\"\nstate_dir = \"{}\"\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+        "runtime = \"{}\"\nstate_dir = \"{}\"\nsharing.enforcement = [\"none\"]\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
         on_path("runc").display(),
         state.display(),
         machine.join("lib/libnvidia-ml.so.1").display(),

@@ -1,17 +1,30 @@
-//! The cost of `migctl gc` for leases of an earlier boot, of which there may be any number.
+//! The cost of `migctl gc` for leases of an earlier boot, of which there may be any number, and for shares of
+//! containers that are gone.
 
 use super::bundle;
 use super::measure::{Call, Cost, median};
 use super::table;
+use runmig_lease::process::{self, Host, View};
 use runmig_lease::store::{Held, Instance, Lease, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 const COUNTS: [usize; 3] = [1_000, 3_000, 10_000];
 
-pub fn run(work: &Path, rounds: usize) {
+/// The number of shares.
+const SHARES: usize = 1_000;
+/// The number of their GPUs.
+const GPUS: usize = 8;
+
+pub fn run(work: &Path, sim: &Path, rounds: usize) {
+    earlier_boot(work, rounds);
+    shares(work, sim, rounds);
+}
+
+fn earlier_boot(work: &Path, rounds: usize) {
     let state = work.join("stale");
     let config = work.join("stale.toml");
     bundle::write(&config, &format!("state_dir = \"{}\"\n", state.display()));
@@ -46,6 +59,86 @@ pub fn run(work: &Path, rounds: usize) {
     println!();
 }
 
+/// Collects shares of this boot whose containers were killed.
+fn shares(work: &Path, sim: &Path, rounds: usize) {
+    let machine = work.join("shared machine");
+    let mut new = Command::new(sim);
+    new.arg("new").arg(&machine);
+    new.args(["--gpu", "L40S", "--count", &GPUS.to_string()]);
+    assert!(new.output().expect("nvml-sim").status.success());
+    let (state, config) = (work.join("shares"), work.join("shares.toml"));
+    bundle::configure(&config, &machine, &state);
+    let gc = Call::new(Path::new(env!("CARGO_BIN_EXE_migctl")), &["gc"]);
+    let gc = gc.env("RUNMIG_CONFIG", &config);
+    let mut costs = Vec::new();
+    for _ in 0..rounds {
+        leave_shares(&state, &machine, work);
+        let cost = gc.run();
+        assert_eq!(cost.status, 0, "migctl gc");
+        let left = fs::read_dir(state.join("leases")).expect("leases").count();
+        assert_eq!(left, 0, "leases are left");
+        costs.push(cost);
+    }
+    println!(
+        "gc of {SHARES} shares of containers that are gone: {:.0} ms, {:.0} of CPU (aim: at most 2000), medians of {rounds}",
+        median(&costs, |c| c.wall) * 1e3,
+        median(&costs, |c| c.cpu) * 1e3
+    );
+    println!();
+}
+
+fn leave_shares(state: &Path, machine: &Path, work: &Path) {
+    let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
+    let boot = process::boot_id(machine).expect("a boot id");
+    let seen = View::new(&Host, std::process::id(), true).namespaces;
+    let ledger = store.lock("bench").expect("the ledger");
+    for n in 0..SHARES {
+        let gpu = n % GPUS;
+        let lease: Lease = serde_json::from_value(json!({
+            "id": format!("{n:032x}"),
+            "instance": format!("{gpu:032x}"),
+            "portion": { "share": { "memoryMiB": 1024, "bookedMiB": 1024 } },
+            "state": "ready",
+            "bootId": boot,
+            "created": "2026-01-01T00:00:00Z",
+            "request": "share of 1Gi",
+            "holder": holder(work, n),
+            "creator": { "pid": 1, "startTime": 1 },
+            "init": { "pid": 1, "startTime": 1 },
+            "namespaces": seen,
+            // As a ready lease has them: whole paths.
+            "cgroups": [format!("/runmig-bench/{n}")],
+        }))
+        .expect("a lease");
+        let instance: Instance = serde_json::from_value(json!({
+            "id": format!("{gpu:032x}"),
+            "bootId": boot,
+            "created": "2026-01-01T00:00:00Z",
+            "origin": "ours",
+            "state": "ready",
+            "resource": { "gpu": {
+                "gpuUUID": format!("GPU-cf4c8984-aaf6-51e5-bf91-b7b32771b{gpu:03x}"),
+                "gpuIndex": gpu,
+                "gpuMinor": gpu,
+                "model": "NVIDIA L40S",
+                "memoryMiB": 45_000,
+                "level": "none",
+            } },
+        }))
+        .expect("an instance");
+        ledger.put_new(&Held { lease, instance }).expect("a record");
+    }
+}
+
+fn holder(work: &Path, n: usize) -> Value {
+    json!({ "container": {
+        "lowLevelRuntime": "/usr/sbin/runc",
+        "root": "/run/runc",
+        "id": format!("container-{n}"),
+        "bundle": work.join("gone").join(n.to_string()),
+    } })
+}
+
 /// As a boot leaves them whose `/run` is not a tmpfs: the bundles are gone.
 fn leave(state: &Path, count: usize, work: &Path) {
     let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
@@ -59,12 +152,7 @@ fn leave(state: &Path, count: usize, work: &Path) {
             "bootId": "an-earlier-one",
             "created": "2026-01-01T00:00:00Z",
             "request": "1g.10gb",
-            "holder": { "container": {
-                "lowLevelRuntime": "/usr/sbin/runc",
-                "root": "/run/runc",
-                "id": format!("container-{n}"),
-                "bundle": work.join("gone").join(n.to_string()),
-            } },
+            "holder": holder(work, n),
             "creator": { "pid": 1, "startTime": 1 },
             "cgroups": ["bench"],
         }))

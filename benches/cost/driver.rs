@@ -71,7 +71,7 @@ impl Machine {
             sim: sim.to_owned(),
             state: work.join("large-state"),
             config: work.join("large.toml"),
-            bundle: bundle::make(&work.join("large-bundle"), true),
+            bundle: bundle::make(&work.join("large-bundle"), bundle::SLICE),
             dir,
         };
         let gpus: Vec<&str> = (0..GPUS).flat_map(|_| ["--gpu", "A100-80GB"]).collect();

@@ -1,4 +1,5 @@
-//! The life of a container with and without a slice: create, start and delete, one after the other.
+//! The life of a container with and without a slice, a share or a GPU: create, start and delete, one after the
+//! other.
 
 use super::measure::{Call, Cost, median};
 use super::{Front, NVIDIA, bundle, table};
@@ -6,38 +7,47 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A row: a name, and the program and bundle of its containers.
+/// A row: a name, and the program, bundle and machine of its containers.
 struct Row {
     name: &'static str,
     program: PathBuf,
     bundle: PathBuf,
+    machine: PathBuf,
 }
 
 struct Lives<'a> {
     work: &'a Path,
     sim: &'a Path,
-    machine: PathBuf,
-    config: PathBuf,
 }
 
 pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
-    let lives = Lives::new(work, sim);
-    let row = |name, program: &Path, slice| Row {
+    let lives = Lives { work, sim };
+    let (with_mig, without) = (lives.machine("A100-80GB"), lives.machine("L4"));
+    let row = |name, program: &Path, asks, machine: &Path| Row {
         name,
         program: program.to_owned(),
-        bundle: bundle::make(&work.join(format!("bundle of {name}")), slice),
+        bundle: bundle::make(&work.join(format!("bundle of {name}")), asks),
+        machine: machine.to_owned(),
     };
     let runc = bundle::on_path("runc");
-    let slice = row("runmig, 1g.10gb", &front.program, true);
+    let runmig = |name, asks, machine| row(name, &front.program, asks, machine);
+    let slice = runmig("runmig, 1g.10gb", bundle::SLICE, &with_mig);
     let mut rows = vec![
-        row("runc", &runc, false),
-        row("runc, nodes and hook of a slice", &runc, false),
-        row("runmig, not asked", &front.program, false),
+        row("runc", &runc, None, &with_mig),
+        row("runc, nodes and hook of a slice", &runc, None, &with_mig),
+        runmig("runmig, not asked", None, &with_mig),
     ];
     lives.give_away(&slice, &rows[1]);
     rows.push(slice);
+    let share = Some(("runmig.dev/share", "8Gi"));
+    rows.push(runmig("runmig, share of 8Gi at none", share, &without));
+    rows.push(runmig(
+        "runmig, whole GPU",
+        Some(("runmig.dev/gpu", "1")),
+        &without,
+    ));
     if let Some(nvidia) = bundle::find(NVIDIA) {
-        rows.push(row(NVIDIA, &nvidia, false));
+        rows.push(row(NVIDIA, &nvidia, None, &with_mig));
     }
     // A life is three calls; the last cell of each row is the whole.
     let mut costs = vec![[const { Vec::new() }; 4]; rows.len()];
@@ -81,22 +91,26 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
         (added - driver) / runcs,
         (added - driver - given) / runcs
     );
+    for (n, row) in rows.iter().enumerate().skip(4).take(2) {
+        let (calls, driver) = lives.driver(row, rounds.clamp(1, 10));
+        println!(
+            "{} adds {:.2} ms without the {driver:.2} ms of the driver's {calls:.0} calls (aim: at most 3)",
+            row.name,
+            cpu(n) - runcs - driver
+        );
+    }
 }
 
-impl<'a> Lives<'a> {
-    fn new(work: &'a Path, sim: &'a Path) -> Lives<'a> {
-        let machine = work.join("machine");
-        let mut new = Command::new(sim);
-        new.arg("new").arg(&machine).args(["--gpu", "A100-80GB"]);
+impl Lives<'_> {
+    /// Makes a machine with one GPU, and its configuration beside it.
+    fn machine(&self, gpu: &str) -> PathBuf {
+        let machine = self.work.join(format!("machine with {gpu}"));
+        let mut new = Command::new(self.sim);
+        new.arg("new").arg(&machine).args(["--gpu", gpu]);
         assert!(new.output().expect("nvml-sim").status.success());
-        let config = work.join("life.toml");
-        bundle::configure(&config, &machine, &work.join("state"));
-        Lives {
-            work,
-            sim,
-            machine,
-            config,
-        }
+        let state = machine.with_extension("state");
+        bundle::configure(&config_of(&machine), &machine, &state);
+        machine
     }
 
     fn live(&self, row: &Row) -> [Cost; 3] {
@@ -111,7 +125,7 @@ impl<'a> Lives<'a> {
     fn call(&self, row: &Row, arguments: &[&str]) -> Cost {
         let (root, id) = (self.work.join("root"), std::process::id().to_string());
         let all = [&["--root", root.to_str().unwrap()], arguments, &[&id]].concat();
-        let call = Call::new(&row.program, &all).env("RUNMIG_CONFIG", &self.config);
+        let call = Call::new(&row.program, &all).env("RUNMIG_CONFIG", &config_of(&row.machine));
         let cost = call.run();
         assert_eq!(cost.status, 0, "{} {all:?}", row.name);
         cost
@@ -140,21 +154,25 @@ impl<'a> Lives<'a> {
 
     /// Returns the driver calls of a life and the CPU time of their functions, in milliseconds.
     fn driver(&self, row: &Row, rounds: usize) -> (f64, f64) {
-        self.trace("on");
+        self.trace(row, "on");
         for _ in 0..rounds {
             self.live(row);
         }
-        self.trace("off");
-        let log = self.trace("show");
+        self.trace(row, "off");
+        let log = self.trace(row, "show");
         let nanoseconds = |line: &str| line.split(' ').nth(2)?.parse().ok();
         let calls: Vec<f64> = log.lines().filter_map(nanoseconds).collect();
         let each = |sum: f64| sum / rounds as f64;
         (each(calls.len() as f64), each(calls.iter().sum()) / 1e6)
     }
 
-    fn trace(&self, what: &str) -> String {
+    fn trace(&self, row: &Row, what: &str) -> String {
         let mut command = Command::new(self.sim);
-        let output = command.arg("trace").arg(&self.machine).arg(what).output();
+        let output = command.arg("trace").arg(&row.machine).arg(what).output();
         String::from_utf8(output.expect("nvml-sim").stdout).expect("text")
     }
+}
+
+fn config_of(machine: &Path) -> PathBuf {
+    machine.with_extension("toml")
 }

@@ -57,7 +57,7 @@ impl<'a> Crowd<'a> {
         std::fs::create_dir(folder).expect("a folder");
         let config = folder.join("config.toml");
         bundle::configure(&config, machine, &folder.join("state"));
-        let first = bundle::make(&folder.join("0"), true);
+        let first = bundle::make(&folder.join("0"), bundle::SLICE);
         let others = (1..CREATES).map(|n| bundle::copy(&first, &folder.join(n.to_string())));
         let others: Vec<PathBuf> = others.collect();
         Crowd {

@@ -198,6 +198,12 @@ fn tell_unfinished(lease: &Lease) {
 
 fn tell_damaged(damaged: &Damaged) {
     let kept = match (damaged.place(), damaged.id()) {
+        (Some(place), Some(id)) if damaged.booked_mib().is_some() => format!(
+            "; {}Mi of GPU {} stay booked for lease {id}, until its container is deleted or migctl release {id} is \
+             run",
+            damaged.booked_mib().unwrap_or_default(),
+            place.gpu_uuid
+        ),
         (Some(place), Some(id)) => format!(
             "; {} on GPU {} stays taken for lease {id}, until its container is deleted or migctl release \
              {id} is run",

@@ -64,6 +64,25 @@ fn hook_releases_gpu_of_removed_ledger() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Another container has the GPU by the time of the hook.
+#[test]
+fn hook_leaves_shared_gpu_to_others() {
+    let world = World::with_whole_gpus();
+    world.configure("sharing.enforcement = [\"none\"]");
+    let asks = [("runmig.dev/share", "1/2")];
+    world.bundle_saying(ID, &asks);
+    world.create(ID);
+    fs::remove_dir_all(world.state()).unwrap();
+    world.bundle_saying("other", &asks);
+    world.create("other");
+    let gpu = world.uuids_in_bundle("other");
+    assert_eq!(world.uuids_in_bundle(ID), gpu);
+    ends(&world, ID);
+    world.has_its_slices("other").unwrap();
+    world.delete("other");
+    world.as_if_nothing_had_been().unwrap();
+}
+
 #[test]
 fn releases_slices_of_lost_container() {
     let world = World::small();

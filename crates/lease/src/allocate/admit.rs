@@ -56,6 +56,11 @@ impl<'a> Limits<'a> {
         }
     }
 
+    /// Returns the same limits for a subject that holds nothing.
+    pub(super) fn of_nobody(&self) -> Limits<'a> {
+        Limits::without_usage(self.policy, self.subject.clone())
+    }
+
     /// Checks whether the subject may hold so many more slices, with so much memory together.
     pub(super) fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
         self.check(More::slices(slices, memory_mib))

@@ -7,12 +7,15 @@ use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::model::{ComputeMode, Gpu, GpuUuid, Level};
-use crate::placement::{self, GpuObstacle, GpuUse, ShareCandidate, ShareShortage};
+use crate::placement::{
+    self, GpuObstacle, GpuUse, Over, ShareCandidate, ShareShortage, ShareTerms,
+};
 use crate::policy::{Kind, Policy, Subject};
 use crate::queue;
 use crate::refusal::NoRoom;
 use crate::request::ShareSize;
 use crate::store::{Share, WholeGpu};
+use std::cell::RefCell;
 
 /// The rules for a request: the level of its share, and how many shares one GPU takes.
 #[derive(Clone, Copy)]
@@ -118,20 +121,30 @@ pub(super) fn plan(
     (sizes, terms): (&[ShareSize], Terms),
 ) -> std::result::Result<(WholeGpu, Share), Denial<ShareShortage>> {
     limits.allow_share(0)?;
-    let mut over = None;
-    let allows = |mib: u64| match limits.allow_share(mib) {
-        Ok(()) => true,
-        Err(e) => {
-            over.get_or_insert(e);
-            false
-        }
+    let hit = RefCell::new(None);
+    let limit = |mib: u64| {
+        let over = limits.allow_share(mib).err()?;
+        let words = over.to_string();
+        hit.borrow_mut().get_or_insert(over);
+        let is_final = limits.of_nobody().allow_share(mib).is_err();
+        Some(Over { words, is_final })
+    };
+    let asked = ShareTerms {
+        sizes,
+        most: terms.most,
+        limit: &limit,
     };
     let unreadable = &inventory.snapshot.unreadable;
-    let chosen = placement::choose_share(candidates, unreadable, (sizes, terms.most), allows);
-    let place = match (chosen, over) {
-        (Ok(place), _) => place,
-        (Err(_), Some(over)) => return Err(Denial::Limit(over)),
-        (Err(shortage), None) => return Err(Denial::Room(shortage)),
+    let place = match placement::choose_share(candidates, unreadable, &asked) {
+        Ok(place) => place,
+        // A request above a limit is not queued, unless it can be had elsewhere one day.
+        Err(no) if !no.may_pass() => {
+            return Err(match hit.take() {
+                Some(over) => Denial::Limit(over),
+                None => Denial::Room(no),
+            });
+        }
+        Err(no) => return Err(Denial::Room(no)),
     };
     let whole = WholeGpu {
         gpu_uuid: place.gpu.uuid.clone(),
@@ -170,7 +183,7 @@ pub struct ShareOnTrial {
     pub free_mib: u64,
     /// The number of its shares.
     pub shares: usize,
-    /// The obstacle for the last of the requested sizes, if there is one.
+    /// The obstacle for all of the requested sizes, if there is one.
     pub obstacle: Option<GpuObstacle>,
 }
 
@@ -202,14 +215,19 @@ pub fn try_share(
         Err(Denial::Limit(over)) => ShareOutcome::Limited(over),
         Err(Denial::Room(no)) => ShareOutcome::No(no),
     };
-    let last = sizes.last();
+    let no_limit = |_| None;
+    let asked = ShareTerms {
+        sizes,
+        most: terms.most,
+        limit: &no_limit,
+    };
     let on_trial = |on: &ShareCandidate<'_>| ShareOnTrial {
         index: on.gpu.index,
         uuid: on.gpu.uuid.clone(),
         memory_mib: on.memory_mib,
         free_mib: on.free_mib,
         shares: on.holders.len(),
-        obstacle: last.and_then(|size| placement::share_on(on, *size, terms.most).err()),
+        obstacle: asked.obstacle(on),
     };
     Ok(ShareTrial {
         level: terms.level,

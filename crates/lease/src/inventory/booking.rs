@@ -43,7 +43,9 @@ impl Inventory {
             GpuUse::Exclusive { .. } => total.unwrap_or_default(),
             _ => {
                 let mut counted = BTreeSet::new();
-                let leased = held.iter().filter(|(h, _)| counted.insert(&h.instance.id));
+                let leased = held
+                    .iter()
+                    .filter(|(h, _)| h.lease.share().is_some() || counted.insert(&h.instance.id));
                 let leased: u64 = leased.map(|(_, mib)| mib).sum();
                 let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
                 let going = going.filter(|i| here(i)).filter_map(Instance::slice);

@@ -172,11 +172,13 @@ impl Strangers {
     fn new(inventory: &Inventory, gpu: &GpuUuid) -> Strangers {
         let view = View::new(&Host, std::process::id(), trust::is_host_root());
         let is_here = |held: &&Held| held.instance.resource.gpu_uuid() == gpu;
-        let is_seen = |held: &&Held| view.sees_cgroups(held.lease.namespaces.as_ref());
+        let sees_all = view.sees_all_namespaces();
+        // The driver's pids are those of the first pid namespace.
+        let is_seen = |held: &&Held| sees_all && view.sees_cgroups(held.lease.namespaces.as_ref());
         let leases = inventory.leases.iter().filter(is_here).filter(is_seen);
         Strangers {
             cgroups: leases.flat_map(|h| h.lease.cgroups.clone()).collect(),
-            sees_all: view.sees_all_namespaces(),
+            sees_all,
         }
     }
 

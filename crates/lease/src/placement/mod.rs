@@ -34,7 +34,7 @@ pub use rejection::{
 };
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
+pub(crate) use share::{Over, ShareTerms, choose_share, obstacle_of};
 pub use share::{ShareCandidate, ShareShortage};
-pub(crate) use share::{choose_share, obstacle_of, share_on};
 pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
 pub(crate) use whole::{awaited, choose_whole, smallest_whole};

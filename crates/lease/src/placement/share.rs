@@ -38,7 +38,7 @@ pub(crate) struct SharePlace<'a> {
 pub struct ShareShortage {
     /// The requested sizes.
     pub sizes: Vec<ShareSize>,
-    /// Every GPU by index, with its obstacle for the last of the sizes.
+    /// Every GPU by index, with its obstacle.
     pub taken: Vec<(u32, GpuObstacle)>,
     /// The driver's errors for GPUs that it cannot read.
     pub unreadable: Vec<String>,
@@ -66,74 +66,93 @@ impl ShareShortage {
     }
 }
 
-/// Returns the memory of a share of a size on a GPU, in MiB; else the obstacle.
-pub(crate) fn share_on(
-    on: &ShareCandidate<'_>,
-    size: ShareSize,
-    most: u32,
-) -> Result<u64, GpuObstacle> {
-    if let Some(obstacle) = &on.obstacle {
-        return Err(obstacle.clone());
+/// The terms of a choice.
+pub(crate) struct ShareTerms<'a> {
+    /// The sizes in order of preference.
+    pub sizes: &'a [ShareSize],
+    /// The number of shares that one GPU takes.
+    pub most: u32,
+    /// Returns the limit that forbids so many MiB more to the requester.
+    pub limit: &'a dyn Fn(u64) -> Option<Over>,
+}
+
+/// A limit of the policy that a share exceeds.
+pub(crate) struct Over {
+    /// The limit in words.
+    pub words: String,
+    /// Says whether it forbids the share even to a requester that holds nothing.
+    pub is_final: bool,
+}
+
+impl ShareTerms<'_> {
+    /// Returns the memory of a share of a size on a GPU, in MiB; else the obstacle.
+    fn place(&self, on: &ShareCandidate<'_>, size: ShareSize) -> Result<u64, GpuObstacle> {
+        if let Some(obstacle) = &on.obstacle {
+            return Err(obstacle.clone());
+        }
+        let gives_out = on.memory_mib.unwrap_or_default();
+        let memory_mib = size.booked_mib(gives_out);
+        if memory_mib > gives_out {
+            return Err(GpuObstacle::TooLarge { gives_out });
+        }
+        if memory_mib < LEAST_MIB {
+            return Err(GpuObstacle::TooSmall { memory_mib });
+        }
+        let over = (self.limit)(memory_mib);
+        if let Some(over) = over.as_ref().filter(|over| over.is_final) {
+            return Err(GpuObstacle::Excluded(over.words.clone()));
+        }
+        if memory_mib > on.free_mib {
+            return Err(GpuObstacle::Full {
+                free_mib: on.free_mib,
+                gives_out,
+                foreign_mib: on.foreign_mib,
+                holders: on.holders.clone(),
+            });
+        }
+        if on.holders.len() >= self.most as usize {
+            return Err(GpuObstacle::Crowded { most: self.most });
+        }
+        if on.is_queued {
+            return Err(GpuObstacle::Queued);
+        }
+        over.map_or(Ok(memory_mib), |over| {
+            Err(GpuObstacle::Excluded(over.words))
+        })
     }
-    let gives_out = on.memory_mib.unwrap_or_default();
-    let memory_mib = size.booked_mib(gives_out);
-    if memory_mib > gives_out {
-        return Err(GpuObstacle::TooLarge { gives_out });
-    }
-    if memory_mib < LEAST_MIB {
-        return Err(GpuObstacle::TooSmall { memory_mib });
-    }
-    if memory_mib > on.free_mib {
-        return Err(GpuObstacle::Full {
-            free_mib: on.free_mib,
-            gives_out,
-            foreign_mib: on.foreign_mib,
-            holders: on.holders.clone(),
-        });
-    }
-    if on.holders.len() >= most as usize {
-        return Err(GpuObstacle::Crowded { most });
-    }
-    match on.is_queued {
-        true => Err(GpuObstacle::Queued),
-        false => Ok(memory_mib),
+
+    /// Returns the obstacle of a GPU for all sizes: the first that passes, else that of the last size. None if
+    /// one of them fits.
+    pub(crate) fn obstacle(&self, on: &ShareCandidate<'_>) -> Option<GpuObstacle> {
+        let mut found: Option<GpuObstacle> = None;
+        for size in self.sizes {
+            let obstacle = self.place(on, *size).err()?;
+            if !found.as_ref().is_some_and(GpuObstacle::may_pass) {
+                found = Some(obstacle);
+            }
+        }
+        found
     }
 }
 
 /// Chooses the GPU for the first size that fits on one. Shared GPUs and those without MIG come before empty ones
-/// that could do MIG, then the GPU with the least free memory, then the lowest index. `most` is the number of
-/// shares that one GPU takes. `allows` tells whether the requester may have so many MiB more.
+/// that could do MIG, then the GPU with the least free memory, then the lowest index.
 ///
 /// # Errors
 /// The shortage, if no size fits on any GPU.
 pub(crate) fn choose_share<'a>(
     candidates: &[ShareCandidate<'a>],
     unreadable: &[(u32, String)],
-    (sizes, most): (&[ShareSize], u32),
-    mut allows: impl FnMut(u64) -> bool,
+    terms: &ShareTerms<'_>,
 ) -> Result<SharePlace<'a>, ShareShortage> {
-    let (mut taken, mut awaited) = (Vec::new(), Vec::new());
-    for size in sizes {
-        taken.clear();
-        let mut fits = Vec::new();
-        for on in candidates {
-            match share_on(on, *size, most) {
-                Ok(memory_mib) => fits.push((on, memory_mib)),
-                Err(obstacle) => taken.push((on, obstacle)),
-            }
-        }
-        let passing = taken.iter().filter(|(_, why)| why.may_pass());
-        for (on, _) in passing {
-            if !awaited.contains(&on.gpu.uuid) {
-                awaited.push(on.gpu.uuid.clone());
-            }
-        }
-        let order = |on: &ShareCandidate<'_>| {
-            let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
-            (could_do_mig, on.free_mib, on.gpu.index)
-        };
-        fits.retain(|(_, memory_mib)| allows(*memory_mib));
-        if let Some((on, memory_mib)) = fits.into_iter().min_by_key(|(on, _)| order(on)) {
+    let order = |on: &ShareCandidate<'_>| {
+        let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
+        (could_do_mig, on.free_mib, on.gpu.index)
+    };
+    for size in terms.sizes {
+        let fits = candidates.iter();
+        let fits = fits.filter_map(|on| Some((on, terms.place(on, *size).ok()?)));
+        if let Some((on, memory_mib)) = fits.min_by_key(|(on, _)| order(on)) {
             return Ok(SharePlace {
                 gpu: on.gpu,
                 gives_out_mib: on.memory_mib.unwrap_or_default(),
@@ -141,13 +160,18 @@ pub(crate) fn choose_share<'a>(
             });
         }
     }
+    let taken = candidates.iter();
+    let taken = taken.filter_map(|on| Some((on.gpu, terms.obstacle(on)?)));
+    let taken: Vec<(&Gpu, GpuObstacle)> = taken.collect();
+    let passing = taken.iter().filter(|(_, why)| why.may_pass());
     Err(ShareShortage {
-        sizes: sizes.to_vec(),
-        taken: { taken.into_iter() }
-            .map(|(on, why)| (on.gpu.index, why))
+        sizes: terms.sizes.to_vec(),
+        awaited: passing.map(|(gpu, _)| gpu.uuid.clone()).collect(),
+        taken: taken
+            .into_iter()
+            .map(|(gpu, why)| (gpu.index, why))
             .collect(),
         unreadable: unreadable.iter().map(|(_, why)| why.clone()).collect(),
-        awaited,
     })
 }
 

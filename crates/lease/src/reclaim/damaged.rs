@@ -261,7 +261,9 @@ fn over(
                 .store
                 .lock_gpu(&place.gpu_uuid, "gc of a damaged lease")?;
             let driver = context.driver();
+            // Other shares of the GPU prove nothing about this one.
             let is_anothers = damaged.ownership() == Ownership::Own
+                && damaged.booked_mib().is_none()
                 && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
             !is_anothers && named::is_there(&driver, damaged, place)?
         }

@@ -159,7 +159,11 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
             if let Some(lease) = target.lease {
                 ledger.remove_lease(lease)?;
             }
-            ledger.remove_instance(target.instance)
+            // A share may have come meanwhile if the mark could not be written.
+            match destroy::has_other_leases(context, target.instance, target.lease)? {
+                true => Ok(()),
+                false => ledger.remove_instance(target.instance),
+            }
         }
         Err(e) => Err(quarantine(context, target.instance, e)),
     }

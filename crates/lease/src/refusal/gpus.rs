@@ -69,7 +69,9 @@ pub fn obstacle(why: &GpuObstacle) -> String {
             format!("it has {most} shares, as many as it takes (sharing.shares_per_gpu)")
         }
         GpuObstacle::TooLarge { gives_out } => format!("it gives out {gives_out}Mi"),
-        GpuObstacle::TooSmall { memory_mib } => format!("that is {memory_mib}Mi, less than 1Gi"),
+        GpuObstacle::TooSmall { memory_mib } => {
+            format!("the fraction is {memory_mib}Mi there, less than 1Gi")
+        }
         GpuObstacle::OneProcess => "its compute mode is Exclusive_Process".to_owned(),
         GpuObstacle::OtherLevel(level) => format!("its shares have the level {level}"),
     }

@@ -4,7 +4,7 @@ use super::gpus::{has_mig, obstacle};
 use super::{Waited, queued_before, waited};
 use crate::error::{Error, printable};
 use crate::placement::ShareShortage;
-use crate::request::{self, ShareSize, Wanted};
+use crate::request::{self, Wanted};
 use crate::store::Waiting;
 
 /// Returns the error of a create. `blockers` are the earlier requests in the queue.
@@ -24,15 +24,11 @@ fn cause(shortage: &ShareShortage) -> String {
     if shortage.taken.is_empty() && shortage.unreadable.is_empty() {
         return "the driver has no GPUs".to_owned();
     }
-    let size = match shortage.sizes.as_slice() {
-        [_] => "it".to_owned(),
-        all => all.last().map_or_else(String::new, ShareSize::to_string),
-    };
     let taken = shortage.taken.iter();
     let taken = taken.map(|(index, why)| format!("GPU {index}: {}", obstacle(why)));
     let unreadable = shortage.unreadable.iter().map(|e| printable(e));
     let all: Vec<String> = taken.chain(unreadable).collect();
-    format!("no GPU has room for {size} ({})", all.join("; "))
+    format!("no GPU has room for it ({})", all.join("; "))
 }
 
 fn hint(shortage: &ShareShortage, has_waited: bool) -> String {
@@ -57,6 +53,7 @@ mod tests {
     use super::*;
     use crate::model::GpuUuid;
     use crate::placement::{GpuObstacle, GpuUse};
+    use crate::request::ShareSize;
 
     fn line(sizes: &[ShareSize], taken: Vec<(u32, GpuObstacle)>) -> String {
         let passes = taken.iter().any(|(_, why)| why.may_pass());
@@ -105,8 +102,8 @@ mod tests {
         ];
         assert_eq!(
             line(&sizes, never.to_vec()),
-            "cannot allocate a share of 1024Gi,1/64: no GPU has room for 1/64 (GPU 0: in MIG mode; GPU 1: it \
-             gives out 22574Mi; GPU 2: that is 233Mi, less than 1Gi; GPU 3: its compute mode is \
+            "cannot allocate a share of 1024Gi,1/64: no GPU has room for it (GPU 0: in MIG mode; GPU 1: it \
+             gives out 22574Mi; GPU 2: the fraction is 233Mi there, less than 1Gi; GPU 3: its compute mode is \
              Exclusive_Process); hint: ask for a slice of a GPU in MIG mode (runmig.dev/slice)"
         );
         assert!(line(&sizes, Vec::new()).contains("the driver has no GPUs"));

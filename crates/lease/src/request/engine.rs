@@ -1,7 +1,7 @@
 //! The engine's description of a container beside its request: its identity, and the time that its
 //! create may take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
 
-use super::{GPU, GPU_OF, MAX_VALUE, SLICE, SLICE_OF, is_ours, shorten};
+use super::{GPU, GPU_OF, MAX_VALUE, SHARE, SHARE_OF, SLICE, SLICE_OF, is_ours, shorten};
 use crate::error::{Error, Result, printable};
 use serde::Deserialize;
 use std::time::Duration;
@@ -83,7 +83,12 @@ fn podman(
         SANDBOX_ID => !image.carries(key, value),
         MANAGER => false,
         key if key.starts_with("io.kubernetes.") || key.starts_with("nerdctl/") => false,
-        key if key.starts_with(SLICE_OF) || key.starts_with(GPU_OF) => !image.carries(key, value),
+        key if [SLICE_OF, SHARE_OF, GPU_OF]
+            .iter()
+            .any(|of| key.starts_with(of)) =>
+        {
+            !image.carries(key, value)
+        }
         _ => true,
     });
     annotations.push((MANAGER.to_owned(), PODMAN.to_owned()));
@@ -92,14 +97,15 @@ fn podman(
     }
     let doubtful = |key: &str, value: &str| is_ours(key) && image.may_carry(key, value);
     // `none` gives nothing, so it counts whether the user or the image said it.
-    let is_none = |key: &str, value: &str| [SLICE, GPU].contains(&key) && value.trim() == "none";
-    let asks = |key: &str, value: &str| [SLICE, GPU].contains(&key) && !is_none(key, value);
+    let is_kind = |key: &str| [SLICE, SHARE, GPU].contains(&key);
+    let is_none = |key: &str, value: &str| is_kind(key) && value.trim() == "none";
+    let asks = |key: &str, value: &str| is_kind(key) && !is_none(key, value);
     let is_asking = annotations.iter().any(|(key, value)| asks(key, value));
     if !is_asking && annotations.iter().any(|(key, value)| is_none(key, value)) {
         annotations.retain(|(key, value)| is_none(key, value) || !doubtful(key, value));
         return Ok(annotations);
     }
-    // Beside a request of one kind, `none` of the other gives and takes nothing.
+    // Beside a request of one kind, `none` of another gives and takes nothing.
     annotations.retain(|(key, value)| !is_none(key, value));
     let mut ours = annotations.iter().filter(|(key, _)| is_ours(key));
     match ours.find(|(key, value)| doubtful(key, value)) {
@@ -120,6 +126,7 @@ fn refused(key: &str, value: &str, image: Image) -> Error {
              image is trusted",
             match key {
                 GPU => format!("{GPU}=none for no GPU"),
+                SHARE => format!("{SHARE}=none for no share"),
                 _ => format!("{SLICE}=none for no slice"),
             }
         )),
@@ -336,7 +343,18 @@ mod tests {
         let image = [(GPU, "none"), least];
         let line = refusal(&image, &[(SLICE, "20Gi"), least]);
         assert!(line.contains("runmig.dev/compute"), "{line}");
-        assert_eq!(asked(&[NAME, ("gpu.runmig.dev/web", "1")], &[]), None);
+        for key in ["share.runmig.dev/web", "gpu.runmig.dev/web"] {
+            assert_eq!(asked(&[NAME, (key, "1")], &[]), None);
+        }
+        const SHARED: (&str, &str) = (SHARE, "8Gi");
+        let line = refusal(&[SHARED], &[]);
+        assert!(
+            line.contains("(runmig.dev/share=none for no share)"),
+            "{line}"
+        );
+        assert!(refusal(&[NONE, SHARED], &[SHARED]).contains("runmig.dev/share"));
+        assert_eq!(asked(&[SHARED], &[(SHARE, "none")]), None);
+        assert!(asked(&[(SHARE, "none")], &[SMALL]).is_some());
         let allow = |image: Pairs, user: Pairs| under(ImageAnnotations::Allow, image, user);
         assert!(allow(&[SMALL], &[]).unwrap().is_some());
         assert!(allow(&[NAME, ITS], &[]).unwrap().is_none());

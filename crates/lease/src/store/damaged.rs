@@ -69,6 +69,14 @@ impl Damaged {
         }
     }
 
+    /// Returns the memory that the lease books of its GPU, in MiB, if it is on a share.
+    pub fn booked_mib(&self) -> Option<u64> {
+        match &self.name {
+            DamagedName::Lease(lease, _) => lease.booked_mib,
+            DamagedName::Instance(_) | DamagedName::Former(_) | DamagedName::Foreign => None,
+        }
+    }
+
     /// Returns the boot of the records.
     pub fn boot_id(&self) -> Option<&BootId> {
         match &self.name {

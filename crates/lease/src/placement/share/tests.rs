@@ -31,8 +31,17 @@ fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> ShareCandidate
 }
 
 fn chosen(candidates: &[ShareCandidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
-    let place = choose_share(candidates, &[], (sizes, 48), |_| true).ok()?;
+    let place = choose(candidates, sizes, &|_| None).ok()?;
     Some((place.gpu.index, place.memory_mib))
+}
+
+fn choose<'a>(
+    candidates: &[ShareCandidate<'a>],
+    sizes: &[ShareSize],
+    limit: &dyn Fn(u64) -> Option<Over>,
+) -> Result<SharePlace<'a>, ShareShortage> {
+    let most = 48;
+    choose_share(candidates, &[], &ShareTerms { sizes, most, limit })
 }
 
 #[test]
@@ -85,7 +94,7 @@ fn names_obstacle_of_each_gpu() {
         },
         queued,
     ];
-    let refuse = |size| choose_share(&all, &[], (&[size], 48), |_| true).unwrap_err();
+    let refuse = |size| choose(&all, &[size], &|_| None).unwrap_err();
     let no = refuse(ShareSize::Memory(8192));
     assert!(matches!(
         no.taken[0].1,
@@ -99,14 +108,56 @@ fn names_obstacle_of_each_gpu() {
     assert!(no.is_queued() && !no.has_foreign());
     let never = refuse(ShareSize::Memory(1 << 20));
     assert!(!never.may_pass());
-    let tiny = choose_share(
-        &all[1..2],
-        &[],
-        (&[ShareSize::Fraction { parts: 1, of: 8 }], 48),
-        |_| true,
-    );
+    let eighth = ShareSize::Fraction { parts: 1, of: 8 };
+    let tiny = choose(&all[1..2], &[eighth], &|_| None);
     let tiny = tiny.unwrap_err();
     assert_eq!(tiny.taken[0].1, GpuObstacle::TooSmall { memory_mib: 512 });
+}
+
+/// A GPU whose share a limit forbids for ever is no reason to wait, and one that is full is.
+#[test]
+fn waits_for_allowed_sizes() {
+    let (h100, l4) = (gpu(0, MigMode::Unsupported), gpu(1, MigMode::Unsupported));
+    let all = [candidate(&h100, H100, &[]), candidate(&l4, L4, &[20_000])];
+    let half = [ShareSize::Fraction { parts: 1, of: 2 }];
+    let limit = |mib: u64| {
+        let words = "a limit".to_owned();
+        (mib > 20 << 10).then_some(Over {
+            words,
+            is_final: true,
+        })
+    };
+    let no = choose(&all, &half, &limit).unwrap_err();
+    assert_eq!(
+        no.taken[0],
+        (0, GpuObstacle::Excluded("a limit".to_owned()))
+    );
+    assert_eq!(no.awaited, [GpuUuid::from("GPU-1")]);
+    let full = [candidate(&h100, H100, &[80_000])];
+    assert!(!choose(&full, &half, &limit).unwrap_err().may_pass());
+    // The requester's other leases end one day, so a full GPU is worth the wait.
+    let now = |_| {
+        let words = "a limit".to_owned();
+        Some(Over {
+            words,
+            is_final: false,
+        })
+    };
+    assert!(choose(&full, &half, &now).unwrap_err().may_pass());
+    assert!(!choose(&all[..1], &half, &now).unwrap_err().may_pass());
+}
+
+/// The obstacle that may pass counts, whatever the order of the sizes.
+#[test]
+fn tells_passing_obstacle() {
+    let l4 = gpu(0, MigMode::Unsupported);
+    let full = candidate(&l4, L4, &[20_000]);
+    let sizes = [
+        ShareSize::Memory(8192),
+        ShareSize::Fraction { parts: 1, of: 64 },
+    ];
+    let no = choose(&[full], &sizes, &|_| None).unwrap_err();
+    assert!(matches!(no.taken[0].1, GpuObstacle::Full { .. }), "{no:?}");
 }
 
 /// gpushare's rule, written from its description: of the GPUs with enough free memory the one with the least, of
