@@ -362,6 +362,69 @@ fn foreign_memory_is_taken() {
     setup.nothing_is_left();
 }
 
+/// Puts a process into a cgroup of another.
+fn move_beside(pid: i32, init: u64) {
+    let lines = std::fs::read_to_string(format!("/proc/{init}/cgroup")).unwrap();
+    let procs = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        // In cgroup v2 the hierarchy is the only one, or beside those of v1.
+        let below = if controllers.is_empty() {
+            ["", "unified"]
+        } else {
+            [controllers; 2]
+        };
+        let mut files = below
+            .map(|dir| format!("/sys/fs/cgroup/{dir}{path}/cgroup.procs"))
+            .into_iter();
+        files.find(|file| path != "/" && std::path::Path::new(file).exists())
+    };
+    let file = lines
+        .lines()
+        .find_map(procs)
+        .expect("a cgroup of the container");
+    std::fs::write(file, pid.to_string()).unwrap();
+}
+
+/// Memory of the container's own processes is not taken twice, and the list shows it.
+#[test]
+fn own_memory_is_not_foreign() {
+    let Some(setup) = on(Low::Runc, Machine::with(&["--gpu", "L4"])) else {
+        return;
+    };
+    let id = create(&setup, "8Gi");
+    let init = setup.the_lease()["initPid"].as_u64().unwrap();
+    let hold = |memory: &str| {
+        let mut hold = setup.machine.sim_command("hold");
+        let mut hold = going(
+            hold.args(["--gpu", "0", "--memory", memory])
+                .stdin(Stdio::null()),
+        );
+        hold.until("holding");
+        move_beside(hold.pid(), init);
+        hold
+    };
+    let used = || {
+        let lease = setup.the_lease();
+        ["usedBytes", "overBytes"].map(|key| lease[key].as_u64().map(|bytes| bytes >> 30))
+    };
+    assert_eq!(used(), [Some(0), Some(0)]);
+    let first = hold("3Gi");
+    assert_eq!(used(), [Some(3), Some(0)]);
+    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    assert_eq!(gpus["items"][0]["foreignBytes"], 0);
+    let second = hold("7Gi");
+    assert_eq!(used(), [Some(10), Some(2)]);
+    let table = setup.migctl(&["list"]).ok().stdout;
+    assert!(table.contains("10240Mi"), "{table}");
+    let other = create(&setup, "12Gi");
+    first.kill();
+    second.kill();
+    delete(&setup, &other);
+    delete(&setup, &id);
+    setup.nothing_is_left();
+}
+
 /// A request that waits gets its room when a share ends, and no later one passes it.
 #[test]
 fn waits_for_share() {

@@ -6,7 +6,7 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::model::{Level, Placement, Timestamp};
-use runmig_lease::store::{Damaged, Entry, Lease, Listing, Resource, Waiting};
+use runmig_lease::store::{Damaged, Entry, Held, Lease, Listing, Resource, Waiting};
 use runmig_lease::{UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -38,6 +38,8 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             memory_bytes: shown.memory_bytes,
             booked_bytes: shown.booked_bytes,
             enforcement: shown.enforcement,
+            used_bytes: None,
+            over_bytes: None,
             gpu_uuid: instance.resource.gpu_uuid().as_str(),
             gpu_index: instance.resource.gpu_index(),
             mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
@@ -115,12 +117,40 @@ fn portion(entry: &Entry) -> String {
     }
 }
 
-/// Prints the leases and the queue for programs.
-pub fn json(entries: &[Entry], waiting: &[Waiting]) {
+/// Prints the leases and the queue for programs. `used` has the used memory of the first entries.
+pub fn json(entries: &[Entry], used: &[Option<u64>], waiting: &[Waiting]) {
+    let item = |(n, entry)| {
+        let item = LeaseItem::from(entry);
+        let used = used.get(n).copied().flatten();
+        let over = used.zip(item.memory_bytes);
+        LeaseItem {
+            used_bytes: used,
+            over_bytes: over.map(|(used, memory)| used.saturating_sub(memory)),
+            ..item
+        }
+    };
     output::json(&LeaseList {
-        items: entries.iter().map(LeaseItem::from).collect(),
+        items: entries.iter().enumerate().map(item).collect(),
         waiting: waiting.iter().map(WaitingItem::from).collect(),
     });
+}
+
+/// Returns the memory that the container of each share uses, in bytes. Without shares it opens no driver.
+fn used(config: &Config, entries: &[Entry]) -> Vec<Option<u64>> {
+    let share = |entry: &Entry| match entry {
+        Entry::Held(held) if held.lease.share().is_some() => Some(held.clone()),
+        _ => None,
+    };
+    let shares: Vec<Option<Held>> = entries.iter().map(share).collect();
+    let held: Vec<&Held> = shares.iter().flatten().collect();
+    if held.is_empty() {
+        return vec![None; entries.len()];
+    }
+    let mut used = runmig_lease::used_by(&runmig_lease::driver(config), &held).into_iter();
+    let each = shares
+        .iter()
+        .map(|share| share.as_ref().and_then(|_| used.next()?));
+    each.collect()
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
@@ -128,9 +158,10 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => Default::default(),
     };
+    let used = used(config, &entries);
     match format {
-        Format::Json => json(&entries, &waiting),
-        Format::Table => table(&entries, &waiting),
+        Format::Json => json(&entries, &used, &waiting),
+        Format::Table => table(&entries, &used, &waiting),
     }
     for lease in entries.iter().filter_map(Entry::lease) {
         if let Some(why) = unseen(lease) {
@@ -150,8 +181,12 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     Ok(i32::from(!is_whole))
 }
 
-fn table(entries: &[Entry], waiting: &[Waiting]) {
-    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+fn table(entries: &[Entry], used: &[Option<u64>], waiting: &[Waiting]) {
+    let rows = entries
+        .iter()
+        .zip(used)
+        .map(|(entry, used)| row(entry, *used));
+    let rows: Vec<Vec<String>> = rows.collect();
     output::table(
         &[
             "CONTAINER",
@@ -161,6 +196,7 @@ fn table(entries: &[Entry], waiting: &[Waiting]) {
             "PLACEMENT",
             "MIG UUID",
             "LEVEL",
+            "USED",
             "STATE",
             "AGE",
         ],
@@ -218,7 +254,7 @@ fn tell_damaged(damaged: &Damaged) {
     ));
 }
 
-fn row(entry: &Entry) -> Vec<String> {
+fn row(entry: &Entry, used: Option<u64>) -> Vec<String> {
     let slice = entry.instance().slice();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
@@ -236,6 +272,7 @@ fn row(entry: &Entry) -> Vec<String> {
         or_dash(slice.map(|s| s.placement.to_string())),
         or_dash(slice.and_then(|s| s.mig_uuid.clone())),
         shown(entry).enforcement.unwrap_or("-").to_owned(),
+        or_dash(used.map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20)))),
         state,
         age(entry.created()),
     ]

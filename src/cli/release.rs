@@ -118,7 +118,7 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
 }
 
 fn json(leases: &LeaseManager<'_>, released: &[Entry]) {
-    list::json(released, &leases.store().waiting().unwrap_or_default());
+    list::json(released, &[], &leases.store().waiting().unwrap_or_default());
 }
 
 fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {

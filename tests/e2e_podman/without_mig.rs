@@ -23,6 +23,7 @@ fn run_gets_and_releases_gpu() {
             said.stdout
         );
         setup.nothing_is_left();
+        podman.passed("a whole GPU");
     });
 }
 
@@ -71,5 +72,6 @@ fn containers_share_gpu() {
         assert_eq!(setup.the_lease()["kind"], "share");
         podman.remove(id).ok();
         setup.nothing_is_left();
+        podman.passed("a share at none");
     });
 }

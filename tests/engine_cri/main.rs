@@ -8,6 +8,7 @@ mod engine;
 mod life;
 mod refusals;
 mod requests;
+mod without_mig;
 
 use support::bundle::SHOW;
 use support::cri::{Cri, Engine};
@@ -19,15 +20,15 @@ use support::{Low, Machine, Setup};
 #[macro_export]
 macro_rules! on_every_engine {
     ($($name:ident),+ $(,)?) => {
-        $crate::on_every_engine! { @ containerd_1 Containerd1: $($name),+ }
-        $crate::on_every_engine! { @ containerd_2 Containerd2: $($name),+ }
-        $crate::on_every_engine! { @ cri_o Crio: $($name),+ }
+        $crate::on_every_engine! { @ containerd_1 Containerd1, with: $($name),+ }
+        $crate::on_every_engine! { @ containerd_2 Containerd2, with: $($name),+ }
+        $crate::on_every_engine! { @ cri_o Crio, with: $($name),+ }
     };
-    (@ $module:ident $engine:ident: $($name:ident),+) => {
+    (@ $module:ident $engine:ident, $with:ident: $($name:ident),+) => {
         mod $module {
             $(#[test]
             fn $name() {
-                $crate::with($crate::support::cri::Engine::$engine, super::$name);
+                $crate::$with($crate::support::cri::Engine::$engine, super::$name);
             })+
         }
     };
@@ -40,9 +41,23 @@ fn with(engine: Engine, test: fn(&mut Cri)) {
 
 /// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
 fn with_low(low: Low, engine: Engine, test: fn(&mut Cri)) {
-    let Some(setup) = Setup::on(low, Machine::new("A100-80GB", 1)) else {
+    on_machine(low, Machine::new("A100-80GB", 1), "", engine, test);
+}
+
+/// A GPU without MIG, with shares at `none`.
+fn one_l4(engine: Engine, test: fn(&mut Cri)) {
+    let (machine, config) = (
+        Machine::with(&["--gpu", "L4"]),
+        "sharing.enforcement = [\"none\"]",
+    );
+    on_machine(Low::Runc, machine, config, engine, test);
+}
+
+fn on_machine(low: Low, machine: Machine, config: &str, engine: Engine, test: fn(&mut Cri)) {
+    let Some(setup) = Setup::on(low, machine) else {
         return;
     };
+    setup.configure(config);
     let Some(mut cri) = Cri::start(engine, &setup) else {
         return;
     };

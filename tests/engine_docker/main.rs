@@ -4,6 +4,7 @@
 mod support;
 
 mod engine;
+mod without_mig;
 mod words;
 
 use serde_json::{Value, json};

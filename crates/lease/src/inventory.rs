@@ -3,10 +3,12 @@
 
 mod booking;
 mod gpu_use;
+mod owners;
 
 pub use booking::GpuBooking;
 pub(crate) use booking::{memory_of, memory_on};
 pub use gpu_use::GpuState;
+pub use owners::used_by;
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;

@@ -138,7 +138,7 @@ pub mod trust;
 pub use allocate::{Acquired, what_if};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
-pub use inventory::{GpuBooking, GpuState, Inventory};
+pub use inventory::{GpuBooking, GpuState, Inventory, used_by};
 pub use manager::LeaseManager;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;

@@ -50,6 +50,10 @@ pub struct LeaseItem<'a> {
     pub memory_bytes: Option<u64>,
     /// The memory in bytes that a share or a whole GPU books; null for a slice.
     pub booked_bytes: Option<u64>,
+    /// The memory in bytes that the processes of a share's container use; null for others, and where it is not known.
+    pub used_bytes: Option<u64>,
+    /// The part of `usedBytes` above the share; null like that.
+    pub over_bytes: Option<u64>,
     /// The level at which the memory limit holds: `mig`, `driver`, `mps`, or `none`: nothing limits the container. Null
     /// for a whole GPU.
     pub enforcement: Option<&'static str>,

@@ -1,12 +1,11 @@
 //! The use of a GPU outside of slices: by the records, by the driver's answers, and by the processes on it.
 
 use super::Inventory;
+use super::owners::Owners;
 use crate::gpu::Queries;
 use crate::model::{ComputeMode, Gpu, GpuProcess, GpuUuid, Level, MigMode};
 use crate::placement::GpuUse;
-use crate::process::{self, Host, View};
-use crate::store::{Held, LeaseState, Resource};
-use crate::trust;
+use crate::store::{Held, Lease, LeaseState, Resource};
 
 /// The use of a GPU at one moment.
 #[derive(Debug, Clone)]
@@ -80,11 +79,17 @@ impl Inventory {
             }
         };
         let (load, shared) = load;
-        let strangers = Strangers::new(self, &gpu.uuid);
-        let computing: Vec<&GpuProcess> = { load.processes.iter() }
-            .filter(|p| strangers.has(p))
+        let owners = Owners::new();
+        let here = |h: &&Held| *h.instance.resource.gpu_uuid() == gpu.uuid;
+        let leases: Vec<&Lease> = { self.leases.iter().filter(here) }
+            .map(|h| &h.lease)
             .collect();
-        let drawing = load.graphics.iter().filter(|p| strangers.has(p));
+        // A process of which nothing can be found out counts as one without a lease.
+        let is_foreign = |p: &&GpuProcess| {
+            !owners.has_ended(p.pid) && !leases.iter().any(|lease| owners.is_of(p.pid, lease))
+        };
+        let computing: Vec<&GpuProcess> = load.processes.iter().filter(is_foreign).collect();
+        let drawing = load.graphics.iter().filter(is_foreign);
         let foreign_mib = memory_of(computing.iter().copied().chain(drawing));
         let pids: Vec<u32> = computing.iter().map(|p| p.pid).collect();
         let usage = match shared {
@@ -157,41 +162,6 @@ impl Inventory {
         }
         let is_damaged = self.damaged.iter().any(|d| d.place.gpu_uuid == *gpu);
         (is_damaged || self.unleased.iter().any(is_here)).then_some(None)
-    }
-}
-
-/// Tells the processes of leases on a GPU from others.
-struct Strangers {
-    /// The cgroups of the leases, as `process::in_cgroup` takes them.
-    cgroups: Vec<String>,
-    /// Says whether a pid without a process proves that the process has ended.
-    sees_all: bool,
-}
-
-impl Strangers {
-    fn new(inventory: &Inventory, gpu: &GpuUuid) -> Strangers {
-        let view = View::new(&Host, std::process::id(), trust::is_host_root());
-        let is_here = |held: &&Held| held.instance.resource.gpu_uuid() == gpu;
-        let sees_all = view.sees_all_namespaces();
-        // The driver's pids are those of the first pid namespace.
-        let is_seen = |held: &&Held| sees_all && view.sees_cgroups(held.lease.namespaces.as_ref());
-        let leases = inventory.leases.iter().filter(is_here).filter(is_seen);
-        Strangers {
-            cgroups: leases.flat_map(|h| h.lease.cgroups.clone()).collect(),
-            sees_all,
-        }
-    }
-
-    /// Returns whether a process lives and belongs to no lease on the GPU. A process of which that cannot be
-    /// found out counts as such.
-    fn has(&self, process: &GpuProcess) -> bool {
-        let Ok(pid) = i32::try_from(process.pid) else {
-            return true;
-        };
-        if self.sees_all && process::is_over(&Host, pid) {
-            return false;
-        }
-        !process::is_in_cgroup(&Host, pid, &self.cgroups)
     }
 }
 

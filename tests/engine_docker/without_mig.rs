@@ -1,0 +1,64 @@
+//! Shares and whole GPUs from docker's API.
+
+use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::docker::{Docker, on_setup};
+use crate::support::process::until;
+use crate::support::{Low, Machine, Setup};
+use serde_json::Value;
+
+fn on_l4(test: impl Fn(&Setup, &mut Docker)) {
+    if let Some(setup) = Setup::on(Low::NewRunc, Machine::with(&["--gpu", "L4"])) {
+        setup.configure("sharing.enforcement = [\"none\"]");
+        on_setup(&setup, false, test);
+    }
+}
+
+/// Starts a container that sees the GPU.
+fn sees_gpu(setup: &Setup, docker: &Docker, asks: (&str, &str)) -> String {
+    let script = format!("{SHOW}; exec sleep 1000");
+    let id = docker.create_with(&[asks], &script, Value::Null);
+    docker.post(&id, "start").ok();
+    until("it printed", || docker.logs(&id).contains("VISIBLE="));
+    let saw = docker.logs(&id);
+    let uuid = setup.machine.gpu_uuid(0);
+    assert_eq!(visible(&saw), Some(uuid.as_str()));
+    assert!(nodes(&saw).contains_key("nvidia0"), "{saw}");
+    id
+}
+
+/// Returns docker's words for a container that is refused.
+fn refused(docker: &Docker, asks: (&str, &str)) -> String {
+    let id = docker.create_with(&[asks], "true", Value::Null);
+    let said = docker.post(&id, "start");
+    assert_ne!(said.status, 204);
+    docker.remove(&id);
+    String::from_utf8_lossy(&said.body).into_owned()
+}
+
+#[test]
+fn shares_gpu() {
+    on_l4(|setup, docker| {
+        let first = sees_gpu(setup, docker, ("runmig.dev/share", "8Gi"));
+        let second = sees_gpu(setup, docker, ("runmig.dev/share", "1/4"));
+        let words = refused(docker, ("runmig.dev/share", "12Gi"));
+        assert!(words.contains("no GPU has room for it"), "{words}");
+        docker.remove(&first);
+        assert_eq!(setup.the_lease()["container"], second.as_str());
+        docker.remove(&second);
+        setup.nothing_is_left();
+        docker.passed("a share at none");
+    });
+}
+
+#[test]
+fn gives_whole_gpu() {
+    on_l4(|setup, docker| {
+        let id = sees_gpu(setup, docker, ("runmig.dev/gpu", "1"));
+        assert_eq!(setup.the_lease()["kind"], "gpu");
+        let words = refused(docker, ("runmig.dev/gpu", "1"));
+        assert!(words.contains("has it"), "{words}");
+        docker.remove(&id);
+        setup.nothing_is_left();
+        docker.passed("a whole GPU");
+    });
+}
