@@ -5,8 +5,11 @@ mod support;
 
 use faults_support::World;
 use nvml_sim::engine::Mode;
+use runmig_lease::model::InstanceId;
+use runmig_lease::store::{LeaseState, Store};
 use serde_json::Value;
 use std::process::Stdio;
+use std::time::Duration;
 use support::bundle::{SHOW, nodes, visible};
 use support::process::until;
 use support::{Bundle, Going, Low, Machine, Setup, going, said, unique};
@@ -488,6 +491,37 @@ fn damaged_share_stays_booked() {
     for id in ["one", "three", "four"] {
         world.delete(id);
     }
+    let left = world.records();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// An instance whose last lease is on its way out takes no new one, and its memory stays booked until then.
+#[test]
+fn joins_no_instance_that_goes() {
+    let world = World::with_whole_gpus();
+    world.configure(NONE);
+    let asks = |id: &str| world.bundle_saying(id, &[(SHARE, "1/4")]);
+    asks("one");
+    world.abandoned("one");
+    let store = Store::open(&world.state(), Duration::from_secs(10)).unwrap();
+    let going = store.list().unwrap().held().next().unwrap().lease.clone();
+    let ledger = store.lock("test").unwrap();
+    ledger
+        .update_lease(&going, |lease| lease.state = LeaseState::Releasing)
+        .unwrap();
+    drop(ledger);
+    asks("two");
+    world.create("two");
+    let listing = store.list().unwrap();
+    let instances: Vec<InstanceId> = { listing.held() }
+        .map(|held| held.instance.id.clone())
+        .collect();
+    assert_eq!(instances.len(), 2);
+    assert_ne!(instances[0], instances[1]);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    world.gc().ok();
+    world.has_its_slices("two").unwrap();
+    world.delete("two");
     let left = world.records();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -47,6 +47,35 @@ pub fn a_pod_by_annotation(node: &Node) {
     node.delete("plain");
 }
 
+/// Pods share a GPU that is not in MIG mode, and another pod gets it whole.
+pub fn a_gpu_without_mig(node: &Node) {
+    node.machine.sim("mig", &["--gpu", "0", "off"]);
+    let gpu = node.machine.gpu_uuid(0);
+    let sees_gpu = |pod: &str| {
+        node.is_ready(pod);
+        let said = node.logs(pod);
+        assert_eq!(visible(&said), Some(gpu.as_str()), "{said}");
+        assert!(nodes(&said).contains_key("nvidia0"), "{said}");
+    };
+    for (pod, size) in [("first", "8Gi"), ("second", "1/4")] {
+        node.pod(pod, json!({"runmig.dev/share": size}), SHOW);
+        sees_gpu(pod);
+    }
+    let kinds: Vec<Value> = node.leases().iter().map(|l| l["kind"].clone()).collect();
+    assert_eq!(kinds, ["share", "share"]);
+    for pod in ["first", "second"] {
+        node.delete(pod);
+    }
+    node.passed(&["a share at none"]);
+    node.pod("whole", json!({"gpu.runmig.dev/c": "1"}), SHOW);
+    sees_gpu("whole");
+    assert_eq!(node.leases()[0]["kind"], "gpu");
+    node.delete("whole");
+    node.passed(&["a whole GPU"]);
+    eventually("the GPU is free", || node.leases().is_empty());
+    node.machine.sim("mig", &["--gpu", "0", "on"]);
+}
+
 /// As docs/engines.md has it. Its image is another here, whose nvidia-smi is a look at /dev.
 pub fn the_pod_that_is_shipped(node: &Node) {
     // docs/engines.md: kubectl apply -f kubernetes/runtimeclass.yaml

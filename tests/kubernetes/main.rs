@@ -18,9 +18,10 @@ fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, Case); 9] = [
+    let cases: [(&str, Case); 10] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
+        ("a GPU without MIG", cases::a_gpu_without_mig),
         ("a job that ends", cases::a_job_that_ends),
         ("no room, then room", cases::no_room_then_room),
         ("a pod that waits for room", cases::a_pod_that_waits),
