@@ -307,7 +307,7 @@ fn limits_count_shares() {
     let ids = [create(&setup, "1Gi"), create(&setup, "1Gi")];
     let line = refused(&setup, &[(SHARE, "1Gi")]);
     assert!(
-        line.contains("it has 1 shares, as many as it takes (sharing.shares_per_gpu)"),
+        line.contains("it has 1 share, as many as it takes (sharing.shares_per_gpu)"),
         "{line}"
     );
     for id in &ids {

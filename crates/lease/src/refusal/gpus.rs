@@ -66,7 +66,8 @@ pub fn obstacle(why: &GpuObstacle) -> String {
             }
         }
         GpuObstacle::Crowded { most } => {
-            format!("it has {most} shares, as many as it takes (sharing.shares_per_gpu)")
+            let shares = count(*most as usize, "share");
+            format!("it has {shares}, as many as it takes (sharing.shares_per_gpu)")
         }
         GpuObstacle::TooLarge { gives_out } => format!("it gives out {gives_out}Mi"),
         GpuObstacle::TooSmall { memory_mib } => {
