@@ -61,18 +61,15 @@ pub fn gpus(config: &Config, by: &By, count: &str, is_json: bool) -> Result<i32>
             Answer::no(verdict, &what_if::shortage_error(shortage, &world))
         }
     };
-    let gpus = trial.gpus.iter().map(whole).collect();
+    let gpus: Vec<GpuAnswer> = trial.gpus.iter().map(whole).collect();
     let cells = |gpu: &GpuAnswer| {
-        let memory = gpu.memory_bytes.map_or_else(|| "-".to_owned(), gib);
+        let memory = gib(gpu.memory_bytes);
         vec![gpu.index.to_string(), memory, gpu.why.clone()]
     };
-    let table = (&["GPU", "MEMORY GiB", "WHY"][..], cells);
-    Ok(tell(
-        &world,
-        (Wanted::Gpus(count), answer, gpus),
-        table,
-        is_json,
-    ))
+    let rows: Vec<Vec<String>> = gpus.iter().map(cells).collect();
+    let table = (&["GPU", "MEMORY GiB", "WHY"][..], rows);
+    let answer = (Wanted::Gpus(count), answer, gpus);
+    Ok(tell(&world, answer, table, is_json))
 }
 
 pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32> {
@@ -94,26 +91,23 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
             Answer::no(verdict, &what_if::no_share_error(shortage, &world))
         }
     };
-    let gpus = trial.gpus.iter().map(shared).collect();
-    let shares: Vec<usize> = trial.gpus.iter().map(|on| on.shares).collect();
-    let mut shares = shares.into_iter();
-    let cells = |gpu: &GpuAnswer| {
-        let memory = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), gib);
+    let gpus: Vec<GpuAnswer> = trial.gpus.iter().map(shared).collect();
+    let cells = |(gpu, on): (&GpuAnswer, &ShareOnTrial)| {
         vec![
             gpu.index.to_string(),
-            memory(gpu.free_bytes),
-            memory(gpu.memory_bytes),
-            shares.next().unwrap_or_default().to_string(),
+            gib(gpu.free_bytes),
+            gib(gpu.memory_bytes),
+            on.shares.to_string(),
             gpu.why.clone(),
         ]
     };
-    let head = &["GPU", "FREE GiB", "MEMORY GiB", "SHARES", "WHY"][..];
-    Ok(tell(
-        &world,
-        (Wanted::Share(sizes), answer, gpus),
-        (head, cells),
-        is_json,
-    ))
+    let rows: Vec<Vec<String>> = gpus.iter().zip(&trial.gpus).map(cells).collect();
+    let table = (
+        &["GPU", "FREE GiB", "MEMORY GiB", "SHARES", "WHY"][..],
+        rows,
+    );
+    let answer = (Wanted::Share(sizes), answer, gpus);
+    Ok(tell(&world, answer, table, is_json))
 }
 
 fn refused(may_pass: bool, is_queued: bool) -> &'static str {
@@ -128,7 +122,7 @@ fn refused(may_pass: bool, is_queued: bool) -> &'static str {
 fn tell(
     world: &Inventory,
     (wanted, answer, gpus): (Wanted, Answer, Vec<GpuAnswer>),
-    (head, cells): (&[&str], impl FnMut(&GpuAnswer) -> Vec<String>),
+    (head, rows): (&[&str], Vec<Vec<String>>),
     is_json: bool,
 ) -> i32 {
     let (request, fits) = (wanted.written(), answer.verdict == "fits");
@@ -153,7 +147,7 @@ fn tell(
         output::json(&explanation);
     } else {
         output::line(&format!("{}: {}", only.verdict, printable(&only.why)));
-        output::table(head, &only.gpus.iter().map(cells).collect::<Vec<_>>());
+        output::table(head, &rows);
         if let Some(hint) = &only.hint {
             output::line(&format!("hint: {}", printable(hint)));
         }
@@ -161,8 +155,9 @@ fn tell(
     i32::from(!world::tell_unread(world) || !fits)
 }
 
-fn gib(bytes: u64) -> String {
-    format!("{:.2}", bytes as f64 / f64::from(1 << 30))
+fn gib(bytes: Option<u64>) -> String {
+    let gib = |bytes: u64| format!("{:.2}", bytes as f64 / f64::from(1 << 30));
+    bytes.map_or_else(|| "-".to_owned(), gib)
 }
 
 fn whole(gpu: &GpuOnTrial) -> GpuAnswer {

@@ -1,4 +1,4 @@
-//! Leases of MIG slices: placement, driver and ledger of one machine, without any OCI type.
+//! Leases of MIG slices, shares and whole GPUs: placement, driver and ledger of one machine, without any OCI type.
 //!
 //! # Model
 //!

@@ -71,14 +71,8 @@ pub(super) fn plan(
         chosen = placement::smallest_whole(candidates, count);
         allowed(&chosen).map_err(|_| over)?;
     }
-    let whole = |c: &WholeCandidate<'_>| WholeGpu {
-        gpu_uuid: c.gpu.uuid.clone(),
-        gpu_index: c.gpu.index,
-        gpu_minor: c.gpu.minor,
-        model: c.gpu.name.clone(),
-        memory_mib: c.memory_mib.unwrap_or_default(),
-        level: None,
-    };
+    let whole =
+        |c: &WholeCandidate<'_>| WholeGpu::of(c.gpu, c.memory_mib.unwrap_or_default(), None);
     Ok(chosen.iter().map(whole).collect())
 }
 

@@ -146,14 +146,7 @@ pub(super) fn plan(
         }
         Err(no) => return Err(Denial::Room(no)),
     };
-    let whole = WholeGpu {
-        gpu_uuid: place.gpu.uuid.clone(),
-        gpu_index: place.gpu.index,
-        gpu_minor: place.gpu.minor,
-        model: place.gpu.name.clone(),
-        memory_mib: place.gives_out_mib,
-        level: Some(terms.level),
-    };
+    let whole = WholeGpu::of(place.gpu, place.gives_out_mib, Some(terms.level));
     let share = Share {
         memory_mib: place.memory_mib,
         booked_mib: place.memory_mib,

@@ -64,21 +64,16 @@ impl Inventory {
             let why = "runmig cannot read its ledger".to_owned();
             return GpuState::of(GpuUse::Unknown { why });
         }
-        let load = match (driver.load(&gpu.uuid), shared) {
-            (Ok(load), Some(shared)) => (load, Some(shared)),
-            (Ok(load), None) => (load, None),
-            (Err(_), Some(shared)) => {
+        let load = match driver.load(&gpu.uuid) {
+            Ok(load) => load,
+            Err(e) => {
+                let why = format!("cannot {e}");
                 return GpuState {
                     memory_mib: on_record,
-                    ..GpuState::of(shared)
+                    ..GpuState::of(shared.unwrap_or(GpuUse::Unknown { why }))
                 };
             }
-            (Err(e), None) => {
-                let why = format!("cannot {e}");
-                return GpuState::of(GpuUse::Unknown { why });
-            }
         };
-        let (load, shared) = load;
         let owners = Owners::new();
         let here = |h: &&Held| *h.instance.resource.gpu_uuid() == gpu.uuid;
         let leases: Vec<&Lease> = { self.leases.iter().filter(here) }

@@ -206,10 +206,10 @@ pub(crate) fn awaited(candidates: &[WholeCandidate<'_>]) -> Vec<GpuUuid> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn gpu(index: u32, mig: MigMode) -> Gpu {
+    pub(in crate::placement) fn gpu(index: u32, mig: MigMode) -> Gpu {
         Gpu {
             index,
             minor: index,

@@ -75,14 +75,7 @@ fn is_whole_gpu(damaged: &Damaged) -> bool {
 fn gpu_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<WholeGpu>> {
     let gpus = context.driver().snapshot()?.gpus;
     let gpu = gpus.into_iter().find(|g| g.uuid == place.gpu_uuid);
-    Ok(gpu.map(|gpu| WholeGpu {
-        gpu_uuid: gpu.uuid,
-        gpu_index: gpu.index,
-        gpu_minor: gpu.minor,
-        model: gpu.name,
-        memory_mib: 0,
-        level: None,
-    }))
+    Ok(gpu.map(|gpu| WholeGpu::of(&gpu, 0, None)))
 }
 
 /// Fails for a kind of resource that a record's name alone does not locate.

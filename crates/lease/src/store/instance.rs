@@ -3,7 +3,7 @@
 use super::format::{self, Record};
 use super::names::InstanceName;
 use crate::framed::Form;
-use crate::model::{BootId, GpuUuid, InstanceId, Level, Placement, Timestamp};
+use crate::model::{BootId, Gpu, GpuUuid, InstanceId, Level, Placement, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -180,6 +180,20 @@ pub struct WholeGpu {
     /// The level of all shares of the GPU. None if one holder has the whole GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
+}
+
+impl WholeGpu {
+    /// Returns the record of a GPU that gives out so much memory, in MiB: for one holder, or for shares at a level.
+    pub(crate) fn of(gpu: &Gpu, memory_mib: u64, level: Option<Level>) -> WholeGpu {
+        WholeGpu {
+            gpu_uuid: gpu.uuid.clone(),
+            gpu_index: gpu.index,
+            gpu_minor: gpu.minor,
+            model: gpu.name.clone(),
+            memory_mib,
+            level,
+        }
+    }
 }
 
 /// Formats a slice as `1g.10gb at 4:1 on GPU 0`.

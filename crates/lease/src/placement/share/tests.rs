@@ -1,22 +1,9 @@
 use super::*;
+use crate::placement::whole::tests::gpu;
 use proptest::prelude::*;
 
 const L4: u64 = 22_574;
 const H100: u64 = 81_079;
-
-fn gpu(index: u32, mig: MigMode) -> Gpu {
-    Gpu {
-        index,
-        minor: index,
-        uuid: GpuUuid::new(format!("GPU-{index}")),
-        name: "a GPU".to_owned(),
-        pci_bus_id: String::new(),
-        mig,
-        mig_pending: None,
-        profiles: Vec::new(),
-        instances: Vec::new(),
-    }
-}
 
 fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> ShareCandidate<'a> {
     ShareCandidate {
