@@ -25,7 +25,8 @@ impl Sizes {
             Device::Gpu(gpu) => (None, gpu.model().memory_mb, gpu.model().reserved_mb),
             Device::Mig(mig) => (Some(mig.gi.id), mig.gpu.profile_of(mig.gi).memory_mb, 0),
         };
-        let used = holders::used(&machine, Target { gpu, gi, ci: None });
+        let target = Target { gpu, gi, ci: None };
+        let used = holders::used(call.dir()?, &machine, target);
         Ok(Sizes {
             total: total * MIB,
             reserved: reserved * MIB,

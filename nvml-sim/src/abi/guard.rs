@@ -88,6 +88,11 @@ impl Call {
         self.store.as_deref().ok_or(Code::UNINITIALIZED)
     }
 
+    /// The machine's directory.
+    pub fn dir(&self) -> Result<&Path, Code> {
+        Ok(self.store()?.dir())
+    }
+
     /// The machine as it is when the call's time is over.
     pub fn machine(&self) -> Result<Arc<Machine>, Code> {
         self.take_time();

@@ -20,6 +20,8 @@ mod system;
 pub mod types;
 mod unsupported;
 
+pub use session::machine_dir;
+
 /// Defines exported functions, and the list of their names.
 macro_rules! nvml {
     ($(

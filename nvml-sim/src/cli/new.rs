@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args};
 
 use super::Failure;
-use crate::engine::{ComputeMode, Machine, Mode, Model, NewGpu};
+use crate::engine::{ComputeMode, Driver, Machine, Mode, Model, NewGpu};
+use crate::holders;
 use crate::state;
 
 #[derive(Args)]
@@ -37,9 +38,20 @@ pub struct New {
     /// The text that UUIDs derive from [default: the directory]
     #[arg(long)]
     seed: Option<String>,
+    /// The release branch of the driver: 550, 580 or 615
+    #[arg(long, default_value = "580", value_parser = branch)]
+    driver: Driver,
+    /// Install the simulated MPS and CUDA, which cargo builds as the package cuda-sim
+    #[arg(long)]
+    mps: bool,
     /// The library to copy [default: the one built with this program]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
+}
+
+fn branch(text: &str) -> Result<Driver, String> {
+    let driver = text.parse().ok().and_then(Driver::of_branch);
+    driver.ok_or_else(|| format!("{text:?} is no branch: write 550, 580 or 615"))
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -103,7 +115,7 @@ impl New {
         }
         let library = match self.library {
             Some(library) => library,
-            None => built_library()?,
+            None => built("libnvml_sim.so", ": name it with --library")?,
         };
         let seed = self
             .seed
@@ -111,6 +123,7 @@ impl New {
         let mut machine = Machine::new(&seed, &gpus);
         machine.capability_nodes = !self.no_cap_nodes;
         machine.modeset = self.modeset;
+        machine.driver = self.driver;
         for gpu in &mut machine.gpus {
             gpu.compute_mode = self.compute_mode.into();
             if gpu.mode == Mode::On && gpu.compute_mode != ComputeMode::Default {
@@ -121,6 +134,9 @@ impl New {
         // First the library: where the state is, the machine is whole.
         fs::copy(&library, dir.join("lib/libnvidia-ml.so.1"))
             .map_err(|e| format!("copy {}: {e}", library.display()))?;
+        if self.mps {
+            install_mps(&dir)?;
+        }
         state::create(&dir, &machine)?;
         println!("{}", dir.join("lib/libnvidia-ml.so.1").display());
         Ok(())
@@ -166,28 +182,35 @@ fn unknown(name: &str) -> String {
     format!("no GPU model {name:?}; there are {}", known.join(", "))
 }
 
-/// Finds the library that cargo built with this program: beside it, or where cargo leaves it for
-/// tests. The newer of the two wins, since a build for tests does not renew the one beside the
-/// program.
-fn built_library() -> Result<PathBuf, Failure> {
+/// Installs the control program and the CUDA library, and makes the folder for the host's `/proc`.
+fn install_mps(dir: &Path) -> Result<(), Failure> {
+    let program = dir.join("usr/bin/nvidia-cuda-mps-control");
+    let files = [
+        ("nvidia-cuda-mps-control", program),
+        ("libcuda_sim.so", dir.join("lib/libcuda.so.1")),
+    ];
+    fs::create_dir_all(dir.join("usr/bin"))?;
+    fs::create_dir_all(dir.join(holders::HOST_PROC))?;
+    for (name, place) in files {
+        let from = built(name, ": build the package cuda-sim")?;
+        fs::copy(&from, &place).map_err(|e| format!("cannot copy {}: {e}", from.display()))?;
+    }
+    Ok(())
+}
+
+/// Finds a file that cargo built with this program: beside it, or where cargo leaves it for tests.
+/// The newest wins, since a build for tests does not renew the one beside the program.
+fn built(name: &str, hint: &str) -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/"));
-    [
-        "libnvml_sim.so",
-        "deps/libnvml_sim.so",
-        "../lib/libnvml_sim.so",
-        "../libnvml_sim.so",
-    ]
-    .iter()
-    .map(|place| beside.join(place))
-    .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
-    .max()
-    .map(|(_, path)| path)
-    .ok_or_else(|| {
-        format!(
-            "no libnvml_sim.so beside {}: name it with --library",
-            program.display()
-        )
-        .into()
-    })
+    ["", "deps", "../lib", ".."]
+        .iter()
+        .map(|place| beside.join(place).join(name))
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .map(|(_, path)| path)
+        .ok_or_else(|| {
+            let program = program.display();
+            format!("cannot find {name} beside {program}{hint}").into()
+        })
 }

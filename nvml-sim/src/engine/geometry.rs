@@ -85,6 +85,10 @@ pub struct Model {
     /// Memory that the driver keeps for itself.
     #[serde(default = "default_reserved_mb")]
     pub reserved_mb: u64,
+    /// Memory that a CUDA context takes with all multiprocessors. Measured on an H100 (516);
+    /// assumed to be the same on other Hopper GPUs, and a guess on all others.
+    #[serde(default = "default_context_mb")]
+    pub context_mb: u64,
     /// Part of its BAR1 window that an idle GPU has in use.
     #[serde(default = "default_bar1_used")]
     pub bar1_used_bytes: u64,
@@ -101,6 +105,10 @@ pub struct Model {
 
 fn default_reserved_mb() -> u64 {
     512
+}
+
+fn default_context_mb() -> u64 {
+    250
 }
 
 fn default_bar1_used() -> u64 {

@@ -44,6 +44,26 @@ impl Default for Driver {
     }
 }
 
+impl Driver {
+    /// Returns the driver of a release branch, such as 580, if it can be simulated.
+    pub fn of_branch(branch: u32) -> Option<Driver> {
+        let (version, cuda) = match branch {
+            550 => ("550.163.01", 12040),
+            580 => return Some(Driver::default()),
+            615 => ("615.71.01", 13040),
+            _ => return None,
+        };
+        let version = version.into();
+        Some(Driver { version, cuda })
+    }
+
+    /// Returns the release branch, the number before the first dot of the version.
+    pub fn branch(&self) -> u32 {
+        let first = self.version.split('.').next();
+        first.and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Gpu {
     pub model: String,
@@ -95,6 +115,21 @@ pub struct Holder {
     /// Bytes of GPU memory, with those of its context.
     #[serde(default = "context_bytes")]
     pub memory: u64,
+    #[serde(default)]
+    pub kind: HolderKind,
+}
+
+/// The part that a process has in CUDA's Multi-Process Service (MPS).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HolderKind {
+    /// It uses CUDA without MPS.
+    #[default]
+    Plain,
+    /// It computes through an MPS server.
+    MpsClient,
+    /// It is an MPS server.
+    MpsServer,
 }
 
 /// Returns the memory of a context without any allocation of its own.

@@ -14,8 +14,8 @@ pub use compute_instances::{CI_PROFILE_COUNT, CiProfile};
 pub use geometry::{Architecture, Engines, GI_PROFILE_COUNT, GiProfile, Model};
 pub use identity::{mig_uuid, uuid_from};
 pub use machine::{
-    ComputeInstance, ComputeMode, Driver, Gpu, GpuInstance, Holder, Machine, MigDevice, NewGpu,
-    Target, context_bytes,
+    ComputeInstance, ComputeMode, Driver, Gpu, GpuInstance, Holder, HolderKind, Machine, MigDevice,
+    NewGpu, Target, context_bytes,
 };
 pub use mig_mode::Mode;
 pub use placement::Placement;

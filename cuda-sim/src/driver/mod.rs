@@ -1,0 +1,434 @@
+//! CUDA in the process of a client, with an MPS daemon or without.
+
+mod mps;
+pub mod visible;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nvml_sim::engine::{Gpu, HolderKind, Machine};
+use nvml_sim::holders::{self, Hold};
+use nvml_sim::state::Store;
+
+use crate::account::Account;
+use crate::error::CudaError;
+use crate::mps::kernel_end;
+use crate::protocol::{Kernel, Reply, Request};
+use mps::Connection;
+
+/// The time after which a process that waits for a kernel looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// CUDA after `cuInit`.
+pub struct Cuda {
+    store: Store,
+    devices: Vec<Device>,
+    mode: Mode,
+    contexts: BTreeMap<u64, Context>,
+    modules: BTreeMap<u64, String>,
+    functions: BTreeMap<u64, String>,
+    /// The next handle or address: none is given out twice.
+    next: u64,
+    /// The error that ended the work of this process.
+    error: Option<CudaError>,
+}
+
+struct Device {
+    /// The index in the machine.
+    gpu: u32,
+    uuid: String,
+    /// The context that all of the process share, and the number of its users.
+    primary: Option<(u64, u32)>,
+    hold: Option<Hold>,
+}
+
+struct Context {
+    device: usize,
+    /// Sizes by address.
+    allocations: BTreeMap<u64, u64>,
+}
+
+enum Mode {
+    Mps(Connection),
+    Plain {
+        accounts: BTreeMap<u32, Account>,
+        kernel_end: Option<Instant>,
+        fault: bool,
+    },
+}
+
+static CUDA: Mutex<Option<Cuda>> = Mutex::new(None);
+
+fn global() -> MutexGuard<'static, Option<Cuda>> {
+    CUDA.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens the machine and finds the GPUs, once in a process.
+pub fn init() -> Result<(), CudaError> {
+    let mut cuda = global();
+    if cuda.is_none() {
+        *cuda = Some(Cuda::new()?);
+    }
+    Ok(())
+}
+
+/// Acts on CUDA after `cuInit`.
+pub fn with<T>(act: impl FnOnce(&mut Cuda) -> Result<T, CudaError>) -> Result<T, CudaError> {
+    act(global().as_mut().ok_or(CudaError::NOT_INITIALIZED)?)
+}
+
+/// Returns the CUDA version of the machine's driver, which needs no `cuInit`.
+pub fn version() -> Result<u32, CudaError> {
+    let store = open_machine()?;
+    let machine = store.load().map_err(|_| CudaError::UNKNOWN)?;
+    Ok(machine.driver.cuda)
+}
+
+fn open_machine() -> Result<Store, CudaError> {
+    let dir = nvml_sim::abi::machine_dir().ok_or(CudaError::NO_DEVICE)?;
+    Store::open(&dir).map_err(|_| CudaError::NO_DEVICE)
+}
+
+/// Returns this process as the host numbers it.
+fn host_pid(proc_dir: &Path) -> u32 {
+    let own = std::fs::read_link(proc_dir.join("self")).unwrap_or_else(|_| PathBuf::new());
+    let own = own.to_str().and_then(|pid| pid.parse().ok());
+    own.unwrap_or_else(std::process::id)
+}
+
+impl Cuda {
+    fn new() -> Result<Cuda, CudaError> {
+        let store = open_machine()?;
+        let machine = store.load().map_err(|_| CudaError::UNKNOWN)?;
+        let permitted = visible::permitted(store.dir(), &machine)?;
+        let mode = match Connection::open()? {
+            Some(connection) => Mode::Mps(connection),
+            None => Mode::Plain {
+                accounts: BTreeMap::new(),
+                kernel_end: None,
+                fault: false,
+            },
+        };
+        let is_permitted = |uuid: &&String| permitted.iter().any(|(_, gpu)| gpu.uuid == **uuid);
+        let all: Vec<String> = match &mode {
+            Mode::Mps(connection) => connection
+                .devices
+                .iter()
+                .filter(is_permitted)
+                .cloned()
+                .collect(),
+            Mode::Plain { .. } => permitted.iter().map(|(_, gpu)| gpu.uuid.clone()).collect(),
+        };
+        let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let chosen = visible::chosen(&all, variable.as_deref());
+        let devices = chosen.into_iter().filter_map(|uuid| {
+            let (gpu, _) = permitted.iter().find(|(_, gpu)| gpu.uuid == uuid)?;
+            Some(Device {
+                gpu: *gpu,
+                uuid,
+                primary: None,
+                hold: None,
+            })
+        });
+        let devices: Vec<Device> = devices.collect();
+        if devices.is_empty() {
+            return Err(CudaError::NO_DEVICE);
+        }
+        Ok(Cuda {
+            store,
+            devices,
+            mode,
+            contexts: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            next: 0x7f00_0000_0000,
+            error: None,
+        })
+    }
+
+    fn next(&mut self, bytes: u64) -> u64 {
+        let address = self.next;
+        self.next += bytes.next_multiple_of(512).max(512);
+        address
+    }
+
+    pub fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    fn device(&self, device: i32) -> Result<(usize, &Device), CudaError> {
+        let index = usize::try_from(device).map_err(|_| CudaError::INVALID_DEVICE)?;
+        let device = self.devices.get(index).ok_or(CudaError::INVALID_DEVICE)?;
+        Ok((index, device))
+    }
+
+    /// Answers from the description of a device's GPU.
+    pub fn describe<T>(&self, device: i32, get: impl FnOnce(&Gpu) -> T) -> Result<T, CudaError> {
+        let (_, device) = self.device(device)?;
+        Ok(get(&self.machine()?.gpus[device.gpu as usize]))
+    }
+
+    fn machine(&self) -> Result<std::sync::Arc<Machine>, CudaError> {
+        self.store.load().map_err(|_| CudaError::UNKNOWN)
+    }
+
+    /// Remembers an error after which CUDA answers nothing else in this process.
+    fn keep<T>(&mut self, result: Result<T, CudaError>) -> Result<T, CudaError> {
+        const LASTING: [CudaError; 3] = [
+            CudaError::ILLEGAL_ADDRESS,
+            CudaError::MPS_RPC_FAILURE,
+            CudaError::MPS_CLIENT_TERMINATED,
+        ];
+        self.error = result
+            .as_ref()
+            .err()
+            .copied()
+            .filter(|e| LASTING.contains(e));
+        result
+    }
+
+    /// Acts unless an earlier error has ended the work.
+    fn act<T>(
+        &mut self,
+        act: impl FnOnce(&mut Cuda) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        self.error.map_or(Ok(()), Err)?;
+        let result = act(self);
+        self.keep(result)
+    }
+
+    /// Makes a context, which takes memory.
+    pub fn make_context(&mut self, device: i32) -> Result<u64, CudaError> {
+        self.act(|cuda| {
+            let (index, device) = cuda.device(device)?;
+            let (gpu, uuid) = (device.gpu, device.uuid.clone());
+            let visible: Vec<String> = cuda.devices.iter().map(|d| d.uuid.clone()).collect();
+            let context = cuda.machine()?.gpus[gpu as usize].model().context_mb << 20;
+            match &mut cuda.mode {
+                Mode::Mps(connection) => connection.make_context(&uuid, &visible)?,
+                Mode::Plain { accounts, .. } => {
+                    let new = || plain_account(&cuda.store, gpu);
+                    let account = accounts.entry(gpu).or_insert_with(new);
+                    account.grow(&cuda.store, context)?;
+                }
+            }
+            // A process that may not read the file holds nothing, and needs it for nothing else.
+            let hold = &mut cuda.devices[index].hold;
+            *hold = hold
+                .take()
+                .or_else(|| holders::lock_gpu_files(&cuda.store, gpu).ok());
+            let id = cuda.next(0);
+            let allocations = BTreeMap::new();
+            let context = Context {
+                device: index,
+                allocations,
+            };
+            cuda.contexts.insert(id, context);
+            Ok(id)
+        })
+    }
+
+    /// Returns the primary context of a device for one more user.
+    pub fn retain_primary(&mut self, device: i32) -> Result<u64, CudaError> {
+        let (index, known) = self.device(device)?;
+        let (context, users) = match known.primary {
+            Some((context, users)) => (context, users),
+            None => (self.make_context(device)?, 0),
+        };
+        self.devices[index].primary = Some((context, users + 1));
+        Ok(context)
+    }
+
+    pub fn release_primary(&mut self, device: i32) -> Result<(), CudaError> {
+        let (index, known) = self.device(device)?;
+        match known.primary {
+            Some((context, 1)) => {
+                self.devices[index].primary = None;
+                self.destroy_context(context)
+            }
+            Some((context, users)) => {
+                self.devices[index].primary = Some((context, users - 1));
+                Ok(())
+            }
+            None => Err(CudaError::INVALID_CONTEXT),
+        }
+    }
+
+    pub fn has_context(&self, context: u64) -> bool {
+        self.contexts.contains_key(&context)
+    }
+
+    /// Gives a context's memory back; with the last one on its GPU the process leaves the GPU.
+    pub fn destroy_context(&mut self, context: u64) -> Result<(), CudaError> {
+        let gone = self.contexts.remove(&context);
+        let gone = gone.ok_or(CudaError::INVALID_CONTEXT)?;
+        let device = &self.devices[gone.device];
+        let (gpu, uuid) = (device.gpu, device.uuid.clone());
+        if self.contexts.values().all(|c| c.device != gone.device) {
+            self.devices[gone.device].hold = None;
+            return match &mut self.mode {
+                Mode::Mps(connection) => connection.ask(&Request::Close { uuid }).map(drop),
+                Mode::Plain { accounts, .. } => {
+                    accounts
+                        .remove(&gpu)
+                        .iter()
+                        .for_each(|a| a.close(&self.store));
+                    Ok(())
+                }
+            };
+        }
+        let context = self.machine()?.gpus[gpu as usize].model().context_mb << 20;
+        self.give_back(gpu, uuid, context + gone.allocations.values().sum::<u64>())
+    }
+
+    fn give_back(&mut self, gpu: u32, uuid: String, bytes: u64) -> Result<(), CudaError> {
+        match &mut self.mode {
+            Mode::Mps(connection) => connection.ask(&Request::Free { uuid, bytes }).map(drop),
+            Mode::Plain { accounts, .. } => account(accounts, gpu)?.shrink(&self.store, bytes),
+        }
+    }
+
+    fn gpu_of(&self, context: u64) -> Result<(u32, String), CudaError> {
+        let context = self.contexts.get(&context);
+        let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
+        let device = &self.devices[context.device];
+        Ok((device.gpu, device.uuid.clone()))
+    }
+
+    /// Allocates memory and returns its address. Nothing is behind the address.
+    pub fn allocate(&mut self, context: u64, bytes: u64) -> Result<u64, CudaError> {
+        self.act(|cuda| {
+            let (gpu, uuid) = cuda.gpu_of(context)?;
+            if bytes == 0 {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            match &mut cuda.mode {
+                Mode::Mps(connection) => {
+                    connection.ask(&Request::Allocate { uuid, bytes })?;
+                }
+                Mode::Plain { accounts, .. } => account(accounts, gpu)?.grow(&cuda.store, bytes)?,
+            }
+            let address = cuda.next(bytes);
+            let context = cuda.contexts.get_mut(&context);
+            let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
+            context.allocations.insert(address, bytes);
+            Ok(address)
+        })
+    }
+
+    pub fn free(&mut self, address: u64) -> Result<(), CudaError> {
+        self.act(|cuda| {
+            let mut contexts = cuda.contexts.values_mut();
+            let found = contexts.find_map(|c| Some((c.device, c.allocations.remove(&address)?)));
+            let (device, bytes) = found.ok_or(CudaError::INVALID_VALUE)?;
+            let device = &cuda.devices[device];
+            let (gpu, uuid) = (device.gpu, device.uuid.clone());
+            cuda.give_back(gpu, uuid, bytes)
+        })
+    }
+
+    /// Returns the free and the total bytes. A limit of MPS shows in the free bytes alone.
+    pub fn memory(&mut self, context: u64) -> Result<(u64, u64), CudaError> {
+        self.act(|cuda| {
+            let (gpu, uuid) = cuda.gpu_of(context)?;
+            let machine = cuda.machine()?;
+            let model = machine.gpus[gpu as usize].model();
+            let free = match &mut cuda.mode {
+                Mode::Mps(connection) => match connection.ask(&Request::Memory { uuid })? {
+                    Reply::Bytes(bytes) => bytes,
+                    _ => return Err(CudaError::UNKNOWN),
+                },
+                Mode::Plain { accounts, .. } => account(accounts, gpu)?.free(&cuda.store)?,
+            };
+            Ok((free, (model.memory_mb - model.reserved_mb) << 20))
+        })
+    }
+
+    /// Loads a module: the text of PTX, of which the names of the kernels matter.
+    pub fn load_module(&mut self, image: &str) -> Result<u64, CudaError> {
+        if !image.contains(".version") {
+            return Err(CudaError::INVALID_IMAGE);
+        }
+        let id = self.next(0);
+        self.modules.insert(id, image.to_owned());
+        Ok(id)
+    }
+
+    pub fn function(&mut self, module: u64, name: &str) -> Result<u64, CudaError> {
+        let image = self.modules.get(&module);
+        let image = image.ok_or(CudaError::INVALID_VALUE)?;
+        let mut entries = image.split(".entry").skip(1);
+        let name_of = |entry: &str| {
+            let end = entry
+                .trim_start()
+                .split(|c: char| c == '(' || c.is_whitespace());
+            end.map(str::to_owned).next()
+        };
+        if !entries.any(|entry| name_of(entry).as_deref() == Some(name)) {
+            return Err(CudaError::NOT_FOUND);
+        }
+        let id = self.next(0);
+        self.functions.insert(id, name.to_owned());
+        Ok(id)
+    }
+
+    pub fn function_name(&self, function: u64) -> Option<&str> {
+        self.functions.get(&function).map(String::as_str)
+    }
+
+    pub fn launch(&mut self, kernel: Kernel) -> Result<(), CudaError> {
+        self.act(|cuda| match &mut cuda.mode {
+            Mode::Mps(connection) => connection.ask(&Request::Launch(kernel)).map(drop),
+            Mode::Plain {
+                kernel_end: end,
+                fault,
+                ..
+            } => {
+                let now = Instant::now();
+                match kernel {
+                    Kernel::Spin(time) => {
+                        *end = Some(kernel_end(end.map_or(now, |e| e.max(now)), time))
+                    }
+                    Kernel::Fault => *fault = true,
+                }
+                Ok(())
+            }
+        })
+    }
+
+    fn is_busy(&mut self) -> Result<bool, CudaError> {
+        self.act(|cuda| match &mut cuda.mode {
+            Mode::Mps(connection) => {
+                let reply = connection.ask(&Request::Synchronize)?;
+                Ok(matches!(reply, Reply::Busy))
+            }
+            Mode::Plain { fault: true, .. } => Err(CudaError::ILLEGAL_ADDRESS),
+            Mode::Plain { kernel_end, .. } => {
+                Ok(kernel_end.is_some_and(|end| end > Instant::now()))
+            }
+        })
+    }
+}
+
+/// Waits for the end of the kernels of this process.
+pub fn synchronize(context: u64) -> Result<(), CudaError> {
+    with(|cuda| cuda.gpu_of(context).map(drop))?;
+    while with(Cuda::is_busy)? {
+        sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+fn plain_account(store: &Store, gpu: u32) -> Account {
+    let proc_dir = holders::proc_dir(store.dir());
+    let pid = host_pid(&proc_dir);
+    let start_time = holders::start_time(&proc_dir, pid).unwrap_or(0);
+    Account::new(gpu, pid, start_time, HolderKind::Plain)
+}
+
+fn account(accounts: &mut BTreeMap<u32, Account>, gpu: u32) -> Result<&mut Account, CudaError> {
+    accounts.get_mut(&gpu).ok_or(CudaError::INVALID_CONTEXT)
+}

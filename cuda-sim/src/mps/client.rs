@@ -1,0 +1,294 @@
+//! A client's connection to the daemon.
+
+use std::io::{self, BufRead};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use nvml_sim::engine::{HolderKind, Machine};
+use nvml_sim::holders;
+
+use super::daemon::{Daemon, LOOK_AGAIN};
+use super::state::{Client, MAX_CLIENTS, Server, State};
+use crate::account::Account;
+use crate::driver::visible;
+use crate::error::CudaError;
+use crate::limits;
+use crate::protocol::{self, Kernel, Open, Reply, Request};
+use crate::sys::{self, Peer};
+
+struct Connection<'a> {
+    daemon: &'a Arc<Daemon>,
+    peer: Peer,
+    stream: &'a UnixStream,
+    /// Its number among the clients, after its first context.
+    id: Option<u64>,
+}
+
+/// Answers the requests of a client until its end.
+pub fn serve(
+    daemon: &Arc<Daemon>,
+    peer: Peer,
+    stream: &UnixStream,
+    from: &mut impl BufRead,
+    first: Request,
+) -> io::Result<()> {
+    let mut connection = Connection {
+        daemon,
+        peer,
+        stream,
+        id: None,
+    };
+    let result = connection.answer_all(from, first);
+    if let Some(id) = connection.id {
+        daemon
+            .log
+            .add("Server", &format!("Client {id} disconnected"));
+        daemon.state().remove_client(&daemon.store, id);
+        daemon.changed.notify_all();
+    }
+    result
+}
+
+impl Connection<'_> {
+    fn answer_all(&mut self, from: &mut impl BufRead, first: Request) -> io::Result<()> {
+        let mut next = Some(first);
+        while let Some(request) = next {
+            let reply = self.answer(request).unwrap_or_else(Reply::Error);
+            protocol::send(self.stream, &reply)?;
+            next = protocol::receive(from)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, request: Request) -> Result<Reply, CudaError> {
+        let store = &self.daemon.store;
+        match request {
+            Request::Command(_) => Err(CudaError::INVALID_VALUE),
+            Request::Devices => self.devices().map(Reply::Devices),
+            Request::Open(open) => self.open(&open),
+            Request::Close { uuid } => self.with_account(&uuid, |client, gpu| {
+                if let Some(account) = client.accounts.remove(&gpu) {
+                    account.close(store);
+                }
+                Ok(Reply::Done)
+            }),
+            Request::Allocate { uuid, bytes } => self.with_account(&uuid, |client, gpu| {
+                account(client, gpu)?.grow(store, bytes)?;
+                Ok(Reply::Done)
+            }),
+            Request::Free { uuid, bytes } => self.with_account(&uuid, |client, gpu| {
+                account(client, gpu)?.shrink(store, bytes)?;
+                Ok(Reply::Done)
+            }),
+            Request::Memory { uuid } => self.with_account(&uuid, |client, gpu| {
+                account(client, gpu)?.free(store).map(Reply::Bytes)
+            }),
+            Request::Launch(kernel) => self.launch(kernel),
+            Request::Synchronize => self.with_client(|client| match client.kernel_end {
+                Some(end) if end > Instant::now() => Ok(Reply::Busy),
+                _ => Ok(Reply::Done),
+            }),
+        }
+    }
+
+    fn machine(&self) -> Result<Arc<Machine>, CudaError> {
+        self.daemon.store.load().map_err(|_| CudaError::UNKNOWN)
+    }
+
+    /// Returns the UUIDs of the GPUs that the daemon serves. A daemon of a user serves that user.
+    fn devices(&self) -> Result<Vec<String>, CudaError> {
+        let owner = self.daemon.owner;
+        if owner != 0 && self.peer.uid != owner {
+            return Err(CudaError::MPS_CONNECTION_FAILED);
+        }
+        Ok(served(&*self.machine()?))
+    }
+
+    /// Returns the state after the deaths before this moment have had their effect.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.daemon.state();
+        state.sweep(&self.daemon.store);
+        state
+    }
+
+    fn with_server<T>(
+        &self,
+        act: impl FnOnce(&mut Server, u64) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        let id = self.id.ok_or(CudaError::INVALID_CONTEXT)?;
+        let mut state = self.state();
+        let server = state.server.as_mut();
+        let server = server.filter(|s| s.clients.contains_key(&id));
+        act(server.ok_or(CudaError::MPS_RPC_FAILURE)?, id)
+    }
+
+    /// Acts for a client whose work has not ended with an error.
+    fn with_client<T>(
+        &self,
+        act: impl FnOnce(&mut Client) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        self.with_server(|server, id| {
+            let client = server.clients.get_mut(&id);
+            let client = client.ok_or(CudaError::MPS_RPC_FAILURE)?;
+            client.error.map_or(Ok(()), Err)?;
+            act(client)
+        })
+    }
+
+    fn with_account(
+        &self,
+        uuid: &str,
+        act: impl FnOnce(&mut Client, u32) -> Result<Reply, CudaError>,
+    ) -> Result<Reply, CudaError> {
+        let gpu = index(&*self.machine()?, uuid)?;
+        self.with_client(|client| act(client, gpu))
+    }
+
+    fn launch(&self, kernel: Kernel) -> Result<Reply, CudaError> {
+        match kernel {
+            Kernel::Spin(nanoseconds) => self.with_client(|client| {
+                let start = client.kernel_end.filter(|end| *end > Instant::now());
+                let start = start.unwrap_or_else(Instant::now);
+                client.kernel_end = Some(kernel_end(start, nanoseconds));
+                Ok(Reply::Done)
+            }),
+            Kernel::Fault => {
+                self.with_client(|_| Ok(()))?;
+                self.with_server(|server, _| {
+                    server.fail_clients(CudaError::ILLEGAL_ADDRESS);
+                    Ok(Reply::Done)
+                })
+            }
+        }
+    }
+
+    /// Makes a context, for a new client after the server is there and lets its user in.
+    fn open(&mut self, open: &Open) -> Result<Reply, CudaError> {
+        let machine = self.machine()?;
+        let gpu = index(&machine, &open.uuid)?;
+        let uuids = served(&machine);
+        let ordinal = uuids.iter().position(|uuid| *uuid == open.uuid);
+        let ordinal = ordinal.ok_or(CudaError::INVALID_DEVICE)?;
+        if self.id.is_none() {
+            self.id = Some(self.enter(gpu)?);
+        }
+        let store = &self.daemon.store;
+        let context = machine.gpus[gpu as usize].model().context_mb << 20;
+        self.with_server(|server, id| {
+            server.use_gpu(store, gpu)?;
+            let limit = server.limits.of_device(ordinal, &open.uuid);
+            let client = server.clients.get_mut(&id);
+            let client = client.ok_or(CudaError::MPS_RPC_FAILURE)?;
+            client.error.map_or(Ok(()), Err)?;
+            let entries = open.memory_limits.as_deref();
+            let own = open.visible.iter().position(|uuid| *uuid == open.uuid);
+            let limit = limits::of_client(limit, entries, &open.visible, own.unwrap_or(0));
+            if let Some(account) = client.accounts.get_mut(&gpu) {
+                account.grow(store, context)?;
+                return Ok(Reply::Done);
+            }
+            let pid = self.peer.pid;
+            let start_time = holders::start_time(Path::new("/proc"), pid).unwrap_or(0);
+            let account = Account::new(gpu, pid, start_time, HolderKind::MpsClient);
+            let mut account = account.limited(limit);
+            account.grow(store, context)?;
+            client.accounts.insert(gpu, account);
+            Ok(Reply::Done)
+        })
+    }
+
+    /// Makes the process a client. Without `-M` a user waits for the end of another's clients.
+    fn enter(&self, gpu: u32) -> Result<u64, CudaError> {
+        let daemon = self.daemon;
+        let uid = self.peer.uid;
+        let mut state = self.state();
+        loop {
+            if state.quitting {
+                return Err(CudaError::MPS_SERVER_NOT_READY);
+            }
+            match &state.server {
+                Some(server) if !daemon.multiuser && server.uid != uid => {
+                    if server.clients.is_empty() {
+                        state.stop_server();
+                        continue;
+                    }
+                }
+                _ => break,
+            }
+            state = daemon
+                .changed
+                .wait_timeout(state, LOOK_AGAIN)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .0;
+            if sys::is_hung_up(self.stream.as_fd()) {
+                return Err(CudaError::MPS_RPC_FAILURE);
+            }
+            state.sweep(&daemon.store);
+        }
+        let started = daemon.ensure_server(&mut state, uid);
+        started.map_err(|_| CudaError::MPS_SERVER_NOT_READY)?;
+        let id = state.next_client;
+        let server = state.server.as_mut();
+        let server = server.ok_or(CudaError::MPS_SERVER_NOT_READY)?;
+        if server.clients.len() >= MAX_CLIENTS {
+            return Err(CudaError::DEVICE_UNAVAILABLE);
+        }
+        let stream = self.stream.try_clone().map_err(|_| CudaError::UNKNOWN)?;
+        let client = Client {
+            peer: self.peer,
+            stream,
+            accounts: [].into(),
+            kernel_end: None,
+            error: None,
+        };
+        server.clients.insert(id, client);
+        state.next_client += 1;
+        self.log_client(id, gpu);
+        Ok(id)
+    }
+
+    /// Writes about as many lines as NVIDIA's daemon does for a client.
+    fn log_client(&self, id: u64, gpu: u32) {
+        let Peer { pid, uid } = self.peer;
+        self.daemon.log.add("Control", "Accepting connection...");
+        let text = format!("NEW CLIENT {pid} from user {uid}: Server already exists");
+        self.daemon.log.add("Control", &text);
+        for step in [
+            "Received",
+            "Creating worker for",
+            "Accepted",
+            "Opened GPU for",
+        ] {
+            let text = format!("{step} client {id} (PID {pid}, GPU {gpu})");
+            self.daemon.log.add("Server", &text);
+        }
+    }
+}
+
+fn account(client: &mut Client, gpu: u32) -> Result<&mut Account, CudaError> {
+    let account = client.accounts.get_mut(&gpu);
+    account.ok_or(CudaError::INVALID_CONTEXT)
+}
+
+/// Returns the UUIDs of the GPUs that this daemon serves: its own `CUDA_VISIBLE_DEVICES` confines
+/// it.
+pub fn served(machine: &Machine) -> Vec<String> {
+    let all: Vec<String> = visible::whole_gpus(machine)
+        .map(|(_, g)| g.uuid.clone())
+        .collect();
+    visible::chosen(&all, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
+}
+
+fn index(machine: &Machine, uuid: &str) -> Result<u32, CudaError> {
+    let found = machine.gpus.iter().position(|gpu| gpu.uuid == uuid);
+    found.map(|i| i as u32).ok_or(CudaError::INVALID_DEVICE)
+}
+
+/// Returns the end of a kernel. One that runs for ever ends after a hundred years.
+pub fn kernel_end(start: Instant, nanoseconds: u64) -> Instant {
+    const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    start + Duration::from_nanos(nanoseconds).min(LONGEST)
+}

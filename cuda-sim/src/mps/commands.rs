@@ -1,0 +1,190 @@
+//! The commands of the control program, with the answers of driver 580.
+
+use std::fs;
+use std::sync::Arc;
+
+use super::client::served;
+use super::daemon::Daemon;
+use super::state::{Server, State};
+use crate::error::CudaError;
+use crate::limits;
+use crate::sys::Peer;
+
+/// A user who gave a command.
+struct User {
+    peer: Peer,
+    /// The command came over the socket that only the daemon's own user may open.
+    privileged: bool,
+    owner: u32,
+}
+
+impl User {
+    /// Returns whether the user may change the settings of the running server.
+    fn owns_server(&self) -> bool {
+        self.privileged || self.peer.uid == 0 || self.peer.uid == self.owner
+    }
+
+    /// Returns the words of a refusal, spelled as NVIDIA does.
+    fn refusal(&self) -> String {
+        format!(
+            "Insufficient privileges for UID {}. Control deamon settings can only be modified by \
+             the user who started it or by the root user.\n",
+            self.peer.uid
+        )
+    }
+}
+
+/// Runs a command and returns the text of its answer, which is empty for most.
+pub fn run(daemon: &Arc<Daemon>, peer: Peer, privileged: bool, line: &str) -> String {
+    let user = User {
+        peer,
+        privileged,
+        owner: daemon.owner,
+    };
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut state = daemon.state();
+    state.sweep(&daemon.store);
+    match words.as_slice() {
+        ["get_server_list"] => {
+            let server = state.server.as_ref();
+            server.map_or(String::new(), |server| format!("{}\n", server.pid))
+        }
+        ["get_client_list", server] => with_server(&mut state, server, |server| {
+            let pids = server.clients.values().map(|c| c.peer.pid);
+            pids.map(|pid| format!("{pid}\n")).collect()
+        }),
+        ["ps"] => ps(daemon, &state),
+        ["start_server", "-uid", uid] => {
+            if let Ok(uid) = uid.parse() {
+                start_server(daemon, &mut state, uid);
+            }
+            String::new()
+        }
+        ["terminate_client", server, client] => {
+            if !user.owns_server() {
+                return format!("{}800\n", user.refusal());
+            }
+            with_server(&mut state, server, |server| terminate(server, client))
+        }
+        // The daemon itself obeys a user with the privilege.
+        ["quit", ..] => "Not enough privilege to execute quit command\n".to_owned(),
+        [command, rest @ ..] => setting(&user, &mut state, command, rest)
+            .unwrap_or_else(|| format!("Unknown command \"{}\"\n", line.trim())),
+        [] => String::new(),
+    }
+}
+
+/// Reads or changes a setting; `None` if there is no such command.
+fn setting(user: &User, state: &mut State, command: &str, args: &[&str]) -> Option<String> {
+    let threads = |value: f64| format!("{value:.1}\n");
+    let shown = |limit: Option<u64>| format!("{}\n", limits::display(limit.unwrap_or(0)));
+    let may_change = match command.starts_with("set_default") {
+        true => user.privileged,
+        false => user.owns_server(),
+    };
+    if command.starts_with("set_") && !may_change && is_setting(command) {
+        return Some(user.refusal());
+    }
+    Some(match (command, args) {
+        ("get_default_device_pinned_mem_limit", [device]) => shown(state.limits.get(device)),
+        ("set_default_device_pinned_mem_limit", [device, value]) => {
+            state.limits.set(device, value);
+            String::new()
+        }
+        ("get_device_pinned_mem_limit", [server, device]) => {
+            with_server(state, server, |s| shown(s.limits.get(device)))
+        }
+        ("set_device_pinned_mem_limit", [server, device, value]) => {
+            with_server(state, server, |server| {
+                server.limits.set(device, value);
+                String::new()
+            })
+        }
+        ("get_default_active_thread_percentage", []) => threads(state.threads),
+        ("set_default_active_thread_percentage", [value]) => {
+            state.threads = value.parse().unwrap_or(state.threads);
+            threads(state.threads)
+        }
+        ("get_active_thread_percentage", [server]) => {
+            with_server(state, server, |server| threads(server.threads))
+        }
+        ("set_active_thread_percentage", [server, value]) => with_server(state, server, |server| {
+            server.threads = value.parse().unwrap_or(server.threads);
+            threads(server.threads)
+        }),
+        _ => return None,
+    })
+}
+
+fn is_setting(command: &str) -> bool {
+    command.ends_with("_device_pinned_mem_limit") || command.ends_with("_active_thread_percentage")
+}
+
+/// Answers for a server by its pid. The words for a wrong pid are not NVIDIA's.
+fn with_server(state: &mut State, pid: &str, act: impl FnOnce(&mut Server) -> String) -> String {
+    let server = state.server.as_mut();
+    match server.filter(|server| pid.parse() == Ok(server.pid)) {
+        Some(server) => act(server),
+        None => format!("Server {pid} not found\n"),
+    }
+}
+
+fn terminate(server: &mut Server, client: &str) -> String {
+    let ids: Vec<u64> = match client.parse() {
+        Ok(pid) => server.clients_of(pid).collect(),
+        Err(_) => Vec::new(),
+    };
+    if ids.is_empty() {
+        return format!("Client {client} not found\n");
+    }
+    let clients = server.clients.iter_mut();
+    for (_, client) in clients.filter(|(id, _)| ids.contains(id)) {
+        client.error.get_or_insert(CudaError::MPS_CLIENT_TERMINATED);
+        client.kernel_end = None;
+    }
+    "0\n".to_owned()
+}
+
+fn start_server(daemon: &Arc<Daemon>, state: &mut State, uid: u32) {
+    if daemon.ensure_server(state, uid).is_err() {
+        return;
+    }
+    let Ok(machine) = daemon.store.load() else {
+        return;
+    };
+    let first = served(&machine).first().cloned();
+    let gpu = machine
+        .gpus
+        .iter()
+        .position(|g| Some(&g.uuid) == first.as_ref());
+    if let (Some(server), Some(gpu)) = (&mut state.server, gpu) {
+        // A server without a GPU serves no client, and says so then.
+        let _ = server.use_gpu(&daemon.store, gpu as u32);
+    }
+}
+
+fn ps(daemon: &Daemon, state: &State) -> String {
+    let mut text =
+        "PID       ID    SERVER    DEVICE             NAMESPACE      COMMAND\n".to_owned();
+    let (Some(server), Ok(machine)) = (&state.server, daemon.store.load()) else {
+        return text;
+    };
+    for (id, client) in &server.clients {
+        let pid = client.peer.pid;
+        let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap_or_default();
+        let namespace = namespace.to_string_lossy();
+        let namespace = namespace.trim_start_matches("pid:[").trim_end_matches(']');
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = command.split(|byte| *byte == 0).next().unwrap_or_default();
+        let command = String::from_utf8_lossy(command);
+        for gpu in client.accounts.keys() {
+            let uuid = &machine.gpus[*gpu as usize].uuid;
+            let device: String = uuid.chars().take(17).collect();
+            text += &format!(
+                "{pid:<9} {id:<5} {:<9} {device:<18} {namespace:<14} {command}\n",
+                server.pid
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,116 @@
+//! The programs of the Multi-Process Service: `nvidia-cuda-mps-control` as a user's tool and as a
+//! daemon, and the server that the daemon starts from the same file.
+
+mod client;
+mod commands;
+mod control;
+mod daemon;
+mod log;
+mod pipes;
+mod server;
+mod state;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub use client::kernel_end;
+
+use nvml_sim::state::Store;
+
+use crate::protocol::DEFAULT_PIPES;
+
+/// The name under which the daemon starts its server.
+const SERVER_NAME: &str = "nvidia-cuda-mps-server";
+const NO_DAEMON: &str = "Cannot find MPS control daemon process";
+
+/// The words of the command line.
+#[derive(Default)]
+struct Options {
+    background: bool,
+    foreground: bool,
+    help: bool,
+    multiuser: bool,
+}
+
+/// Runs the program whose name is the process's first argument.
+pub fn main() -> ExitCode {
+    let mut args = std::env::args();
+    let name = args.next().unwrap_or_default();
+    if Path::new(&name).ends_with(SERVER_NAME) {
+        return server::main();
+    }
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
+    let store = Store::open(&machine_dir()?)?;
+    let branch = store.load()?.driver.branch();
+    let options = parse(args, branch)?;
+    let pipes = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY");
+    let pipes = pipes.map_or_else(|| DEFAULT_PIPES.into(), PathBuf::from);
+    if options.help {
+        print!("{}", help(branch));
+        Ok(())
+    } else if options.background {
+        daemon::start_in_background(store, pipes, options.multiuser)
+    } else if options.foreground {
+        daemon::run(store, pipes, options.multiuser, log::Log::standard_output())
+    } else {
+        control::run(&pipes)
+    }
+}
+
+/// Returns the machine in whose `usr/bin` this program is.
+fn machine_dir() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let dir = program.ancestors().nth(3);
+    dir.map(Path::to_path_buf).ok_or_else(|| {
+        io::Error::other(format!("cannot find a machine above {}", program.display()))
+    })
+}
+
+fn parse(args: impl Iterator<Item = String>, branch: u32) -> io::Result<Options> {
+    let mut options = Options::default();
+    let mut args = args.peekable();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-d" => options.background = true,
+            "-f" => options.foreground = true,
+            "-h" | "--help" => options.help = true,
+            "-M" | "--multiuser-server" if (551..615).contains(&branch) => {
+                options.multiuser = true;
+            }
+            "-m" | "--multiuser" | "--multiuser-server" if branch >= 615 => {
+                options.multiuser = true;
+            }
+            "-p" if args.next_if(|version| version == "2").is_some() => {}
+            // A program that does not know an option is no daemon and looks for one.
+            _ => return Err(io::Error::other(NO_DAEMON)),
+        }
+    }
+    Ok(options)
+}
+
+/// Returns the help text. Only the names of the options are NVIDIA's.
+fn help(branch: u32) -> String {
+    let multiuser = match branch {
+        ..551 => "",
+        551..615 => "  -M,--multiuser-server  serve clients of all users at once\n",
+        615.. => "  -m,--multiuser         serve clients of all users at once\n",
+    };
+    format!(
+        "usage: nvidia-cuda-mps-control [options]\n\
+         \x20 -d                     start the control daemon in the background\n\
+         \x20 -f                     start the control daemon in the foreground\n\
+         \x20 -h                     print this text\n\
+         {multiuser}\
+         Without -d or -f: send the commands on standard input to the daemon.\n"
+    )
+}

@@ -1,0 +1,170 @@
+//! The daemon's settings, its server and the server's clients.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout};
+use std::time::Instant;
+
+use nvml_sim::engine::HolderKind;
+use nvml_sim::holders;
+use nvml_sim::state::Store;
+
+use super::server;
+use crate::account::Account;
+use crate::error::CudaError;
+use crate::limits::Limits;
+use crate::sys::{self, Peer};
+
+/// The most clients of a server; the next one is refused.
+pub const MAX_CLIENTS: usize = 48;
+/// GPU memory of a server, measured on an H100.
+const SERVER_BYTES: u64 = 72 << 20;
+
+/// Settings for servers that start later, and the server.
+pub struct State {
+    pub limits: Limits,
+    pub threads: f64,
+    pub server: Option<Server>,
+    pub quitting: bool,
+    pub next_client: u64,
+}
+
+pub struct Server {
+    pub pid: u32,
+    start_time: u64,
+    /// The user whose clients it serves, unless the daemon serves all.
+    pub uid: u32,
+    pub limits: Limits,
+    pub threads: f64,
+    pub clients: BTreeMap<u64, Client>,
+    gpus: BTreeMap<u32, Account>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+pub struct Client {
+    pub peer: Peer,
+    /// The client's socket, a copy of that which its thread reads from.
+    pub stream: UnixStream,
+    /// Its memory by the index of the GPU.
+    pub accounts: BTreeMap<u32, Account>,
+    /// The end of its last kernel.
+    pub kernel_end: Option<Instant>,
+    /// The error that ended its work: every later call answers it.
+    pub error: Option<CudaError>,
+}
+
+impl Client {
+    fn is_in_kernel(&self) -> bool {
+        self.kernel_end.is_some_and(|end| end > Instant::now())
+    }
+}
+
+impl State {
+    /// Notices that the server or clients are dead. Every request does so first, so that a client
+    /// sees the effect of a death that came before its call.
+    pub fn sweep(&mut self, store: &Store) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if !server.is_alive() {
+            self.drop_server();
+            return;
+        }
+        let is_dead = |client: &Client| sys::is_hung_up(client.stream.as_fd());
+        let dead = server.clients.iter().filter(|(_, c)| is_dead(c));
+        let dead: Vec<u64> = dead.map(|(id, _)| *id).collect();
+        for id in dead {
+            self.remove_client(store, id);
+        }
+    }
+
+    /// Removes a client that is gone. One that was in a kernel ends the work of all others.
+    pub fn remove_client(&mut self, store: &Store, id: u64) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let Some(client) = server.clients.remove(&id) else {
+            return;
+        };
+        if client.error.is_none() && client.is_in_kernel() {
+            server.fail_clients(CudaError::ILLEGAL_ADDRESS);
+        }
+        client.accounts.values().for_each(|a| a.close(store));
+    }
+
+    /// Forgets a server that is dead, and cuts its clients off.
+    pub fn drop_server(&mut self) {
+        for client in self.server.take().iter().flat_map(|s| s.clients.values()) {
+            let _ = client.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Ends the server, as before one for another user starts.
+    pub fn stop_server(&mut self) {
+        if let Some(server) = &self.server {
+            sys::kill(server.pid, libc::SIGKILL);
+        }
+        self.drop_server();
+    }
+
+    /// Starts a server with the settings of this moment, and returns the process to wait for.
+    pub fn start_server(&mut self, dir: &Path, uid: u32) -> io::Result<Child> {
+        let mut child = server::start(dir)?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (input, output) = pipes.ok_or_else(|| io::Error::other("cannot pipe to the server"))?;
+        let pid = child.id();
+        self.server = Some(Server {
+            pid,
+            start_time: holders::start_time(Path::new("/proc"), pid).unwrap_or(0),
+            uid,
+            limits: self.limits.clone(),
+            threads: self.threads,
+            clients: BTreeMap::new(),
+            gpus: BTreeMap::new(),
+            input,
+            output: BufReader::new(output),
+        });
+        Ok(child)
+    }
+}
+
+impl Server {
+    /// Returns whether the process runs: a zombie has closed its output.
+    pub fn is_alive(&self) -> bool {
+        !sys::is_hung_up(self.output.get_ref().as_fd())
+    }
+
+    /// Puts the server on a GPU, where it takes memory, at the first call for the GPU.
+    pub fn use_gpu(&mut self, store: &Store, gpu: u32) -> Result<(), CudaError> {
+        if self.gpus.contains_key(&gpu) {
+            return Ok(());
+        }
+        let mut account = Account::new(gpu, self.pid, self.start_time, HolderKind::MpsServer);
+        account.grow(store, SERVER_BYTES)?;
+        let mut line = String::new();
+        writeln!(self.input, "{gpu}")
+            .and_then(|()| self.output.read_line(&mut line))
+            .map_err(|_| CudaError::MPS_SERVER_NOT_READY)?;
+        self.gpus.insert(gpu, account);
+        Ok(())
+    }
+
+    /// Ends the work of every client with an error.
+    pub fn fail_clients(&mut self, error: CudaError) {
+        for client in self.clients.values_mut() {
+            client.error.get_or_insert(error);
+            client.kernel_end = None;
+        }
+    }
+
+    /// Returns the clients of a process.
+    pub fn clients_of(&self, pid: u32) -> impl Iterator<Item = u64> {
+        let of_it = self.clients.iter().filter(move |(_, c)| c.peer.pid == pid);
+        of_it.map(|(id, _)| *id)
+    }
+}
