@@ -205,6 +205,7 @@ impl Connection<'_> {
         let daemon = self.daemon;
         let uid = self.peer.uid;
         let mut state = self.state();
+        let mut waits = false;
         loop {
             if state.quitting {
                 return Err(CudaError::MPS_SERVER_NOT_READY);
@@ -214,6 +215,10 @@ impl Connection<'_> {
                     if server.clients.is_empty() {
                         state.stop_server();
                         continue;
+                    }
+                    if !std::mem::replace(&mut waits, true) {
+                        let text = format!("User {uid} waits for the clients of another user");
+                        daemon.log.add("Control", &text);
                     }
                 }
                 _ => break,

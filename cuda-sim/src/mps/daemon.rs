@@ -135,6 +135,7 @@ impl Daemon {
         let is_over = |seconds: u64| start.elapsed() >= Duration::from_secs(seconds);
         let mut state = self.state();
         state.quitting = true;
+        self.log.add("Control", "Quitting after the last client");
         loop {
             state.sweep(&self.store);
             let idle = state.server.as_ref().is_none_or(|s| s.clients.is_empty());
