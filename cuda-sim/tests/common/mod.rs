@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -29,6 +30,42 @@ pub fn h100() -> Machine {
     Machine::new("--gpu H100-80GB --mig off")
 }
 
+/// Returns the program `nvml-sim`, which the same build makes.
+pub fn nvml_sim() -> Command {
+    let program = Path::new(CUDA_CLIENT).with_file_name("nvml-sim");
+    assert!(
+        program.exists(),
+        "nvml-sim is not built: cargo build -p nvml-sim"
+    );
+    Command::new(program)
+}
+
+/// A process of another parent, whose end can be waited for.
+pub struct WaitHandle(OwnedFd);
+
+/// Returns a handle for a process that runs.
+pub fn wait_handle(pid: u32) -> WaitHandle {
+    // SAFETY: the call has numbers for arguments and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
+    // SAFETY: the descriptor is new, so nobody else owns it.
+    WaitHandle(unsafe { OwnedFd::from_raw_fd(fd.expect("a process with this pid")) })
+}
+
+impl WaitHandle {
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) {
+        let mut poll = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: `poll` is one entry, which may be written to.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, PATIENCE.as_millis() as i32) };
+        assert_eq!(ready, 1, "the process does not end");
+    }
+}
+
 impl Machine {
     pub fn new(args: &str) -> Machine {
         let machine = Machine {
@@ -36,12 +73,7 @@ impl Machine {
         };
         // Other users are to find the machine as well.
         fs::set_permissions(machine.dir(), fs::Permissions::from_mode(0o755)).unwrap();
-        let program = Path::new(CUDA_CLIENT).with_file_name("nvml-sim");
-        assert!(
-            program.exists(),
-            "nvml-sim is not built: cargo build -p nvml-sim"
-        );
-        let made = Command::new(program)
+        let made = nvml_sim()
             .arg("new")
             .arg(machine.dir())
             .args(args.split_whitespace())
