@@ -107,8 +107,15 @@ fn control_program_needs_daemon() {
 fn starts_in_background() {
     let machine = h100();
     let pipes = machine.dir().join("pipes");
-    let started = machine.control_program(&pipes).arg("-d").status().unwrap();
-    assert!(started.success());
+    // The caller's pipes close, although the daemon lives on.
+    let started = machine.control_program(&pipes).arg("-d").output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    let again = machine.control_program(&pipes).arg("-d").output().unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(
+        again.stderr,
+        b"An instance of this daemon is already running\n"
+    );
     assert_eq!(machine.client(&pipes).ask("alloc 64"), "ok");
     let log = fs::read_to_string(machine.dir().join("log/control.log")).unwrap();
     assert!(log.contains("Starting new server"), "{log}");

@@ -48,6 +48,44 @@ fn end_of_daemon_frees_memory() {
     assert_eq!(machine.processes(COMPUTING), []);
 }
 
+/// "Pids are the host's, also for containers with a pid namespace".
+#[test]
+fn lists_host_pids_of_namespace() {
+    let machine = h100();
+    let daemon = Daemon::start(&machine, "-M").limited("4G");
+    let program = "mount --bind /proc \"$0/host-proc\" && exec unshare --pid --fork --kill-child \
+                   --mount-proc \"$0/usr/bin/cuda-client\" -";
+    let client = |pipes: &std::path::Path| {
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", program])
+            .arg(machine.dir());
+        let of_client = machine.client_program(pipes);
+        command.envs(
+            of_client
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        Client::start(&mut command)
+    };
+    let (mut inside, mut plain) = (client(&daemon.pipes), client("/nonexistent".as_ref()));
+    assert_eq!(inside.ask("alloc 100"), "ok");
+    assert_eq!(plain.ask("alloc 200"), "ok");
+    let computing = machine.processes(COMPUTING);
+    let mps = machine.processes(MPS_CLIENTS);
+    assert_eq!(mps.iter().map(|p| p.1).collect::<Vec<_>>(), [616]);
+    assert_eq!(computing.len(), 3, "{computing:?}");
+    for (pid, mib) in computing {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        let expected = if mib == 66 {
+            "nvidia-cuda-mps"
+        } else {
+            "cuda-client"
+        };
+        assert_eq!(name.trim_end(), expected);
+    }
+}
+
 /// Compute modes as nvml-sim's holders have them: an MPS server is the one process.
 #[test]
 fn obeys_compute_mode() {
@@ -93,6 +131,19 @@ fn chooses_visible_devices() {
     assert_eq!(info("2"), "error CUDA_ERROR_NO_DEVICE");
     fs::remove_file(machine.dir().join("dev/nvidia0")).unwrap();
     assert_eq!(machine.plain_client().ask("info"), h100);
+}
+
+/// A plain process that may not change the machine computes all the same, and is in no list.
+#[test]
+fn runs_without_write_access() {
+    use std::os::unix::process::CommandExt;
+    let machine = h100();
+    let mut program = machine.client_program("/nonexistent".as_ref());
+    let mut client = Client::start(program.uid(1000));
+    assert_eq!(client.ask("alloc 1024"), "ok");
+    assert_eq!(client.free(), 81079 - 516 - 1024);
+    assert_eq!(client.ask("alloc 80000"), "error CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(machine.processes(COMPUTING), []);
 }
 
 /// Without `--mps` a machine has neither program nor library.

@@ -1,7 +1,7 @@
 //! The control daemon: it listens in a pipe directory, starts a server for the first client and
 //! keeps the books of all clients.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -49,6 +49,7 @@ pub fn start_in_background(store: Store, pipes: PathBuf, multiuser: bool) -> io:
         .env(BACKGROUND, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()?;
     let mut line = String::new();
     if let Some(output) = child.stdout.take() {
@@ -56,8 +57,13 @@ pub fn start_in_background(store: Store, pipes: PathBuf, multiuser: bool) -> io:
     }
     match line.trim_end() {
         READY => Ok(()),
-        // The child has told why on standard error.
-        _ => std::process::exit(1),
+        _ => {
+            let mut words = String::new();
+            if let Some(mut errors) = child.stderr.take() {
+                errors.read_to_string(&mut words)?;
+            }
+            Err(io::Error::other(words.trim_end().to_owned()))
+        }
     }
 }
 
