@@ -244,6 +244,7 @@ impl HostView for Named {
 pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
+        door: Some(std::path::Path::new("/run/runmig/mps/1/door")),
         uuids: &[UUID],
         nodes: &nodes,
         hook: HookCommand {

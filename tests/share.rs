@@ -275,12 +275,14 @@ fn bad_requests_change_nothing() {
     );
     setup.configure("");
     let line = refusal(&setup, &[(SHARE, "8Gi")]);
-    assert_eq!(
-        line,
+    let control = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    let wanted = format!(
         "runmig: no permitted level can hold the memory limit of a share (driver: this version of runmig sets no \
-         limits in the driver; mps: this version of runmig starts no MPS daemons); hint: the administrator may \
-         add none to sharing.enforcement: then runmig books the memory, and nothing limits it"
+         limits in the driver; mps: there is no control program {}); hint: the administrator may add none to \
+         sharing.enforcement: then runmig books the memory, and nothing limits it",
+        control.display()
     );
+    assert_eq!(line, wanted);
 }
 
 #[test]

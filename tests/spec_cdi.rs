@@ -51,6 +51,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         drm: vec![],
     };
     let grant = Grant {
+        door: None,
         uuids: &["MIG-1"],
         nodes: &[],
         hook: HookCommand {

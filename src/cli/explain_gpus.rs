@@ -8,7 +8,7 @@ use super::world;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::model::GpuUuid;
+use runmig_lease::model::{GpuUuid, Level};
 use runmig_lease::placement::GpuObstacle;
 use runmig_lease::refusal;
 use runmig_lease::request::Wanted;
@@ -83,7 +83,7 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
             share.memory_mib,
             gpu.gpu_index,
             printable(&gpu.model),
-            trial.level
+            gpu.level.map_or("", Level::name)
         )),
         ShareOutcome::Limited(over) => Answer::no("limited", &over),
         ShareOutcome::No(shortage) => {
@@ -98,12 +98,13 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
             gib(gpu.free_bytes),
             gib(gpu.memory_bytes),
             on.shares.to_string(),
+            on.level.map_or("-", Level::name).to_owned(),
             gpu.why.clone(),
         ]
     };
     let rows: Vec<Vec<String>> = gpus.iter().zip(&trial.gpus).map(cells).collect();
     let table = (
-        &["GPU", "FREE GiB", "MEMORY GiB", "SHARES", "WHY"][..],
+        &["GPU", "FREE GiB", "MEMORY GiB", "SHARES", "LEVEL", "WHY"][..],
         rows,
     );
     let answer = (Wanted::Share(sizes), answer, gpus);
@@ -198,7 +199,7 @@ fn state(obstacle: &GpuObstacle) -> &'static str {
         GpuObstacle::Used(usage) => use_word(usage),
         GpuObstacle::Full { .. } | GpuObstacle::Crowded { .. } => "full",
         GpuObstacle::TooLarge { .. } | GpuObstacle::TooSmall { .. } => "noPlace",
-        GpuObstacle::OneProcess => "unusable",
+        GpuObstacle::OneProcess | GpuObstacle::NoLevel(_) => "unusable",
         GpuObstacle::OtherLevel(_) => "shared",
     }
 }

@@ -1,12 +1,15 @@
 //! `migctl list`: the containers with their slices, and the queue.
 
+use super::daemons;
 use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::model::{Level, Placement, Timestamp};
-use runmig_lease::store::{Damaged, Entry, Held, Lease, Listing, Resource, Waiting};
+use runmig_lease::store::{
+    Damaged, Entry, Held, Lease, Listing, MpsDaemon, Resource, Waiting, WholeGpu,
+};
 use runmig_lease::{UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -38,6 +41,7 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             memory_bytes: shown.memory_bytes,
             booked_bytes: shown.booked_bytes,
             enforcement: shown.enforcement,
+            daemon: daemons::of(entry),
             used_bytes: None,
             over_bytes: None,
             gpu_uuid: instance.resource.gpu_uuid().as_str(),
@@ -92,12 +96,26 @@ pub fn shown(entry: &Entry) -> Shown<'_> {
             booked_bytes: None,
             enforcement: Some("mig"),
         },
-        (Resource::Gpu(gpu), Some(share)) => Shown {
+        (
+            Resource::Gpu(WholeGpu { level, .. })
+            | Resource::Mps(MpsDaemon {
+                gpu: WholeGpu { level, .. },
+                ..
+            }),
+            Some(share),
+        ) => Shown {
             kind: "share",
             name: "share",
             memory_bytes: Some(share.memory_mib << 20),
             booked_bytes: Some(share.booked_mib << 20),
-            enforcement: gpu.level.map(Level::name),
+            enforcement: level.map(Level::name),
+        },
+        (Resource::Mps(daemon), None) => Shown {
+            kind: "share",
+            name: "share",
+            memory_bytes: Some(daemon.limit_mib << 20),
+            booked_bytes: Some(daemon.booked_mib << 20),
+            enforcement: daemon.gpu.level.map(Level::name),
         },
         (Resource::Gpu(gpu), None) => Shown {
             kind: "gpu",
@@ -163,6 +181,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
         Format::Json => json(&entries, &used, &waiting),
         Format::Table => table(&entries, &used, &waiting),
     }
+    daemons::tell(&entries);
     for lease in entries.iter().filter_map(Entry::lease) {
         if let Some(why) = unseen(lease) {
             output::eprint(&format!(
@@ -263,6 +282,9 @@ fn row(entry: &Entry, used: Option<u64>) -> Vec<String> {
     }
     if entry.lease().is_some_and(|l| l.shared_in.is_some()) {
         state.push_str(", shared");
+    }
+    if daemons::has_ended(entry) {
+        state.push_str(", daemon ended");
     }
     vec![
         short(entry.holder()),

@@ -3,6 +3,7 @@
 
 mod asked;
 mod configure;
+mod daemons;
 mod defrag;
 mod explain;
 mod explain_gpus;

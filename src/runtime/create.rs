@@ -3,7 +3,7 @@
 use super::args::Family;
 use super::detect::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, companion, key, report};
+use super::{Front, companion, key, mps, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, MemoryShare, cdi};
@@ -78,9 +78,7 @@ struct Slicing<'a> {
 /// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
 /// GPU gives out.
 fn memory_share(held: &Held) -> Option<MemoryShare> {
-    let (share, Resource::Gpu(gpu)) = (held.lease.share()?, &held.instance.resource) else {
-        return None;
-    };
+    let (share, gpu) = (held.lease.share()?, held.instance.resource.gpu()?);
     Some(MemoryShare {
         memory_mib: share.memory_mib,
         total_mib: match gpu.level {
@@ -104,6 +102,10 @@ impl Slicing<'_> {
         };
         let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
 
+        let asked = &Request {
+            no_mps: mps::obstacle(self.front.runtime, &original)?,
+            ..asked.clone()
+        };
         let Acquired { leases, operation } = self.leases.acquire(holder, asked, cgroup)?;
         let made = self
             .edit(&leases, &original, &driver, hook)
@@ -210,6 +212,7 @@ impl Slicing<'_> {
             let (uuid, minor) = match &held.instance.resource {
                 Resource::Mig(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
                 Resource::Gpu(gpu) => (Some(gpu.gpu_uuid.as_str()), gpu.gpu_minor),
+                Resource::Mps(daemon) => (Some(daemon.gpu.gpu_uuid.as_str()), daemon.gpu.gpu_minor),
             };
             let Some(uuid) = uuid else {
                 return Err(Error::new("the lease has no instance"));
@@ -237,6 +240,7 @@ impl Slicing<'_> {
         if let Some(file) = &self.front.config.file {
             args.extend(["--config".to_owned(), utf8(file)?]);
         }
+        let door = leases.iter().find_map(|held| self.leases.door(held));
         let grant = Grant {
             uuids: &uuids,
             nodes: &devices,
@@ -250,6 +254,7 @@ impl Slicing<'_> {
             driver,
             numbers: self.nodes.numbers(),
             share: leases.iter().find_map(memory_share),
+            door: door.as_deref(),
         };
         let edited = spec::edit(
             original,

@@ -15,6 +15,7 @@ mod features;
 mod image;
 mod key;
 mod lowlevel;
+mod mps;
 mod podman;
 mod report;
 mod spawn;

@@ -6,6 +6,7 @@ use super::{HookCommand, annotations, devices, env, gids, hooks, mounts};
 use oci_spec::runtime::{Hook, Mount};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
+use std::path::Path;
 
 /// The parts that a container gets.
 pub struct Grant<'a> {
@@ -17,6 +18,8 @@ pub struct Grant<'a> {
     pub numbers: &'a NvidiaNumbers,
     /// The share of the GPU's memory. None without one.
     pub share: Option<MemoryShare>,
+    /// The directory with the socket of the container's MPS daemon. None without a daemon.
+    pub door: Option<&'a Path>,
 }
 
 /// A share of a GPU's memory.
@@ -53,6 +56,9 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
         hooks::append(document, stage, hook)?;
     }
     mounts::seal(document, grant.nodes, grant.numbers, host)?;
+    if let Some(door) = grant.door {
+        mounts::put_door(document, door)?;
+    }
     devices::put_nodes(document, grant.nodes, grant.numbers)?;
     devices::put_rules(document, grant.nodes, grant.numbers)?;
     hooks::put_first(document, &grant.hook)?;
@@ -65,8 +71,17 @@ pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
     let mut document = Document::parse(bytes)?;
     hooks::take_out(&mut document)?;
     env::take_out(&mut document);
+    mounts::take_out_door(&mut document);
     devices::take_out(&mut document, numbers)?;
     document.to_bytes()
+}
+
+/// Returns the SELinux label of the container's processes, if it has one.
+pub fn selinux_label(bytes: &[u8]) -> Result<Option<String>> {
+    let document = Document::parse(bytes)?;
+    let label = { document.root.get("process") }.and_then(|p| p.get("selinuxLabel"));
+    let label = label.and_then(|label| label.as_str());
+    Ok(label.filter(|label| !label.is_empty()).map(str::to_owned))
 }
 
 /// Returns whether the container uses a user namespace. If it does, runc binds the host's nodes instead of

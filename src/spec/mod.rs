@@ -24,7 +24,7 @@ mod sidecar;
 mod tokens;
 
 pub use cgroups::{CgroupManager, cgroup};
-pub use edit::{DriverFiles, Grant, MemoryShare, edit, strip, uses_user_namespace};
+pub use edit::{DriverFiles, Grant, MemoryShare, edit, selinux_label, strip, uses_user_namespace};
 pub use hooks::HookCommand;
 pub use host::{Host, HostView, Source};
 pub use mounts::check_dev;

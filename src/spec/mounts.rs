@@ -15,7 +15,7 @@ use super::paths::clean;
 use oci_spec::runtime::Mount;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// The destinations of device lists. nvidia-container-runtime reads a mount there as a request for devices,
@@ -129,6 +129,32 @@ impl<'a> View<'a> {
 
 /// The directory in which CUDA looks for an MPS daemon. NVIDIA's runtime mounts the host's into every container.
 const MPS: &str = "/tmp/nvidia-mps";
+
+/// Mounts the socket of the container's own daemon where CUDA looks for it. So the limit holds for every process,
+/// also for one that clears its environment. It stands last, above any mount on `/tmp`.
+pub fn put_door(document: &mut Document, door: &Path) -> Result<()> {
+    let source = door.to_str();
+    let source = source.ok_or_else(|| Error::new(format!("path {door:?} is not UTF-8")))?;
+    let mounts = array(&mut document.root, "mounts", "mounts")?;
+    mounts.push(json!({
+        "destination": MPS,
+        "type": "bind",
+        "source": source,
+        "options": ["bind", "ro", "nosuid", "nodev", "noexec"],
+    }));
+    Ok(())
+}
+
+/// Removes every mount where CUDA looks for an MPS daemon.
+pub fn take_out_door(document: &mut Document) {
+    let mounts = get_mut(&mut document.root, "mounts").and_then(Value::as_array_mut);
+    if let Some(mounts) = mounts {
+        mounts.retain(|mount| {
+            let to = mount.get("destination").and_then(Value::as_str).map(clean);
+            to.is_none_or(|to| !to.starts_with(MPS))
+        });
+    }
+}
 
 fn stays(
     mount: &View,

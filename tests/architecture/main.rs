@@ -48,6 +48,14 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
     (
+        "crates/lease/src/mps/cgroup.rs",
+        "a signal through a descriptor, which the standard library does not send",
+    ),
+    (
+        "crates/lease/src/mps/launch.rs",
+        "fork and execve for a child that waits until it is on record",
+    ),
+    (
         "crates/lease/src/process/look.rs",
         "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
     ),
@@ -92,6 +100,10 @@ const READS: &[&str] = &[
 const READERS: &[(&str, &str)] = &[
     ("crates/lease/src/files.rs", "the one reader"),
     ("src/cli/configure/file.rs", "opens a directory to sync it"),
+    (
+        "crates/lease/src/mps/launch.rs",
+        "opens /dev/null as the daemon's input",
+    ),
     (
         "src/runtime/spawn.rs",
         "opens /dev/null in the place of closed descriptors",

@@ -30,7 +30,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["context", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
-            &["placement", "store", "gpu", "config"],
+            &["placement", "store", "gpu", "config", "mps"],
             &["policy"],
             &["request", "process", "trust", "framed", "programs", "dummy"],
             &["model", "error", "paths", "files"],
@@ -61,6 +61,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
         &["plan"],
         &["admit", "adopt", "previous"],
         &["denial", "footprint", "occupied", "requester"],
+        &["levels"],
     ],
 );
 
@@ -74,7 +75,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["ended", "gc", "lost"],
-        &["damaged", "ready"],
+        &["damaged", "ready", "revive"],
         &["earlier_boot", "named", "release"],
         &["keep"],
         &["destroy", "holder"],

@@ -69,6 +69,7 @@ fn edited_for(
 ) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
+        door: None,
         uuids: &[UUID],
         nodes: &nodes,
         hook: HookCommand {
@@ -110,6 +111,7 @@ fn adds_slice_and_keeps_rest() {
     let original = r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=all","B=2","NVIDIA_VISIBLE_DEVICES=0"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"}],"pids":{"limit":5}}},"annotations":{"k":"v"}}"#;
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
+        door: None,
         uuids: &[UUID],
         nodes: &nodes[..1],
         hook: HookCommand {

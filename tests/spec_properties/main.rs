@@ -55,6 +55,7 @@ impl HostView for Fake {
 fn edited(original: &[u8]) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
+        door: None,
         uuids: &["MIG-1"],
         nodes: &nodes,
         hook: HookCommand {

@@ -9,6 +9,7 @@ pub mod cases;
 pub mod containerd;
 pub mod cri;
 pub mod crio;
+pub mod cuda;
 pub mod diff;
 pub mod docker;
 pub mod fuse;

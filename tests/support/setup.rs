@@ -180,16 +180,37 @@ impl Setup {
         leases[0].clone()
     }
 
+    /// Returns the cgroups of the MPS daemons that have a directory or a process.
+    pub fn daemons(&self) -> Vec<String> {
+        let folders = entries(&self.state().join("mps"));
+        let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        { folders.iter() }
+            .map(|folder| format!("runmig-mps-{}", name(folder)))
+            .collect()
+    }
+
+    /// Ends the daemons of a test that has failed.
+    fn end_daemons(&self) {
+        for cgroup in self.daemons() {
+            for pid in super::process::in_cgroup(&cgroup) {
+                super::process::kill(pid);
+            }
+            super::leftovers::remove_cgroup(&cgroup);
+        }
+    }
+
     /// Neither the driver nor the ledger has anything.
     #[track_caller]
     pub fn nothing_is_left(&self) {
         self.machine.is_empty();
         assert_eq!(self.leases(), Vec::<Value>::new());
+        assert_eq!(self.daemons(), Vec::<String>::new());
     }
 }
 
 impl Drop for Setup {
     fn drop(&mut self) {
+        self.end_daemons();
         for root in entries(&self.path("roots")) {
             for container in entries(&root) {
                 let mut delete = Command::new(&self.runtime);

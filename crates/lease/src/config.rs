@@ -158,6 +158,7 @@ impl Config {
             ("runtime", config.runtime.as_deref()),
             ("state_dir", Some(config.state_dir.as_path())),
             ("driver.root", Some(config.driver.root.as_path())),
+            ("sharing.mps_control", config.sharing.mps_control.as_deref()),
         ] {
             if let Some(path) = path.filter(|p| !p.is_absolute()) {
                 return Err(Error::new(format!(
@@ -205,7 +206,8 @@ mod tests {
              lock_timeout = \"1m 5s\"\ndriver_files = \"nvidia-runtime\"\n\
              keep_idle = \"5m\"\nadopt = true\n\
              [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n\
-             [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n",
+             [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
+             mps_control = \"/x/control\"\nmps_overhead = 100\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
@@ -216,6 +218,11 @@ mod tests {
         assert_eq!(config.driver.root, Path::new("/x"));
         assert_eq!(config.sharing.enforcement, [Level::None]);
         assert_eq!(config.sharing.shares_per_gpu, 4);
+        assert_eq!(
+            config.sharing.mps_control.as_deref(),
+            Some(Path::new("/x/control"))
+        );
+        assert_eq!(config.sharing.mps_overhead, 100);
     }
 
     #[test]
@@ -229,6 +236,8 @@ mod tests {
         assert!(line("sharing.enforcement = [\"hard\"]").contains("unknown variant `hard`"));
         assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));
         assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
+        assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));
+        assert!(line("sharing.mps_control = \"c\"").contains("is not an absolute path"));
         assert!(line("sharing.shares_per_gpu = 49").contains("is no number from 1 to 48"));
     }
 }

@@ -28,8 +28,8 @@ pub(crate) fn instance(
 pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
     match &instance.resource {
         Resource::Mig(slice) => Some(slot_of(slice)),
-        Resource::Gpu(whole) => Some(Slot {
-            gpu: whole.gpu_uuid.clone(),
+        Resource::Gpu(_) | Resource::Mps(_) => Some(Slot {
+            gpu: instance.resource.gpu_uuid().clone(),
             profile_id: 0,
             placement: WHOLE_GPU,
         }),

@@ -66,6 +66,21 @@ impl Error {
 
     /// Returns the whole chain and the hint nearest to the cause, in one line, since engines show one.
     pub fn line(&self) -> String {
+        let (mut line, hint) = self.chain();
+        if let Some(hint) = hint {
+            line.push_str("; hint: ");
+            line.push_str(hint);
+        }
+        printable(&line)
+    }
+
+    /// Returns the whole chain without a hint, as the reason in another error.
+    pub fn reason(&self) -> String {
+        printable(&self.chain().0)
+    }
+
+    /// Returns the whole chain, and the hint nearest to the cause.
+    fn chain(&self) -> (String, Option<&str>) {
         let mut line = String::new();
         if self.0.is_operation {
             line.push_str("cannot ");
@@ -85,11 +100,7 @@ impl Error {
             line.push_str("; and then: ");
             line.push_str(&other.line());
         }
-        if let Some(hint) = hint {
-            line.push_str("; hint: ");
-            line.push_str(hint);
-        }
-        printable(&line)
+        (line, hint)
     }
 }
 

@@ -34,7 +34,10 @@ pub(crate) fn is_usable(config: &Config, snapshot: &Snapshot, idle: &Instance) -
 pub(crate) fn is_there(snapshot: &Snapshot, instance: &Instance) -> bool {
     match &instance.resource {
         Resource::Mig(slice) => is_slice_there(snapshot, slice),
-        Resource::Gpu(whole) => snapshot.gpus.iter().any(|g| g.uuid == whole.gpu_uuid),
+        Resource::Gpu(_) | Resource::Mps(_) => {
+            let uuid = instance.resource.gpu_uuid();
+            snapshot.gpus.iter().any(|g| g.uuid == *uuid)
+        }
         #[cfg(test)]
         Resource::Dummy(dummy) => dummy.exists(),
     }

@@ -20,7 +20,7 @@ use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{
-    Damaged, DamagedName, Entry, Held, Instance, LeaseState, Lock, Ownership, Place, Waiting,
+    Damaged, DamagedName, Entry, Held, Instance, Kind, LeaseState, Lock, Ownership, Place, Waiting,
 };
 
 /// A place of this boot that a record holds which cannot be read.
@@ -30,6 +30,8 @@ pub(super) struct Unread {
     pub(super) ownership: Ownership,
     /// The instance of an unreadable lease on a share, and the memory that it books, in MiB.
     pub(super) share: Option<(InstanceId, u64)>,
+    /// The instance, if it is an MPS daemon.
+    pub(super) daemon: Option<InstanceId>,
 }
 
 /// Driver, ledger and queue at one moment.
@@ -137,6 +139,7 @@ impl Inventory {
                 place,
                 ownership: damaged.ownership(),
                 share: unread_share(&damaged),
+                daemon: unread_daemon(&damaged),
             }));
             let Damaged { file, why, .. } = damaged;
             let file = printable(&file.to_string_lossy());
@@ -323,14 +326,25 @@ impl Inventory {
     }
 }
 
-/// Returns the instance and the booked memory that the name of an unreadable lease tells.
+/// Returns the instance and the booked memory that the names of unreadable records of a share tell. An MPS daemon
+/// books by itself, also without a lease.
 fn unread_share(damaged: &Damaged) -> Option<(InstanceId, u64)> {
+    if let Some(name) = damaged.instance()
+        && let Some(booked) = name.booked_mib
+    {
+        return Some((name.instance.clone(), booked));
+    }
     match &damaged.name {
         DamagedName::Lease(name, Some(_)) if damaged.lease.is_none() => {
             Some((name.instance.clone(), name.booked_mib?))
         }
         _ => None,
     }
+}
+
+fn unread_daemon(damaged: &Damaged) -> Option<InstanceId> {
+    let name = damaged.instance().filter(|name| name.kind == Kind::Mps);
+    name.map(|name| name.instance.clone())
 }
 
 fn reserved(Unread { place, .. }: &Unread) -> Slot {

@@ -123,6 +123,7 @@ mod idle;
 mod inventory;
 mod manager;
 pub mod model;
+mod mps;
 pub mod paths;
 pub mod placement;
 pub mod policy;

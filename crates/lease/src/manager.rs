@@ -6,11 +6,12 @@ use crate::config::Config;
 use crate::context::LeaseContext;
 use crate::error::Result;
 use crate::model::{Cgroup, LeaseId, Process};
+use crate::mps::Home;
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
 use crate::request::Request;
 use crate::store::{Container, Damaged, Held, Instance, Key, Lease, Store};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The operations on the leases of one state directory.
 pub struct LeaseManager<'a>(LeaseContext<'a>);
@@ -53,6 +54,13 @@ impl<'a> LeaseManager<'a> {
         cgroup: Cgroup,
     ) -> Result<Acquired> {
         allocate::acquire(&self.0, holder, request, cgroup)
+    }
+
+    /// Returns the directory with the socket of a lease's MPS daemon, which the container gets at `/tmp/nvidia-mps`.
+    /// Returns none without a daemon.
+    pub fn door(&self, held: &Held) -> Option<PathBuf> {
+        held.instance.resource.daemon()?;
+        Some(Home::of(&self.0.config.state_dir, &held.instance.id).door())
     }
 
     /// Records the low-level runtime of a lease's container.

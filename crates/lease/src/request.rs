@@ -59,6 +59,8 @@ pub struct Request {
     pub deadline: Option<Deadline>,
     /// The pod whose containers share the slice or GPU. Without one the container has it alone.
     pub shared_in: Option<String>,
+    /// The reason for which the container cannot reach an MPS daemon, if there is one.
+    pub no_mps: Option<String>,
 }
 
 /// Returns the request in a container's annotations, or none if the container requests nothing.
@@ -120,6 +122,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         }));
     }
     Ok(Some(Request {
+        no_mps: None,
         wanted,
         wait,
         deadline: engine::deadline(annotations),

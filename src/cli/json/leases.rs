@@ -57,6 +57,8 @@ pub struct LeaseItem<'a> {
     /// The level at which the memory limit holds: `mig`, `driver`, `mps`, or `none`: nothing limits the container. Null
     /// for a whole GPU.
     pub enforcement: Option<&'static str>,
+    /// The MPS daemon of a share at `mps`; null for others.
+    pub daemon: Option<DaemonItem>,
     /// The GPU's UUID: `GPU-…`.
     #[serde(rename = "gpuUUID")]
     pub gpu_uuid: &'a str,
@@ -91,6 +93,19 @@ pub struct LeaseItem<'a> {
     pub adopted: bool,
     /// The pod whose containers share the slice; null where it is not shared.
     pub shared_in: Option<&'a str>,
+}
+
+/// The MPS daemon of a share.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DaemonItem {
+    /// The pid of the control program in the pid namespace of the create; null until it is on record.
+    pub pid: Option<i32>,
+    /// Whether it lives; without it, new processes of the container have no memory limit. Null where that is not known.
+    pub alive: Option<bool>,
+    /// The number of restarts in a row.
+    pub restarts: u32,
 }
 
 /// A create that waits for room.

@@ -134,6 +134,7 @@ fn usage(inventory: &Inventory) -> Vec<Usage> {
                 (Kind::Slice, memory_of(slice, &inventory.snapshot.gpus))
             }
             (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
+            (Resource::Mps(daemon), None) => (Kind::Share, daemon.booked_mib),
             #[cfg(test)]
             (Resource::Dummy(_), None) => (Kind::Slice, 0),
         };

@@ -7,6 +7,7 @@ mod denial;
 mod diagnosis;
 mod footprint;
 mod gpus;
+mod levels;
 mod occupied;
 mod plan;
 mod pod;
@@ -29,6 +30,7 @@ use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
 use denial::Denial;
+use levels::LazyLevels;
 use provision::Failed;
 use requester::{Requester, Tried};
 use reserve::Outcome;
@@ -61,6 +63,7 @@ pub(crate) fn acquire(
         request,
         cgroup: &cgroup,
         operation: &operation,
+        levels: LazyLevels::new(),
     };
     let mut turn = Turn::new(context.config, request, &holder.bundle);
     loop {
@@ -126,7 +129,12 @@ fn attempts(
             }
             Outcome::Reserved(allocation) => {
                 turn.unwatch();
-                match provision::provision(context, driver, allocation, &mut tried) {
+                match provision::provision(
+                    context,
+                    (driver, &requester.levels),
+                    allocation,
+                    &mut tried,
+                ) {
                     Ok(leases) => {
                         driver.keep_geometry();
                         return Ok(Ended::Ready(leases));

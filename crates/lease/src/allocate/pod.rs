@@ -50,7 +50,7 @@ pub(super) fn share(
         }
         // An administrator, or a reset, may have removed the instance. It may also be newer than the
         // snapshot.
-        if !is_there(snapshot, &peer.instance) && !exists(driver, peer)? {
+        if !is_there(snapshot, &peer.instance) && !exists(context, driver, peer)? {
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
@@ -77,8 +77,8 @@ pub(super) fn share(
 }
 
 /// Returns whether the pod's slice exists. If that cannot be found out, no other slice is created.
-fn exists(driver: &impl Queries, peer: &Held) -> Result<bool> {
-    let found = reclaim::exists(driver, &peer.instance);
+fn exists(context: &LeaseContext<'_>, driver: &impl Queries, peer: &Held) -> Result<bool> {
+    let found = reclaim::exists(context, driver, &peer.instance);
     found.map_err(|e| does_not_answer(peer).caused_by(e))
 }
 
@@ -158,6 +158,7 @@ fn check_same(
         }
         (Resource::Mig(slice), None) => (false, format!("a {}", slice.profile)),
         (Resource::Gpu(_), _) => (wanted.is_none(), resource.to_string()),
+        (Resource::Mps(_), _) => (false, resource.to_string()),
         #[cfg(test)]
         (Resource::Dummy(_), _) => (false, resource.to_string()),
     };

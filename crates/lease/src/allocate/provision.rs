@@ -1,15 +1,17 @@
 //! Carries an allocation out: creates or validates each slice.
 
+use super::levels::{LazyLevels, Levels};
 use super::record::{Allocation, Part, Undo};
 use super::requester::Tried;
 use super::validate::validate;
 use crate::context::LeaseContext;
 use crate::draft::footprint;
-use crate::error::Error;
+use crate::error::{Context, Error, Result};
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::model::Profile;
+use crate::mps::{self, Home, Order};
 use crate::reclaim;
-use crate::store::{Held, InstanceState, Resource, Slice};
+use crate::store::{Held, InstanceState, MpsDaemon, Resource, Slice};
 
 /// How often the driver may refuse a place that looked free before the create gives up.
 const MAX_REFUSALS: usize = 8;
@@ -26,13 +28,13 @@ pub(super) struct Failed {
 /// adds to `tried` what the next choice leaves out.
 pub(super) fn provision(
     context: &LeaseContext<'_>,
-    driver: &impl Mig,
+    (driver, levels): (&impl Mig, &LazyLevels),
     allocation: Allocation,
     tried: &mut Tried,
 ) -> std::result::Result<Vec<Held>, Failed> {
     let (mut ready, mut parts) = (Vec::new(), allocation.parts.into_iter());
     while let Some(part) = parts.next() {
-        match provision_part(context, driver, part, tried) {
+        match provision_part(context, (driver, levels), part, tried) {
             Ok(lease) => ready.push(lease),
             Err(stopped) => {
                 let (undo, error) = *stopped;
@@ -48,7 +50,7 @@ pub(super) fn provision(
 
 fn provision_part(
     context: &LeaseContext<'_>,
-    driver: &impl Mig,
+    (driver, levels): (&impl Mig, &LazyLevels),
     part: Part,
     tried: &mut Tried,
 ) -> std::result::Result<Held, Box<(Undo, Option<Error>)>> {
@@ -64,7 +66,7 @@ fn provision_part(
         Part::Joined(lease) => {
             join(context, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
         }
-        Part::Place(lease) => match create(context, driver, &lease) {
+        Part::Place(lease) => match create(context, (driver, levels), &lease) {
             Ok(lease) => Ok(lease),
             Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
                 tried.refused.extend(footprint(&lease.instance));
@@ -77,7 +79,7 @@ fn provision_part(
 }
 
 /// Returns the lease on a GPU that others share. The create that put the GPU on record may have been killed.
-fn join(context: &LeaseContext<'_>, held: &Held) -> crate::error::Result<Held> {
+fn join(context: &LeaseContext<'_>, held: &Held) -> Result<Held> {
     match held.instance.state {
         InstanceState::Ready => Ok(held.clone()),
         _ => context.record(held, |i| i.state = InstanceState::Ready),
@@ -87,19 +89,45 @@ fn join(context: &LeaseContext<'_>, held: &Held) -> crate::error::Result<Held> {
 /// Creates the instance of a lease. Each step is on record before the next one.
 fn create(
     context: &LeaseContext<'_>,
-    driver: &impl Mig,
+    (driver, levels): (&impl Mig, &LazyLevels),
     held: &Held,
 ) -> std::result::Result<Held, Trouble> {
     match &held.instance.resource {
         Resource::Mig(slice) => create_slice(context, driver, (held, slice)),
         // The GPU exists, and no setting of it changes.
         Resource::Gpu(_) => Ok(context.record(held, |i| i.state = InstanceState::Ready)?),
+        Resource::Mps(daemon) => Ok(start_daemon(context, levels, (held, daemon))?),
         #[cfg(test)]
         Resource::Dummy(dummy) => {
             dummy.create()?;
             Ok(context.record(held, |i| i.state = InstanceState::Ready)?)
         }
     }
+}
+
+/// Starts the MPS daemon of a share. Its process is on record before it begins.
+fn start_daemon(
+    context: &LeaseContext<'_>,
+    levels: &LazyLevels,
+    (held, daemon): (&Held, &MpsDaemon),
+) -> Result<Held> {
+    let program = levels
+        .get()
+        .and_then(Levels::program)
+        .ok_or_else(|| Error::new("the MPS control program is gone"))?;
+    let order = Order {
+        home: &Home::of(&context.config.state_dir, &held.instance.id),
+        program,
+        gpu: &daemon.gpu.gpu_uuid,
+        limit_mib: daemon.limit_mib,
+    };
+    let what = || format!("start an MPS daemon on {}", held.instance.resource);
+    let record = |process| {
+        let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
+        recorded.map(drop)
+    };
+    mps::start(&order, record).context(what)?;
+    context.record(held, |i| i.state = InstanceState::Ready)
 }
 
 fn create_slice(

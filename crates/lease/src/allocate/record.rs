@@ -5,9 +5,11 @@ use super::requester::Requester;
 use crate::context::LeaseContext;
 use crate::error::{self, Result};
 use crate::inventory::Inventory;
+use crate::model::Level;
 use crate::reclaim::{self, Patience};
 use crate::store::{
-    Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
+    Held, Instance, InstanceState, LeaseState, MpsDaemon, Origin, Portion, Resource, Share,
+    WholeGpu,
 };
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
@@ -116,7 +118,18 @@ pub(super) fn record_share(
     (whole, share): (WholeGpu, Share),
 ) -> Result<Part> {
     let portion = Portion::Share(share);
-    if let Some(level) = whole.level {
+    let resource = match whole.level {
+        // A daemon serves one container, so no share joins another.
+        Some(Level::Mps) => Resource::Mps(MpsDaemon {
+            gpu: whole.clone(),
+            limit_mib: share.memory_mib,
+            booked_mib: share.booked_mib,
+            process: None,
+            restarts: 0,
+        }),
+        _ => Resource::Gpu(whole.clone()),
+    };
+    if let (Resource::Gpu(_), Some(level)) = (&resource, whole.level) {
         let ledger = context.store.lock(&requester.purpose())?;
         for peer in inventory.sharers(&whole.gpu_uuid, level) {
             let now = context.store.held_now(peer)?;
@@ -135,7 +148,7 @@ pub(super) fn record_share(
             return Ok(Part::Joined(held));
         }
     }
-    let mut held = requester.draft_new(context, Resource::Gpu(whole), Origin::Ours)?;
+    let mut held = requester.draft_new(context, resource, Origin::Ours)?;
     held.lease.portion = portion;
     persist(context, &held, "is reserved")?;
     Ok(Part::Place(held))

@@ -1,5 +1,7 @@
 //! The container that a create is for, and what that create has tried.
 
+use super::levels::{LazyLevels, Levels};
+use crate::config::Config;
 use crate::context::{LeaseContext, now};
 use crate::draft;
 use crate::error::Result;
@@ -19,9 +21,17 @@ pub(crate) struct Requester<'a> {
     pub request: &'a Request,
     pub cgroup: &'a Cgroup,
     pub operation: &'a Operation,
+    /// The levels of the machine, for a share.
+    pub levels: LazyLevels,
 }
 
 impl Requester<'_> {
+    /// Returns the levels of the machine for this container. The first call looks, which takes a moment.
+    pub(super) fn levels(&self, config: &Config) -> &Levels {
+        let look = || Levels::new(config, self.request.no_mps.as_deref());
+        self.levels.get_or_init(look)
+    }
+
     /// Returns why this create takes a lock, for processes that wait for it.
     pub(super) fn purpose(&self) -> String {
         format!("create of {}", self.holder.key.id)

@@ -43,6 +43,9 @@ pub(super) fn reserve(
 ) -> Result<Outcome> {
     // The driver takes its time to start, and other creates can choose meanwhile.
     driver.prepare()?;
+    if let Wanted::Share(_) = requester.request.wanted {
+        requester.levels(context.config);
+    }
     let choice = {
         let plan = context.store.lock_plan(&requester.purpose())?;
         choose(context, driver, requester, tried, turn, &plan)?
@@ -217,14 +220,14 @@ fn choose_share(
     plan: &Lock,
 ) -> Result<Choice> {
     let policy = &context.config.policy;
-    let terms = Terms::new(context.config)?;
+    let terms = Terms::new(context.config, requester.levels(context.config))?;
     let sharer = (None, requester);
     if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
         return Ok(choice);
     }
     let subject = subject_of(requester.holder);
     let limits = Limits::new(policy, subject.clone(), &inventory);
-    let candidates = shares::candidates(driver, &inventory, (policy, &subject), terms.level);
+    let candidates = shares::candidates(driver, &inventory, (policy, &subject), terms);
     match shares::plan(&candidates, &inventory, &limits, (sizes, terms)) {
         Ok(place) => {
             let take = |place| record_share(context, &inventory, requester, place).map(Some);

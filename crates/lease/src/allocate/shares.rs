@@ -2,13 +2,14 @@
 
 use super::admit::Limits;
 use super::denial::Denial;
-use crate::config::{Config, Sharing};
+use super::levels::Levels;
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::model::{ComputeMode, Gpu, GpuUuid, Level};
 use crate::placement::{
-    self, GpuObstacle, GpuUse, Over, ShareCandidate, ShareShortage, ShareTerms,
+    self, GpuObstacle, GpuUse, Over, ShareCandidate, ShareLevel, ShareShortage, ShareTerms,
 };
 use crate::policy::{Kind, Policy, Subject};
 use crate::queue;
@@ -17,51 +18,57 @@ use crate::request::ShareSize;
 use crate::store::{Share, WholeGpu};
 use std::cell::RefCell;
 
-/// The rules for a request: the level of its share, and how many shares one GPU takes.
+/// The rules for a request: the possible levels, and how many shares one GPU takes.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub level: Level,
+pub(super) struct Terms<'a> {
+    pub levels: &'a Levels,
+    /// The memory that a level itself needs, in MiB.
+    pub mps_overhead_mib: u64,
     pub most: u32,
 }
 
-impl Terms {
+impl<'a> Terms<'a> {
     /// Returns the terms of a new share.
     ///
     /// # Errors
     /// The policy forbids shares, or no permitted level is possible.
-    pub(super) fn new(config: &Config) -> Result<Terms> {
+    pub(super) fn new(config: &Config, levels: &'a Levels) -> Result<Terms<'a>> {
         config.policy.check_kind(Kind::Share)?;
+        levels.check()?;
         Ok(Terms {
-            level: level(&config.sharing)?,
+            levels,
+            mps_overhead_mib: config.sharing.mps_overhead,
             most: config.sharing.shares_per_gpu,
+        })
+    }
+
+    /// Returns the level of a share on a GPU; else the reasons for which there is none.
+    fn of_gpu(&self, driver: &impl Queries, gpu: &Gpu) -> std::result::Result<ShareLevel, String> {
+        let (rank, level) = self.levels.of_gpu(driver, gpu)?;
+        Ok(ShareLevel {
+            level,
+            rank,
+            overhead_mib: match level {
+                Level::Mps => self.mps_overhead_mib,
+                Level::Driver | Level::None => 0,
+            },
         })
     }
 }
 
-/// Returns the first permitted level that is possible.
-fn level(sharing: &Sharing) -> Result<Level> {
-    let mut reasons = Vec::new();
-    for level in &sharing.enforcement {
-        let reason = match level {
-            Level::None => return Ok(Level::None),
-            Level::Driver => "this version of runmig sets no limits in the driver",
-            Level::Mps => "this version of runmig starts no MPS daemons",
-        };
-        reasons.push(format!("{level}: {reason}"));
-    }
-    Err(Error::new(format!(
-        "no permitted level can hold the memory limit of a share ({})",
-        reasons.join("; ")
-    ))
-    .hint("the administrator may add none to sharing.enforcement: then runmig books the memory, and nothing limits it"))
-}
+/// The level of a GPU without one. Its obstacle keeps shares away.
+const NO_LEVEL: ShareLevel = ShareLevel {
+    level: Level::None,
+    rank: usize::MAX,
+    overhead_mib: 0,
+};
 
 /// Returns every GPU with its free memory and its obstacle for the requester.
 pub(super) fn candidates<'a>(
     driver: &impl Queries,
     inventory: &'a Inventory,
     (policy, subject): (&Policy, &Subject),
-    level: Level,
+    terms: Terms<'_>,
 ) -> Vec<ShareCandidate<'a>> {
     let snapshot = &inventory.snapshot;
     let excluded = policy.excluded(&snapshot.gpus, subject);
@@ -73,6 +80,7 @@ pub(super) fn candidates<'a>(
             free_mib: 0,
             foreign_mib: 0,
             holders: Vec::new(),
+            level: NO_LEVEL,
             obstacle: None,
             is_queued: queued.contains(&gpu.uuid),
         };
@@ -97,6 +105,12 @@ pub(super) fn candidates<'a>(
                 why: "the driver does not tell its use".to_owned(),
             })),
         });
+        if on.obstacle.is_none() {
+            match terms.of_gpu(driver, gpu) {
+                Ok(level) => on.level = level,
+                Err(reasons) => on.obstacle = Some(GpuObstacle::NoLevel(reasons)),
+            }
+        }
         if let GpuUse::Shared {
             holders,
             level: theirs,
@@ -104,7 +118,7 @@ pub(super) fn candidates<'a>(
         } = state.usage
         {
             on.holders = holders;
-            if theirs != level {
+            if theirs != on.level.level {
                 on.obstacle = on.obstacle.or(Some(GpuObstacle::OtherLevel(theirs)));
             }
         }
@@ -118,7 +132,7 @@ pub(super) fn plan(
     candidates: &[ShareCandidate<'_>],
     inventory: &Inventory,
     limits: &Limits<'_>,
-    (sizes, terms): (&[ShareSize], Terms),
+    (sizes, terms): (&[ShareSize], Terms<'_>),
 ) -> std::result::Result<(WholeGpu, Share), Denial<ShareShortage>> {
     limits.allow_share(0)?;
     let hit = RefCell::new(None);
@@ -146,18 +160,16 @@ pub(super) fn plan(
         }
         Err(no) => return Err(Denial::Room(no)),
     };
-    let whole = WholeGpu::of(place.gpu, place.gives_out_mib, Some(terms.level));
+    let whole = WholeGpu::of(place.gpu, place.gives_out_mib, Some(place.level));
     let share = Share {
         memory_mib: place.memory_mib,
-        booked_mib: place.memory_mib,
+        booked_mib: place.booked_mib,
     };
     Ok((whole, share))
 }
 
 /// The answer that a create for a share would get now.
 pub struct ShareTrial {
-    /// The level of the share.
-    pub level: Level,
     /// Every GPU that the driver can read.
     pub gpus: Vec<ShareOnTrial>,
     /// The outcome of the request.
@@ -174,6 +186,8 @@ pub struct ShareOnTrial {
     pub memory_mib: Option<u64>,
     /// The memory that is left of it, in MiB.
     pub free_mib: u64,
+    /// The level of a share there. None if there is none.
+    pub level: Option<Level>,
     /// The number of its shares.
     pub shares: usize,
     /// The obstacle for all of the requested sizes, if there is one.
@@ -199,10 +213,11 @@ pub fn try_share(
     inventory: &Inventory,
     (sizes, subject): (&[ShareSize], Subject),
 ) -> Result<ShareTrial> {
-    let terms = Terms::new(config)?;
+    let levels = Levels::new(config, None);
+    let terms = Terms::new(config, &levels)?;
     let policy = &config.policy;
     let limits = Limits::new(policy, subject.clone(), inventory);
-    let candidates = candidates(driver, inventory, (policy, &subject), terms.level);
+    let candidates = candidates(driver, inventory, (policy, &subject), terms);
     let outcome = match plan(&candidates, inventory, &limits, (sizes, terms)) {
         Ok((whole, share)) => ShareOutcome::Fits(Box::new(whole), share),
         Err(Denial::Limit(over)) => ShareOutcome::Limited(over),
@@ -219,11 +234,11 @@ pub fn try_share(
         uuid: on.gpu.uuid.clone(),
         memory_mib: on.memory_mib,
         free_mib: on.free_mib,
+        level: (on.level.rank != NO_LEVEL.rank).then_some(on.level.level),
         shares: on.holders.len(),
         obstacle: asked.obstacle(on),
     };
     Ok(ShareTrial {
-        level: terms.level,
         gpus: candidates.iter().map(on_trial).collect(),
         outcome,
     })

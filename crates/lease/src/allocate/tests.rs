@@ -1,5 +1,6 @@
 //! A second kind of resource and a second kind of holder: create, kill, gc and release.
 
+use super::levels::LazyLevels;
 use super::provision::{Failed, provision};
 use super::record::{Allocation, Part, roll_back};
 use super::requester::Tried;
@@ -109,7 +110,7 @@ fn provisioned(context: &LeaseContext<'_>, held: Held) -> Result<Vec<Held>, Fail
     let driver = context.driver();
     provision(
         context,
-        &driver,
+        (&driver, &LazyLevels::new()),
         Allocation { parts },
         &mut Tried::default(),
     )
@@ -172,7 +173,9 @@ fn killed_create_keeps_second_kind() {
         },
         |_, held| match &held.instance.resource {
             Resource::Dummy(dummy) => dummy.create().unwrap(),
-            Resource::Mig(_) | Resource::Gpu(_) => unreachable!("the draft is a dummy"),
+            Resource::Mig(_) | Resource::Gpu(_) | Resource::Mps(_) => {
+                unreachable!("the draft is a dummy")
+            }
         },
         |context, held| {
             let ready = context.record(held, |i| i.state = InstanceState::Ready);

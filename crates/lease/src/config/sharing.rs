@@ -3,9 +3,14 @@
 use crate::error::{Error, Result};
 use crate::model::Level;
 use serde::Deserialize;
+use std::path::PathBuf;
 
 /// The number of shares that one GPU takes, at most. An MPS server of CUDA 12 takes as many clients.
 const MOST: u32 = 48;
+/// The memory that an MPS server needs on its GPU, in MiB: 72 were measured on an H100.
+const OVERHEAD_MIB: u64 = 128;
+/// The most that an administrator may set for it, in MiB.
+const MOST_OVERHEAD_MIB: u64 = 4096;
 
 /// The rules for shares of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -15,6 +20,10 @@ pub struct Sharing {
     pub enforcement: Vec<Level>,
     /// The most shares of one GPU.
     pub shares_per_gpu: u32,
+    /// The absolute path of NVIDIA's MPS control program. Without one runmig looks in the usual places.
+    pub mps_control: Option<PathBuf>,
+    /// The memory that each MPS daemon books beside its share, in MiB.
+    pub mps_overhead: u64,
 }
 
 impl Default for Sharing {
@@ -22,6 +31,8 @@ impl Default for Sharing {
         Sharing {
             enforcement: vec![Level::Driver, Level::Mps],
             shares_per_gpu: MOST,
+            mps_control: None,
+            mps_overhead: OVERHEAD_MIB,
         }
     }
 }
@@ -41,6 +52,12 @@ impl Sharing {
             return Err(Error::new(format!(
                 "sharing.enforcement names {} twice",
                 all[twice]
+            )));
+        }
+        if self.mps_overhead > MOST_OVERHEAD_MIB {
+            return Err(Error::new(format!(
+                "sharing.mps_overhead = {} is no number of MiB from 0 to {MOST_OVERHEAD_MIB}",
+                self.mps_overhead
             )));
         }
         match (1..=MOST).contains(&self.shares_per_gpu) {

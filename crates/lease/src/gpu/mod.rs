@@ -36,6 +36,9 @@ pub trait Queries {
     /// counts as free only by the driver's answer.
     fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad>;
 
+    /// Returns the CUDA compute capability of a GPU, as major and minor number.
+    fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)>;
+
     /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label>;
 

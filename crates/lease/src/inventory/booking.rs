@@ -68,6 +68,7 @@ impl Inventory {
             (_, Some(share)) => share.booked_mib,
             (Resource::Mig(slice), None) => memory_of(slice, &self.snapshot.gpus),
             (Resource::Gpu(whole), None) => whole.memory_mib,
+            (Resource::Mps(daemon), None) => daemon.booked_mib,
             #[cfg(test)]
             (Resource::Dummy(_), None) => 0,
         }

@@ -4,6 +4,7 @@ use super::Inventory;
 use super::owners::Owners;
 use crate::gpu::Queries;
 use crate::model::{ComputeMode, Gpu, GpuProcess, GpuUuid, Level, MigMode};
+use crate::mps::Home;
 use crate::placement::GpuUse;
 use crate::store::{Held, Lease, LeaseState, Resource};
 
@@ -75,13 +76,16 @@ impl Inventory {
             }
         };
         let owners = Owners::new();
+        let daemons = self.daemon_cgroups(&gpu.uuid);
         let here = |h: &&Held| *h.instance.resource.gpu_uuid() == gpu.uuid;
         let leases: Vec<&Lease> = { self.leases.iter().filter(here) }
             .map(|h| &h.lease)
             .collect();
         // A process of which nothing can be found out counts as one without a lease.
         let is_foreign = |p: &&GpuProcess| {
-            !owners.has_ended(p.pid) && !leases.iter().any(|lease| owners.is_of(p.pid, lease))
+            !owners.has_ended(p.pid)
+                && !owners.is_in(p.pid, &daemons)
+                && !leases.iter().any(|lease| owners.is_of(p.pid, lease))
         };
         let computing: Vec<&GpuProcess> = load.processes.iter().filter(is_foreign).collect();
         let drawing = load.graphics.iter().filter(is_foreign);
@@ -118,7 +122,7 @@ impl Inventory {
         let (mut names, mut booked, mut levels, mut instances) =
             (Vec::new(), 0, Vec::new(), Vec::new());
         for held in self.leases.iter().filter(here) {
-            let (Resource::Gpu(whole), Some(share)) = (&held.instance.resource, held.lease.share())
+            let (Some(whole), Some(share)) = (held.instance.resource.gpu(), held.lease.share())
             else {
                 return None;
             };
@@ -130,15 +134,27 @@ impl Inventory {
         // The name of a record tells how much it books, and a readable lease beside it the level.
         for unread in self.damaged.iter().filter(|d| d.place.gpu_uuid == *gpu) {
             let (instance, mib) = unread.share.as_ref()?;
-            if !instances.contains(&instance) {
-                return None;
+            match unread.daemon {
+                Some(_) => levels.push(Level::Mps),
+                None if instances.contains(&instance) => {}
+                None => return None,
             }
             names.push(String::new());
             booked += mib;
         }
+        // A daemon books until it has ended.
+        for unleased in self
+            .unleased
+            .iter()
+            .filter(|i| i.resource.gpu_uuid() == gpu)
+        {
+            let daemon = unleased.resource.daemon()?;
+            levels.push(Level::Mps);
+            names.push(String::new());
+            booked += daemon.booked_mib;
+        }
         let level = *levels.first()?;
-        let has_others = self.unleased.iter().any(|i| i.resource.gpu_uuid() == gpu);
-        if has_others || levels.iter().any(|l| *l != level) {
+        if levels.iter().any(|l| *l != level) {
             return None;
         }
         Some(GpuUse::Shared {
@@ -146,6 +162,17 @@ impl Inventory {
             booked_mib: booked,
             level,
         })
+    }
+
+    /// Returns the cgroups of all MPS daemons on a GPU.
+    fn daemon_cgroups(&self, gpu: &GpuUuid) -> Vec<String> {
+        let on_record = { self.instances() }
+            .filter(|i| i.resource.gpu_uuid() == gpu && i.resource.daemon().is_some())
+            .map(|i| &i.id);
+        let unread = { self.damaged.iter() }
+            .filter(|d| d.place.gpu_uuid == *gpu)
+            .filter_map(|d| d.daemon.as_ref());
+        on_record.chain(unread).map(Home::cgroup_path_of).collect()
     }
 
     /// Returns the holder of a record on a GPU, whatever the record's kind; none without a record. The name is

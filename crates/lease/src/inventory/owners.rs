@@ -30,6 +30,14 @@ impl Owners {
         self.view.sees_all_namespaces() && self.view.sees_cgroups(lease.namespaces.as_ref())
     }
 
+    /// Returns whether a process is in one of these cgroups.
+    pub(super) fn is_in(&self, pid: u32, cgroups: &[String]) -> bool {
+        let pid = i32::try_from(pid);
+        self.view.sees_all_namespaces()
+            && !cgroups.is_empty()
+            && pid.is_ok_and(|pid| process::is_in_cgroup(&Host, pid, cgroups))
+    }
+
     /// Returns whether a process belongs to the container of a lease.
     pub(super) fn is_of(&self, pid: u32, lease: &Lease) -> bool {
         let pid = i32::try_from(pid);

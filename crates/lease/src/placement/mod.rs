@@ -35,6 +35,6 @@ pub use rejection::{
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::{Over, ShareTerms, choose_share, obstacle_of};
-pub use share::{ShareCandidate, ShareShortage};
+pub use share::{ShareCandidate, ShareLevel, ShareShortage};
 pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
 pub(crate) use whole::{awaited, choose_whole, smallest_whole};

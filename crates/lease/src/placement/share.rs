@@ -1,7 +1,7 @@
 //! Chooses the GPU of a share: a pure function of the GPUs and of what is booked on each.
 
 use super::whole::{GpuObstacle, GpuUse};
-use crate::model::{Gpu, GpuUuid, MigMode};
+use crate::model::{Gpu, GpuUuid, Level, MigMode};
 use crate::request::{LEAST_MIB, ShareSize};
 
 /// A GPU on trial for a share.
@@ -17,10 +17,23 @@ pub struct ShareCandidate<'a> {
     pub foreign_mib: u64,
     /// The holders of the shares of the GPU.
     pub holders: Vec<String>,
+    /// The level of a share there.
+    pub level: ShareLevel,
     /// The obstacle for a share of any size. None if there is none.
     pub obstacle: Option<GpuObstacle>,
     /// Says whether earlier requests in the queue could use the GPU.
     pub is_queued: bool,
+}
+
+/// The level of a share on one GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareLevel {
+    /// The level.
+    pub level: Level,
+    /// The number of permitted levels that are better.
+    pub rank: usize,
+    /// The memory that the level itself needs, in MiB.
+    pub overhead_mib: u64,
 }
 
 /// The place of a share.
@@ -31,6 +44,9 @@ pub(crate) struct SharePlace<'a> {
     pub gives_out_mib: u64,
     /// The memory of the share, in MiB.
     pub memory_mib: u64,
+    /// The memory that it books, in MiB.
+    pub booked_mib: u64,
+    pub level: Level,
 }
 
 /// A request for a share that gets none.
@@ -85,24 +101,26 @@ pub(crate) struct Over {
 }
 
 impl ShareTerms<'_> {
-    /// Returns the memory of a share of a size on a GPU, in MiB; else the obstacle.
-    fn place(&self, on: &ShareCandidate<'_>, size: ShareSize) -> Result<u64, GpuObstacle> {
+    /// Returns the memory of a share of a size on a GPU, and the memory that it books, in MiB; else the obstacle.
+    /// An amount is the memory of the share, and the level's own need comes on top. A fraction is all that the
+    /// share books, so that all parts of a GPU fit.
+    fn place(&self, on: &ShareCandidate<'_>, size: ShareSize) -> Result<(u64, u64), GpuObstacle> {
         if let Some(obstacle) = &on.obstacle {
             return Err(obstacle.clone());
         }
         let gives_out = on.memory_mib.unwrap_or_default();
-        let memory_mib = size.booked_mib(gives_out);
-        if memory_mib > gives_out {
+        let (memory_mib, booked_mib) = size.on(gives_out, on.level.overhead_mib);
+        if booked_mib > gives_out {
             return Err(GpuObstacle::TooLarge { gives_out });
         }
         if memory_mib < LEAST_MIB {
             return Err(GpuObstacle::TooSmall { memory_mib });
         }
-        let over = (self.limit)(memory_mib);
+        let over = (self.limit)(booked_mib);
         if let Some(over) = over.as_ref().filter(|over| over.is_final) {
             return Err(GpuObstacle::Excluded(over.words.clone()));
         }
-        if memory_mib > on.free_mib {
+        if booked_mib > on.free_mib {
             return Err(GpuObstacle::Full {
                 free_mib: on.free_mib,
                 gives_out,
@@ -116,7 +134,7 @@ impl ShareTerms<'_> {
         if on.is_queued {
             return Err(GpuObstacle::Queued);
         }
-        over.map_or(Ok(memory_mib), |over| {
+        over.map_or(Ok((memory_mib, booked_mib)), |over| {
             Err(GpuObstacle::Excluded(over.words))
         })
     }
@@ -135,8 +153,9 @@ impl ShareTerms<'_> {
     }
 }
 
-/// Chooses the GPU for the first size that fits on one. Shared GPUs and those without MIG come before empty ones
-/// that could do MIG, then the GPU with the least free memory, then the lowest index.
+/// Chooses the GPU for the first size that fits on one. GPUs with the best level come first, then shared GPUs and
+/// those without MIG before empty ones that could do MIG, then the GPU with the least free memory, then the lowest
+/// index.
 ///
 /// # Errors
 /// The shortage, if no size fits on any GPU.
@@ -147,16 +166,18 @@ pub(crate) fn choose_share<'a>(
 ) -> Result<SharePlace<'a>, ShareShortage> {
     let order = |on: &ShareCandidate<'_>| {
         let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
-        (could_do_mig, on.free_mib, on.gpu.index)
+        (on.level.rank, could_do_mig, on.free_mib, on.gpu.index)
     };
     for size in terms.sizes {
         let fits = candidates.iter();
         let fits = fits.filter_map(|on| Some((on, terms.place(on, *size).ok()?)));
-        if let Some((on, memory_mib)) = fits.min_by_key(|(on, _)| order(on)) {
+        if let Some((on, (memory_mib, booked_mib))) = fits.min_by_key(|(on, _)| order(on)) {
             return Ok(SharePlace {
                 gpu: on.gpu,
                 gives_out_mib: on.memory_mib.unwrap_or_default(),
                 memory_mib,
+                booked_mib,
+                level: on.level.level,
             });
         }
     }

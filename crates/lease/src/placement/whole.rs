@@ -80,6 +80,8 @@ pub enum GpuObstacle {
     OneProcess,
     /// Its shares have another level.
     OtherLevel(Level),
+    /// No permitted level is possible there, for these reasons.
+    NoLevel(String),
 }
 
 /// A GPU on trial for a request of whole GPUs.
@@ -117,7 +119,8 @@ impl GpuObstacle {
             GpuObstacle::Excluded(_)
             | GpuObstacle::TooLarge { .. }
             | GpuObstacle::TooSmall { .. }
-            | GpuObstacle::OneProcess => false,
+            | GpuObstacle::OneProcess
+            | GpuObstacle::NoLevel(_) => false,
             GpuObstacle::Used(usage) => match usage {
                 GpuUse::Exclusive { .. }
                 | GpuUse::Shared { .. }

@@ -2,7 +2,7 @@
 //! runmig need not ask every process of the machine.
 
 use super::mounts::unescaped;
-use super::{PROC, Reads};
+use super::{Host, PROC, Reads};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -50,6 +50,19 @@ pub(super) fn have_none(reads: &dyn Reads, cgroups: &[String]) -> bool {
     })
 }
 
+/// Returns the mount points of the hierarchies that are mounted here, each with its root.
+pub(crate) fn hierarchies() -> Vec<PathBuf> {
+    let text = |name: &str| {
+        let bytes = Host.file(&Path::new(PROC).join("self").join(name));
+        String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+    };
+    let (own, mounts) = (text("cgroup"), text("mountinfo"));
+    let found = own
+        .lines()
+        .filter_map(|line| mounted(line, &mounts)?.into_iter().next());
+    found.map(|hierarchy| hierarchy.point).collect()
+}
+
 /// Finds where each hierarchy of `/proc/PID/cgroup` is mounted, with the root that the paths there begin at.
 /// Returns none if one is not, or if there is none.
 fn mounted(own: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
@@ -90,7 +103,7 @@ fn shows(line: &str, controllers: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Host, cgroups};
+    use crate::process::cgroups;
 
     const OWN: &str = "3:name=systemd:/a\n2:cpu,cpuacct:/\n0::/\n";
     const MOUNTS: &str = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\

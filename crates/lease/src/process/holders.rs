@@ -22,6 +22,24 @@ pub(crate) struct Holders {
     pub unseen: Option<String>,
 }
 
+impl Holders {
+    /// Returns one process as the holder, if there is one.
+    pub(crate) fn of(pid: Option<i32>) -> Holders {
+        Holders {
+            seen: pid.into_iter().map(|pid| (pid, name(pid))).collect(),
+            unseen: None,
+        }
+    }
+
+    /// Returns no holder, and the reason for which there may be some.
+    pub(crate) fn unseen(why: String) -> Holders {
+        Holders {
+            seen: Vec::new(),
+            unseen: Some(why),
+        }
+    }
+}
+
 /// Finds the processes that have one of these files or devices open. It misses processes that a security
 /// module hides, and descriptors in transit through a socket.
 pub(crate) fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {

@@ -11,6 +11,7 @@ mod view;
 
 pub(crate) use cgroup::is_in_cgroup;
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
+pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
 pub use mounts::answers;
 pub use reads::{Host, Reads, is_gone};

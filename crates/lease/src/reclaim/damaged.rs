@@ -11,8 +11,8 @@ use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::model::LeaseId;
 use crate::store::{
-    Damaged, DamagedName, FormerName, Instance, InstanceState, Key, LeaseState, Ledger, Origin,
-    Ownership, Resource,
+    Damaged, DamagedName, FormerName, Instance, InstanceName, InstanceState, Key, LeaseState,
+    Ledger, Origin, Ownership, Resource,
 };
 use std::path::Path;
 
@@ -265,7 +265,7 @@ fn over(
             let is_anothers = damaged.ownership() == Ownership::Own
                 && damaged.booked_mib().is_none()
                 && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
-            !is_anothers && named::is_there(&driver, damaged, place)?
+            !is_anothers && named::is_there(context, &driver, damaged, place)?
         }
     };
     if !is_there {
@@ -314,7 +314,11 @@ fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bo
     let mut others = instances
         .iter()
         .filter(|i| Some(i.instance.as_str()) != own);
-    if others.any(|i| i.place.overlaps(place)) {
+    let excludes = |other: &InstanceName| match damaged.instance() {
+        Some(name) => name.excludes(other),
+        None => other.place.overlaps(place),
+    };
+    if others.any(excludes) {
         return Ok(true);
     }
     let is_shared = |f: &FormerName| f.ownership == Ownership::Shared || damaged.is_nobodys();

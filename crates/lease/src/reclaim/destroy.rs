@@ -8,7 +8,8 @@ use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
 use crate::idle;
 use crate::model::ListedInstance;
-use crate::process::{self, Holders};
+use crate::mps::{self, Home};
+use crate::process::{self, Holders, Host};
 use crate::store::{Instance, Lease, LeaseName, Resource, Slice};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ pub(crate) fn destroy_instance(
     loop {
         match try_destroy(context, target, &mut session)? {
             Ok(ended) => return Ok(ended),
-            Err(e) if e.is_in_use() && Instant::now() + gap < end => {
+            Err(refusal) if refusal.may_pass() && Instant::now() + gap < end => {
                 std::thread::sleep(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {
@@ -57,7 +58,25 @@ pub(crate) fn destroy_instance(
                     session = None;
                 }
             }
-            Err(e) => return Err(e.into()),
+            Err(Refusal::Driver(e)) => return Err(e.into()),
+            Err(Refusal::Lives(e)) => return Err(e),
+        }
+    }
+}
+
+/// The reason for which an instance is not destroyed yet.
+enum Refusal {
+    /// The driver's.
+    Driver(DriverError),
+    /// A process of the instance lives on after a SIGKILL.
+    Lives(Error),
+}
+
+impl Refusal {
+    fn may_pass(&self) -> bool {
+        match self {
+            Refusal::Driver(e) => e.is_in_use(),
+            Refusal::Lives(_) => true,
         }
     }
 }
@@ -67,7 +86,7 @@ fn try_destroy(
     context: &LeaseContext<'_>,
     target: Target<'_>,
     session: &mut Option<Session>,
-) -> Result<std::result::Result<Ended, DriverError>> {
+) -> Result<std::result::Result<Ended, Refusal>> {
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());
     let _lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
@@ -82,17 +101,38 @@ fn try_destroy(
     let destroyed = match &instance.resource {
         Resource::Mig(slice) => destroy(driver, slice, || {
             mark(context, &instance, |i| i.change_slice(|s| s.emptied = true))
-        })?,
+        })?
+        .map_err(Refusal::Driver),
         // A GPU stays. Only its records go.
         Resource::Gpu(_) => Ok(()),
+        Resource::Mps(_) => end_daemon(context, &instance)?,
         #[cfg(test)]
         Resource::Dummy(dummy) => Ok(dummy.destroy()?),
     };
     Ok(destroyed.map(|()| Ended::Gone))
 }
 
+/// Ends an MPS daemon with its server, its cgroup and its directories.
+fn end_daemon(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+) -> Result<std::result::Result<(), Refusal>> {
+    let home = Home::of(&context.config.state_dir, &instance.id);
+    Ok(match mps::end(&home, false)? {
+        None => Ok(()),
+        Some(pid) => Err(Refusal::Lives(Error::new(format!(
+            "process {pid} of the MPS daemon on {} does not end",
+            instance.resource
+        )))),
+    })
+}
+
 /// Returns whether the resource of an instance exists, and is the one on record.
-pub(crate) fn exists(driver: &impl Queries, instance: &Instance) -> Result<bool> {
+pub(crate) fn exists(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    instance: &Instance,
+) -> Result<bool> {
     match &instance.resource {
         Resource::Mig(slice) => Ok(locate(driver, slice)?.is_some()),
         Resource::Gpu(_) => {
@@ -104,6 +144,7 @@ pub(crate) fn exists(driver: &impl Queries, instance: &Instance) -> Result<bool>
                 _ => Ok(is_there),
             }
         }
+        Resource::Mps(_) => mps::is_there(&Home::of(&context.config.state_dir, &instance.id)),
         #[cfg(test)]
         Resource::Dummy(dummy) => Ok(dummy.exists()),
     }
@@ -214,8 +255,15 @@ pub(crate) fn has_other_leases(
     Ok(leases.iter().any(is_other))
 }
 
-/// Returns the processes that have the instance's capabilities open.
+/// Returns the processes that have the instance's capabilities open, or a process of its MPS daemon.
 pub(crate) fn holders(context: &LeaseContext<'_>, instance: &Instance) -> Holders {
+    if instance.resource.daemon().is_some() {
+        let home = Home::of(&context.config.state_dir, &instance.id);
+        return match process::in_cgroup(&Host, &[home.cgroup_path()]) {
+            Ok(pid) => Holders::of(pid),
+            Err(e) => Holders::unseen(e.to_string()),
+        };
+    }
     let Some((slice, gi)) = instance.slice().and_then(|s| Some((s, s.gpu_instance?))) else {
         return Holders::default();
     };

@@ -5,6 +5,7 @@ use super::finding::{Finding, Outcome};
 use super::holder;
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
+use crate::mps::{self, Home};
 use crate::store::{Damaged, Entry, Ownership};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -35,6 +36,9 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Resu
         None => Ok(()),
     });
     let restored: Vec<Result<()>> = restored.collect();
+    entries
+        .iter()
+        .for_each(|entry| remove_daemon(context, entry));
     let store = &context.store;
     let records = entries.iter().map(|entry| Records {
         lease: entry.lease().map(|l| store.lease_file(l)),
@@ -43,6 +47,16 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Resu
     let removed = remove_records(context, &records.collect::<Vec<_>>());
     let both = |(restored, removed)| error::all([restored, removed]);
     restored.into_iter().zip(removed).map(both).collect()
+}
+
+/// Removes the directories of an MPS daemon of an earlier boot. Only a state directory on a disk still has them.
+fn remove_daemon(context: &LeaseContext<'_>, entry: &Entry) {
+    if entry.instance().resource.daemon().is_some() {
+        let home = Home::of(&context.config.state_dir, &entry.instance().id);
+        if let Err(e) = mps::end(&home, false) {
+            tracing::warn!("{}", e.line());
+        }
+    }
 }
 
 /// The files of a line of the ledger.

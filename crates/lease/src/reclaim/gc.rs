@@ -3,6 +3,7 @@
 use super::finding::{Collection, Finding, Outcome};
 use super::patience::Patience;
 use super::release::{self, Returned, is_due};
+use super::revive::{self, Found};
 use super::{damaged, earlier_boot, holder, liveness, ready};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
@@ -63,7 +64,17 @@ fn look_at_lease(
             if !dry_run && let Err(e) = ready::ready_without_its_front(context, lease) {
                 tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
             }
-            return Outcome::Kept(kept);
+            // A create does not wait for the daemons of others.
+            return match all.then(|| revive::restart_if_ended(context, held, dry_run)) {
+                Some(Err(e)) => Outcome::Failed(e),
+                Some(Ok(Found::Restarted)) => {
+                    Outcome::Kept(format!("{kept}; its MPS daemon had ended and is restarted"))
+                }
+                Some(Ok(Found::Ended)) => {
+                    Outcome::Kept(format!("{kept}; its MPS daemon has ended"))
+                }
+                Some(Ok(Found::Well)) | None => Outcome::Kept(kept),
+            };
         }
     };
     let against = |now: &Lease| why_collect(context, held, now, all).err();

@@ -36,7 +36,7 @@ impl BundleAccount {
     pub fn stays(&self, id: &LeaseId, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot release lease {id}")).caused_by(why);
         let held = self.held(id, container);
-        if let Some(Resource::Gpu(gpu)) = held.as_ref().map(|h| &h.instance.resource) {
+        if let Some(gpu) = held.as_ref().and_then(|h| h.instance.resource.gpu()) {
             return error.hint(format!(
                 "runmig has nothing on record of GPU {}: compare migctl list with nvidia-smi",
                 gpu.gpu_index
@@ -106,7 +106,7 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let Held { lease, instance } = &held;
     let container = lease.holder.name();
     let is_over = lease.boot_id != context.boot_id;
-    if is_over || !destroy::exists(&context.driver(), instance)? {
+    if is_over || !destroy::exists(context, &context.driver(), instance)? {
         return Ok(None);
     }
     if lease.shared_in.is_some() {
@@ -119,13 +119,10 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let ledger = context.store.lock(&why)?;
     let name = InstanceName::of(instance);
     let instances = context.store.instance_names()?.into_iter();
-    let instances = instances
-        .filter(|i| i.instance != instance.id)
-        .map(|i| i.place);
-    let formers = context.store.former_names()?.into_iter().map(|f| f.place);
-    if instances
-        .chain(formers)
-        .any(|place| place.overlaps(&name.place))
+    let instances = instances.filter(|i| i.instance != instance.id);
+    let formers = context.store.former_names()?.into_iter();
+    if { instances }.any(|other| other.excludes(&name)) || { formers }
+        .any(|former| former.place.overlaps(&name.place))
     {
         // A GPU outlives its records, and another container has it by now: nothing is left to release.
         if matches!(instance.resource, Resource::Gpu(_)) {

@@ -14,6 +14,7 @@ mod named;
 mod patience;
 mod ready;
 mod release;
+mod revive;
 
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, locate};

@@ -3,8 +3,9 @@
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::model::ListedInstance;
-use crate::store::{Damaged, Kind, Place, Resource, Slice, WholeGpu};
+use crate::model::{Level, ListedInstance};
+use crate::mps::{self, Home};
+use crate::store::{Damaged, Kind, MpsDaemon, Place, Resource, Slice, WholeGpu};
 
 /// Returns the resource that the driver shows at a place. Returns none if there is nothing.
 ///
@@ -16,10 +17,42 @@ pub(super) fn resource(
     place: &Place,
 ) -> Result<Option<Resource>> {
     tells(damaged)?;
-    Ok(match is_whole_gpu(damaged) {
-        true => gpu_of(context, place)?.map(Resource::Gpu),
-        false => slice_of(context, place)?.map(Resource::Mig),
+    Ok(match damaged.instance().map(|name| name.kind) {
+        Some(Kind::Gpu) => gpu_of(context, place, None)?.map(Resource::Gpu),
+        Some(Kind::Mps) => daemon_of(context, damaged, place)?.map(Resource::Mps),
+        _ => slice_of(context, place)?.map(Resource::Mig),
     })
+}
+
+/// Returns the MPS daemon of which something is left under the name of its instance.
+fn daemon_of(
+    context: &LeaseContext<'_>,
+    damaged: &Damaged,
+    place: &Place,
+) -> Result<Option<MpsDaemon>> {
+    if !is_daemon_there(context, damaged)? {
+        return Ok(None);
+    }
+    let level = Some(Level::Mps);
+    // The daemon ends even if the driver no longer shows its GPU.
+    let gpu = gpu_of(context, place, level)?.unwrap_or_else(|| WholeGpu::lost(place, level));
+    Ok(Some(MpsDaemon {
+        gpu,
+        limit_mib: 0,
+        booked_mib: damaged
+            .instance()
+            .and_then(|i| i.booked_mib)
+            .unwrap_or_default(),
+        process: None,
+        restarts: 0,
+    }))
+}
+
+fn is_daemon_there(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
+    match damaged.instance().filter(|name| name.kind == Kind::Mps) {
+        Some(name) => mps::is_there(&Home::of(&context.config.state_dir, &name.instance)),
+        None => Ok(false),
+    }
 }
 
 /// Returns the slice that the driver shows at a named place.
@@ -62,26 +95,35 @@ fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> 
 }
 
 /// Returns whether the driver shows the resource at its place. A whole GPU counts as there.
-pub(super) fn is_there(driver: &impl Queries, damaged: &Damaged, place: &Place) -> Result<bool> {
-    Ok(is_whole_gpu(damaged) || at_its_place(driver, place)?.is_some())
-}
-
-fn is_whole_gpu(damaged: &Damaged) -> bool {
-    damaged.instance().is_some_and(|i| i.kind == Kind::Gpu)
+pub(super) fn is_there(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    damaged: &Damaged,
+    place: &Place,
+) -> Result<bool> {
+    match damaged.instance().map(|name| name.kind) {
+        Some(Kind::Gpu) => Ok(true),
+        Some(Kind::Mps) => is_daemon_there(context, damaged),
+        _ => Ok(at_its_place(driver, place)?.is_some()),
+    }
 }
 
 /// Returns the named GPU, if the driver shows it. The record lives as long as its release, so it has no use
 /// for the memory.
-fn gpu_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<WholeGpu>> {
+fn gpu_of(
+    context: &LeaseContext<'_>,
+    place: &Place,
+    level: Option<Level>,
+) -> Result<Option<WholeGpu>> {
     let gpus = context.driver().snapshot()?.gpus;
     let gpu = gpus.into_iter().find(|g| g.uuid == place.gpu_uuid);
-    Ok(gpu.map(|gpu| WholeGpu::of(&gpu, 0, None)))
+    Ok(gpu.map(|gpu| WholeGpu::of(&gpu, 0, level)))
 }
 
 /// Fails for a kind of resource that a record's name alone does not locate.
 pub(super) fn tells(damaged: &Damaged) -> Result<()> {
     match damaged.instance().map(|name| name.kind) {
-        None | Some(Kind::Mig | Kind::Gpu) => Ok(()),
+        None | Some(Kind::Mig | Kind::Gpu | Kind::Mps) => Ok(()),
         #[cfg(test)]
         Some(Kind::Dummy) => Err(untold(damaged)),
         Some(Kind::Unknown) => Err(untold(damaged)),

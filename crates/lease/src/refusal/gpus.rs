@@ -75,6 +75,12 @@ pub fn obstacle(why: &GpuObstacle) -> String {
         }
         GpuObstacle::OneProcess => "its compute mode is Exclusive_Process".to_owned(),
         GpuObstacle::OtherLevel(level) => format!("its shares have the level {level}"),
+        GpuObstacle::NoLevel(reasons) => {
+            format!(
+                "no permitted level can hold the limit there ({})",
+                printable(reasons)
+            )
+        }
     }
 }
 

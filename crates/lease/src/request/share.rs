@@ -24,12 +24,16 @@ pub enum ShareSize {
 }
 
 impl ShareSize {
-    /// Returns the memory to book on a GPU that gives out so much, in MiB. A fraction is cut, so that all parts
-    /// of a GPU fit on it.
-    pub(crate) fn booked_mib(self, gives_out_mib: u64) -> u64 {
+    /// Returns the memory of the share on a GPU that gives out so much, and the memory that it books, in MiB.
+    /// `overhead_mib` is the need of its level: it comes on top of an amount, and a fraction contains it. A
+    /// fraction is cut, so that all parts of a GPU fit on it.
+    pub(crate) fn on(self, gives_out_mib: u64, overhead_mib: u64) -> (u64, u64) {
         match self {
-            ShareSize::Memory(mib) => mib,
-            ShareSize::Fraction { parts, of } => gives_out_mib.saturating_mul(parts) / of.max(1),
+            ShareSize::Memory(mib) => (mib, mib.saturating_add(overhead_mib)),
+            ShareSize::Fraction { parts, of } => {
+                let booked = gives_out_mib.saturating_mul(parts) / of.max(1);
+                (booked.saturating_sub(overhead_mib), booked)
+            }
         }
     }
 }
@@ -210,11 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn every_part_fits() {
+    fn overhead_fits_beside_every_part() {
+        assert_eq!(ShareSize::Memory(8192).on(22_574, 128), (8192, 8320));
         for gives_out in [14_910, 22_574, 81_079, 143_156] {
             for of in 2..=MAX_PARTS {
-                let part = ShareSize::Fraction { parts: 1, of }.booked_mib(gives_out);
-                assert!(part * of <= gives_out);
+                let (memory, booked) = ShareSize::Fraction { parts: 1, of }.on(gives_out, 128);
+                assert!(booked * of <= gives_out);
+                assert_eq!(memory + 128, booked);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The record of an instance: hardware that runmig made or adopted.
 
 use super::format::{self, Record};
-use super::names::InstanceName;
+use super::names::{InstanceName, Place};
 use crate::framed::Form;
-use crate::model::{BootId, Gpu, GpuUuid, InstanceId, Level, Placement, Timestamp};
+use crate::model::{BootId, Gpu, GpuUuid, InstanceId, Level, Placement, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -81,6 +81,8 @@ pub enum Resource {
     Mig(Slice),
     /// A GPU outside of MIG mode, for one holder or for shares.
     Gpu(WholeGpu),
+    /// An MPS daemon on such a GPU, for one share.
+    Mps(MpsDaemon),
     /// A file that stands for hardware. It proves that a second kind fits.
     #[cfg(test)]
     Dummy(crate::dummy::Resource),
@@ -92,6 +94,7 @@ impl Resource {
         match self {
             Resource::Mig(slice) => &slice.gpu_uuid,
             Resource::Gpu(gpu) => &gpu.gpu_uuid,
+            Resource::Mps(daemon) => &daemon.gpu.gpu_uuid,
             #[cfg(test)]
             Resource::Dummy(dummy) => &dummy.gpu_uuid,
         }
@@ -102,8 +105,30 @@ impl Resource {
         match self {
             Resource::Mig(slice) => slice.gpu_index,
             Resource::Gpu(gpu) => gpu.gpu_index,
+            Resource::Mps(daemon) => daemon.gpu.gpu_index,
             #[cfg(test)]
             Resource::Dummy(_) => 0,
+        }
+    }
+
+    /// Returns the GPU outside of MIG mode, if the resource is one or is on one.
+    pub fn gpu(&self) -> Option<&WholeGpu> {
+        match self {
+            Resource::Gpu(gpu) => Some(gpu),
+            Resource::Mps(daemon) => Some(&daemon.gpu),
+            Resource::Mig(_) => None,
+            #[cfg(test)]
+            Resource::Dummy(_) => None,
+        }
+    }
+
+    /// Returns the MPS daemon, if the resource is one.
+    pub fn daemon(&self) -> Option<&MpsDaemon> {
+        match self {
+            Resource::Mps(daemon) => Some(daemon),
+            Resource::Mig(_) | Resource::Gpu(_) => None,
+            #[cfg(test)]
+            Resource::Dummy(_) => None,
         }
     }
 }
@@ -114,6 +139,7 @@ impl fmt::Display for Resource {
         match self {
             Resource::Mig(slice) => slice.fmt(f),
             Resource::Gpu(gpu) => write!(f, "GPU {}", gpu.gpu_index),
+            Resource::Mps(daemon) => write!(f, "GPU {}", daemon.gpu.gpu_index),
             #[cfg(test)]
             Resource::Dummy(dummy) => write!(f, "dummy {}", dummy.file.display()),
         }
@@ -182,6 +208,26 @@ pub struct WholeGpu {
     pub level: Option<Level>,
 }
 
+/// An MPS daemon, which limits the memory of each of its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MpsDaemon {
+    /// The GPU.
+    pub gpu: WholeGpu,
+    /// The memory limit of each client, in MiB.
+    #[serde(rename = "limitMiB")]
+    pub limit_mib: u64,
+    /// The memory that the daemon books on the GPU, in MiB: the limit and what its server needs.
+    #[serde(rename = "bookedMiB")]
+    pub booked_mib: u64,
+    /// The process of the daemon, on record before it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    /// The number of restarts since a collector last saw the daemon live.
+    #[serde(default)]
+    pub restarts: u32,
+}
+
 impl WholeGpu {
     /// Returns the record of a GPU that gives out so much memory, in MiB: for one holder, or for shares at a level.
     pub(crate) fn of(gpu: &Gpu, memory_mib: u64, level: Option<Level>) -> WholeGpu {
@@ -191,6 +237,20 @@ impl WholeGpu {
             gpu_minor: gpu.minor,
             model: gpu.name.clone(),
             memory_mib,
+            level,
+        }
+    }
+}
+
+impl WholeGpu {
+    /// Returns the record of a GPU of which only the name of a record tells.
+    pub(crate) fn lost(place: &Place, level: Option<Level>) -> WholeGpu {
+        WholeGpu {
+            gpu_uuid: place.gpu_uuid.clone(),
+            gpu_index: 0,
+            gpu_minor: 0,
+            model: String::new(),
+            memory_mib: 0,
             level,
         }
     }
@@ -209,7 +269,7 @@ impl Instance {
     pub fn slice(&self) -> Option<&Slice> {
         match &self.resource {
             Resource::Mig(slice) => Some(slice),
-            Resource::Gpu(_) => None,
+            Resource::Gpu(_) | Resource::Mps(_) => None,
             #[cfg(test)]
             Resource::Dummy(_) => None,
         }
@@ -219,9 +279,16 @@ impl Instance {
     pub(crate) fn change_slice(&mut self, change: impl FnOnce(&mut Slice)) {
         match &mut self.resource {
             Resource::Mig(slice) => change(slice),
-            Resource::Gpu(_) => {}
+            Resource::Gpu(_) | Resource::Mps(_) => {}
             #[cfg(test)]
             Resource::Dummy(_) => {}
+        }
+    }
+
+    /// Changes the MPS daemon, if the instance is one.
+    pub(crate) fn change_daemon(&mut self, change: impl FnOnce(&mut MpsDaemon)) {
+        if let Resource::Mps(daemon) = &mut self.resource {
+            change(daemon);
         }
     }
 

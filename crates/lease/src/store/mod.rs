@@ -36,7 +36,9 @@ pub use bundles::{BundleId, BundleLock};
 pub use damaged::{Damaged, DamagedName};
 pub(crate) use format::{Record, decode, encode};
 pub(crate) use id::random_id;
-pub use instance::{Attempt, Instance, InstanceState, Origin, Resource, Slice, WholeGpu};
+pub use instance::{
+    Attempt, Instance, InstanceState, MpsDaemon, Origin, Resource, Slice, WholeGpu,
+};
 pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Portion, Share};
 pub use listing::Listing;
 pub(crate) use lock::Lock;

@@ -8,6 +8,7 @@
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
 //! instances/<instance>.<boot>.<gpu>.gpu
+//! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>
 //! leases/<key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>[.adopted|.shared]     format 1
 //! ```
 //!
@@ -45,6 +46,8 @@ pub struct InstanceName {
     pub kind: Kind,
     /// Its place.
     pub place: Place,
+    /// The memory that an MPS daemon books, in MiB. None for another kind.
+    pub booked_mib: Option<u64>,
     /// The end of the instance.
     pub ownership: Ownership,
 }
@@ -56,6 +59,8 @@ pub enum Kind {
     Mig,
     /// A whole GPU.
     Gpu,
+    /// An MPS daemon. Several share a GPU.
+    Mps,
     /// A kind of a newer version.
     Unknown,
     /// The kind that stands for a second one.
@@ -125,7 +130,7 @@ impl LeaseName {
             return None;
         };
         let booked_mib = match tail {
-            ["share", text] => { text.parse().ok() }.filter(|n: &u64| n.to_string() == *text),
+            ["share", text] => mib(text),
             _ => None,
         };
         Some(LeaseName {
@@ -153,6 +158,7 @@ impl InstanceName {
         let (kind, profile_id, placement) = match &instance.resource {
             Resource::Mig(slice) => (Kind::Mig, slice.profile_id, slice.placement),
             Resource::Gpu(_) => (Kind::Gpu, 0, WHOLE_GPU),
+            Resource::Mps(_) => (Kind::Mps, 0, WHOLE_GPU),
             #[cfg(test)]
             Resource::Dummy(_) => (Kind::Dummy, 0, WHOLE_GPU),
         };
@@ -165,6 +171,7 @@ impl InstanceName {
                 profile_id,
                 placement,
             },
+            booked_mib: instance.resource.daemon().map(|d| d.booked_mib),
             ownership: match instance.origin {
                 Origin::Ours => Ownership::Own,
                 Origin::Administrator => Ownership::Adopted,
@@ -196,9 +203,14 @@ impl InstanceName {
             let place = Place::parse(boot, gpu, [profile, start, size])?;
             Some((place, ownership(tail)))
         };
+        let booked_mib = match (kind, rest) {
+            ("mps", [text]) => mib(text),
+            _ => None,
+        };
         let (kind, (place, ownership)) = match kind {
             "mig" => (Kind::Mig, slice()?),
             "gpu" => (Kind::Gpu, (whole_gpu(), ownership(rest))),
+            "mps" if booked_mib.is_some() => (Kind::Mps, (whole_gpu(), Ownership::Own)),
             #[cfg(test)]
             "dummy" => (Kind::Dummy, (whole_gpu(), ownership(rest))),
             _ => (Kind::Unknown, (whole_gpu(), Ownership::Unknown)),
@@ -207,6 +219,7 @@ impl InstanceName {
             instance: InstanceId::new(instance),
             kind,
             place,
+            booked_mib,
             ownership,
         })
     }
@@ -225,10 +238,16 @@ impl InstanceName {
                 format!("mig.{profile}.{}.{}", at.start, at.size)
             }
             Kind::Gpu => "gpu".to_owned(),
+            Kind::Mps => format!("mps.{}", self.booked_mib.unwrap_or_default()),
             #[cfg(test)]
             Kind::Dummy => "dummy".to_owned(),
         };
         format!("{}.{boot}.{gpu}.{kind}{tail}", self.instance)
+    }
+
+    /// Returns whether the two cannot be on one machine at once. MPS daemons share a GPU.
+    pub(crate) fn excludes(&self, other: &InstanceName) -> bool {
+        self.place.overlaps(&other.place) && (self.kind, other.kind) != (Kind::Mps, Kind::Mps)
     }
 }
 
@@ -281,6 +300,11 @@ impl Place {
 /// Returns whether the first part of a name is that of a container's records.
 pub(crate) fn is_of(part: &str, key: &Key) -> bool {
     key.prefix().strip_suffix('.') == Some(part)
+}
+
+/// Returns an amount of memory, in the one way in which a name writes it.
+fn mib(text: &str) -> Option<u64> {
+    { text.parse().ok() }.filter(|n: &u64| n.to_string() == *text)
 }
 
 fn plain(text: &str) -> String {

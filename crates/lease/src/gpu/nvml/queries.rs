@@ -111,6 +111,15 @@ impl Queries for Session {
         read().map_err(|e| failed(format!("read the use of GPU {}", self.called(gpu)), e))
     }
 
+    fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
+        let device = self.device(gpu)?;
+        let what = || format!("read the compute capability of GPU {}", self.called(gpu));
+        let found = device.cuda_compute_capability();
+        let found = found.map_err(|e| failed(what(), e))?;
+        let number = |number: i32| u32::try_from(number).unwrap_or_default();
+        Ok((number(found.major), number(found.minor)))
+    }
+
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
         let device = self.device(gpu)?;
         let failed = |e| failed(format!("read the numbers of GPU {gpu}"), e);

@@ -12,10 +12,17 @@ fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> ShareCandidate
         free_mib: gives_out - shares.iter().sum::<u64>(),
         foreign_mib: 0,
         holders: vec!["c".to_owned(); shares.len()],
+        level: NONE,
         obstacle: None,
         is_queued: false,
     }
 }
+
+const NONE: ShareLevel = ShareLevel {
+    level: Level::None,
+    rank: 0,
+    overhead_mib: 0,
+};
 
 fn chosen(candidates: &[ShareCandidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
     let place = choose(candidates, sizes, &|_| None).ok()?;
@@ -205,4 +212,47 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn books_overhead_of_level() {
+    let gpus = [gpu(0, MigMode::Unsupported)];
+    let mps = ShareLevel {
+        level: Level::Mps,
+        rank: 0,
+        overhead_mib: 128,
+    };
+    let on = |shares: &[u64]| ShareCandidate {
+        level: mps,
+        ..candidate(&gpus[0], L4, shares)
+    };
+    let place = |shares: &[u64], size| {
+        let all = [on(shares)];
+        choose(&all, &[size], &|_| None).map(|p| (p.memory_mib, p.booked_mib, p.level))
+    };
+    let eight = ShareSize::Memory(8192);
+    assert_eq!(place(&[], eight), Ok((8192, 8320, Level::Mps)));
+    // A share fits only with its overhead.
+    assert!(place(&[L4 - 8320], eight).is_ok());
+    assert!(place(&[L4 - 8319], eight).is_err());
+    let quarter = ShareSize::Fraction { parts: 1, of: 4 };
+    assert_eq!(place(&[5643 * 3], quarter), Ok((5515, 5643, Level::Mps)));
+}
+
+#[test]
+fn prefers_gpu_with_better_level() {
+    let gpus = [gpu(0, MigMode::Unsupported), gpu(1, MigMode::Unsupported)];
+    let second = ShareLevel { rank: 1, ..NONE };
+    let all = [
+        ShareCandidate {
+            level: second,
+            ..candidate(&gpus[0], L4, &[8192])
+        },
+        candidate(&gpus[1], L4, &[]),
+    ];
+    assert_eq!(chosen(&all, &[ShareSize::Memory(4096)]), Some((1, 4096)));
+    assert_eq!(
+        chosen(&all[..1], &[ShareSize::Memory(4096)]),
+        Some((0, 4096))
+    );
 }

@@ -93,7 +93,7 @@ fn names_are_read_as_written() {
     ] {
         let name = InstanceName::of(instance);
         assert_eq!(name.ownership, ownership);
-        assert_eq!(InstanceName::parse(&name.name()), Some(name));
+        assert_eq!(InstanceName::parse(&name.name()), Some(name.clone()));
     }
     let mut whole = instance("i");
     whole.resource = Resource::Gpu(WholeGpu {
@@ -108,14 +108,35 @@ fn names_are_read_as_written() {
     assert_eq!(name.name(), "i.b.GPU-1.gpu");
     assert_eq!((name.kind, name.ownership), (Kind::Gpu, Ownership::Own));
     assert!(name.place.overlaps(&InstanceName::of(&instance("i")).place));
-    assert_eq!(InstanceName::parse(&name.name()), Some(name));
+    assert_eq!(InstanceName::parse(&name.name()), Some(name.clone()));
     // This version leaves a newer version's instance alone, and does not give out its place.
     let newer = InstanceName::parse("i.b.GPU-1.mig.19.3.1.borrowed").unwrap();
     assert_eq!(
         (newer.ownership, newer.place.placement.start),
         (Ownership::Unknown, 3)
     );
-    let other = InstanceName::parse("i.b.GPU-1.mps.4711").unwrap();
+    let daemon = InstanceName::parse("i.b.GPU-1.mps.8320").unwrap();
+    assert_eq!(
+        (daemon.kind, daemon.booked_mib, daemon.ownership),
+        (Kind::Mps, Some(8320), Ownership::Own)
+    );
+    assert_eq!(daemon.name(), "i.b.GPU-1.mps.8320");
+    // Daemons share a GPU, and nothing else is beside them.
+    let second = InstanceName::parse("j.b.GPU-1.mps.4224").unwrap();
+    assert!(!daemon.excludes(&second));
+    assert!(daemon.excludes(&name) && name.excludes(&daemon));
+    for newer in [
+        "i.b.GPU-1.mps",
+        "i.b.GPU-1.mps.08",
+        "i.b.GPU-1.mps.8320.seat",
+    ] {
+        let newer = InstanceName::parse(newer).unwrap();
+        assert_eq!(
+            (newer.kind, newer.ownership),
+            (Kind::Unknown, Ownership::Unknown)
+        );
+    }
+    let other = InstanceName::parse("i.b.GPU-1.fpga.4711").unwrap();
     assert_eq!(other.ownership, Ownership::Unknown);
     assert!(
         other

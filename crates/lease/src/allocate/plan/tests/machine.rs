@@ -159,6 +159,7 @@ fn add(
             place: name.place,
             ownership: name.ownership,
             share: None,
+            daemon: None,
         }),
         Kind::Held | Kind::Promised | Kind::Adopted => inventory.leases.push(held(n.to_string())),
         Kind::Shared => {

@@ -1,0 +1,115 @@
+//! The cgroup of a daemon: one of its own in every hierarchy, outside of the container's, the pod's and the
+//! engine's. The end of those does not end the daemon, and its processes are no sign that the container lives.
+
+use crate::error::{Context, Error, Result};
+use crate::files;
+use crate::process::{self, Host};
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// The most of a list of processes that runmig reads, in bytes.
+const MAX_LIST: u64 = 1 << 20;
+
+/// Makes the cgroup in each hierarchy that this process sees.
+pub(super) fn make(name: &str) -> Result<()> {
+    let points = process::hierarchies();
+    if points.is_empty() {
+        return Err(Error::new("no cgroup hierarchy is mounted here"));
+    }
+    for point in &points {
+        let group = point.join(name);
+        let what = || format!("make cgroup {}", group.display());
+        match std::fs::create_dir(&group) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            made => made.context(what)?,
+        }
+        // cgroup v1 takes no process into a cgroup without these.
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let is_v1 = point.join("cgroup.sane_behavior").exists() && point.join(file).exists();
+            if is_v1 {
+                let of_all = files::read_text(&point.join(file), MAX_LIST).context(what)?;
+                std::fs::write(group.join(file), of_all.trim()).context(what)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves a process into the cgroup.
+pub(super) fn enter(name: &str, pid: i32) -> Result<()> {
+    for point in process::hierarchies() {
+        let procs = point.join(name).join("cgroup.procs");
+        std::fs::write(&procs, pid.to_string())
+            .context(|| format!("write process {pid} to {}", procs.display()))?;
+    }
+    Ok(())
+}
+
+/// Returns a live process of the cgroup.
+pub(super) fn first(name: &str) -> io::Result<Option<i32>> {
+    process::in_cgroup(&Host, &[format!("/{name}")])
+}
+
+/// Kills every process of the cgroup. One that starts meanwhile stays for the next call.
+pub(super) fn kill(name: &str) -> io::Result<()> {
+    let mut pids = BTreeSet::new();
+    for point in process::hierarchies() {
+        let group = point.join(name);
+        let all = group.join("cgroup.kill");
+        if all.exists() && std::fs::write(&all, "1").is_ok() {
+            continue;
+        }
+        let listed = match files::read_text(&group.join("cgroup.procs"), MAX_LIST) {
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            listed => listed?,
+        };
+        pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
+    }
+    for pid in pids {
+        kill_in(name, pid);
+    }
+    Ok(())
+}
+
+/// Kills a process if it is in the cgroup. The descriptor names the process even if its number is used again.
+fn kill_in(name: &str, pid: i32) {
+    // SAFETY: the call takes numbers alone.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let Ok(fd @ 0..) = i32::try_from(fd) else {
+        return;
+    };
+    // SAFETY: the descriptor was just opened, and nothing else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    if process::is_in_cgroup(&Host, pid, &[format!("/{name}")]) {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, and the kernel takes a null pointer for no information.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                fd.as_raw_fd(),
+                libc::SIGKILL,
+                no_info,
+                0,
+            )
+        };
+    }
+}
+
+/// Removes the empty cgroup from each hierarchy.
+pub(super) fn remove(name: &str) -> io::Result<()> {
+    for point in process::hierarchies() {
+        match std::fs::remove_dir(point.join(name)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the cgroup is in a hierarchy.
+pub(super) fn exists(name: &str) -> bool {
+    let has_it = |point: &Path| point.join(name).exists();
+    process::hierarchies().iter().any(|point| has_it(point))
+}

@@ -1,0 +1,94 @@
+//! The MPS daemon of one container: NVIDIA's control program, its directories, its cgroup and its limit.
+//!
+//! ```text
+//! <state>/mps/<instance>/pipes     CUDA_MPS_PIPE_DIRECTORY: the daemon's sockets, for root alone
+//! <state>/mps/<instance>/door      nothing but a hard link to pipes/control: the container's /tmp/nvidia-mps
+//! <state>/mps/<instance>/logs      CUDA_MPS_LOG_DIRECTORY
+//! <cgroup mount>/runmig-mps-<instance>, in each hierarchy
+//! ```
+//!
+//! A client needs `control` alone. Through `control_privileged`, root of a container could raise the limit. The
+//! names carry the id of the instance, so the name of a record is enough to end the daemon.
+
+mod cgroup;
+mod launch;
+mod limit;
+mod program;
+mod server;
+mod talk;
+
+pub(crate) use program::{Program, find};
+pub(crate) use server::{Order, end, is_there, start};
+
+use crate::model::InstanceId;
+use std::path::{Path, PathBuf};
+
+/// The longest path of a Unix socket, in bytes, without its NUL.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The names of one daemon: its directories and its cgroup.
+#[derive(Debug)]
+pub(crate) struct Home {
+    folder: PathBuf,
+    cgroup: String,
+}
+
+impl Home {
+    /// Returns the names of the daemon of an instance.
+    pub(crate) fn of(state_dir: &Path, instance: &InstanceId) -> Home {
+        Home {
+            folder: state_dir.join("mps").join(instance.as_str()),
+            cgroup: format!("runmig-mps-{instance}"),
+        }
+    }
+
+    /// Returns the path of its cgroup, as `/proc/PID/cgroup` shows it.
+    pub(crate) fn cgroup_path(&self) -> String {
+        format!("/{}", self.cgroup)
+    }
+
+    /// Returns the same for the daemon of an instance.
+    pub(crate) fn cgroup_path_of(instance: &InstanceId) -> String {
+        Home::of(Path::new(""), instance).cgroup_path()
+    }
+
+    /// Returns the directory that the container gets.
+    pub(crate) fn door(&self) -> PathBuf {
+        self.folder.join("door")
+    }
+
+    fn pipes(&self) -> PathBuf {
+        self.folder.join("pipes")
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.folder.join("logs")
+    }
+}
+
+/// Returns the reason for which no daemon can listen below a state directory, if there is one.
+pub(crate) fn socket_obstacle(state_dir: &Path) -> Option<String> {
+    // An id has 32 digits.
+    let longest = Home::of(state_dir, &InstanceId::new("0".repeat(32)));
+    let longest = longest.pipes().join("control_privileged");
+    let bytes = longest.as_os_str().len();
+    (bytes > MAX_SOCKET_PATH).then(|| {
+        format!(
+            "the path of its socket below {} would have {bytes} bytes, more than {MAX_SOCKET_PATH}",
+            state_dir.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_state_directory_too_deep() {
+        assert_eq!(socket_obstacle(Path::new("/run/runmig")), None);
+        let deep = Path::new("/").join("d".repeat(60));
+        let why = socket_obstacle(&deep).unwrap();
+        assert!(why.contains("would have 123 bytes, more than 107"), "{why}");
+    }
+}

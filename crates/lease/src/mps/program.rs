@@ -1,0 +1,112 @@
+//! Finds NVIDIA's control program, and its option for a server of several users.
+
+use super::talk;
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = "nvidia-cuda-mps-control";
+
+/// NVIDIA's control program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(super) path: PathBuf,
+    /// The option by which one server serves several users. Without it, a container's second user would wait
+    /// for the first one.
+    pub(super) multi_user: String,
+}
+
+/// Returns the configured control program, else the one in the usual places: below the driver's root, and on the
+/// machine.
+///
+/// # Errors
+/// There is none, others than root can change it, or it has no server for several users.
+pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Program> {
+    let usual = [
+        driver_root.join("usr/bin").join(NAME),
+        Path::new("/usr/bin").join(NAME),
+    ];
+    let found = match configured {
+        Some(path) => path,
+        None => { usual.iter() }.find(|path| path.exists()).ok_or_else(|| {
+            Error::new(format!(
+                "there is no control program {}",
+                usual[0].display()
+            ))
+        })?,
+    };
+    let name = || format!("use control program {}", found.display());
+    let (path, _) = trust::program(found).context(name)?;
+    let mut help = Command::new(&path);
+    help.env_clear().arg("-h");
+    let answer = talk::ask(help, "").context(name)?;
+    let multi_user = multi_user(&answer.text).ok_or_else(|| {
+        Error::new(format!(
+            "control program {} has no server for several users, as that of driver 580 has",
+            path.display()
+        ))
+    })?;
+    Ok(Program { path, multi_user })
+}
+
+/// Returns the option that the help text shows, the short one if it shows both. Its spelling differs between
+/// versions: `-M,--multiuser-server`, `-m,--multiuser`.
+fn multi_user(help: &str) -> Option<String> {
+    let is_it = |word: &&str| word.contains("--multiuser");
+    let word = help.split_whitespace().find(is_it)?;
+    let is_option = |c: char| c.is_ascii_alphabetic() || c == '-';
+    let options = word.split(|c| !is_option(c)).filter(|o| o.len() > 1);
+    let mut options = options.filter(|option| option.starts_with('-'));
+    options.next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_option_from_help() {
+        for (help, option) in [
+            (
+                " -f  foreground\n -M,--multiuser-server  several",
+                Some("-M"),
+            ),
+            ("   -m,--multiuser            Enable", Some("-m")),
+            ("[--multiuser-server] start", Some("--multiuser-server")),
+            (" -d background\n -f foreground", None),
+            ("", None),
+        ] {
+            assert_eq!(multi_user(help).as_deref(), option, "{help}");
+        }
+    }
+
+    #[test]
+    fn names_obstacle_of_each_program() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("usr/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let why = |configured: Option<&Path>| find(configured, dir.path()).unwrap_err().line();
+        let missing = why(None);
+        assert!(
+            missing.starts_with("there is no control program /"),
+            "{missing}"
+        );
+        let file = bin.join(NAME);
+        let program = |text: &str, mode| {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        program("#!/bin/sh\necho ' -f foreground'\n", 0o755);
+        let old = why(None);
+        assert!(old.contains("has no server for several users"), "{old}");
+        program("#!/bin/sh\n", 0o777);
+        assert!(why(None).contains("others than root can write to it"));
+        program("#!/bin/sh\necho ' -M,--multiuser-server'\n", 0o755);
+        assert_eq!(find(None, dir.path()).unwrap().multi_user, "-M");
+        assert_eq!(find(Some(&file), Path::new("/")).unwrap().multi_user, "-M");
+        let wrong = why(Some(&dir.path().join("nothing")));
+        assert!(wrong.starts_with("cannot use control program "), "{wrong}");
+    }
+}

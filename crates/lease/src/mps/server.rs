@@ -1,0 +1,217 @@
+//! Starts a daemon with its limit, opens the door to it, and ends it.
+
+use super::launch::{self, Child, Image};
+use super::{Home, Program, cgroup, limit, talk};
+use crate::error::{Context, Error, Result, printable};
+use crate::files;
+use crate::model::{GpuUuid, Process};
+use std::ffi::CString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The most of a log that an error shows, in bytes.
+const MAX_LOG: u64 = 64 * 1024;
+
+/// A daemon to start.
+#[derive(Debug)]
+pub(crate) struct Order<'a> {
+    pub home: &'a Home,
+    pub program: &'a Program,
+    /// The GPU, which is the daemon's only one.
+    pub gpu: &'a GpuUuid,
+    /// The memory limit of each client, in MiB.
+    pub limit_mib: u64,
+}
+
+/// Starts a daemon, sets its limit, reads it back, and then opens the door. No server runs before the first
+/// client, so no client is ever without the limit. `record` puts the process on record before it begins.
+///
+/// # Errors
+/// A step fails. Directories, cgroup and process may be there, and `end` removes them.
+pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()>) -> Result<()> {
+    let home = order.home;
+    for (folder, mode) in [
+        (&home.folder, 0o700),
+        (&home.pipes(), 0o700),
+        (&home.logs(), 0o700),
+        // The container's users look for the socket there.
+        (&home.door(), 0o755),
+    ] {
+        let made = DirBuilder::new().recursive(true).mode(mode).create(folder);
+        made.context(|| format!("make {}", folder.display()))?;
+    }
+    remove_sockets(home).context(|| format!("remove the sockets in {}", home.pipes().display()))?;
+    cgroup::make(&home.cgroup)?;
+    let waiting = launch::fork_waiting(&image(order)?)?;
+    let process = waiting.process()?;
+    cgroup::enter(&home.cgroup, process.pid)?;
+    keep_in_memory(process.pid);
+    record(process)?;
+    let child = waiting.begin()?;
+    await_socket(home, &child)?;
+    set_limit(order)?;
+    open_door(home)
+}
+
+/// Removes the sockets of an earlier daemon, which nothing listens at.
+fn remove_sockets(home: &Home) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(home.pipes())? {
+        std::fs::remove_file(entry?.path())?;
+    }
+    Ok(())
+}
+
+fn image(order: &Order<'_>) -> Result<Image> {
+    let text = |bytes: &[u8]| CString::new(bytes).context(|| "start an MPS daemon");
+    let variable = |name: &str, value: &[u8]| text(&[name.as_bytes(), b"=", value].concat());
+    let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let program = &order.program.path;
+    // The server is a program beside it.
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let search = [&path(beside), &b":/usr/sbin:/usr/bin:/sbin:/bin"[..]].concat();
+    let log = order.home.logs().join("daemon.log");
+    Ok(Image {
+        program: text(&path(program))?,
+        arguments: vec![
+            text(&path(program))?,
+            text(b"-f")?,
+            text(order.program.multi_user.as_bytes())?,
+        ],
+        environment: vec![
+            variable("PATH", &search)?,
+            variable("CUDA_VISIBLE_DEVICES", order.gpu.as_str().as_bytes())?,
+            variable("CUDA_MPS_PIPE_DIRECTORY", &path(&order.home.pipes()))?,
+            variable("CUDA_MPS_LOG_DIRECTORY", &path(&order.home.logs()))?,
+            variable("CUDA_MPS_PROTOCOL_VERSION", b"2")?,
+        ],
+        log: open_log(&log).context(|| format!("open {}", log.display()))?,
+    })
+}
+
+fn open_log(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).open(path)
+}
+
+/// Makes the kernel end other processes before the daemon when memory is short, as far as it allows.
+fn keep_in_memory(pid: i32) {
+    let file = format!("/proc/{pid}/oom_score_adj");
+    if std::fs::write(&file, "-999").is_err() {
+        tracing::debug!("{file} cannot be lowered");
+    }
+}
+
+/// Waits until the daemon has its sockets.
+fn await_socket(home: &Home, child: &Child) -> Result<()> {
+    let (end, mut gap) = (Instant::now() + talk::TIME, Duration::from_millis(1));
+    let sockets = ["control", "control_privileged"].map(|name| home.pipes().join(name));
+    loop {
+        if sockets.iter().all(|socket| socket.exists()) {
+            return Ok(());
+        }
+        let log = || last_line(&home.logs().join("daemon.log"));
+        if let Some(ended) = child.ended() {
+            return Err(Error::new(format!(
+                "the MPS daemon has ended: it {ended}{}",
+                log()
+            )));
+        }
+        if Instant::now() >= end {
+            let waited = talk::TIME.as_secs();
+            let text = format!("the MPS daemon did not listen within {waited} s{}", log());
+            return Err(Error::new(text));
+        }
+        std::thread::sleep(gap);
+        gap = (gap * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Returns the last line of a log after a colon; nothing if there is none.
+fn last_line(log: &Path) -> String {
+    let text = files::read(log, MAX_LOG).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    last.map_or(String::new(), |line| format!(": {}", printable(line)))
+}
+
+/// Sets the limit and reads it back. The program's status is 0 even if the daemon refused the command.
+fn set_limit(order: &Order<'_>) -> Result<()> {
+    let (program, pipes) = (&order.program.path, order.home.pipes());
+    let said = first_answer(program, &pipes, &limit::set(order.limit_mib))?;
+    let answer = talk::tell(program, &pipes, limit::GET)?;
+    let (answer, expected) = (answer.trim(), limit::answer(order.limit_mib));
+    if answer == expected {
+        return Ok(());
+    }
+    let said = match said.trim() {
+        "" => String::new(),
+        said => format!("; to the setting it said \"{}\"", printable(said)),
+    };
+    Err(Error::new(format!(
+        "the MPS daemon tells the limit as \"{}\" and not as {expected} after {}Mi was set{said}",
+        printable(answer),
+        order.limit_mib
+    )))
+}
+
+/// Returns the answer to the first command. A socket exists a moment before the daemon listens at it.
+fn first_answer(program: &Path, pipes: &Path, command: &str) -> Result<String> {
+    let (end, mut gap) = (Instant::now() + talk::TIME, Duration::from_millis(1));
+    loop {
+        match talk::tell(program, pipes, command) {
+            Err(_) if Instant::now() < end => std::thread::sleep(gap),
+            answer => return answer,
+        }
+        gap = (gap * 2).min(Duration::from_millis(100));
+    }
+}
+
+/// Links the socket into the door. The new link takes the place of one that leads to an earlier daemon.
+fn open_door(home: &Home) -> Result<()> {
+    let (new, link) = (home.folder.join("control.new"), home.door().join("control"));
+    let what = || format!("link {}", link.display());
+    match std::fs::remove_file(&new) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).context(what),
+        _ => {}
+    }
+    std::fs::hard_link(home.pipes().join("control"), &new).context(what)?;
+    std::fs::rename(&new, &link).context(what)
+}
+
+/// Returns whether something is left of a daemon: a process, a cgroup or a directory.
+pub(crate) fn is_there(home: &Home) -> Result<bool> {
+    let alive = cgroup::first(&home.cgroup).context(|| "look for an MPS daemon")?;
+    Ok(alive.is_some() || cgroup::exists(&home.cgroup) || home.folder.exists())
+}
+
+/// Kills a daemon with its server, and returns a process that is still there; none once all have ended. Then it
+/// removes the cgroup and, unless the container goes on, the directories.
+pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<i32>> {
+    let what = || format!("end the processes of cgroup {}", home.cgroup);
+    let (end, mut gap) = (Instant::now() + LONG_ENOUGH, Duration::from_millis(1));
+    while let Some(pid) = cgroup::first(&home.cgroup).context(what)? {
+        cgroup::kill(&home.cgroup).context(what)?;
+        if Instant::now() >= end {
+            return Ok(Some(pid));
+        }
+        std::thread::sleep(gap);
+        gap = (gap * 2).min(Duration::from_millis(20));
+    }
+    if goes_on {
+        return Ok(None);
+    }
+    cgroup::remove(&home.cgroup).context(|| format!("remove cgroup {}", home.cgroup))?;
+    match std::fs::remove_dir_all(&home.folder) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            Err(e).context(|| format!("remove {}", home.folder.display()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The time in which a killed daemon ends as a rule. It takes about 50 ms.
+const LONG_ENOUGH: Duration = Duration::from_millis(250);

@@ -1,0 +1,132 @@
+//! Runs the control program for one answer.
+
+use crate::error::{Context, Error, Result, printable};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The time for one answer. A command takes 5 to 10 ms.
+pub(super) const TIME: Duration = Duration::from_secs(5);
+/// The most of an answer that runmig reads, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// The answer of a program.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: ExitStatus,
+    /// Its standard output and standard error.
+    pub text: String,
+}
+
+/// Sends one command to the daemon of a directory, and returns its answer.
+///
+/// # Errors
+/// The program cannot be run, does not answer in time, or exits with another status than 0, as it does
+/// without a daemon.
+pub(super) fn tell(program: &Path, pipes: &Path, command: &str) -> Result<String> {
+    let mut run = Command::new(program);
+    run.env_clear().env("CUDA_MPS_PIPE_DIRECTORY", pipes);
+    let answer = ask(run, command)?;
+    match answer.status.success() {
+        true => Ok(answer.text),
+        false => Err(Error::new(format!(
+            "{} does not take \"{command}\": {}",
+            program.display(),
+            shown(&answer)
+        ))),
+    }
+}
+
+/// Returns an answer in one line.
+pub(super) fn shown(answer: &Answer) -> String {
+    match answer.text.trim() {
+        "" => answer.status.to_string(),
+        text => printable(text),
+    }
+}
+
+/// Runs a program with this input, and returns its output.
+pub(super) fn ask(mut command: Command, input: &str) -> Result<Answer> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let what = || format!("run {name}");
+    let end = Instant::now() + TIME;
+    // One pipe takes both outputs.
+    let (mut output, both) = std::io::pipe().context(what)?;
+    // All of the input is in its pipe before the program starts, since a write to one that has ended would end
+    // this process with SIGPIPE.
+    let (stdin, mut writer) = std::io::pipe().context(what)?;
+    writer
+        .write_all(format!("{input}\n").as_bytes())
+        .context(what)?;
+    drop(writer);
+    let mut child = command
+        .stdin(stdin)
+        .stdout(both.try_clone().context(what)?)
+        .stderr(both)
+        .current_dir("/")
+        .spawn()
+        .context(what)?;
+    // The command holds the pipe open as well.
+    drop(command);
+    let read = read_until(&mut output, end);
+    let text = match read.and_then(|text| Ok((text, wait_until(&mut child, end)?))) {
+        Ok((text, Some(status))) => return Ok(Answer { status, text }),
+        Ok((text, None)) => text,
+        Err(e) => {
+            stop(&mut child);
+            return Err(e).context(what);
+        }
+    };
+    stop(&mut child);
+    Err(Error::new(format!(
+        "{name} did not end within {} s{}",
+        TIME.as_secs(),
+        match text.trim() {
+            "" => String::new(),
+            text => format!(": {}", printable(text)),
+        }
+    )))
+}
+
+fn read_until(output: &mut std::io::PipeReader, end: Instant) -> std::io::Result<String> {
+    let (mut bytes, mut part) = (Vec::new(), [0u8; 4096]);
+    while bytes.len() < MAX_ANSWER {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(e) => return Err(e.into()),
+        }
+        match output.read(&mut part) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend(&part[..count]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the status of a child that ends in time.
+pub(super) fn wait_until(child: &mut Child, end: Instant) -> std::io::Result<Option<ExitStatus>> {
+    let mut gap = Duration::from_micros(100);
+    loop {
+        let ended = child.try_wait()?;
+        if ended.is_some() || Instant::now() >= end {
+            return Ok(ended);
+        }
+        std::thread::sleep(gap);
+        gap = (gap * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn stop(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}

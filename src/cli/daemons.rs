@@ -1,0 +1,41 @@
+//! The MPS daemons of shares, as `migctl list` shows them.
+
+use super::json::DaemonItem;
+use super::list::container;
+use super::output;
+use runmig_lease::error::printable;
+use runmig_lease::process;
+use runmig_lease::store::{Entry, InstanceState};
+use runmig_lease::unseen;
+
+/// Returns the daemon of an entry, if it should have one.
+pub fn of(entry: &Entry) -> Option<DaemonItem> {
+    let daemon = entry.instance().resource.daemon()?;
+    let is_visible = entry.lease().is_some_and(|lease| unseen(lease).is_none());
+    Some(DaemonItem {
+        pid: daemon.process.map(|p| p.pid),
+        alive: daemon
+            .process
+            .filter(|_| is_visible)
+            .map(|p| process::is_alive(&p)),
+        restarts: daemon.restarts,
+    })
+}
+
+/// Says whether the container of an entry goes on without its daemon.
+pub fn has_ended(entry: &Entry) -> bool {
+    let is_ready = entry.instance().state == InstanceState::Ready;
+    is_ready && of(entry).is_some_and(|daemon| daemon.alive == Some(false))
+}
+
+/// Names each container whose daemon has ended.
+pub fn tell(entries: &[Entry]) {
+    let leases = entries.iter().filter(|e| has_ended(e));
+    for lease in leases.filter_map(Entry::lease) {
+        output::eprint(&format!(
+            "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: migctl gc \
+             restarts it",
+            printable(&container(lease))
+        ));
+    }
+}

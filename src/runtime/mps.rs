@@ -1,0 +1,33 @@
+//! Decides whether a container can reach an MPS daemon. A client that cannot is not limited, and nothing reports it.
+
+use super::lowlevel::LowLevel;
+use crate::spec;
+use runmig_lease::error::Result;
+use runmig_lease::files;
+use std::path::Path;
+
+/// The host's directory, which NVIDIA's runtime mounts into every container with a GPU.
+const HOST_PIPES: &str = "/tmp/nvidia-mps";
+/// Says `1` on a machine whose SELinux enforces.
+const ENFORCES: &str = "/sys/fs/selinux/enforce";
+
+/// Returns the reason for which a container cannot reach a daemon of its own, if there is one.
+pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
+    let name = runtime.path.file_name().unwrap_or_default();
+    let is_nvidia = name
+        .to_string_lossy()
+        .starts_with("nvidia-container-runtime");
+    if is_nvidia && Path::new(HOST_PIPES).exists() {
+        return Ok(Some(format!(
+            "{} would mount the host's {HOST_PIPES} over the container's own",
+            name.to_string_lossy()
+        )));
+    }
+    let enforces = files::read(Path::new(ENFORCES), 16).is_ok_and(|text| text.starts_with(b"1"));
+    Ok(match spec::selinux_label(original)? {
+        Some(label) if enforces => Some(format!(
+            "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
+        )),
+        _ => None,
+    })
+}

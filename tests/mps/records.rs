@@ -1,0 +1,86 @@
+//! Records of daemons: damaged, of a dead container, lost.
+
+use super::*;
+use std::fs;
+use support::process::{in_cgroup, kill, lives};
+
+/// Returns the one file of a kind of records.
+fn record(setup: &Setup, kind: &str) -> std::path::PathBuf {
+    let mut all = fs::read_dir(setup.state().join(kind)).unwrap();
+    let one = all.next().unwrap().unwrap().path();
+    assert!(all.next().is_none());
+    one
+}
+
+#[test]
+fn gc_ends_daemon_of_dead_container() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let pid = daemon_pid(&setup, &id);
+    in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
+    setup.migctl(&["gc"]).ok();
+    assert!(!lives(pid));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn damaged_records_keep_memory_and_daemon() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    for kind in ["leases", "instances"] {
+        let (id, bundle) = (unique(), asking(&setup, "12Gi"));
+        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        let pid = daemon_pid(&setup, &id);
+        let file = record(&setup, kind);
+        let whole = fs::read(&file).unwrap();
+        fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+        // Its memory stays booked: 12 of 22 GiB.
+        let other = asking(&setup, "12Gi");
+        let line = setup
+            .runmig(&["create", "-b", other.as_str(), &unique()])
+            .refused();
+        assert!(line.contains("is free beside"), "{line}");
+        let small = asking(&setup, "1Gi");
+        let beside = unique();
+        setup
+            .runmig(&["create", "-b", small.as_str(), &beside])
+            .ok();
+        setup.runmig(&["delete", "--force", &beside]).ok();
+        // A collector cannot tell whether the container lives.
+        let _ = setup.migctl(&["gc"]);
+        assert!(lives(pid), "{kind}");
+        setup.runmig(&["delete", "--force", &id]).ok();
+        assert!(!lives(pid), "{kind}");
+        setup.nothing_is_left();
+    }
+}
+
+#[test]
+fn hook_ends_daemon_of_lost_ledger() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let pid = daemon_pid(&setup, &id);
+    fs::remove_dir_all(setup.state()).unwrap();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    assert!(!lives(pid));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn earlier_boot_takes_daemon_along() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.machine.sim("reboot", &[]);
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+}
