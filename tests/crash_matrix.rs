@@ -22,6 +22,7 @@ fn judge(world: &World, at: &str, number: usize) {
     let complain = |what: String| panic!("killed at {at}: {what}");
     world.behave("");
     world.no_faults();
+    world.note_daemons();
     torn_records(world).unwrap_or_else(complain);
     way_is_made(world);
     let living = [ID, PEER, HOLDER].map(|id| world.living_init(id).map(|_| id));
@@ -208,6 +209,8 @@ matrix! {
     create_share: "create-share";
     create_share_beside: "create-share-beside";
     wait_for_share: "wait-for-share";
+    create_mps: "create-mps";
+    create_mps_beside: "create-mps-beside";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -219,6 +222,10 @@ matrix! {
     delete_share_beside: "delete-share-beside";
     poststop_share: "poststop-share";
     gc_of_share: "gc-of-share";
+    delete_mps: "delete-mps";
+    poststop_mps: "poststop-mps";
+    gc_of_mps: "gc-of-mps";
+    gc_restarting_mps: "gc-restarting-mps";
     / errors_only:
     // A step of these is one of the above.
     "delete-shared";

@@ -5,7 +5,7 @@ use super::list::container;
 use super::output;
 use runmig_lease::error::printable;
 use runmig_lease::process;
-use runmig_lease::store::{Entry, InstanceState};
+use runmig_lease::store::{Entry, InstanceState, LeaseState};
 use runmig_lease::unseen;
 
 /// Returns the daemon of an entry, if it should have one.
@@ -24,8 +24,9 @@ pub fn of(entry: &Entry) -> Option<DaemonItem> {
 
 /// Says whether the container of an entry goes on without its daemon.
 pub fn has_ended(entry: &Entry) -> bool {
-    let is_ready = entry.instance().state == InstanceState::Ready;
-    is_ready && of(entry).is_some_and(|daemon| daemon.alive == Some(false))
+    let is_given = entry.lease().is_some_and(|l| l.state == LeaseState::Ready);
+    let is_whole = entry.instance().state == InstanceState::Ready;
+    is_given && of(entry).is_some_and(|daemon| !is_whole || daemon.alive == Some(false))
 }
 
 /// Names each container whose daemon has ended.

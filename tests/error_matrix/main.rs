@@ -61,6 +61,7 @@ fn judge(
 }
 
 fn tidy_up(world: &World, at: &str) {
+    world.note_daemons();
     world.behave("");
     way_is_made(world);
     for id in [ID, PEER, HOLDER] {
@@ -143,6 +144,8 @@ matrix! {
     wait_for_gpu: "wait-for-gpu";
     create_share: "create-share";
     wait_for_share: "wait-for-share";
+    create_mps: "create-mps";
+    create_mps_beside: "create-mps-beside";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -155,6 +158,10 @@ matrix! {
     delete_share_beside: "delete-share-beside";
     poststop_share: "poststop-share";
     gc_of_share: "gc-of-share";
+    delete_mps: "delete-mps";
+    poststop_mps: "poststop-mps";
+    gc_of_mps: "gc-of-mps";
+    gc_restarting_mps: "gc-restarting-mps";
     / crashes_only:
     // Their calls are those of the others.
     "create-again";

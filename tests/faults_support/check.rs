@@ -138,6 +138,7 @@ impl World {
         if let Some(lost) = self.lost_of_theirs() {
             return Err(format!("an administrator's instance is gone: {lost}"));
         }
+        self.no_daemon_is_left()?;
         let records = self.records();
         if !records.is_empty() {
             return Err(format!("left in the ledger: {records:?}"));
@@ -195,6 +196,9 @@ impl World {
         given.sort();
         let mut there: Vec<String> = self.instances().into_iter().flat_map(|i| i.uuids).collect();
         there.extend(self.engine().gpus.iter().map(|gpu| gpu.uuid.clone()));
+        for lease in leases.iter().filter(|l| l["enforcement"] == "mps") {
+            self.is_held(lease)?;
+        }
         if given.is_empty() || given != on_record || !given.iter().all(|u| there.contains(u)) {
             return Err(format!(
                 "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"

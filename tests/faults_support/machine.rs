@@ -1,6 +1,7 @@
 //! The simulated machine, looked at and changed from here: what an administrator or the hardware does.
 
 use super::World;
+use crate::support::process::copy_program;
 use nvml_sim::engine::{Machine as Engine, Mode, Model, NewGpu, Placement, Target, context_bytes};
 use nvml_sim::fault::{self, Moment, Outcome, Rule};
 use nvml_sim::holders::{self, Files, Hold};
@@ -55,6 +56,18 @@ fn library() -> std::path::PathBuf {
 impl World {
     pub fn engine(&self) -> Arc<Engine> {
         Store::open(&self.machine()).unwrap().load().unwrap()
+    }
+
+    /// Installs NVIDIA's control program, as far as it is simulated.
+    pub fn install_mps(&self) {
+        let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
+        if !program.exists() {
+            let built =
+                Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvidia-cuda-mps-control");
+            assert!(built.exists(), "MPS is not built: cargo build -p cuda-sim");
+            fs::create_dir_all(program.parent().unwrap()).unwrap();
+            copy_program(&built, &program);
+        }
     }
 
     pub fn instances(&self) -> Vec<Instance> {

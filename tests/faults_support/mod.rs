@@ -12,12 +12,14 @@
 #![allow(dead_code, unused_imports)] // each test program uses its part
 
 pub mod check;
+pub mod daemons;
 pub mod machine;
 pub mod operations;
 pub mod strace;
 
 use crate::support::{self, Going, Said, going, said};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,8 @@ pub struct World {
     pub slots: u32,
     /// The instances of administrators, by generation: they have to stay.
     theirs: Mutex<Vec<u64>>,
+    /// The instances of the MPS daemons that were seen.
+    daemons: Mutex<BTreeSet<String>>,
 }
 
 /// An A30: four memory slices and the fewest profiles, so the quickest to read.
@@ -79,6 +83,7 @@ impl World {
             profile,
             slots: slots * gpus,
             theirs: Mutex::default(),
+            daemons: Mutex::default(),
         };
         for name in ["root", "bundles"] {
             fs::create_dir(world.path(name)).unwrap();
@@ -278,6 +283,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        if self.machine().join("usr").exists() {
+            self.end_daemons();
+        }
         // Those who wait in vain for a pipe, and the containers.
         for entry in fs::read_dir(self.root()).into_iter().flatten().flatten() {
             if let Some(pid) = self.living_init(&entry.file_name().to_string_lossy()) {

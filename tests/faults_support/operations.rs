@@ -4,7 +4,7 @@
 use super::World;
 use super::check::names;
 use super::strace::Call;
-use crate::support::process::until;
+use crate::support::process::{kill, until};
 use crate::support::said;
 use runmig_lease::store::Store;
 use std::fs;
@@ -74,7 +74,7 @@ pub fn each_once(names: &[&str]) {
 }
 
 /// Operations on GPUs without MIG.
-const WITH_GPUS: [&str; 13] = [
+const WITH_GPUS: [&str; 19] = [
     "create-gpu",
     "create-two-gpus",
     "delete-gpu",
@@ -88,9 +88,15 @@ const WITH_GPUS: [&str; 13] = [
     "poststop-share",
     "gc-of-share",
     "wait-for-share",
+    "create-mps",
+    "create-mps-beside",
+    "delete-mps",
+    "poststop-mps",
+    "gc-of-mps",
+    "gc-restarting-mps",
 ];
 
-pub const ALL: [Operation; 41] = [
+pub const ALL: [Operation; 47] = [
     operation("create", Kind::Create, create),
     operation(FROM_CACHE, Kind::Create, |world| {
         world.create(ID);
@@ -292,6 +298,40 @@ pub const ALL: [Operation; 41] = [
         makes_way(world);
         create(world)
     }),
+    operation("create-mps", Kind::Create, |world| {
+        mps(world, ID);
+        create(world)
+    }),
+    operation("create-mps-beside", Kind::Create, |world| {
+        mps(world, PEER);
+        world.create(PEER);
+        mps(world, ID);
+        create(world)
+    }),
+    operation("delete-mps", Kind::Delete, |world| {
+        for id in [PEER, ID] {
+            mps(world, id);
+            world.create(id);
+        }
+        delete(world)
+    }),
+    operation("poststop-mps", Kind::Delete, |world| {
+        mps(world, ID);
+        let lease = world.abandoned(ID);
+        world.hook(ID, &lease)
+    }),
+    operation("gc-of-mps", Kind::Collect, |world| {
+        mps(world, ID);
+        world.abandoned(ID);
+        world.migctl(&["gc"]).into()
+    }),
+    operation("gc-restarting-mps", Kind::Collect, |world| {
+        mps(world, PEER);
+        world.create(PEER);
+        let daemon = world.lease_of(PEER)["daemon"]["pid"].as_i64();
+        kill(i32::try_from(daemon.unwrap()).unwrap());
+        world.migctl(&["gc"]).into()
+    }),
 ];
 
 /// The configuration for shares.
@@ -300,6 +340,13 @@ const SHARING: &str = "sharing.enforcement = [\"none\"]";
 /// A share for a container.
 fn share(world: &World, id: &str) {
     world.configure(SHARING);
+    world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
+}
+
+/// A share at `mps` for a container.
+fn mps(world: &World, id: &str) {
+    world.configure("sharing.enforcement = [\"mps\"]");
+    world.install_mps();
     world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
 }
 

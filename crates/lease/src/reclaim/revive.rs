@@ -5,7 +5,7 @@ use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
 use crate::mps::{self, Home, Order};
 use crate::process;
-use crate::store::{Held, InstanceState, MpsDaemon};
+use crate::store::{Held, InstanceState, LeaseState, MpsDaemon};
 
 /// The number of restarts in a row. A daemon that ends each time has a cause that a restart does not remove.
 const MOST_RESTARTS: u32 = 3;
@@ -30,10 +30,12 @@ pub(super) fn restart_if_ended(
     let Some(daemon) = held.instance.resource.daemon() else {
         return Ok(Found::Well);
     };
-    if held.instance.state != InstanceState::Ready || liveness::unseen(&held.lease).is_some() {
+    if held.lease.state != LeaseState::Ready || liveness::unseen(&held.lease).is_some() {
         return Ok(Found::Well);
     }
-    if daemon.process.is_some_and(|p| process::is_alive(&p)) {
+    // A restart that was killed half way leaves the instance *creating*, perhaps with a daemon without its limit.
+    let is_whole = held.instance.state == InstanceState::Ready;
+    if is_whole && daemon.process.is_some_and(|p| process::is_alive(&p)) {
         if daemon.restarts > 0 && !dry_run {
             context.record(held, |i| i.change_daemon(|d| d.restarts = 0))?;
         }
@@ -75,6 +77,7 @@ fn restart(context: &LeaseContext<'_>, held: &Held, daemon: &MpsDaemon) -> Resul
     let config = context.config;
     let program = mps::find(config.sharing.mps_control.as_deref(), &config.driver.root)?;
     let home = Home::of(&config.state_dir, &held.instance.id);
+    context.record(held, |i| i.state = InstanceState::Creating)?;
     // A server without its daemon ends by itself, but it may take a while.
     if let Some(pid) = mps::end(&home, true)? {
         return Err(Error::new(format!(
@@ -93,5 +96,8 @@ fn restart(context: &LeaseContext<'_>, held: &Held, daemon: &MpsDaemon) -> Resul
             d.restarts += 1;
         };
         context.record(held, |i| i.change_daemon(change)).map(drop)
-    })
+    })?;
+    context
+        .record(held, |i| i.state = InstanceState::Ready)
+        .map(drop)
 }
