@@ -148,3 +148,27 @@ fn restart_without_program_names_container() {
     first.end();
     setup.nothing_is_left();
 }
+
+#[test]
+fn gc_cuts_long_log() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let daemon = fs::read_dir(setup.state().join("mps")).unwrap().next();
+    let log = daemon.unwrap().unwrap().path().join("logs/daemon.log");
+    let size = || fs::metadata(&log).unwrap().len();
+    let mut long = fs::read(&log).unwrap();
+    let short = size();
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(size(), short);
+    long.resize((1 << 20) + 1, b'x');
+    fs::write(&log, long).unwrap();
+    setup.migctl(&["gc", "--dry-run"]).ok();
+    assert!(size() > 1 << 20);
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(size(), 0);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// The most of a log that an error shows, in bytes.
 const MAX_LOG: u64 = 64 * 1024;
 
+/// The size at which a collector empties a log, in bytes.
+const MAX_LOG_FILE: u64 = 1 << 20;
+
 /// A daemon to start.
 #[derive(Debug)]
 pub(crate) struct Order<'a> {
@@ -180,6 +183,22 @@ fn open_door(home: &Home) -> Result<()> {
     }
     std::fs::hard_link(home.pipes().join("control"), &new).context(what)?;
     std::fs::rename(&new, &link).context(what)
+}
+
+/// Empties logs that have grown large. The daemon appends, so it goes on at the start. A container could fill the
+/// state directory with starts of CUDA.
+pub(crate) fn cut_logs(home: &Home) -> Result<()> {
+    let logs = home.logs();
+    let what = || format!("cut the logs in {}", logs.display());
+    for entry in std::fs::read_dir(&logs).context(what)? {
+        let entry = entry.context(what)?;
+        let meta = entry.metadata().context(what)?;
+        if meta.is_file() && meta.len() > MAX_LOG_FILE {
+            let file = OpenOptions::new().write(true).open(entry.path());
+            file.and_then(|file| file.set_len(0)).context(what)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether something is left of a daemon: a process, a cgroup or a directory.

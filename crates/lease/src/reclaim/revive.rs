@@ -36,6 +36,9 @@ pub(super) fn restart_if_ended(
     // A restart that was killed half way leaves the instance *creating*, perhaps with a daemon without its limit.
     let is_whole = held.instance.state == InstanceState::Ready;
     if is_whole && daemon.process.is_some_and(|p| process::is_alive(&p)) {
+        if !dry_run {
+            mps::cut_logs(&Home::of(&context.config.state_dir, &held.instance.id))?;
+        }
         if daemon.restarts > 0 && !dry_run {
             context.record(held, |i| i.change_daemon(|d| d.restarts = 0))?;
         }
