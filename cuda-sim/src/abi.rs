@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::account::Size;
 use crate::driver::{self, Cuda};
 use crate::error::{self, CudaError};
 use crate::protocol::Kernel;
@@ -147,13 +148,13 @@ cuda! {
 
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
         let context = current()?;
-        put(address, driver::with(|cuda| cuda.allocate(context, bytes as u64))?)
+        put(address, driver::with(|cuda| cuda.allocate(context, Size::plain(bytes as u64)))?)
     }
 
-    /// Driver 580 holds managed memory to the limit too.
+    /// Driver 580 holds managed memory to the limit of MPS too. No limit of a cgroup holds it.
     fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: c_uint) {
         let context = current()?;
-        put(address, driver::with(|cuda| cuda.allocate(context, bytes as u64))?)
+        put(address, driver::with(|cuda| cuda.allocate(context, Size::managed(bytes as u64)))?)
     }
 
     fn cuMemFree_v2(address: u64) {

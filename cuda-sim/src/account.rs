@@ -1,17 +1,66 @@
 //! The GPU memory of one process on one GPU.
 
 use std::io;
+use std::ops::Add;
 
+use nvml_sim::cgroups;
 use nvml_sim::engine::{Holder, HolderKind, Target};
 use nvml_sim::holders::{self, Refusal};
 use nvml_sim::state::Store;
+use serde::{Deserialize, Serialize};
 
 use crate::error::CudaError;
+
+/// An amount of memory in bytes. Limits by cgroup leave managed memory out.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize, Serialize)]
+pub struct Size {
+    pub plain: u64,
+    pub managed: u64,
+}
+
+impl Size {
+    pub fn plain(bytes: u64) -> Size {
+        Size {
+            plain: bytes,
+            managed: 0,
+        }
+    }
+
+    pub fn managed(bytes: u64) -> Size {
+        Size {
+            plain: 0,
+            managed: bytes,
+        }
+    }
+
+    pub fn total(self) -> u64 {
+        self.plain.saturating_add(self.managed)
+    }
+
+    fn saturating_sub(self, other: Size) -> Size {
+        Size {
+            plain: self.plain.saturating_sub(other.plain),
+            managed: self.managed.saturating_sub(other.managed),
+        }
+    }
+}
+
+/// A sum that is too large for any GPU stays too large.
+impl Add for Size {
+    type Output = Size;
+
+    fn add(self, other: Size) -> Size {
+        Size {
+            plain: self.plain.saturating_add(other.plain),
+            managed: self.managed.saturating_add(other.managed),
+        }
+    }
+}
 
 /// The memory of a process, which the machine lists while the account is open.
 pub struct Account {
     holder: Holder,
-    /// Bytes that the process may use, its contexts included.
+    /// Bytes that the process may use by MPS, its contexts included.
     limit: Option<u64>,
     /// Whether the machine lists the process: a caller without write access cannot list any.
     listed: bool,
@@ -30,6 +79,8 @@ impl Account {
             start_time,
             target,
             memory: 0,
+            managed: 0,
+            cgroups: Vec::new(),
             kind,
         };
         Account {
@@ -48,38 +99,61 @@ impl Account {
     /// Adds memory.
     ///
     /// # Errors
-    /// The limit or the GPU has too little left, or the GPU's compute mode excludes the process.
-    pub fn grow(&mut self, store: &Store, bytes: u64) -> Result<(), CudaError> {
-        let memory = self.holder.memory.checked_add(bytes);
-        let memory = memory.ok_or(CudaError::OUT_OF_MEMORY)?;
-        if self.limit.is_some_and(|limit| memory > limit) {
+    /// A limit or the GPU has too little left, or the GPU's compute mode excludes the process.
+    pub fn grow(&mut self, store: &Store, size: Size) -> Result<(), CudaError> {
+        let wanted = self.size() + size;
+        if self.limit.is_some_and(|limit| wanted.total() > limit) {
             return Err(CudaError::OUT_OF_MEMORY);
         }
-        self.set(store, memory)
+        self.set(store, wanted)
     }
 
     /// Gives memory back.
-    pub fn shrink(&mut self, store: &Store, bytes: u64) -> Result<(), CudaError> {
-        self.set(store, self.holder.memory.saturating_sub(bytes))
+    pub fn shrink(&mut self, store: &Store, size: Size) -> Result<(), CudaError> {
+        self.set(store, self.size().saturating_sub(size))
     }
 
-    fn set(&mut self, store: &Store, memory: u64) -> Result<(), CudaError> {
+    fn size(&self) -> Size {
+        Size {
+            plain: self.holder.limited_memory(),
+            managed: self.holder.managed,
+        }
+    }
+
+    fn set(&mut self, store: &Store, size: Size) -> Result<(), CudaError> {
         let wanted = Holder {
-            memory,
+            memory: size.total(),
+            managed: size.managed,
+            cgroups: self.cgroups(store),
             ..self.holder.clone()
         };
-        match holders::list(store, wanted, false) {
+        match holders::list(store, wanted.clone(), false) {
             Ok(_) => self.listed = true,
             Err(Refusal::Io(error)) if is_read_only(&error) => {
-                let more = memory.saturating_sub(self.holder.memory);
-                if more > self.free_of_gpu(store)? {
-                    return Err(CudaError::OUT_OF_MEMORY);
-                }
+                self.check_unlisted(store, &wanted)?
             }
             Err(refusal) => return Err(refusal.into()),
         }
-        self.holder.memory = memory;
+        self.holder = wanted;
         Ok(())
+    }
+
+    /// Checks whether memory fits that the machine cannot list.
+    fn check_unlisted(&self, store: &Store, wanted: &Holder) -> Result<(), CudaError> {
+        let machine = store.load().map_err(|_| CudaError::UNKNOWN)?;
+        let gpu = wanted.target.gpu;
+        let under_limits = holders::free_under_limits(store.dir(), &machine, gpu, &wanted.cgroups);
+        let more = wanted.memory.saturating_sub(self.holder.memory);
+        let grows = wanted.limited_memory() > self.holder.limited_memory();
+        let is_limited = grows && wanted.limited_memory() > under_limits;
+        match is_limited || more > self.free_of_gpu(store)? {
+            true => Err(CudaError::OUT_OF_MEMORY),
+            false => Ok(()),
+        }
+    }
+
+    fn cgroups(&self, store: &Store) -> Vec<u64> {
+        cgroups::of_process(&holders::proc_dir(store.dir()), self.holder.pid)
     }
 
     /// Returns the bytes that the process can still have.
@@ -87,7 +161,19 @@ impl Account {
         let of_gpu = self.free_of_gpu(store)?;
         let memory = self.holder.memory;
         let of_limit = self.limit.map_or(u64::MAX, |l| l.saturating_sub(memory));
-        Ok(of_gpu.min(of_limit))
+        Ok(of_gpu.min(of_limit).min(self.free_of_cgroup(store)?))
+    }
+
+    /// Returns the rest under the limit that CUDA shows as the size of the GPU.
+    fn free_of_cgroup(&self, store: &Store) -> Result<u64, CudaError> {
+        let machine = store.load().map_err(|_| CudaError::UNKNOWN)?;
+        let gpu = self.holder.target.gpu;
+        let Some(limit) = machine.visible_limit(gpu, &self.cgroups(store)) else {
+            return Ok(u64::MAX);
+        };
+        let listed = holders::used_in_cgroup(store.dir(), &machine, gpu, limit.inode);
+        let unlisted = if self.listed { 0 } else { self.size().plain };
+        Ok(limit.hard.saturating_sub(listed.saturating_add(unlisted)))
     }
 
     fn free_of_gpu(&self, store: &Store) -> Result<u64, CudaError> {

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::account::Size;
 use crate::error::CudaError;
 
 /// The default of `CUDA_MPS_PIPE_DIRECTORY`.
@@ -30,11 +31,11 @@ pub enum Request {
     },
     Allocate {
         uuid: String,
-        bytes: u64,
+        size: Size,
     },
     Free {
         uuid: String,
-        bytes: u64,
+        size: Size,
     },
     /// Asks for the bytes that the client can still allocate.
     Memory {

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use fs2::FileExt;
 
+use crate::cgroups;
 use crate::driver_root::access_path;
-use crate::engine::{ComputeMode, Holder, HolderKind, Holds, Machine, Target};
+use crate::engine::{ComputeMode, Holder, HolderKind, Holds, Machine, MemoryLimit, Target};
 use crate::state::Store;
 
 /// The folder of a machine over which a test may bind-mount the host's `/proc`: pids in a machine
@@ -77,11 +78,14 @@ impl From<io::Error> for Refusal {
 /// The target does not exist, its memory is too small, or the GPU's compute mode does not allow it.
 pub fn hold(store: &Store, target: Target, memory: u64) -> io::Result<Hold> {
     let pid = std::process::id();
+    let proc_dir = proc_dir(store.dir());
     let holder = Holder {
         pid,
-        start_time: start_time(&proc_dir(store.dir()), pid).unwrap_or(0),
+        start_time: start_time(&proc_dir, pid).unwrap_or(0),
         target,
         memory,
+        managed: 0,
+        cgroups: cgroups::of_process(&proc_dir, pid),
         kind: HolderKind::Plain,
     };
     list(store, holder, true).map_err(|refusal| match refusal {
@@ -92,8 +96,8 @@ pub fn hold(store: &Store, target: Target, memory: u64) -> io::Result<Hold> {
 }
 
 /// Lists a process as a holder, or changes the memory of one that is listed. Memory that grows must
-/// be free; a new process must be admitted by the compute mode. The returned value holds the target
-/// for the calling process if `lock` is true.
+/// be free and within the limits of the process's cgroups; a new process must be admitted by the
+/// compute mode. The returned value holds the target for the calling process if `lock` is true.
 ///
 /// # Errors
 /// The machine does not admit the process, or the caller may not change the machine.
@@ -107,8 +111,15 @@ pub fn list(store: &Store, holder: Holder, lock: bool) -> Result<Hold, Refusal> 
     let listed = holders.iter().position(|h| is_same(h, &holder));
     let before = listed.map(|i| locked.machine.holders.remove(i));
     // A process that gives memory back is not asked whether it fits.
-    if before.is_none_or(|before| before.memory < holder.memory) {
+    let grows = |size: fn(&Holder) -> u64| before.as_ref().is_none_or(|b| size(b) < size(&holder));
+    if grows(|h| h.memory) {
         may_compute(dir, &locked.machine, &holder)?;
+    }
+    if grows(Holder::limited_memory) {
+        let free = free_under_limits(dir, &locked.machine, holder.target.gpu, &holder.cgroups);
+        if free < holder.limited_memory() {
+            return Err(Refusal::OutOfMemory(free));
+        }
     }
     let files = match lock {
         true => lock_files(dir, &locked.machine, &targets)?,
@@ -227,6 +238,23 @@ pub fn free(dir: &Path, machine: &Machine, target: Target) -> u64 {
 pub fn used(dir: &Path, machine: &Machine, target: Target) -> u64 {
     let there = living(dir, machine).filter(|holder| target.contains(holder.target));
     there.map(|holder| holder.memory).sum()
+}
+
+/// Returns the bytes that a process in these cgroups can have before it reaches a limit of one.
+pub fn free_under_limits(dir: &Path, machine: &Machine, gpu: u32, cgroups: &[u64]) -> u64 {
+    let free = |limit: &MemoryLimit| {
+        let used = used_in_cgroup(dir, machine, gpu, limit.inode);
+        limit.hard.saturating_sub(used)
+    };
+    let limits = machine.binding_limits(gpu, cgroups);
+    limits.into_iter().map(free).min().unwrap_or(u64::MAX)
+}
+
+/// Returns the bytes on a GPU that count against the limit of a cgroup.
+pub fn used_in_cgroup(dir: &Path, machine: &Machine, gpu: u32, inode: u64) -> u64 {
+    let there = living(dir, machine).filter(|h| h.target.gpu == gpu);
+    let charged = there.filter(|h| machine.is_charged(inode, h));
+    charged.map(Holder::limited_memory).sum()
 }
 
 /// Those of the listed processes that are alive. Their files are left alone: a try for the lock

@@ -5,11 +5,13 @@
 //! - [`state`] keeps one machine in a file that several processes share.
 //! - [`driver_root`] lays out the files that the kernel module would show under `/proc` and `/dev`.
 //! - [`holders`] finds out whether a process holds an instance.
+//! - [`cgroups`] finds the cgroups that memory limits name, and those of processes.
 //! - [`fault`] and [`trace`] are for tests: what shall go wrong, and what was called.
 //! - [`abi`] is NVML's C interface over all of these.
 //! - [`cli`] is the `nvml-sim` program.
 
 pub mod abi;
+pub mod cgroups;
 pub mod cli;
 pub mod driver_root;
 pub mod engine;

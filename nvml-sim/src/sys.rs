@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +22,46 @@ pub fn make_character_node(path: &Path, mode: u32, major: u32, minor: u32) -> io
 pub fn effective_uid() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Returns whether a file belongs to the hierarchy of cgroups of version 2.
+pub fn is_cgroup2(path: &Path) -> bool {
+    let Ok(text) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: all-zero is a value of the struct, which is numbers only.
+    let mut info: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `text` is a C string that outlives the call, and `info` may be written to.
+    let result = unsafe { libc::statfs(text.as_ptr(), &raw mut info) };
+    result == 0 && info.f_type == libc::CGROUP2_SUPER_MAGIC
+}
+
+/// Returns the inode of this process's cgroup of version 2, whatever namespace or mount it sees;
+/// `None` before Linux 6.13.
+pub fn own_cgroup() -> Option<u64> {
+    /// `struct pidfd_info` in its first version.
+    #[repr(C)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        rest: [u64; 6],
+    }
+    const CGROUP: u64 = 1 << 2;
+    /// `PIDFD_GET_INFO`: read and write a struct of this size, number 11 of the type 0xff.
+    const GET_INFO: libc::c_ulong = 3 << 30 | (size_of::<Info>() as libc::c_ulong) << 16 | 0xff0b;
+    // SAFETY: the call has numbers for arguments and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the descriptor is new, so nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut info = Info {
+        mask: CGROUP,
+        cgroup: 0,
+        rest: [0; 6],
+    };
+    // SAFETY: `info` may be written to and has the size that the request names.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), GET_INFO, &raw mut info) };
+    (result == 0 && info.mask & CGROUP != 0).then_some(info.cgroup)
 }
 
 /// Returns the CPU time that this thread has taken.

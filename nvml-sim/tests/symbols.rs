@@ -22,6 +22,7 @@ const REQUIRED: &str = "
     nvmlDeviceGetCudaComputeCapability nvmlDeviceGetPersistenceMode
     nvmlDeviceGetPciInfo nvmlDeviceGetPciInfo_v2 nvmlDeviceGetPciInfo_v3 nvmlDeviceGetPciInfoExt
     nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetBAR1MemoryInfo
+    nvmlDeviceGetMemoryLimits_v1 nvmlDeviceSetMemoryLimits_v1
     nvmlDeviceGetAttributes nvmlDeviceGetAttributes_v2
     nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v2
     nvmlDeviceGetComputeRunningProcesses_v3

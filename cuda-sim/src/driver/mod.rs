@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use nvml_sim::cgroups;
 use nvml_sim::engine::{Gpu, HolderKind, Machine};
 use nvml_sim::holders::{self, Hold};
 use nvml_sim::state::Store;
 
-use crate::account::Account;
+use crate::account::{Account, Size};
 use crate::error::CudaError;
 use crate::protocol::{Reply, Request};
 pub use kernels::synchronize;
@@ -45,7 +46,7 @@ struct Device {
 struct Context {
     device: usize,
     /// Sizes by address.
-    allocations: BTreeMap<u64, u64>,
+    allocations: BTreeMap<u64, Size>,
 }
 
 enum Mode {
@@ -209,7 +210,7 @@ impl Cuda {
                 Mode::Plain { accounts, .. } => {
                     let new = || plain_account(&cuda.store, gpu);
                     let account = accounts.entry(gpu).or_insert_with(new);
-                    account.grow(&cuda.store, context)?;
+                    account.grow(&cuda.store, Size::plain(context))?;
                 }
             }
             // A process that may not read the file holds nothing, and needs it for nothing else.
@@ -278,13 +279,15 @@ impl Cuda {
             };
         }
         let context = self.machine()?.gpus[gpu as usize].model().context_mb << 20;
-        self.give_back(gpu, uuid, context + gone.allocations.values().sum::<u64>())
+        let allocated = gone.allocations.values();
+        let size = allocated.fold(Size::plain(context), |sum, size| sum + *size);
+        self.give_back(gpu, uuid, size)
     }
 
-    fn give_back(&mut self, gpu: u32, uuid: String, bytes: u64) -> Result<(), CudaError> {
+    fn give_back(&mut self, gpu: u32, uuid: String, size: Size) -> Result<(), CudaError> {
         match &mut self.mode {
-            Mode::Mps(connection) => connection.ask(&Request::Free { uuid, bytes }).map(drop),
-            Mode::Plain { accounts, .. } => account(accounts, gpu)?.shrink(&self.store, bytes),
+            Mode::Mps(connection) => connection.ask(&Request::Free { uuid, size }).map(drop),
+            Mode::Plain { accounts, .. } => account(accounts, gpu)?.shrink(&self.store, size),
         }
     }
 
@@ -296,22 +299,22 @@ impl Cuda {
     }
 
     /// Allocates memory and returns its address. Nothing is behind the address.
-    pub fn allocate(&mut self, context: u64, bytes: u64) -> Result<u64, CudaError> {
+    pub fn allocate(&mut self, context: u64, size: Size) -> Result<u64, CudaError> {
         self.act(|cuda| {
             let (gpu, uuid) = cuda.gpu_of(context)?;
-            if bytes == 0 {
+            if size == Size::default() {
                 return Err(CudaError::INVALID_VALUE);
             }
             match &mut cuda.mode {
                 Mode::Mps(connection) => {
-                    connection.ask(&Request::Allocate { uuid, bytes })?;
+                    connection.ask(&Request::Allocate { uuid, size })?;
                 }
-                Mode::Plain { accounts, .. } => account(accounts, gpu)?.grow(&cuda.store, bytes)?,
+                Mode::Plain { accounts, .. } => account(accounts, gpu)?.grow(&cuda.store, size)?,
             }
-            let address = cuda.next(bytes);
+            let address = cuda.next(size.total());
             let context = cuda.contexts.get_mut(&context);
             let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
-            context.allocations.insert(address, bytes);
+            context.allocations.insert(address, size);
             Ok(address)
         })
     }
@@ -320,14 +323,15 @@ impl Cuda {
         self.act(|cuda| {
             let mut contexts = cuda.contexts.values_mut();
             let found = contexts.find_map(|c| Some((c.device, c.allocations.remove(&address)?)));
-            let (device, bytes) = found.ok_or(CudaError::INVALID_VALUE)?;
+            let (device, size) = found.ok_or(CudaError::INVALID_VALUE)?;
             let device = &cuda.devices[device];
             let (gpu, uuid) = (device.gpu, device.uuid.clone());
-            cuda.give_back(gpu, uuid, bytes)
+            cuda.give_back(gpu, uuid, size)
         })
     }
 
-    /// Returns the free and the total bytes. A limit of MPS shows in the free bytes alone.
+    /// Returns the free and the total bytes. A limit of MPS shows in the free bytes alone, one of
+    /// the process's cgroup in both.
     pub fn memory(&mut self, context: u64) -> Result<(u64, u64), CudaError> {
         self.act(|cuda| {
             let (gpu, uuid) = cuda.gpu_of(context)?;
@@ -340,7 +344,11 @@ impl Cuda {
                 },
                 Mode::Plain { accounts, .. } => account(accounts, gpu)?.free(&cuda.store)?,
             };
-            Ok((free, (model.memory_mb - model.reserved_mb) << 20))
+            let proc_dir = holders::proc_dir(cuda.store.dir());
+            let cgroups = cgroups::of_process(&proc_dir, host_pid(&proc_dir));
+            let limit = machine.visible_limit(gpu, &cgroups);
+            let whole = (model.memory_mb - model.reserved_mb) << 20;
+            Ok((free, limit.map_or(whole, |limit| limit.hard.min(whole))))
         })
     }
 }

@@ -12,7 +12,7 @@ use nvml_sim::holders;
 
 use super::daemon::{Daemon, LOOK_AGAIN};
 use super::state::{Client, MAX_CLIENTS, Server, State};
-use crate::account::Account;
+use crate::account::{Account, Size};
 use crate::driver::visible;
 use crate::error::CudaError;
 use crate::limits;
@@ -75,12 +75,12 @@ impl Connection<'_> {
                 }
                 Ok(Reply::Done)
             }),
-            Request::Allocate { uuid, bytes } => self.with_account(&uuid, |client, gpu| {
-                account(client, gpu)?.grow(store, bytes)?;
+            Request::Allocate { uuid, size } => self.with_account(&uuid, |client, gpu| {
+                account(client, gpu)?.grow(store, size)?;
                 Ok(Reply::Done)
             }),
-            Request::Free { uuid, bytes } => self.with_account(&uuid, |client, gpu| {
-                account(client, gpu)?.shrink(store, bytes)?;
+            Request::Free { uuid, size } => self.with_account(&uuid, |client, gpu| {
+                account(client, gpu)?.shrink(store, size)?;
                 Ok(Reply::Done)
             }),
             Request::Memory { uuid } => self.with_account(&uuid, |client, gpu| {
@@ -176,7 +176,7 @@ impl Connection<'_> {
             self.id = Some(self.enter(gpu)?);
         }
         let store = &self.daemon.store;
-        let context = machine.gpus[gpu as usize].model().context_mb << 20;
+        let context = Size::plain(machine.gpus[gpu as usize].model().context_mb << 20);
         self.with_server(|server, id| {
             server.use_gpu(store, gpu)?;
             let limit = server.limits.of_device(ordinal, &open.uuid);

@@ -14,7 +14,7 @@ use nvml_sim::holders;
 use nvml_sim::state::Store;
 
 use super::server;
-use crate::account::Account;
+use crate::account::{Account, Size};
 use crate::error::CudaError;
 use crate::limits::Limits;
 use crate::sys::{self, Peer};
@@ -145,7 +145,7 @@ impl Server {
             return Ok(());
         }
         let mut account = Account::new(gpu, self.pid, self.start_time, HolderKind::MpsServer);
-        account.grow(store, SERVER_BYTES)?;
+        account.grow(store, Size::plain(SERVER_BYTES))?;
         let mut line = String::new();
         writeln!(self.input, "{gpu}")
             .and_then(|()| self.output.read_line(&mut line))

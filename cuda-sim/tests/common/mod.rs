@@ -3,11 +3,12 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-use std::ffi::CString;
+pub mod cgroups;
+mod nvml;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+pub use nvml::Nvml;
 use tempfile::TempDir;
 
 const CUDA_CLIENT: &str = env!("CARGO_BIN_EXE_cuda-client");
@@ -155,7 +157,7 @@ impl Machine {
 
     /// Lists processes by a function of NVML's: pids and MiB.
     pub fn processes(&self, function: &str) -> Vec<(u32, u64)> {
-        nvml_processes(&self.dir().join("lib/libnvidia-ml.so.1"), function)
+        Nvml::open(self).processes(function)
     }
 }
 
@@ -338,39 +340,4 @@ impl Drop for Client {
 
 pub fn send_signal(pid: u32, signal: i32) {
     cuda_sim::sys::kill(pid, signal);
-}
-
-fn nvml_processes(library: &Path, function: &str) -> Vec<(u32, u64)> {
-    use nvml_sim::abi::types::ProcessInfo;
-    let name = CString::new(library.as_os_str().as_bytes()).unwrap();
-    // SAFETY: loading the simulated library runs no code of its own.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    assert!(!library.is_null());
-    let call = |function: &str, args: [u64; 3]| {
-        let name = CString::new(function).unwrap();
-        // SAFETY: the library stays loaded for as long as the process lives.
-        let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-        assert!(!address.is_null(), "{function}");
-        type Function = extern "C" fn(u64, u64, u64) -> u32;
-        // SAFETY: every function takes integers and pointers in registers and ignores the rest.
-        let function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
-        assert_eq!(function(args[0], args[1], args[2]), 0, "{name:?}");
-    };
-    call("nvmlInit_v2", [0; 3]);
-    let mut device = 0_u64;
-    call(
-        "nvmlDeviceGetHandleByIndex_v2",
-        [0, &raw mut device as u64, 0],
-    );
-    // SAFETY: all-zero is a value of the struct, which is numbers only.
-    let mut infos: [ProcessInfo; 64] = unsafe { std::mem::zeroed() };
-    let mut count = infos.len() as u32;
-    call(
-        function,
-        [device, &raw mut count as u64, infos.as_mut_ptr() as u64],
-    );
-    let listed = infos[..count as usize].iter();
-    let mut all: Vec<_> = listed.map(|p| (p.pid, p.used_gpu_memory >> 20)).collect();
-    all.sort_unstable();
-    all
 }

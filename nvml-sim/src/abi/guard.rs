@@ -93,6 +93,15 @@ impl Call {
         Ok(self.store()?.dir())
     }
 
+    /// Refuses a call that drivers before a release branch lack. A real one of these lacks the
+    /// symbol, which a library that serves every driver cannot.
+    pub fn since_branch(&self, first: u32) -> Result<(), Code> {
+        match self.store()?.load().map_err(to_code)?.driver.branch() >= first {
+            true => Ok(()),
+            false => Err(Code::FUNCTION_NOT_FOUND),
+        }
+    }
+
     /// The machine as it is when the call's time is over.
     pub fn machine(&self) -> Result<Arc<Machine>, Code> {
         self.take_time();

@@ -10,6 +10,7 @@ mod events;
 mod gpu_instance;
 mod guard;
 mod handle;
+mod memory_limits;
 mod mig_device;
 mod mig_mode;
 mod pointers;
@@ -53,6 +54,7 @@ pub fn functions() -> impl Iterator<Item = &'static str> {
         system::FUNCTIONS,
         device::FUNCTIONS,
         device_memory::FUNCTIONS,
+        memory_limits::FUNCTIONS,
         mig_mode::FUNCTIONS,
         mig_device::FUNCTIONS,
         gpu_instance::FUNCTIONS,

@@ -92,8 +92,9 @@ impl Out<u8> {
 
 /// A C string of a client's.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Text(*const c_char);
+impl Plain for Text {}
 
 impl Text {
     pub fn get(self) -> Result<String, Code> {

@@ -1,7 +1,7 @@
 //! The structs of nvml.h 13, in the names it has for them without `nvml` and `_t`.
 
 use super::handle::Handle;
-use super::pointers::Plain;
+use super::pointers::{Plain, Text};
 use crate::engine::Placement;
 
 /// Returns the first field of a versioned struct: its size and its version.
@@ -132,6 +132,12 @@ structs! {
     Memory { total: u64, free: u64, used: u64, }
 
     Memory_v2 { version: u32, total: u64, reserved: u64, free: u64, used: u64, }
+
+    /// The struct of `nvmlDeviceSetMemoryLimits_v1`, with the directory of a cgroup.
+    SetMemoryLimits { name_space: Text, soft_limit: u64, hard_limit: u64, }
+
+    /// The struct of `nvmlDeviceGetMemoryLimits_v1`.
+    GetMemoryLimits { name_space: Text, soft_limit: u64, hard_limit: u64, current_used: u64, }
 
     Bar1Memory { total: u64, free: u64, used: u64, }
 

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args};
 
 use super::Failure;
-use crate::engine::{ComputeMode, Driver, Machine, Mode, Model, NewGpu};
+use crate::cgroups;
+use crate::engine::{
+    ComputeMode, Driver, LimitBackend, MEMORY_LIMITS_SINCE, Machine, Mode, Model, NewGpu,
+};
 use crate::holders;
 use crate::state;
 
@@ -41,6 +44,9 @@ pub struct New {
     /// The release branch of the driver: 550, 580 or 615
     #[arg(long, default_value = "580", value_parser = branch)]
     driver: Driver,
+    /// The keeper of memory limits by cgroup, which drivers have from 615 on [default: misc]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    limits: Option<Limits>,
     /// Install the simulated MPS and CUDA, which cargo builds as the package cuda-sim
     #[arg(long)]
     mps: bool,
@@ -86,6 +92,23 @@ impl From<Computing> for ComputeMode {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Limits {
+    /// The kernel's dmem controller
+    Dmem,
+    /// The driver
+    Misc,
+}
+
+impl From<Limits> for LimitBackend {
+    fn from(it: Limits) -> LimitBackend {
+        match it {
+            Limits::Dmem => LimitBackend::Dmem,
+            Limits::Misc => LimitBackend::Misc,
+        }
+    }
+}
+
 impl New {
     pub fn run(self, matches: Option<&ArgMatches>) -> Result<(), Failure> {
         let counts = self.counts(matches)?;
@@ -124,6 +147,15 @@ impl New {
         machine.capability_nodes = !self.no_cap_nodes;
         machine.modeset = self.modeset;
         machine.driver = self.driver;
+        if let Some(limits) = self.limits {
+            let branch = machine.driver.branch();
+            if branch < MEMORY_LIMITS_SINCE {
+                return Err(
+                    format!("driver {branch} has no memory limits: add --driver 615").into(),
+                );
+            }
+            machine.limit_backend = limits.into();
+        }
         for gpu in &mut machine.gpus {
             gpu.compute_mode = self.compute_mode.into();
             if gpu.mode == Mode::On && gpu.compute_mode != ComputeMode::Default {
@@ -136,6 +168,9 @@ impl New {
             .map_err(|e| format!("copy {}: {e}", library.display()))?;
         if self.mps {
             install_mps(&dir)?;
+        }
+        if machine.limit_backend == LimitBackend::Dmem {
+            cgroups::create_dmem(&dir)?;
         }
         state::create(&dir, &machine)?;
         println!("{}", dir.join("lib/libnvidia-ml.so.1").display());

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::code::Code;
 use super::geometry::{GiProfile, Model};
 use super::identity::{mig_uuid, uuid_from};
+use super::memory_limits::{LimitBackend, MemoryLimit};
 use super::mig_mode::Mode;
 use super::placement::Placement;
 
@@ -26,6 +27,11 @@ pub struct Machine {
     /// Processes that said that they hold something. Whether they do is for others to find out.
     #[serde(default)]
     pub holders: Vec<Holder>,
+    #[serde(default)]
+    pub limit_backend: LimitBackend,
+    /// Limits by cgroup. Those of cgroups that are gone do no harm.
+    #[serde(default)]
+    pub memory_limits: Vec<MemoryLimit>,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
@@ -115,6 +121,12 @@ pub struct Holder {
     /// Bytes of GPU memory, with those of its context.
     #[serde(default = "context_bytes")]
     pub memory: u64,
+    /// Those of the bytes that are managed memory.
+    #[serde(default)]
+    pub managed: u64,
+    /// The inodes of its cgroup and of those above, when its memory last changed.
+    #[serde(default)]
+    pub cgroups: Vec<u64>,
     #[serde(default)]
     pub kind: HolderKind,
 }
@@ -209,6 +221,8 @@ impl Machine {
             next_generation: 1,
             gpus: gpus.collect(),
             holders: Vec::new(),
+            limit_backend: LimitBackend::default(),
+            memory_limits: Vec::new(),
         }
     }
 

@@ -76,6 +76,7 @@ impl Machine {
     pub fn reboot(&mut self) {
         self.boots += 1;
         self.holders.clear();
+        self.memory_limits.clear();
         for gpu in &mut self.gpus {
             gpu.lost = false;
             gpu.power_up();

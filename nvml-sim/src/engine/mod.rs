@@ -6,6 +6,7 @@ mod geometry;
 mod gpu_instances;
 mod identity;
 mod machine;
+mod memory_limits;
 mod mig_mode;
 mod placement;
 
@@ -17,6 +18,7 @@ pub use machine::{
     ComputeInstance, ComputeMode, Driver, Gpu, GpuInstance, Holder, HolderKind, Machine, MigDevice,
     NewGpu, Target, context_bytes,
 };
+pub use memory_limits::{LimitBackend, MEMORY_LIMITS_SINCE, MemoryLimit, UNLIMITED};
 pub use mig_mode::Mode;
 pub use placement::Placement;
 
