@@ -1,7 +1,7 @@
 //! Decides whether a container can reach an MPS daemon. A client that cannot is not limited, and nothing reports it.
 
 use super::lowlevel::LowLevel;
-use crate::spec;
+use crate::spec::{self, Door};
 use runmig_lease::error::Result;
 use runmig_lease::files;
 use std::path::Path;
@@ -13,21 +13,29 @@ const ENFORCES: &str = "/sys/fs/selinux/enforce";
 
 /// Returns the reason for which a container cannot reach a daemon of its own, if there is one.
 pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
-    let name = runtime.path.file_name().unwrap_or_default();
-    let is_nvidia = name
-        .to_string_lossy()
-        .starts_with("nvidia-container-runtime");
-    if is_nvidia && Path::new(HOST_PIPES).exists() {
+    let Door {
+        selinux_label,
+        nvidia_hook,
+        shared_mount,
+    } = spec::door(original)?;
+    if let Some(mount) = shared_mount {
         return Ok(Some(format!(
-            "{} would mount the host's {HOST_PIPES} over the container's own",
-            name.to_string_lossy()
+            "mount {mount} is shared with the host, which would get the container's socket"
+        )));
+    }
+    let name = runtime.path.file_name().unwrap_or_default();
+    let name = name.to_string_lossy().into_owned();
+    let is_nvidia = name.starts_with("nvidia-container-runtime");
+    let mounter = is_nvidia.then_some(name).or(nvidia_hook);
+    if let Some(mounter) = mounter.filter(|_| Path::new(HOST_PIPES).exists()) {
+        return Ok(Some(format!(
+            "{mounter} would mount the host's {HOST_PIPES} over the container's own"
         )));
     }
     let enforces = files::read(Path::new(ENFORCES), 16).is_ok_and(|text| text.starts_with(b"1"));
-    Ok(match spec::selinux_label(original)? {
-        Some(label) if enforces => Some(format!(
+    Ok(selinux_label.filter(|_| enforces).map(|label| {
+        format!(
             "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
-        )),
-        _ => None,
-    })
+        )
+    }))
 }

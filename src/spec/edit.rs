@@ -76,14 +76,6 @@ pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
     document.to_bytes()
 }
 
-/// Returns the SELinux label of the container's processes, if it has one.
-pub fn selinux_label(bytes: &[u8]) -> Result<Option<String>> {
-    let document = Document::parse(bytes)?;
-    let label = { document.root.get("process") }.and_then(|p| p.get("selinuxLabel"));
-    let label = label.and_then(|label| label.as_str());
-    Ok(label.filter(|label| !label.is_empty()).map(str::to_owned))
-}
-
 /// Returns whether the container uses a user namespace. If it does, runc binds the host's nodes instead of
 /// making them.
 pub fn uses_user_namespace(bytes: &[u8]) -> Result<bool> {

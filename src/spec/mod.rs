@@ -9,6 +9,7 @@ pub mod cdi;
 mod cgroups;
 mod devices;
 mod document;
+mod door;
 mod edit;
 mod env;
 mod gids;
@@ -24,7 +25,8 @@ mod sidecar;
 mod tokens;
 
 pub use cgroups::{CgroupManager, cgroup};
-pub use edit::{DriverFiles, Grant, MemoryShare, edit, selinux_label, strip, uses_user_namespace};
+pub use door::{Door, door};
+pub use edit::{DriverFiles, Grant, MemoryShare, edit, strip, uses_user_namespace};
 pub use hooks::HookCommand;
 pub use host::{Host, HostView, Source};
 pub use mounts::check_dev;

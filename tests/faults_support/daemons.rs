@@ -36,10 +36,11 @@ impl World {
             if !processes.is_empty() {
                 return Err(format!("processes of daemon {id} are left: {processes:?}"));
             }
-            let hierarchies = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
-            for hierarchy in hierarchies {
-                if hierarchy.path().join(&cgroup).exists() {
-                    return Err(format!("{} has {cgroup}", hierarchy.path().display()));
+            let root = Path::new("/sys/fs/cgroup");
+            let hierarchies = names(root).into_iter().map(|name| root.join(name));
+            for hierarchy in hierarchies.chain([root.to_owned()]) {
+                if hierarchy.join(&cgroup).exists() {
+                    return Err(format!("{} has {cgroup}", hierarchy.display()));
                 }
             }
         }

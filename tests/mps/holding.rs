@@ -156,3 +156,31 @@ fn container_gets_socket_alone() {
     assert!(said.stdout.contains(&fraction), "{fraction}{}", said.stdout);
     setup.nothing_is_left();
 }
+
+#[test]
+fn umask_of_engine_keeps_limit() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    cuda::put(&bundle, &setup.machine, &["-"]);
+    bundle.edit(|config| {
+        config["process"]["user"] = serde_json::json!({"uid": 1000, "gid": 1000});
+    });
+    // The low-level runtime makes mount points under that umask too.
+    let machine = setup.machine.dir();
+    let inside = bundle
+        .path
+        .join("rootfs")
+        .join(machine.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(inside).unwrap();
+    let run = setup.command(&["run", "-b", bundle.as_str(), &id]);
+    let mut under_umask = std::process::Command::new("sh");
+    under_umask.args(["-c", "umask 0077; exec \"$0\" \"$@\""]);
+    under_umask.arg(run.get_program()).args(run.get_args());
+    under_umask.env("RUNMIG_CONFIG", setup.config());
+    let mut client = Client::of(&mut under_umask);
+    assert_eq!(free(&mut client), 4096 - CONTEXT);
+    client.end();
+    setup.nothing_is_left();
+}

@@ -136,3 +136,43 @@ fn process_can_go_round_its_limit() {
     first.end();
     setup.nothing_is_left();
 }
+
+/// Returns the reason for which a changed bundle gets no daemon.
+#[track_caller]
+fn refusal(setup: &Setup, change: impl FnOnce(&Bundle)) -> String {
+    let bundle = asking(setup, "4Gi");
+    change(&bundle);
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), &unique()])
+        .refused();
+    setup.nothing_is_left();
+    line
+}
+
+#[test]
+fn refuses_containers_that_miss_socket() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let line = refusal(&setup, |bundle| {
+        let options = json!(["rbind", "rw", "rshared"]);
+        let source = bundle.path.join("rootfs/etc");
+        mount(
+            bundle,
+            json!({"destination": "/tmp", "source": source, "type": "bind", "options": options}),
+        );
+    });
+    assert!(
+        line.contains("mps: mount /tmp is shared with the host"),
+        "{line}"
+    );
+    // The host's directory belongs to nobody in this test, so the hook alone is no obstacle.
+    if !Path::new("/tmp/nvidia-mps").exists() {
+        is_held(|bundle, _| {
+            bundle.edit(|config| {
+                let hook = json!({"path": "/usr/bin/true", "args": ["nvidia-container-toolkit"]});
+                config["hooks"]["createRuntime"] = json!([hook]);
+            });
+        });
+    }
+}

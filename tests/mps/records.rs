@@ -83,4 +83,47 @@ fn earlier_boot_takes_daemon_along() {
     setup.machine.sim("reboot", &[]);
     setup.migctl(&["gc"]).ok();
     setup.nothing_is_left();
+    // A container that its engine starts again comes before any collector.
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.machine.sim("reboot", &[]);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_keeps_daemon_of_lost_lease() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let pid = daemon_pid(&setup, &id);
+    fs::remove_file(record(&setup, "leases")).unwrap();
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    assert!(said.contains("its lease is lost"), "{said}");
+    assert!(lives(pid));
+    let instance = record(&setup, "instances");
+    let instance = instance.file_name().unwrap().to_str().unwrap()[..32].to_owned();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.migctl(&["release", &instance]).ok();
+    assert!(!lives(pid));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_ends_daemon_without_record() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let pid = daemon_pid(&setup, &id);
+    for kind in ["leases", "instances"] {
+        fs::remove_file(record(&setup, kind)).unwrap();
+    }
+    setup.migctl(&["gc"]).ok();
+    assert!(!lives(pid));
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
 }

@@ -16,6 +16,16 @@ pub(crate) struct Levels {
     all: Vec<(Level, Option<String>)>,
     /// The control program, if `mps` is possible.
     program: Option<Program>,
+    /// The failure of a look, which says nothing about the machine. A create that goes on could get a weaker level.
+    failed: Option<Error>,
+}
+
+/// The reason for which a GPU has no level.
+pub(super) enum NoLevel {
+    /// None is possible, for these reasons.
+    Impossible(String),
+    /// The driver does not answer.
+    Unknown(String),
 }
 
 impl Levels {
@@ -24,6 +34,7 @@ impl Levels {
         let mut levels = Levels {
             all: Vec::new(),
             program: None,
+            failed: None,
         };
         for level in &config.sharing.enforcement {
             let reason = match level {
@@ -32,20 +43,33 @@ impl Levels {
                     Some("this version of runmig sets no limits in the driver".to_owned())
                 }
                 Level::Mps => match program(config, no_mps) {
-                    Ok(program) => {
+                    Ok(Ok(program)) => {
                         levels.program = Some(program);
                         None
                     }
-                    Err(reason) => Some(reason),
+                    Ok(Err(reason)) => Some(reason),
+                    Err(e) => {
+                        let reason = e.reason();
+                        levels.failed = Some(e);
+                        Some(reason)
+                    }
                 },
             };
+            if let (Level::Mps, Some(reason)) = (level, &reason) {
+                tracing::warn!("no share gets the level {level}: {reason}");
+            }
             levels.all.push((*level, reason));
         }
         levels
     }
 
-    /// Fails if no permitted level is possible here.
+    /// Fails if no permitted level is possible here, or if that cannot be found out.
     pub(super) fn check(&self) -> Result<()> {
+        if let Some(failed) = &self.failed {
+            return Err(Error::new("no level of a share can be chosen")
+                .caused_by(Error::new(failed.reason()))
+                .hint("try again; the control program does not answer"));
+        }
         if self.all.iter().any(|(_, reason)| reason.is_none()) {
             return Ok(());
         }
@@ -64,12 +88,12 @@ impl Levels {
         &self,
         driver: &impl Queries,
         gpu: &Gpu,
-    ) -> std::result::Result<(usize, Level), String> {
+    ) -> std::result::Result<(usize, Level), NoLevel> {
         let mut reasons = Vec::new();
         for (rank, (level, reason)) in self.all.iter().enumerate() {
             let reason = match (reason, level) {
                 (Some(reason), _) => reason.clone(),
-                (None, Level::Mps) => match mps_obstacle(driver, gpu) {
+                (None, Level::Mps) => match mps_obstacle(driver, gpu)? {
                     Some(reason) => reason,
                     None => return Ok((rank, *level)),
                 },
@@ -77,7 +101,7 @@ impl Levels {
             };
             reasons.push(format!("{level}: {reason}"));
         }
-        Err(reasons.join("; "))
+        Err(NoLevel::Impossible(reasons.join("; ")))
     }
 
     /// Returns the control program.
@@ -89,26 +113,23 @@ impl Levels {
 /// The levels of a machine, looked at once a create.
 pub(crate) type LazyLevels = OnceCell<Levels>;
 
-fn program(config: &Config, no_mps: Option<&str>) -> std::result::Result<Program, String> {
+/// Returns the control program, else the reason for which there is none.
+fn program(config: &Config, no_mps: Option<&str>) -> Result<std::result::Result<Program, String>> {
     if let Some(reason) = no_mps {
-        return Err(reason.to_owned());
+        return Ok(Err(reason.to_owned()));
     }
     if let Some(reason) = mps::socket_obstacle(&config.state_dir) {
-        return Err(reason);
+        return Ok(Err(reason));
     }
     let configured = config.sharing.mps_control.as_deref();
-    mps::find(configured, &config.driver.root).map_err(|e| e.reason())
+    let found = mps::find(configured, &config.driver.root)?;
+    Ok(found.map_err(|unfit| unfit.reason()))
 }
 
-fn mps_obstacle(driver: &impl Queries, gpu: &Gpu) -> Option<String> {
-    match driver.compute_capability(&gpu.uuid) {
-        Ok(capability) if capability >= MPS_CAPABILITY => None,
-        Ok((major, minor)) => {
-            let (least, _) = MPS_CAPABILITY;
-            Some(format!(
-                "its compute capability is {major}.{minor}, and limits need {least}.0"
-            ))
-        }
-        Err(e) => Some(format!("cannot {e}")),
-    }
+fn mps_obstacle(driver: &impl Queries, gpu: &Gpu) -> std::result::Result<Option<String>, NoLevel> {
+    let found = driver.compute_capability(&gpu.uuid);
+    let (major, minor) = found.map_err(|e| NoLevel::Unknown(format!("cannot {e}")))?;
+    let (least, _) = MPS_CAPABILITY;
+    Ok(((major, minor) < MPS_CAPABILITY)
+        .then(|| format!("its compute capability is {major}.{minor}, and limits need {least}.0")))
 }

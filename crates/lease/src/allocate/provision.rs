@@ -121,12 +121,17 @@ fn start_daemon(
         gpu: &daemon.gpu.gpu_uuid,
         limit_mib: daemon.limit_mib,
     };
-    let what = || format!("start an MPS daemon on {}", held.instance.resource);
+    let what = || format!("start an {}", held.instance.resource);
     let record = |process| {
         let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
         recorded.map(drop)
     };
-    mps::start(&order, record).context(what)?;
+    // Without its record, nobody else would find it.
+    let started = mps::start(&order, record);
+    if started.is_err() {
+        reclaim::remove_home(context, &held.instance.id);
+    }
+    started.context(what)?;
     context.record(held, |i| i.state = InstanceState::Ready)
 }
 

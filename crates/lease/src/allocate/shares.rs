@@ -2,7 +2,7 @@
 
 use super::admit::Limits;
 use super::denial::Denial;
-use super::levels::Levels;
+use super::levels::{Levels, NoLevel};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -43,7 +43,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Returns the level of a share on a GPU; else the reasons for which there is none.
-    fn of_gpu(&self, driver: &impl Queries, gpu: &Gpu) -> std::result::Result<ShareLevel, String> {
+    fn of_gpu(&self, driver: &impl Queries, gpu: &Gpu) -> std::result::Result<ShareLevel, NoLevel> {
         let (rank, level) = self.levels.of_gpu(driver, gpu)?;
         Ok(ShareLevel {
             level,
@@ -55,13 +55,6 @@ impl<'a> Terms<'a> {
         })
     }
 }
-
-/// The level of a GPU without one. Its obstacle keeps shares away.
-const NO_LEVEL: ShareLevel = ShareLevel {
-    level: Level::None,
-    rank: usize::MAX,
-    overhead_mib: 0,
-};
 
 /// Returns every GPU with its free memory and its obstacle for the requester.
 pub(super) fn candidates<'a>(
@@ -80,7 +73,7 @@ pub(super) fn candidates<'a>(
             free_mib: 0,
             foreign_mib: 0,
             holders: Vec::new(),
-            level: NO_LEVEL,
+            level: None,
             obstacle: None,
             is_queued: queued.contains(&gpu.uuid),
         };
@@ -107,8 +100,13 @@ pub(super) fn candidates<'a>(
         });
         if on.obstacle.is_none() {
             match terms.of_gpu(driver, gpu) {
-                Ok(level) => on.level = level,
-                Err(reasons) => on.obstacle = Some(GpuObstacle::NoLevel(reasons)),
+                Ok(level) => on.level = Some(level),
+                Err(NoLevel::Impossible(reasons)) => {
+                    on.obstacle = Some(GpuObstacle::NoLevel(reasons));
+                }
+                Err(NoLevel::Unknown(why)) => {
+                    on.obstacle = Some(GpuObstacle::Used(GpuUse::Unknown { why }));
+                }
             }
         }
         if let GpuUse::Shared {
@@ -118,7 +116,7 @@ pub(super) fn candidates<'a>(
         } = state.usage
         {
             on.holders = holders;
-            if theirs != on.level.level {
+            if on.level.is_some_and(|ours| ours.level != theirs) {
                 on.obstacle = on.obstacle.or(Some(GpuObstacle::OtherLevel(theirs)));
             }
         }
@@ -234,7 +232,7 @@ pub fn try_share(
         uuid: on.gpu.uuid.clone(),
         memory_mib: on.memory_mib,
         free_mib: on.free_mib,
-        level: (on.level.rank != NO_LEVEL.rank).then_some(on.level.level),
+        level: on.level.map(|on| on.level),
         shares: on.holders.len(),
         obstacle: asked.obstacle(on),
     };

@@ -44,12 +44,23 @@ pub(super) fn enter(name: &str, pid: i32) -> Result<()> {
         std::fs::write(&procs, pid.to_string())
             .context(|| format!("write process {pid} to {}", procs.display()))?;
     }
-    Ok(())
+    // systemd ends a unit with all processes of its cgroup there.
+    match process::systemd_cgroup(pid) {
+        Some(path) if !path.ends_with(name) => Err(Error::new(format!(
+            "process {pid} stays in {path}, since systemd's cgroup hierarchy is not mounted here"
+        ))),
+        _ => Ok(()),
+    }
 }
 
-/// Returns a live process of the cgroup.
+/// Returns a live process of the cgroup, as far as the hierarchies here show it.
 pub(super) fn first(name: &str) -> io::Result<Option<i32>> {
     process::in_cgroup(&Host, &[format!("/{name}")])
+}
+
+/// Returns a live process whose cgroup has the name. Another cgroup namespace shows another path to it.
+pub(super) fn anywhere(name: &str) -> io::Result<Option<i32>> {
+    process::in_cgroup(&Host, &[name.to_owned()])
 }
 
 /// Kills every process of the cgroup. One that starts meanwhile stays for the next call.

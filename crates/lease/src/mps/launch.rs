@@ -2,14 +2,20 @@
 
 use crate::error::{Context, Error, Result};
 use crate::model::Process;
-use crate::process;
+use crate::process::{self, signals};
 use nix::fcntl::OFlag;
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2};
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The flag of `close_range` that closes at an exec. A kernel before 5.11 refuses it, and closes nothing.
+const CLOSE_ON_EXEC: u32 = 4;
 
 /// A program to start.
 pub(super) struct Image {
@@ -26,6 +32,8 @@ pub(super) struct Image {
 pub(super) struct Waiting {
     child: Child,
     go: OwnedFd,
+    /// The child's end. With it a write cannot end this process with SIGPIPE.
+    _wait: OwnedFd,
 }
 
 /// A child that has begun.
@@ -38,6 +46,7 @@ pub(super) struct Child {
 /// holders of its own have closed them.
 pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     let what = || format!("start {}", image.program.to_string_lossy());
+    signals::wait_for_children();
     let null = File::open("/dev/null").context(what)?;
     let pointers = |all: &[CString]| -> Vec<*const libc::c_char> {
         { all.iter().map(|text| text.as_ptr()) }
@@ -47,12 +56,12 @@ pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     let (arguments, environment) = (pointers(&image.arguments), pointers(&image.environment));
     let (wait, go) = pipe2(OFlag::O_CLOEXEC).context(what)?;
     let open = open_descriptors().context(what)?;
-    // SAFETY: this process has one thread. Until its exec the child only makes system calls, and the parent
-    // made all that it needs before.
+    // SAFETY: until its exec the child only makes system calls, and the parent made all that it needs before.
     match unsafe { fork() }.context(what)? {
         ForkResult::Parent { child } => Ok(Waiting {
             child: Child { pid: child },
             go,
+            _wait: wait,
         }),
         ForkResult::Child => {
             drop(go);
@@ -66,6 +75,9 @@ pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
                 && dup2_stderr(&image.log).is_ok()
                 && nix::unistd::chdir("/").is_ok();
             if is_ready {
+                nix::sys::stat::umask(Mode::S_IWGRP | Mode::S_IWOTH);
+                // SAFETY: the call takes numbers alone. A timer may have lowered the priority.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
                 for fd in open.iter().filter(|fd| **fd > 2) {
                     // SAFETY: the child uses none of these numbers again.
                     unsafe { libc::close(*fd) };
@@ -88,6 +100,19 @@ pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
             unsafe { libc::_exit(127) }
         }
     }
+}
+
+/// Lets a program inherit its standard descriptors alone, and end with this process: an engine waits until all
+/// holders of its descriptors have closed them.
+pub(super) fn leave_descriptors(command: &mut Command) {
+    let end_and_close = || {
+        let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+        // SAFETY: the call takes numbers alone, and only sets close-on-exec.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, CLOSE_ON_EXEC) };
+        Ok(())
+    };
+    // SAFETY: two system calls between fork and exec.
+    unsafe { command.pre_exec(end_and_close) };
 }
 
 fn open_descriptors() -> std::io::Result<Vec<i32>> {

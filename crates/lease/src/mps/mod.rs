@@ -18,7 +18,7 @@ mod server;
 mod talk;
 
 pub(crate) use program::{Program, find};
-pub(crate) use server::{Order, cut_logs, end, is_there, start};
+pub(crate) use server::{Order, cut_logs, end, homes, is_there, start};
 
 use crate::model::InstanceId;
 use std::path::{Path, PathBuf};

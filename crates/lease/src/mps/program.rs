@@ -5,6 +5,7 @@ use crate::error::{Context, Error, Result};
 use crate::trust;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 const NAME: &str = "nvidia-cuda-mps-control";
 
@@ -21,8 +22,27 @@ pub(crate) struct Program {
 /// machine.
 ///
 /// # Errors
-/// There is none, others than root can change it, or it has no server for several users.
-pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Program> {
+/// It does not answer. If there is none, if others than root can change it, or if it has no server for several
+/// users, the inner error says so.
+pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Result<Program>> {
+    let path = match place(configured, driver_root) {
+        Ok(path) => path,
+        Err(unfit) => return Ok(Err(unfit)),
+    };
+    let mut help = Command::new(&path);
+    help.env_clear().arg("-h");
+    let answer = talk::ask(help, "", Instant::now() + talk::TIME)
+        .context(|| format!("use control program {}", path.display()))?;
+    Ok(match multi_user(&answer.text) {
+        Some(multi_user) => Ok(Program { path, multi_user }),
+        None => Err(Error::new(format!(
+            "control program {} has no server for several users, as that of driver 580 has",
+            path.display()
+        ))),
+    })
+}
+
+fn place(configured: Option<&Path>, driver_root: &Path) -> Result<PathBuf> {
     let usual = [
         driver_root.join("usr/bin").join(NAME),
         Path::new("/usr/bin").join(NAME),
@@ -38,16 +58,7 @@ pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Prog
     };
     let name = || format!("use control program {}", found.display());
     let (path, _) = trust::program(found).context(name)?;
-    let mut help = Command::new(&path);
-    help.env_clear().arg("-h");
-    let answer = talk::ask(help, "").context(name)?;
-    let multi_user = multi_user(&answer.text).ok_or_else(|| {
-        Error::new(format!(
-            "control program {} has no server for several users, as that of driver 580 has",
-            path.display()
-        ))
-    })?;
-    Ok(Program { path, multi_user })
+    Ok(path)
 }
 
 /// Returns the option that the help text shows, the short one if it shows both. Its spelling differs between
@@ -87,7 +98,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("usr/bin");
         std::fs::create_dir_all(&bin).unwrap();
-        let why = |configured: Option<&Path>| find(configured, dir.path()).unwrap_err().line();
+        let found = |configured: Option<&Path>| find(configured, dir.path()).unwrap();
+        let why = |configured: Option<&Path>| found(configured).unwrap_err().line();
         let missing = why(None);
         assert!(
             missing.starts_with("there is no control program /"),
@@ -104,8 +116,8 @@ mod tests {
         program("#!/bin/sh\n", 0o777);
         assert!(why(None).contains("others than root can write to it"));
         program("#!/bin/sh\necho ' -M,--multiuser-server'\n", 0o755);
-        assert_eq!(find(None, dir.path()).unwrap().multi_user, "-M");
-        assert_eq!(find(Some(&file), Path::new("/")).unwrap().multi_user, "-M");
+        assert_eq!(found(None).unwrap().multi_user, "-M");
+        assert_eq!(found(Some(&file)).unwrap().multi_user, "-M");
         let wrong = why(Some(&dir.path().join("nothing")));
         assert!(wrong.starts_with("cannot use control program "), "{wrong}");
     }

@@ -4,12 +4,12 @@ use super::launch::{self, Child, Image};
 use super::{Home, Program, cgroup, limit, talk};
 use crate::error::{Context, Error, Result, printable};
 use crate::files;
-use crate::model::{GpuUuid, Process};
+use crate::model::{GpuUuid, InstanceId, Process};
 use std::ffi::CString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,10 @@ pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()
         // The container's users look for the socket there.
         (&home.door(), 0o755),
     ] {
-        let made = DirBuilder::new().recursive(true).mode(mode).create(folder);
-        made.context(|| format!("make {}", folder.display()))?;
+        // The mode of a new folder is cut by the caller's umask.
+        { DirBuilder::new().recursive(true).mode(mode).create(folder) }
+            .and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(mode)))
+            .context(|| format!("make {}", folder.display()))?;
     }
     remove_sockets(home).context(|| format!("remove the sockets in {}", home.pipes().display()))?;
     cgroup::make(&home.cgroup)?;
@@ -54,9 +56,10 @@ pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()
     cgroup::enter(&home.cgroup, process.pid)?;
     keep_in_memory(process.pid);
     record(process)?;
+    let end = Instant::now() + talk::TIME;
     let child = waiting.begin()?;
-    await_socket(home, &child)?;
-    set_limit(order)?;
+    await_socket(home, &child, end)?;
+    set_limit(order, end)?;
     open_door(home)
 }
 
@@ -109,8 +112,8 @@ fn keep_in_memory(pid: i32) {
 }
 
 /// Waits until the daemon has its sockets.
-fn await_socket(home: &Home, child: &Child) -> Result<()> {
-    let (end, mut gap) = (Instant::now() + talk::TIME, Duration::from_millis(1));
+fn await_socket(home: &Home, child: &Child, end: Instant) -> Result<()> {
+    let mut gap = Duration::from_millis(1);
     let sockets = ["control", "control_privileged"].map(|name| home.pipes().join(name));
     loop {
         if sockets.iter().all(|socket| socket.exists()) {
@@ -142,10 +145,10 @@ fn last_line(log: &Path) -> String {
 }
 
 /// Sets the limit and reads it back. The program's status is 0 even if the daemon refused the command.
-fn set_limit(order: &Order<'_>) -> Result<()> {
+fn set_limit(order: &Order<'_>, end: Instant) -> Result<()> {
     let (program, pipes) = (&order.program.path, order.home.pipes());
-    let said = first_answer(program, &pipes, &limit::set(order.limit_mib))?;
-    let answer = talk::tell(program, &pipes, limit::GET)?;
+    let said = first_answer(program, &pipes, &limit::set(order.limit_mib), end)?;
+    let answer = talk::tell(program, &pipes, limit::GET, end)?;
     let (answer, expected) = (answer.trim(), limit::answer(order.limit_mib));
     if answer == expected {
         return Ok(());
@@ -162,10 +165,10 @@ fn set_limit(order: &Order<'_>) -> Result<()> {
 }
 
 /// Returns the answer to the first command. A socket exists a moment before the daemon listens at it.
-fn first_answer(program: &Path, pipes: &Path, command: &str) -> Result<String> {
-    let (end, mut gap) = (Instant::now() + talk::TIME, Duration::from_millis(1));
+fn first_answer(program: &Path, pipes: &Path, command: &str, end: Instant) -> Result<String> {
+    let mut gap = Duration::from_millis(1);
     loop {
-        match talk::tell(program, pipes, command) {
+        match talk::tell(program, pipes, command, end) {
             Err(_) if Instant::now() < end => std::thread::sleep(gap),
             answer => return answer,
         }
@@ -181,7 +184,10 @@ fn open_door(home: &Home) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).context(what),
         _ => {}
     }
-    std::fs::hard_link(home.pipes().join("control"), &new).context(what)?;
+    let socket = home.pipes().join("control");
+    // Every user of the container connects to it.
+    std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).context(what)?;
+    std::fs::hard_link(&socket, &new).context(what)?;
     std::fs::rename(&new, &link).context(what)
 }
 
@@ -203,33 +209,55 @@ pub(crate) fn cut_logs(home: &Home) -> Result<()> {
 
 /// Returns whether something is left of a daemon: a process, a cgroup or a directory.
 pub(crate) fn is_there(home: &Home) -> Result<bool> {
-    let alive = cgroup::first(&home.cgroup).context(|| "look for an MPS daemon")?;
+    let alive = cgroup::anywhere(&home.cgroup).context(|| "look for an MPS daemon")?;
     Ok(alive.is_some() || cgroup::exists(&home.cgroup) || home.folder.exists())
 }
 
-/// Kills a daemon with its server, and returns a process that is still there; none once all have ended. Then it
-/// removes the cgroup and, unless the container goes on, the directories.
-pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<i32>> {
+/// Kills a daemon with its server. Then it removes the cgroup and, unless the container goes on, the directories.
+/// Returns the rest that did not end in time; none once all is gone.
+pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
     let what = || format!("end the processes of cgroup {}", home.cgroup);
     let (end, mut gap) = (Instant::now() + LONG_ENOUGH, Duration::from_millis(1));
-    while let Some(pid) = cgroup::first(&home.cgroup).context(what)? {
-        cgroup::kill(&home.cgroup).context(what)?;
+    loop {
+        let left = match cgroup::first(&home.cgroup).context(what)? {
+            Some(pid) => {
+                cgroup::kill(&home.cgroup).context(what)?;
+                format!("process {pid}")
+            }
+            None => match cgroup::remove(&home.cgroup) {
+                Ok(()) => break,
+                // A process that has ended may stay in its cgroup for a moment.
+                Err(e) if e.kind() == ErrorKind::ResourceBusy => format!("cgroup {}", home.cgroup),
+                Err(e) => return Err(e).context(|| format!("remove cgroup {}", home.cgroup)),
+            },
+        };
         if Instant::now() >= end {
-            return Ok(Some(pid));
+            return Ok(Some(left));
         }
         std::thread::sleep(gap);
         gap = (gap * 2).min(Duration::from_millis(20));
     }
+    // In another cgroup namespace than the create's, the hierarchies here do not show it.
+    if let Some(pid) = cgroup::anywhere(&home.cgroup).context(what)? {
+        return Ok(Some(format!("process {pid}")));
+    }
     if goes_on {
         return Ok(None);
     }
-    cgroup::remove(&home.cgroup).context(|| format!("remove cgroup {}", home.cgroup))?;
     match std::fs::remove_dir_all(&home.folder) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
             Err(e).context(|| format!("remove {}", home.folder.display()))
         }
         _ => Ok(None),
     }
+}
+
+/// Returns the instances that have directories below a state directory.
+pub(crate) fn homes(state_dir: &Path) -> Vec<InstanceId> {
+    let entries = std::fs::read_dir(state_dir.join("mps"));
+    let names = entries.into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.map(InstanceId::new).collect()
 }
 
 /// The time in which a killed daemon ends as a rule. It takes about 50 ms.

@@ -1,14 +1,19 @@
 //! Runs the control program for one answer.
 
+use super::launch;
 use crate::error::{Context, Error, Result, printable};
+use crate::process::signals;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The time for one answer. A command takes 5 to 10 ms.
+/// The time for one answer, and for the start of a daemon. A command takes 5 to 10 ms.
 pub(super) const TIME: Duration = Duration::from_secs(5);
 /// The most of an answer that runmig reads, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -26,10 +31,10 @@ pub(super) struct Answer {
 /// # Errors
 /// The program cannot be run, does not answer in time, or exits with another status than 0, as it does
 /// without a daemon.
-pub(super) fn tell(program: &Path, pipes: &Path, command: &str) -> Result<String> {
+pub(super) fn tell(program: &Path, pipes: &Path, command: &str, end: Instant) -> Result<String> {
     let mut run = Command::new(program);
     run.env_clear().env("CUDA_MPS_PIPE_DIRECTORY", pipes);
-    let answer = ask(run, command)?;
+    let answer = ask(run, command, end)?;
     match answer.status.success() {
         true => Ok(answer.text),
         false => Err(Error::new(format!(
@@ -49,10 +54,11 @@ pub(super) fn shown(answer: &Answer) -> String {
 }
 
 /// Runs a program with this input, and returns its output.
-pub(super) fn ask(mut command: Command, input: &str) -> Result<Answer> {
+pub(super) fn ask(mut command: Command, input: &str, end: Instant) -> Result<Answer> {
     let name = command.get_program().to_string_lossy().into_owned();
     let what = || format!("run {name}");
-    let end = Instant::now() + TIME;
+    signals::wait_for_children();
+    launch::leave_descriptors(&mut command);
     // One pipe takes both outputs.
     let (mut output, both) = std::io::pipe().context(what)?;
     // All of the input is in its pipe before the program starts, since a write to one that has ended would end
@@ -67,6 +73,7 @@ pub(super) fn ask(mut command: Command, input: &str) -> Result<Answer> {
         .stdout(both.try_clone().context(what)?)
         .stderr(both)
         .current_dir("/")
+        .process_group(0)
         .spawn()
         .context(what)?;
     // The command holds the pipe open as well.
@@ -82,8 +89,7 @@ pub(super) fn ask(mut command: Command, input: &str) -> Result<Answer> {
     };
     stop(&mut child);
     Err(Error::new(format!(
-        "{name} did not end within {} s{}",
-        TIME.as_secs(),
+        "{name} did not end in time{}",
         match text.trim() {
             "" => String::new(),
             text => format!(": {}", printable(text)),
@@ -126,7 +132,10 @@ pub(super) fn wait_until(child: &mut Child, end: Instant) -> std::io::Result<Opt
     }
 }
 
+/// Kills a program with its children.
 fn stop(child: &mut Child) {
+    let group = i32::try_from(child.id()).map(Pid::from_raw);
+    let _ = group.map(|group| killpg(group, Signal::SIGKILL));
     let _ = child.kill();
     let _ = child.wait();
 }

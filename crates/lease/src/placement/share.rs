@@ -17,8 +17,8 @@ pub struct ShareCandidate<'a> {
     pub foreign_mib: u64,
     /// The holders of the shares of the GPU.
     pub holders: Vec<String>,
-    /// The level of a share there.
-    pub level: ShareLevel,
+    /// The level of a share there. None only with an obstacle.
+    pub level: Option<ShareLevel>,
     /// The obstacle for a share of any size. None if there is none.
     pub obstacle: Option<GpuObstacle>,
     /// Says whether earlier requests in the queue could use the GPU.
@@ -109,7 +109,8 @@ impl ShareTerms<'_> {
             return Err(obstacle.clone());
         }
         let gives_out = on.memory_mib.unwrap_or_default();
-        let (memory_mib, booked_mib) = size.on(gives_out, on.level.overhead_mib);
+        let overhead = on.level.map_or(0, |level| level.overhead_mib);
+        let (memory_mib, booked_mib) = size.on(gives_out, overhead);
         if booked_mib > gives_out {
             return Err(GpuObstacle::TooLarge { gives_out });
         }
@@ -166,7 +167,8 @@ pub(crate) fn choose_share<'a>(
 ) -> Result<SharePlace<'a>, ShareShortage> {
     let order = |on: &ShareCandidate<'_>| {
         let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
-        (on.level.rank, could_do_mig, on.free_mib, on.gpu.index)
+        let rank = on.level.map_or(usize::MAX, |level| level.rank);
+        (rank, could_do_mig, on.free_mib, on.gpu.index)
     };
     for size in terms.sizes {
         let fits = candidates.iter();
@@ -177,7 +179,7 @@ pub(crate) fn choose_share<'a>(
                 gives_out_mib: on.memory_mib.unwrap_or_default(),
                 memory_mib,
                 booked_mib,
-                level: on.level.level,
+                level: on.level.map_or(Level::None, |level| level.level),
             });
         }
     }

@@ -33,6 +33,13 @@ pub fn own_cgroup() -> Option<OwnCgroup> {
     parse_own(&text.ok()??)
 }
 
+/// Returns the cgroup of a process in systemd's own hierarchy of cgroup v1. None without such a hierarchy.
+pub(crate) fn systemd_cgroup(pid: i32) -> Option<String> {
+    let text = read_text(&Host, &dir(pid).join("cgroup")).ok()??;
+    let of_systemd = |line: &str| Some(line.split_once(":name=systemd:")?.1.to_owned());
+    text.lines().find_map(of_systemd)
+}
+
 fn parse_own(text: &str) -> Option<OwnCgroup> {
     let mut unified = None;
     for line in text.lines() {

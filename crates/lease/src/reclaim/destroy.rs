@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::gpu::nvml::Session;
 use crate::gpu::{DriverError, Mig, Queries, nodes};
 use crate::idle;
-use crate::model::ListedInstance;
+use crate::model::{InstanceId, ListedInstance};
 use crate::mps::{self, Home};
 use crate::process::{self, Holders, Host};
 use crate::store::{Instance, Lease, LeaseName, Resource, Slice};
@@ -42,6 +42,7 @@ pub(crate) fn destroy_instance(
 ) -> Result<Ended> {
     let instance = target.instance;
     if instance.boot_id != context.boot_id || instance.is_adopted() {
+        remove_home_of_earlier_boot(context, instance);
         return end_record(context, target);
     }
     let end = Instant::now() + patience.0;
@@ -112,6 +113,22 @@ fn try_destroy(
     Ok(destroyed.map(|()| Ended::Gone))
 }
 
+/// Removes the directories of an MPS daemon of an earlier boot. Only a state directory on a disk still has them.
+pub(crate) fn remove_home_of_earlier_boot(context: &LeaseContext<'_>, instance: &Instance) {
+    if instance.resource.daemon().is_some() {
+        remove_home(context, &instance.id);
+    }
+}
+
+/// Ends an MPS daemon of which only the id of its instance is known.
+pub(crate) fn remove_home(context: &LeaseContext<'_>, instance: &InstanceId) {
+    match mps::end(&Home::of(&context.config.state_dir, instance), false) {
+        Ok(None) => {}
+        Ok(Some(left)) => tracing::warn!("{left} of MPS daemon {instance} does not end"),
+        Err(e) => tracing::warn!("{}", e.line()),
+    }
+}
+
 /// Ends an MPS daemon with its server, its cgroup and its directories.
 fn end_daemon(
     context: &LeaseContext<'_>,
@@ -120,8 +137,8 @@ fn end_daemon(
     let home = Home::of(&context.config.state_dir, &instance.id);
     Ok(match mps::end(&home, false)? {
         None => Ok(()),
-        Some(pid) => Err(Refusal::Lives(Error::new(format!(
-            "process {pid} of the MPS daemon on {} does not end",
+        Some(left) => Err(Refusal::Lives(Error::new(format!(
+            "{left} of the {} does not end",
             instance.resource
         )))),
     })

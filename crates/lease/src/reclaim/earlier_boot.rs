@@ -2,11 +2,10 @@
 //! nothing and confirms nothing. A kill half way only leaves some leases for the next collection.
 
 use super::finding::{Finding, Outcome};
-use super::holder;
+use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::mps::{self, Home};
-use crate::store::{Damaged, Entry, Ownership};
+use crate::store::{Damaged, Entry, Kind, Ownership};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -36,9 +35,9 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Resu
         None => Ok(()),
     });
     let restored: Vec<Result<()>> = restored.collect();
-    entries
-        .iter()
-        .for_each(|entry| remove_daemon(context, entry));
+    for entry in entries {
+        destroy::remove_home_of_earlier_boot(context, entry.instance());
+    }
     let store = &context.store;
     let records = entries.iter().map(|entry| Records {
         lease: entry.lease().map(|l| store.lease_file(l)),
@@ -47,16 +46,6 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Resu
     let removed = remove_records(context, &records.collect::<Vec<_>>());
     let both = |(restored, removed)| error::all([restored, removed]);
     restored.into_iter().zip(removed).map(both).collect()
-}
-
-/// Removes the directories of an MPS daemon of an earlier boot. Only a state directory on a disk still has them.
-fn remove_daemon(context: &LeaseContext<'_>, entry: &Entry) {
-    if entry.instance().resource.daemon().is_some() {
-        let home = Home::of(&context.config.state_dir, &entry.instance().id);
-        if let Err(e) = mps::end(&home, false) {
-            tracing::warn!("{}", e.line());
-        }
-    }
 }
 
 /// The files of a line of the ledger.
@@ -95,6 +84,10 @@ pub(super) fn strike_off_damaged(
     let done = match dry_run {
         true => damaged.iter().map(|_| Ok(())).collect(),
         false => {
+            let daemons = damaged.iter().filter_map(Damaged::instance);
+            for daemon in daemons.filter(|name| name.kind == Kind::Mps) {
+                destroy::remove_home(context, &daemon.instance);
+            }
             let records = damaged.iter().map(|d| Records {
                 lease: context.store.lease_file_of(d),
                 instance: context.store.instance_file_of(d),

@@ -3,12 +3,12 @@
 use super::finding::{Collection, Finding, Outcome};
 use super::patience::Patience;
 use super::release::{self, Returned, is_due};
-use super::revive::{self, Found};
-use super::{damaged, earlier_boot, holder, liveness, ready};
+use super::{damaged, destroy, earlier_boot, holder, liveness, ready, revive};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::idle;
-use crate::store::{Entry, Held, Instance, Lease, LeaseState};
+use crate::mps::{self, Home};
+use crate::store::{Entry, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::Instant;
 
 /// Collects every due lease, with patience, for an operator or a timer.
@@ -44,10 +44,34 @@ fn look_through(
         };
         findings.push(Finding { entry, outcome });
     }
+    // A create does not wait for the daemons of others.
+    if all {
+        revive::restart_ended(context, &mut findings, dry_run);
+    }
+    if all && !dry_run {
+        remove_lost_homes(context)?;
+    }
     Ok(Collection {
         leases: findings,
         damaged: damaged::look_through(context, listing.damaged, dry_run, || remaining(end)),
     })
+}
+
+/// Ends the MPS daemons that no record names. A create writes the record first, so none of these is being made.
+fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
+    let homes = mps::homes(&context.config.state_dir);
+    if homes.is_empty() {
+        return Ok(());
+    }
+    let instances = context.store.instance_names()?;
+    for id in homes {
+        let is_known = instances.iter().any(|name| name.instance == id);
+        if !is_known && context.store.leases_on(&id)?.is_empty() {
+            tracing::warn!("no record names MPS daemon {id}: it is ended");
+            destroy::remove_home(context, &id);
+        }
+    }
+    Ok(())
 }
 
 fn look_at_lease(
@@ -64,17 +88,7 @@ fn look_at_lease(
             if !dry_run && let Err(e) = ready::ready_without_its_front(context, lease) {
                 tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
             }
-            // A create does not wait for the daemons of others.
-            return match all.then(|| revive::restart_if_ended(context, held, dry_run)) {
-                Some(Err(e)) => Outcome::Failed(e),
-                Some(Ok(Found::Restarted)) => {
-                    Outcome::Kept(format!("{kept}; its MPS daemon had ended and is restarted"))
-                }
-                Some(Ok(Found::Ended)) => {
-                    Outcome::Kept(format!("{kept}; its MPS daemon has ended"))
-                }
-                Some(Ok(Found::Well)) | None => Outcome::Kept(kept),
-            };
+            return Outcome::Kept(kept);
         }
     };
     let against = |now: &Lease| why_collect(context, held, now, all).err();
@@ -143,8 +157,26 @@ fn why_destroy(
 ) -> std::result::Result<String, String> {
     match instance.idle_since() {
         Some(_) => idle::is_over(context.config, instance),
-        None => retry(instance, all),
+        None => match lost_lease(context, instance) {
+            Some(kept) => Err(kept),
+            None => retry(instance, all),
+        },
     }
+}
+
+/// Returns the reason to keep a daemon whose lease is gone although no release began: its container may live, and
+/// would go on without a limit.
+fn lost_lease(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
+    instance.resource.daemon()?;
+    let is_at_work = instance.state == InstanceState::Ready;
+    let home = Home::of(&context.config.state_dir, &instance.id);
+    if !is_at_work || matches!(mps::is_there(&home), Ok(false)) {
+        return None;
+    }
+    Some(format!(
+        "its lease is lost, so whether its container lives is not known: when it is gone, migctl release {}",
+        instance.id
+    ))
 }
 
 fn retry(instance: &Instance, all: bool) -> std::result::Result<String, String> {

@@ -36,6 +36,15 @@ impl BundleAccount {
     pub fn stays(&self, id: &LeaseId, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot release lease {id}")).caused_by(why);
         let held = self.held(id, container);
+        if let Some(held) = held
+            .as_ref()
+            .filter(|h| h.instance.resource.daemon().is_some())
+        {
+            return error.hint(format!(
+                "runmig has nothing on record of its MPS daemon: end the processes of cgroup runmig-mps-{}",
+                held.instance.id
+            ));
+        }
         if let Some(gpu) = held.as_ref().and_then(|h| h.instance.resource.gpu()) {
             return error.hint(format!(
                 "runmig has nothing on record of GPU {}: compare migctl list with nvidia-smi",
@@ -124,6 +133,12 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     if { instances }.any(|other| other.excludes(&name)) || { formers }
         .any(|former| former.place.overlaps(&name.place))
     {
+        // Its cgroup proves that the daemon is this container's.
+        if instance.resource.daemon().is_some() {
+            drop(ledger);
+            destroy::remove_home(context, &instance.id);
+            return Ok(None);
+        }
         // A GPU outlives its records, and another container has it by now: nothing is left to release.
         if matches!(instance.resource, Resource::Gpu(_)) {
             return Ok(None);

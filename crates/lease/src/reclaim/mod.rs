@@ -17,7 +17,7 @@ mod release;
 mod revive;
 
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
-pub(crate) use destroy::{destroy, exists, holders, locate};
+pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, unseen};

@@ -34,8 +34,9 @@ fn daemon_of(
         return Ok(None);
     }
     let level = Some(Level::Mps);
-    // The daemon ends even if the driver no longer shows its GPU.
-    let gpu = gpu_of(context, place, level)?.unwrap_or_else(|| WholeGpu::lost(place, level));
+    // The daemon ends even if the driver fails, or no longer shows its GPU.
+    let gpu = gpu_of(context, place, level).ok().flatten();
+    let gpu = gpu.unwrap_or_else(|| WholeGpu::lost(place, level));
     Ok(Some(MpsDaemon {
         gpu,
         limit_mib: 0,

@@ -1,106 +1,151 @@
 //! Restarts the MPS daemon of a living container.
 
+use super::finding::{Finding, Outcome};
 use super::liveness;
 use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
-use crate::mps::{self, Home, Order};
+use crate::mps::{self, Home, Order, Program};
 use crate::process;
-use crate::store::{Held, InstanceState, LeaseState, MpsDaemon};
+use crate::store::{Entry, Held, Instance, InstanceState, LeaseState, MpsDaemon};
+use std::time::{Duration, Instant};
 
 /// The number of restarts in a row. A daemon that ends each time has a cause that a restart does not remove.
 const MOST_RESTARTS: u32 = 3;
 
-/// The state of a container's MPS daemon, as a collector finds and leaves it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// The lease has no daemon that should live, or it lives.
-    Well,
-    /// It had ended, and lives again.
-    Restarted,
-    /// It has ended, and a collector without `dry_run` restarts it.
-    Ended,
+/// The time after which a collector begins no further restart. The next one goes on.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Restarts the daemons of containers that live on, and says so in their outcomes. Until then new processes of such
+/// a container have no limit.
+pub(super) fn restart_ended(context: &LeaseContext<'_>, findings: &mut [Finding], dry_run: bool) {
+    let end = Instant::now() + TIME;
+    let mut program = None;
+    for finding in findings {
+        let (Entry::Held(held), Outcome::Kept(kept)) = (&finding.entry, &finding.outcome) else {
+            continue;
+        };
+        let (Some(daemon), true) = (held.instance.resource.daemon(), is_visible(held)) else {
+            continue;
+        };
+        let is_due = !dry_run && Instant::now() < end;
+        let outcome = match has_ended(held, daemon) {
+            false if dry_run => Ok(None),
+            false => keep_well(context, held, daemon).map(|()| None),
+            true if !is_due => Ok(Some("its MPS daemon has ended")),
+            true => {
+                let config = context.config;
+                let configured = config.sharing.mps_control.as_deref();
+                let find = || mps::find(configured, &config.driver.root).and_then(|found| found);
+                let program: &Result<Program> = program.get_or_insert_with(find);
+                restart(context, held, daemon, program)
+            }
+        };
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(told)) => finding.outcome = Outcome::Kept(format!("{kept}; {told}")),
+            Err(e) => finding.outcome = Outcome::Failed(e),
+        }
+    }
 }
 
-/// Restarts the daemon of a lease if it has ended. Until then new processes of the container have no limit.
-pub(super) fn restart_if_ended(
+fn is_visible(held: &Held) -> bool {
+    held.lease.state == LeaseState::Ready && liveness::unseen(&held.lease).is_none()
+}
+
+/// Returns whether the container goes on without its daemon. A restart that was killed half way leaves the instance
+/// *creating*, perhaps with a daemon without its limit.
+fn has_ended(held: &Held, daemon: &MpsDaemon) -> bool {
+    let is_alive = daemon.process.is_some_and(|p| process::is_alive(&p));
+    held.instance.state != InstanceState::Ready || !is_alive
+}
+
+/// Cuts the logs of a daemon that lives, and ends the count of its restarts.
+fn keep_well(context: &LeaseContext<'_>, held: &Held, daemon: &MpsDaemon) -> Result<()> {
+    mps::cut_logs(&Home::of(&context.config.state_dir, &held.instance.id))?;
+    if daemon.restarts > 0 {
+        let seen = daemon.process;
+        let change = |d: &mut MpsDaemon| {
+            // Another collector may have restarted it.
+            if d.process == seen {
+                d.restarts = 0;
+            }
+        };
+        let ledger = context.store.lock("gc")?;
+        ledger.update_instance(&held.instance, |i| i.change_daemon(change))?;
+    }
+    Ok(())
+}
+
+fn restart(
     context: &LeaseContext<'_>,
     held: &Held,
-    dry_run: bool,
-) -> Result<Found> {
-    let Some(daemon) = held.instance.resource.daemon() else {
-        return Ok(Found::Well);
-    };
-    if held.lease.state != LeaseState::Ready || liveness::unseen(&held.lease).is_some() {
-        return Ok(Found::Well);
-    }
-    // A restart that was killed half way leaves the instance *creating*, perhaps with a daemon without its limit.
-    let is_whole = held.instance.state == InstanceState::Ready;
-    if is_whole && daemon.process.is_some_and(|p| process::is_alive(&p)) {
-        if !dry_run {
-            mps::cut_logs(&Home::of(&context.config.state_dir, &held.instance.id))?;
-        }
-        if daemon.restarts > 0 && !dry_run {
-            context.record(held, |i| i.change_daemon(|d| d.restarts = 0))?;
-        }
-        return Ok(Found::Well);
-    }
-    if dry_run {
-        return Ok(Found::Ended);
-    }
+    daemon: &MpsDaemon,
+    program: &Result<Program>,
+) -> Result<Option<&'static str>> {
     let container = printable(held.lease.holder.name());
     if daemon.restarts >= MOST_RESTARTS {
         return Err(Error::new(format!(
             "the MPS daemon of container {container} ended again after {MOST_RESTARTS} restarts, and its new \
              processes have no memory limit"
         ))
-        .hint("look at the daemon's log with the control program, then restart the container"));
+        .hint("look at the daemon's log in the state directory, then restart the container"));
     }
-    let why = format!("restart of the MPS daemon of {container}");
-    let _lock = context
-        .store
-        .lock_gpu(held.instance.resource.gpu_uuid(), &why)?;
-    // Another collector may have restarted it, or a release may be at work.
-    if context.store.held_now(held)?.as_ref() != Some(held) {
-        return Ok(Found::Well);
-    }
-    restart(context, held, daemon).context(|| {
+    let what = || {
         format!(
             "restart the MPS daemon of container {container}, and its new processes have no memory limit"
         )
-    })?;
+    };
+    let program = match program {
+        Ok(program) => program,
+        Err(e) => return Err(Error::new(e.line())).context(what),
+    };
+    let why = format!("restart of the MPS daemon of {container}");
+    let gpu = held.instance.resource.gpu_uuid();
+    let _lock = context.store.lock_gpu(gpu, &why)?;
+    // Another collector may have restarted it, or a release may be at work.
+    if context.store.held_now(held)?.as_ref() != Some(held) {
+        return Ok(None);
+    }
+    start_again(context, held, daemon, program).context(what)?;
     tracing::warn!(
         lease = held.lease.id.as_str(),
         container,
         "its MPS daemon had ended, and processes that started meanwhile have no memory limit; it is restarted"
     );
-    Ok(Found::Restarted)
+    Ok(Some("its MPS daemon had ended and is restarted"))
 }
 
-fn restart(context: &LeaseContext<'_>, held: &Held, daemon: &MpsDaemon) -> Result<()> {
-    let config = context.config;
-    let program = mps::find(config.sharing.mps_control.as_deref(), &config.driver.root)?;
-    let home = Home::of(&config.state_dir, &held.instance.id);
+fn start_again(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    daemon: &MpsDaemon,
+    program: &Program,
+) -> Result<()> {
+    let home = Home::of(&context.config.state_dir, &held.instance.id);
     context.record(held, |i| i.state = InstanceState::Creating)?;
     // A server without its daemon ends by itself, but it may take a while.
-    if let Some(pid) = mps::end(&home, true)? {
+    if let Some(left) = mps::end(&home, true)? {
         return Err(Error::new(format!(
-            "process {pid} of the last daemon does not end"
+            "{left} of the last daemon does not end"
         )));
     }
     let order = Order {
         home: &home,
-        program: &program,
+        program,
         gpu: &daemon.gpu.gpu_uuid,
         limit_mib: daemon.limit_mib,
     };
-    mps::start(&order, |process| {
-        let change = |d: &mut MpsDaemon| {
-            d.process = Some(process);
-            d.restarts += 1;
-        };
-        context.record(held, |i| i.change_daemon(change)).map(drop)
-    })?;
-    context
-        .record(held, |i| i.state = InstanceState::Ready)
-        .map(drop)
+    let record = |process| {
+        let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
+        recorded.map(drop)
+    };
+    if let Err(e) = mps::start(&order, record) {
+        // A daemon behind a closed door helps nobody.
+        return Err(e.and(mps::end(&home, true).err()));
+    }
+    let change = |i: &mut Instance| {
+        i.state = InstanceState::Ready;
+        i.change_daemon(|d| d.restarts += 1);
+    };
+    context.record(held, change).map(drop)
 }

@@ -139,7 +139,7 @@ impl fmt::Display for Resource {
         match self {
             Resource::Mig(slice) => slice.fmt(f),
             Resource::Gpu(gpu) => write!(f, "GPU {}", gpu.gpu_index),
-            Resource::Mps(daemon) => write!(f, "GPU {}", daemon.gpu.gpu_index),
+            Resource::Mps(daemon) => write!(f, "MPS daemon on GPU {}", daemon.gpu.gpu_index),
             #[cfg(test)]
             Resource::Dummy(dummy) => write!(f, "dummy {}", dummy.file.display()),
         }

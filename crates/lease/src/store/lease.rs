@@ -127,7 +127,7 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resource = &self.instance.resource;
         match self.lease.share() {
-            Some(share) => write!(f, "{}Mi of {resource}", share.memory_mib),
+            Some(share) => write!(f, "{}Mi of GPU {}", share.memory_mib, resource.gpu_index()),
             None => resource.fmt(f),
         }
     }

@@ -12,7 +12,7 @@ fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> ShareCandidate
         free_mib: gives_out - shares.iter().sum::<u64>(),
         foreign_mib: 0,
         holders: vec!["c".to_owned(); shares.len()],
-        level: NONE,
+        level: Some(NONE),
         obstacle: None,
         is_queued: false,
     }
@@ -223,7 +223,7 @@ fn books_overhead_of_level() {
         overhead_mib: 128,
     };
     let on = |shares: &[u64]| ShareCandidate {
-        level: mps,
+        level: Some(mps),
         ..candidate(&gpus[0], L4, shares)
     };
     let place = |shares: &[u64], size| {
@@ -245,7 +245,7 @@ fn prefers_gpu_with_better_level() {
     let second = ShareLevel { rank: 1, ..NONE };
     let all = [
         ShareCandidate {
-            level: second,
+            level: Some(second),
             ..candidate(&gpus[0], L4, &[8192])
         },
         candidate(&gpus[1], L4, &[]),

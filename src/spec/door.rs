@@ -1,0 +1,57 @@
+//! The parts of a specification that can keep a container from the socket of its MPS daemon.
+
+use super::document::Document;
+use super::mounts::MPS;
+use super::paths::clean;
+use runmig_lease::error::Result;
+use serde_json::Value;
+use std::path::Path;
+
+/// Programs that mount the host's MPS directory into containers, as hooks.
+const HOOKS: [&str; 4] = [
+    "nvidia-container-runtime-hook",
+    "nvidia-container-toolkit",
+    "nvidia-container-cli",
+    "nvidia-ctk",
+];
+
+/// The facts of a specification.
+pub struct Door {
+    /// The SELinux label of the container's processes.
+    pub selinux_label: Option<String>,
+    /// A hook of NVIDIA's that runs before the container's processes.
+    pub nvidia_hook: Option<String>,
+    /// A mount at or above `/tmp` through which the container's mounts reach the host.
+    pub shared_mount: Option<String>,
+}
+
+/// Reads the facts from a specification.
+pub fn door(bytes: &[u8]) -> Result<Door> {
+    let document = Document::parse(bytes)?;
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let process = document.root.get("process");
+    let hooks = document.root.get("hooks");
+    let stages = ["prestart", "createRuntime", "createContainer"];
+    let mut early = { stages.iter() }.flat_map(|stage| list(hooks.and_then(|h| h.get(*stage))));
+    let is_nvidia = |path: &String| {
+        let name = Path::new(path).file_name();
+        name.is_some_and(|name| HOOKS.iter().any(|hook| name == *hook))
+    };
+    let mounts = list(document.root.get("mounts"));
+    let reaches_host = |mount: &&Value| {
+        let to = mount.get("destination").and_then(Value::as_str);
+        let is_above = to.is_some_and(|to| Path::new(MPS).starts_with(clean(to)));
+        let options = list(mount.get("options"));
+        is_above && options.iter().any(|o| *o == "shared" || *o == "rshared")
+    };
+    Ok(Door {
+        selinux_label: process
+            .and_then(|p| text(p, "selinuxLabel"))
+            .filter(|label| !label.is_empty()),
+        nvidia_hook: early.find_map(|hook| text(&hook, "path").filter(is_nvidia)),
+        shared_mount: { mounts.iter() }
+            .find(reaches_host)
+            .and_then(|mount| text(mount, "destination")),
+    })
+}
