@@ -1,7 +1,9 @@
 //! Whole GPUs and shares from podman's command line.
 
 use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::cuda::{HAS_SOCKET, SOCKETS};
 use crate::support::podman::on_each;
+use crate::support::process::lives;
 use crate::support::{Low, Machine, Setup};
 
 const ASK: &str = "--annotation=runmig.dev/gpu=1";
@@ -73,5 +75,28 @@ fn containers_share_gpu() {
         podman.remove(id).ok();
         setup.nothing_is_left();
         podman.passed("a share at none");
+    });
+}
+
+#[test]
+fn container_gets_mps_daemon() {
+    let with_mps = |low| Setup::on(low, Machine::with(&["--gpu", "L4", "--mps"]));
+    on_each(with_mps, |setup, podman| {
+        let first = podman
+            .run("run", &["--detach", ASK_SHARE], "exec sleep 1000")
+            .ok();
+        let id = crate::support::podman::id(&first);
+        let lease = setup.the_lease();
+        assert_eq!(lease["enforcement"], "mps");
+        let daemon = i32::try_from(lease["daemon"]["pid"].as_i64().unwrap()).unwrap();
+        // The end of a second container, with its conmon, is not the end of the first one's daemon.
+        let said = podman.run("run", &["--rm", ASK_SHARE], SOCKETS).ok();
+        assert!(said.stdout.contains(HAS_SOCKET), "{said:?}");
+        assert!(lives(daemon));
+        assert_eq!(setup.the_lease()["daemon"]["alive"], true);
+        podman.remove(id).ok();
+        assert!(!lives(daemon));
+        setup.nothing_is_left();
+        podman.passed("a share at mps");
     });
 }

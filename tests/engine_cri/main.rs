@@ -8,6 +8,7 @@ mod engine;
 mod life;
 mod refusals;
 mod requests;
+mod with_mps;
 mod without_mig;
 
 use support::bundle::SHOW;
@@ -53,6 +54,12 @@ fn one_l4(engine: Engine, test: fn(&mut Cri)) {
     on_machine(Low::Runc, machine, config, engine, test);
 }
 
+/// The same, with shares at `mps`.
+fn one_l4_with_mps(engine: Engine, test: fn(&mut Cri)) {
+    let machine = Machine::with(&["--gpu", "L4", "--mps"]);
+    on_machine(Low::Runc, machine, "", engine, test);
+}
+
 fn on_machine(low: Low, machine: Machine, config: &str, engine: Engine, test: fn(&mut Cri)) {
     let Some(setup) = Setup::on(low, machine) else {
         return;
@@ -73,5 +80,9 @@ fn passed(cri: &Cri, case: &str) {
 
 /// A container that prints what it has, and stays.
 fn shows() -> String {
-    format!("{SHOW}; {STAYS}")
+    stays(SHOW)
+}
+
+fn stays(script: &str) -> String {
+    format!("{script}; {STAYS}")
 }

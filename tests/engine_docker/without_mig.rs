@@ -1,6 +1,7 @@
 //! Shares and whole GPUs from docker's API.
 
 use crate::support::bundle::{SHOW, nodes, visible};
+use crate::support::cuda::{HAS_SOCKET, SOCKETS};
 use crate::support::docker::{Docker, on_setup};
 use crate::support::process::until;
 use crate::support::{Low, Machine, Setup};
@@ -60,5 +61,28 @@ fn gives_whole_gpu() {
         docker.remove(&id);
         setup.nothing_is_left();
         docker.passed("a whole GPU");
+    });
+}
+
+#[test]
+fn starts_mps_daemon() {
+    let machine = Machine::with(&["--gpu", "L4", "--mps"]);
+    let Some(setup) = Setup::on(Low::NewRunc, machine) else {
+        return;
+    };
+    on_setup(&setup, false, |setup: &Setup, docker: &mut Docker| {
+        let script = format!("{SOCKETS}; exec sleep 1000");
+        let id = docker.create_with(&[("runmig.dev/share", "8Gi")], &script, Value::Null);
+        docker.post(&id, "start").ok();
+        until("it printed", || docker.logs(&id).contains("SOCKETS"));
+        assert!(
+            docker.logs(&id).contains(HAS_SOCKET),
+            "{}",
+            docker.logs(&id)
+        );
+        assert_eq!(setup.the_lease()["daemon"]["alive"], true);
+        docker.remove(&id);
+        setup.nothing_is_left();
+        docker.passed("a share at mps");
     });
 }

@@ -110,3 +110,9 @@ impl Client {
         self.going
     }
 }
+
+/// A script that prints the names at CUDA's default for the socket of an MPS daemon.
+pub const SOCKETS: &str = "echo SOCKETS $(ls /tmp/nvidia-mps 2>&1)";
+
+/// The line of that script in a container with a daemon of its own.
+pub const HAS_SOCKET: &str = "SOCKETS control\n";
