@@ -22,7 +22,11 @@ struct Lives<'a> {
 
 pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
     let lives = Lives { work, sim };
-    let (with_mig, without) = (lives.machine("A100-80GB"), lives.machine("L4"));
+    let (with_mig, without) = (
+        lives.machine("A100-80GB", "none"),
+        lives.machine("L4", "none"),
+    );
+    let with_mps = lives.machine("L4", "mps");
     let row = |name, program: &Path, asks, machine: &Path| Row {
         name,
         program: program.to_owned(),
@@ -46,6 +50,7 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
         Some(("runmig.dev/gpu", "1")),
         &without,
     ));
+    rows.push(runmig("runmig, share of 8Gi at mps", share, &with_mps));
     if let Some(nvidia) = bundle::find(NVIDIA) {
         rows.push(row(NVIDIA, &nvidia, None, &with_mig));
     }
@@ -99,17 +104,37 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
             cpu(n) - runcs - driver
         );
     }
+    let (_, driver) = lives.driver(&rows[6], rounds.clamp(1, 10));
+    let control = Call::new(&with_mps.join("usr/bin/nvidia-cuda-mps-control"), &["-h"]);
+    let control: Vec<Cost> = (0..rounds).map(|_| control.run()).collect();
+    // It is asked for its options, sets the limit, and reads it.
+    let control = 3.0 * median(&control, |c| c.cpu) * 1e3;
+    let wall = |row: usize| median(&costs[row][0], |c| c.wall) * 1e3;
+    println!(
+        "{} adds {:.2} ms without the driver's {driver:.2} ms and the {control:.2} ms of the control program's three \
+         runs (aim: at most 8); its daemon makes the create {:.0} ms longer (aim: at most 100)",
+        rows[6].name,
+        cpu(6) - runcs - driver - control,
+        wall(6) - wall(4)
+    );
 }
 
 impl Lives<'_> {
-    /// Makes a machine with one GPU, and its configuration beside it.
-    fn machine(&self, gpu: &str) -> PathBuf {
-        let machine = self.work.join(format!("machine with {gpu}"));
+    /// Makes a machine with one GPU whose shares have this level, and its configuration beside it.
+    fn machine(&self, gpu: &str, level: &str) -> PathBuf {
+        // The path of a daemon's socket has to be short.
+        let machine = self.work.join(format!("{gpu}-{level}"));
         let mut new = Command::new(self.sim);
         new.arg("new").arg(&machine).args(["--gpu", gpu]);
+        if level == "mps" {
+            new.arg("--mps");
+        }
         assert!(new.output().expect("nvml-sim").status.success());
         let state = machine.with_extension("state");
-        bundle::configure(&config_of(&machine), &machine, &state);
+        let config = config_of(&machine);
+        bundle::configure(&config, &machine, &state);
+        let text = std::fs::read_to_string(&config).expect("the configuration");
+        bundle::write(&config, &text.replace("none", level));
         machine
     }
 
