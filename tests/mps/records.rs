@@ -127,3 +127,39 @@ fn gc_ends_daemon_without_record() {
     setup.runmig(&["delete", "--force", &id]).ok();
     setup.nothing_is_left();
 }
+
+#[test]
+fn gc_removes_old_empty_cgroups() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    // A hook that does not see a hierarchy leaves the cgroup there.
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let pid = daemon_pid(&setup, &id);
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let name = cgroups.lines().next().unwrap().rsplit('/').next().unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
+    let mut places =
+        points.map(|line| std::path::Path::new(line.split(' ').nth(1).unwrap()).join(name));
+    let place = places.find(|place| place.is_dir()).unwrap();
+    let left = place.with_file_name(format!("runmig-mps-{}", unique()));
+    fs::create_dir(&left).unwrap();
+    let touch = |place: &std::path::Path, time: &str| {
+        let touched = std::process::Command::new("touch")
+            .args(["-d", time])
+            .arg(place)
+            .status();
+        assert!(touched.unwrap().success());
+    };
+    setup.migctl(&["gc"]).ok();
+    assert!(left.is_dir(), "it is young");
+    touch(&left, "1 hour ago");
+    touch(&place, "1 hour ago");
+    setup.migctl(&["gc"]).ok();
+    assert!(!left.exists());
+    assert!(place.is_dir() && lives(pid));
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}

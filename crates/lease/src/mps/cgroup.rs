@@ -1,14 +1,19 @@
 //! The cgroup of a daemon: one of its own in every hierarchy, outside of the container's, the pod's and the
 //! engine's. The end of those does not end the daemon, and its processes are no sign that the container lives.
 
+use super::PREFIX;
 use crate::error::{Context, Error, Result};
 use crate::files;
 use crate::process::{self, Host};
 use std::collections::BTreeSet;
+use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+/// The age at which an empty cgroup is no longer that of a daemon that is being started.
+const LEFT_OVER: Duration = Duration::from_secs(600);
 /// The most of a list of processes that runmig reads, in bytes.
 const MAX_LIST: u64 = 1 << 20;
 
@@ -117,6 +122,26 @@ pub(super) fn remove(name: &str) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes empty cgroups of daemons that are long gone. A hook in a mount namespace without one of the hierarchies
+/// leaves the cgroup there. The kernel refuses to remove one with a process.
+pub(super) fn remove_left_over() {
+    let is_old = |entry: &DirEntry| {
+        let made = entry.metadata().and_then(|meta| meta.modified()).ok();
+        let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
+        age.is_some_and(|age| age > LEFT_OVER)
+    };
+    for point in process::hierarchies() {
+        let entries = std::fs::read_dir(point).into_iter().flatten().flatten();
+        let is_daemons = |entry: &DirEntry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| name.starts_with(PREFIX))
+        };
+        for entry in entries.filter(|e| is_daemons(e) && is_old(e)) {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
 }
 
 /// Returns whether the cgroup is in a hierarchy.

@@ -18,10 +18,13 @@ mod server;
 mod talk;
 
 pub(crate) use program::{Program, find};
-pub(crate) use server::{Order, cut_logs, end, homes, is_there, start};
+pub(crate) use server::{Order, cut_logs, end, homes, is_there, remove_left_over, start};
 
 use crate::model::InstanceId;
 use std::path::{Path, PathBuf};
+
+/// The first part of the names of cgroups.
+const PREFIX: &str = "runmig-mps-";
 
 /// The longest path of a Unix socket, in bytes, without its NUL.
 const MAX_SOCKET_PATH: usize = 107;
@@ -38,7 +41,7 @@ impl Home {
     pub(crate) fn of(state_dir: &Path, instance: &InstanceId) -> Home {
         Home {
             folder: state_dir.join("mps").join(instance.as_str()),
-            cgroup: format!("runmig-mps-{instance}"),
+            cgroup: format!("{PREFIX}{instance}"),
         }
     }
 

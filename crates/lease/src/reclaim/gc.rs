@@ -59,6 +59,7 @@ fn look_through(
 
 /// Ends the MPS daemons that no record names. A create writes the record first, so none of these is being made.
 fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
+    mps::remove_left_over();
     let homes = mps::homes(&context.config.state_dir);
     if homes.is_empty() {
         return Ok(());
