@@ -9,6 +9,7 @@ mod daemon;
 mod holding;
 mod images;
 mod programs;
+mod real_program;
 mod records;
 
 use serde_json::Value;
