@@ -108,7 +108,8 @@ impl Slicing<'_> {
         };
         let Acquired { leases, operation } = self.leases.acquire(holder, asked, cgroup)?;
         let made = self
-            .edit(&leases, &original, &driver, hook)
+            .check_door(&leases, &original)
+            .and_then(|()| self.edit(&leases, &original, &driver, hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
                 bundle.install(self.leases.author(&leases)?, &original, &edited)?;
@@ -143,6 +144,17 @@ impl Slicing<'_> {
         // This process may end by the signal that ended the low-level runtime.
         drop(operation);
         Ok(ended.propagate())
+    }
+
+    /// Checks again that the container can reach its MPS daemon. The create may have waited for long.
+    fn check_door(&self, leases: &[Held], original: &[u8]) -> Result<()> {
+        let has_door = leases.iter().any(|held| self.leases.door(held).is_some());
+        match mps::obstacle(self.front.runtime, original)? {
+            Some(why) if has_door => Err(Error::new(format!(
+                "the container cannot reach its MPS daemon any more: {why}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the

@@ -4,6 +4,7 @@ use super::lowlevel::LowLevel;
 use crate::spec::{self, Door};
 use runmig_lease::error::Result;
 use runmig_lease::files;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The host's directory, which NVIDIA's runtime mounts into every container with a GPU.
@@ -17,17 +18,25 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
         selinux_label,
         nvidia_hook,
         shared_mount,
+        sources,
     } = spec::door(original)?;
     if let Some(mount) = shared_mount {
         return Ok(Some(format!(
             "mount {mount} is shared with the host, which would get the container's socket"
         )));
     }
+    let is_there = Path::new(HOST_PIPES).exists();
+    if let Some(source) = sources.iter().find(|source| !is_there && is_hosts(source)) {
+        return Ok(Some(format!(
+            "the mount of {} would leave {HOST_PIPES} on the host",
+            source.display()
+        )));
+    }
     let name = runtime.path.file_name().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
     let is_nvidia = name.starts_with("nvidia-container-runtime");
     let mounter = is_nvidia.then_some(name).or(nvidia_hook);
-    if let Some(mounter) = mounter.filter(|_| Path::new(HOST_PIPES).exists()) {
+    if let Some(mounter) = mounter.filter(|_| is_there) {
         return Ok(Some(format!(
             "{mounter} would mount the host's {HOST_PIPES} over the container's own"
         )));
@@ -38,4 +47,14 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
             "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
         )
     }))
+}
+
+/// Returns whether a path leads to the host's `/tmp` or above it.
+fn is_hosts(source: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
+    let found = identity(source);
+    found.is_some()
+        && ["/tmp", "/"]
+            .iter()
+            .any(|host| identity(Path::new(host)) == found)
 }

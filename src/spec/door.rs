@@ -5,15 +5,10 @@ use super::mounts::MPS;
 use super::paths::clean;
 use runmig_lease::error::Result;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Programs that mount the host's MPS directory into containers, as hooks.
-const HOOKS: [&str; 4] = [
-    "nvidia-container-runtime-hook",
-    "nvidia-container-toolkit",
-    "nvidia-container-cli",
-    "nvidia-ctk",
-];
+const HOOKS: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-container-toolkit"];
 
 /// The facts of a specification.
 pub struct Door {
@@ -23,6 +18,8 @@ pub struct Door {
     pub nvidia_hook: Option<String>,
     /// A mount at or above `/tmp` through which the container's mounts reach the host.
     pub shared_mount: Option<String>,
+    /// The sources of bind mounts there, in which the low-level runtime makes the mount point.
+    pub sources: Vec<PathBuf>,
 }
 
 /// Reads the facts from a specification.
@@ -39,19 +36,30 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
         name.is_some_and(|name| HOOKS.iter().any(|hook| name == *hook))
     };
     let mounts = list(document.root.get("mounts"));
-    let reaches_host = |mount: &&Value| {
-        let to = mount.get("destination").and_then(Value::as_str);
-        let is_above = to.is_some_and(|to| Path::new(MPS).starts_with(clean(to)));
-        let options = list(mount.get("options"));
-        is_above && options.iter().any(|o| *o == "shared" || *o == "rshared")
+    // A mount at the very place is removed.
+    let is_above = |mount: &&Value| {
+        let to = mount.get("destination").and_then(Value::as_str).map(clean);
+        to.is_some_and(|to| to != Path::new(MPS) && Path::new(MPS).starts_with(to))
     };
+    let has = |mount: &Value, words: [&str; 2]| {
+        let options = list(mount.get("options"));
+        options
+            .iter()
+            .any(|option| words.iter().any(|word| option == word))
+    };
+    let above: Vec<&Value> = mounts.iter().filter(is_above).collect();
+    let binds = above.iter().filter(|mount| has(mount, ["bind", "rbind"]));
+    let sources = binds
+        .filter_map(|mount| text(mount, "source"))
+        .map(PathBuf::from);
     Ok(Door {
         selinux_label: process
             .and_then(|p| text(p, "selinuxLabel"))
             .filter(|label| !label.is_empty()),
         nvidia_hook: early.find_map(|hook| text(&hook, "path").filter(is_nvidia)),
-        shared_mount: { mounts.iter() }
-            .find(reaches_host)
+        shared_mount: { above.iter() }
+            .find(|mount| has(mount, ["shared", "rshared"]))
             .and_then(|mount| text(mount, "destination")),
+        sources: sources.collect(),
     })
 }

@@ -126,13 +126,13 @@ fn start_daemon(
         let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
         recorded.map(drop)
     };
+    let started = mps::start(&order, record)
+        .and_then(|()| context.record(held, |i| i.state = InstanceState::Ready));
     // Without its record, nobody else would find it.
-    let started = mps::start(&order, record);
     if started.is_err() {
         reclaim::remove_home(context, &held.instance.id);
     }
-    started.context(what)?;
-    context.record(held, |i| i.state = InstanceState::Ready)
+    started.context(what)
 }
 
 fn create_slice(

@@ -31,8 +31,11 @@ pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Resu
     };
     let mut help = Command::new(&path);
     help.env_clear().arg("-h");
-    let answer = talk::ask(help, "", Instant::now() + talk::TIME)
-        .context(|| format!("use control program {}", path.display()))?;
+    let what = || format!("use control program {}", path.display());
+    let answer = match talk::run(help, "", Instant::now() + talk::TIME) {
+        Err(e) if talk::is_not_executable(&e) => return Ok(Err(e).context(what)),
+        answer => answer.context(what)?.map_err(Error::new).context(what)?,
+    };
     Ok(match multi_user(&answer.text) {
         Some(multi_user) => Ok(Program { path, multi_user }),
         None => Err(Error::new(format!(

@@ -217,6 +217,7 @@ pub(crate) fn is_there(home: &Home) -> Result<bool> {
 /// Returns the rest that did not end in time; none once all is gone.
 pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
     let what = || format!("end the processes of cgroup {}", home.cgroup);
+    let is_seen = cgroup::exists(&home.cgroup);
     let (end, mut gap) = (Instant::now() + LONG_ENOUGH, Duration::from_millis(1));
     loop {
         let left = match cgroup::first(&home.cgroup).context(what)? {
@@ -238,7 +239,7 @@ pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
         gap = (gap * 2).min(Duration::from_millis(20));
     }
     // In another cgroup namespace than the create's, the hierarchies here do not show it.
-    if let Some(pid) = cgroup::anywhere(&home.cgroup).context(what)? {
+    if !is_seen && let Some(pid) = cgroup::anywhere(&home.cgroup).context(what)? {
         return Ok(Some(format!("process {pid}")));
     }
     if goes_on {

@@ -54,41 +54,54 @@ pub(super) fn shown(answer: &Answer) -> String {
 }
 
 /// Runs a program with this input, and returns its output.
-pub(super) fn ask(mut command: Command, input: &str, end: Instant) -> Result<Answer> {
+pub(super) fn ask(command: Command, input: &str, end: Instant) -> Result<Answer> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let what = || format!("run {name}");
+    let answer = run(command, input, end).context(|| format!("run {name}"))?;
+    answer.map_err(Error::new)
+}
+
+/// Returns whether a failed start says that the machine cannot execute the program at all.
+pub(super) fn is_not_executable(e: &std::io::Error) -> bool {
+    let never = [libc::ENOENT, libc::EACCES, libc::ENOEXEC, libc::ELIBBAD];
+    e.raw_os_error().is_some_and(|errno| never.contains(&errno))
+}
+
+/// Runs a program with this input. The inner error says that it did not end in time.
+pub(super) fn run(
+    mut command: Command,
+    input: &str,
+    end: Instant,
+) -> std::io::Result<std::result::Result<Answer, String>> {
+    let name = command.get_program().to_string_lossy().into_owned();
     signals::wait_for_children();
     launch::leave_descriptors(&mut command);
     // One pipe takes both outputs.
-    let (mut output, both) = std::io::pipe().context(what)?;
+    let (mut output, both) = std::io::pipe()?;
     // All of the input is in its pipe before the program starts, since a write to one that has ended would end
     // this process with SIGPIPE.
-    let (stdin, mut writer) = std::io::pipe().context(what)?;
-    writer
-        .write_all(format!("{input}\n").as_bytes())
-        .context(what)?;
+    let (stdin, mut writer) = std::io::pipe()?;
+    writer.write_all(format!("{input}\n").as_bytes())?;
     drop(writer);
     let mut child = command
         .stdin(stdin)
-        .stdout(both.try_clone().context(what)?)
+        .stdout(both.try_clone()?)
         .stderr(both)
         .current_dir("/")
         .process_group(0)
-        .spawn()
-        .context(what)?;
+        .spawn()?;
     // The command holds the pipe open as well.
     drop(command);
     let read = read_until(&mut output, end);
     let text = match read.and_then(|text| Ok((text, wait_until(&mut child, end)?))) {
-        Ok((text, Some(status))) => return Ok(Answer { status, text }),
+        Ok((text, Some(status))) => return Ok(Ok(Answer { status, text })),
         Ok((text, None)) => text,
         Err(e) => {
             stop(&mut child);
-            return Err(e).context(what);
+            return Err(e);
         }
     };
     stop(&mut child);
-    Err(Error::new(format!(
+    Ok(Err(format!(
         "{name} did not end in time{}",
         match text.trim() {
             "" => String::new(),

@@ -7,6 +7,7 @@ use super::{damaged, destroy, earlier_boot, holder, liveness, ready, revive};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::idle;
+use crate::model::InstanceId;
 use crate::mps::{self, Home};
 use crate::store::{Entry, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::Instant;
@@ -64,10 +65,21 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
     if homes.is_empty() {
         return Ok(());
     }
-    let instances = context.store.instance_names()?;
+    let store = &context.store;
+    let is_lost = |id: &InstanceId| -> Result<bool> {
+        let is_known = store
+            .instance_names()?
+            .iter()
+            .any(|name| name.instance == *id);
+        Ok(!is_known && store.leases_on(id)?.is_empty())
+    };
     for id in homes {
-        let is_known = instances.iter().any(|name| name.instance == id);
-        if !is_known && context.store.leases_on(&id)?.is_empty() {
+        // The lock makes the answer final. Most daemons are on record, and need none.
+        let is_over = is_lost(&id)? && {
+            let _ledger = store.lock("gc")?;
+            is_lost(&id)? && mps::homes(&context.config.state_dir).contains(&id)
+        };
+        if is_over {
             tracing::warn!("no record names MPS daemon {id}: it is ended");
             destroy::remove_home(context, &id);
         }

@@ -7,6 +7,7 @@ use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::model::LeaseId;
+use crate::mps::{self, Home};
 use crate::store::{Held, Instance, InstanceName, Lease, Record, Resource, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
@@ -136,8 +137,11 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
         // Its cgroup proves that the daemon is this container's.
         if instance.resource.daemon().is_some() {
             drop(ledger);
-            destroy::remove_home(context, &instance.id);
-            return Ok(None);
+            let home = Home::of(&context.config.state_dir, &instance.id);
+            return match mps::end(&home, false)? {
+                Some(left) => Err(Error::new(format!("{left} of its MPS daemon does not end"))),
+                None => Ok(None),
+            };
         }
         // A GPU outlives its records, and another container has it by now: nothing is left to release.
         if matches!(instance.resource, Resource::Gpu(_)) {

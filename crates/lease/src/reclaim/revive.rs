@@ -139,13 +139,13 @@ fn start_again(
         let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
         recorded.map(drop)
     };
-    if let Err(e) = mps::start(&order, record) {
-        // A daemon behind a closed door helps nobody.
-        return Err(e.and(mps::end(&home, true).err()));
-    }
     let change = |i: &mut Instance| {
         i.state = InstanceState::Ready;
         i.change_daemon(|d| d.restarts += 1);
     };
-    context.record(held, change).map(drop)
+    let started = mps::start(&order, record).and_then(|()| context.record(held, change));
+    // A later collector would end a daemon that is not on record, with the work of its clients by then.
+    started
+        .map(drop)
+        .map_err(|e| e.and(mps::end(&home, true).err()))
 }
