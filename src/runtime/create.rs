@@ -14,7 +14,7 @@ use runmig_lease::gpu::on_host;
 use runmig_lease::model::{LeaseId, Level};
 use runmig_lease::process;
 use runmig_lease::programs;
-use runmig_lease::request::{self, Request};
+use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, Resource};
 use runmig_lease::trust;
 use runmig_lease::{Acquired, LeaseManager, Patience, Returned};
@@ -103,7 +103,10 @@ impl Slicing<'_> {
         let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
 
         let asked = &Request {
-            no_mps: mps::obstacle(self.front.runtime, &original)?,
+            no_mps: match asked.wanted {
+                Wanted::Share(_) => mps::obstacle(self.front.runtime, &original)?,
+                Wanted::Slices(_) | Wanted::Gpus(_) => None,
+            },
             ..asked.clone()
         };
         let Acquired { leases, operation } = self.leases.acquire(holder, asked, cgroup)?;
@@ -148,12 +151,14 @@ impl Slicing<'_> {
 
     /// Checks again that the container can reach its MPS daemon. The create may have waited for long.
     fn check_door(&self, leases: &[Held], original: &[u8]) -> Result<()> {
-        let has_door = leases.iter().any(|held| self.leases.door(held).is_some());
+        if !leases.iter().any(|held| self.leases.door(held).is_some()) {
+            return Ok(());
+        }
         match mps::obstacle(self.front.runtime, original)? {
-            Some(why) if has_door => Err(Error::new(format!(
+            None => Ok(()),
+            Some(why) => Err(Error::new(format!(
                 "the container cannot reach its MPS daemon any more: {why}"
             ))),
-            _ => Ok(()),
         }
     }
 

@@ -25,7 +25,7 @@ pub fn put(bundle: &Bundle, machine: &Machine, commands: &[&str]) {
     };
     let same = |path: &str| bind(Path::new(path), Path::new(path), "ro");
     bundle.edit(|config| {
-        let library = format!("LD_LIBRARY_PATH={}", dir.join("lib").display());
+        let library = library(machine);
         let process = &mut config["process"];
         process["args"] = json!([CLIENT]);
         let args = process["args"].as_array_mut().unwrap();
@@ -38,6 +38,11 @@ pub fn put(bundle: &Bundle, machine: &Machine, commands: &[&str]) {
         // The driver knows a process by its number on the host.
         mounts.push(bind(Path::new("/proc"), &dir.join("host-proc"), "ro"));
     });
+}
+
+/// Returns the variable by which the loader finds the simulated libcuda.
+fn library(machine: &Machine) -> String {
+    format!("LD_LIBRARY_PATH={}", machine.dir().join("lib").display())
 }
 
 /// A client that takes commands.
@@ -56,7 +61,8 @@ impl Client {
 
     /// Starts one beside it.
     pub fn exec(setup: &Setup, id: &str, options: &[&str]) -> Client {
-        let arguments = [&["exec"], options, &[id, CLIENT, "-"]].concat();
+        let library = library(&setup.machine);
+        let arguments = [&["exec", "--env", &library], options, &[id, CLIENT, "-"]].concat();
         Client::of(&mut setup.command(&arguments))
     }
 

@@ -126,7 +126,7 @@ pub(super) fn remove(name: &str) -> io::Result<()> {
 
 /// Removes empty cgroups of daemons that are long gone. A hook in a mount namespace without one of the hierarchies
 /// leaves the cgroup there. The kernel refuses to remove one with a process.
-pub(super) fn remove_left_over() {
+pub(crate) fn remove_left_over() {
     let is_old = |entry: &DirEntry| {
         let made = entry.metadata().and_then(|meta| meta.modified()).ok();
         let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());

@@ -17,8 +17,9 @@ mod program;
 mod server;
 mod talk;
 
+pub(crate) use cgroup::remove_left_over;
 pub(crate) use program::{Program, find};
-pub(crate) use server::{Order, cut_logs, end, homes, is_there, remove_left_over, start};
+pub(crate) use server::{Order, cut_logs, end, homes, is_there, start};
 
 use crate::model::InstanceId;
 use std::path::{Path, PathBuf};

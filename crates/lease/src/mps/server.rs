@@ -261,10 +261,5 @@ pub(crate) fn homes(state_dir: &Path) -> Vec<InstanceId> {
     names.map(InstanceId::new).collect()
 }
 
-/// Removes the empty cgroups of daemons that are long gone.
-pub(crate) fn remove_left_over() {
-    cgroup::remove_left_over();
-}
-
 /// The time in which a killed daemon ends as a rule. It takes about 50 ms.
 const LONG_ENOUGH: Duration = Duration::from_millis(250);
