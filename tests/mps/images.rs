@@ -163,6 +163,12 @@ fn refuses_containers_that_miss_socket() {
     );
     // The host's directory belongs to nobody in this test, so the hook alone is no obstacle.
     if !Path::new("/tmp/nvidia-mps").exists() {
+        let line = refusal(&setup, |bundle| {
+            let host = json!({"destination": "/tmp", "source": "/tmp", "type": "bind", "options": ["rbind"]});
+            mount(bundle, host);
+        });
+        let words = "mps: the mount of /tmp would leave /tmp/nvidia-mps on the host";
+        assert!(line.contains(words), "{line}");
         is_held(|bundle, _| {
             bundle.edit(|config| {
                 let hook = json!({"path": "/usr/bin/true", "args": ["nvidia-container-toolkit"]});
