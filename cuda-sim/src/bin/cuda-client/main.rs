@@ -14,7 +14,8 @@ const USAGE: &str = "usage: cuda-client COMMAND...
   alloc MIB     allocate memory
   fill MIB      allocate blocks of this size until one is refused
   managed MIB   allocate managed memory
-  free          give all memory back
+  host MIB      take memory of the host, and keep it
+  free          give all memory of the GPU back
   launch MS     run a kernel so long, and wait for it
   spin          start a kernel that never ends
   sync          wait for the kernels
@@ -102,6 +103,12 @@ fn run<'a>(
                 }
             }
             Ok(format!("filled {filled}"))
+        }
+        "host" => {
+            // Written to, since untouched pages take no memory.
+            let bytes = usize::try_from(number()? << 20).unwrap_or(usize::MAX);
+            std::mem::forget(std::hint::black_box(vec![1_u8; bytes]));
+            Ok("ok".to_owned())
         }
         "free" => done(cuda.free_all()),
         "launch" => {
