@@ -399,3 +399,31 @@ fn refuses_unusable_configurations() {
         "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig",
     );
 }
+
+/// The handler of a version that knew slices alone.
+#[test]
+fn names_annotations_that_it_adds() {
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        let place = &containerd.place;
+        place.configure(&containerd.arguments(&[])).ok();
+        let new = place.files();
+        for name in new.keys() {
+            let path = format!("/{name}");
+            let text = place.read(&path);
+            let old = text.replace(", \"share.runmig.dev/*\", \"gpu.runmig.dev/*\"", "");
+            place.write(&path, &old);
+        }
+        assert_ne!(place.files(), new);
+        let told =
+            "the handler runmig now also passes on share.runmig.dev/* and gpu.runmig.dev/*\n";
+        let dry = place.configure(&containerd.arguments(&["--dry-run"])).ok();
+        assert!(dry.stdout.contains(told), "{}", dry.stdout);
+        assert_ne!(place.files(), new);
+        let said = place.configure(&containerd.arguments(&[])).ok().stdout;
+        assert!(said.contains(told), "{said}");
+        assert_eq!(place.files(), new);
+        let again = place.configure(&containerd.arguments(&[])).ok().stdout;
+        assert!(again.contains("nothing to change"), "{again}");
+        assert!(!again.contains("passes on"), "{again}");
+    }
+}

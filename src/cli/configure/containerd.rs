@@ -6,7 +6,7 @@
 //! goes into the main file. If that lists no runtimes, runmig adds runc too: a list hides containerd's own handler.
 
 use super::engine::Found;
-use super::{MADE, Plan, Task, block, imports, inherit, table, toml_text};
+use super::{MADE, Plan, Task, added, block, imports, inherit, table, toml_text};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -51,12 +51,23 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let plain = main
         .without(task, import.as_deref())
         .context(|| format!("change {}", path.display()))?;
+    let mut notes = Vec::new();
     let (drop_in, after) = if task.remove {
         (task.own_file(&drop_in, String::new())?, plain)
     } else {
         let effective = effective(task, &engine, before.as_ref().map(|_| path))?;
         check(task, &effective, &main, path, &drop_in)?;
         let handler = handler(task, &effective, main.version);
+        let earlier = match block::body(&main.text, &label(task)) {
+            Some(body) => Some(body.to_owned()),
+            None => task.read(&drop_in)?,
+        };
+        notes.extend(added::note(
+            &engine.name,
+            task.name,
+            earlier.as_deref(),
+            &handler,
+        ));
         if major == 1 {
             main.check_imports(task, path)?;
             let after = main.with_handler(task, &plain, &handler)?;
@@ -90,7 +101,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         engine: engine.name,
         changes,
         restart: Some("systemctl restart containerd"),
-        notes: Vec::new(),
+        notes,
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It plans all changes before it writes the first file, and keeps every byte that it did not write.
 
+mod added;
 mod block;
 mod containerd;
 mod crio;
