@@ -11,6 +11,7 @@ mod gc;
 mod gpus;
 mod inspect;
 mod json;
+mod levels;
 mod list;
 mod mig_on;
 mod output;
@@ -45,8 +46,10 @@ enum Verb {
     /// Show the booked memory of each GPU
     Inspect(inspect::Options),
     /// Show which container has which slice, share or GPU, and the queue
+    #[command(after_help = levels::help())]
     List,
     /// Say whether a request would find room, where and why, or why not
+    #[command(after_help = levels::help())]
     Explain(explain::Asked),
     /// Name the containers to restart for a request to fit
     Defrag(defrag::Asked),

@@ -24,6 +24,20 @@ impl Level {
             Level::None => "none",
         }
     }
+
+    /// Returns the promise to a container with a share, in the words of docs/sharing.md.
+    pub fn promise(self) -> &'static str {
+        match self {
+            Level::Driver => {
+                "all processes of the container together get no more device memory than the share"
+            }
+            Level::Mps => {
+                "each process of the container gets no more device memory than the share, unless it changes its MPS \
+                 settings or bypasses MPS"
+            }
+            Level::None => "nothing; the memory is booked",
+        }
+    }
 }
 
 impl fmt::Display for Level {
