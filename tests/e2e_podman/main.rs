@@ -6,6 +6,7 @@ mod support;
 
 mod images;
 mod pods;
+mod sharing;
 mod waits;
 mod without_mig;
 mod words;

@@ -8,6 +8,7 @@ mod engine;
 mod life;
 mod refusals;
 mod requests;
+mod sharing;
 mod with_mps;
 mod without_mig;
 

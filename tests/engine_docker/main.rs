@@ -4,6 +4,7 @@
 mod support;
 
 mod engine;
+mod sharing;
 mod without_mig;
 mod words;
 

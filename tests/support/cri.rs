@@ -8,6 +8,7 @@
 //! DIR/cri/…           the engine's own, containerd.rs and crio.rs
 //! ```
 
+use super::cuda::Mount;
 use super::images::{self, IMAGE, STAYS};
 use super::leftovers::{remove_cgroup, unmount_below};
 use super::named::Named;
@@ -57,6 +58,8 @@ pub struct Cri<'a> {
     /// All pods are below this cgroup.
     cgroup: String,
     pods: RefCell<Vec<String>>,
+    /// Folders of the host in every container.
+    pub mounts: Vec<Mount>,
 }
 
 pub struct Pod {
@@ -92,6 +95,7 @@ impl<'a> Cri<'a> {
             going: None,
             cgroup: format!("/runmig-cri-{}", unique()),
             pods: RefCell::default(),
+            mounts: Vec::new(),
         };
         let endpoint = format!("unix://{}", cri.socket().display());
         cri.write(
@@ -255,6 +259,7 @@ impl<'a> Cri<'a> {
             "command": ["/bin/sh", "-c", script],
             "log_path": format!("{base}-{attempt}.log"),
             "annotations": map(annotations),
+            "mounts": self.mounts.iter().map(mounted).collect::<Value>(),
             // CRI-O takes the names from these.
             "labels": {
                 "io.kubernetes.container.name": base,
@@ -355,6 +360,12 @@ impl Pod {
 
 fn map(pairs: &[(&str, &str)]) -> Value {
     pairs.iter().map(|(key, value)| (*key, *value)).collect()
+}
+
+fn mounted(mount: &Mount) -> Value {
+    json!({
+        "host_path": mount.host, "container_path": mount.inside, "readonly": mount.read_only,
+    })
 }
 
 fn namespaces(pids: u8) -> Value {

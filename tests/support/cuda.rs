@@ -4,7 +4,7 @@ use super::process::{Going, going, until};
 use super::{Bundle, Machine, Setup};
 use serde_json::{Value, json};
 use std::io::{PipeWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The path of the client in a container.
@@ -17,13 +17,6 @@ pub fn put(bundle: &Bundle, machine: &Machine, commands: &[&str]) {
         programs.join("cuda-client").exists(),
         "the CUDA client is not built: cargo build -p cuda-sim"
     );
-    let dir = machine.dir();
-    let bind = |source: &Path, to: &Path, access: &str| {
-        json!({
-            "destination": to, "source": source, "type": "bind", "options": ["rbind", access],
-        })
-    };
-    let same = |path: &str| bind(Path::new(path), Path::new(path), "ro");
     bundle.edit(|config| {
         let library = library(machine);
         let process = &mut config["process"];
@@ -31,17 +24,55 @@ pub fn put(bundle: &Bundle, machine: &Machine, commands: &[&str]) {
         let args = process["args"].as_array_mut().unwrap();
         args.extend(commands.iter().map(|c| Value::from(*c)));
         process["env"].as_array_mut().unwrap().push(library.into());
-        let mounts = config["mounts"].as_array_mut().unwrap();
-        mounts.extend([same("/usr"), same("/lib"), same("/lib64")]);
-        mounts.push(bind(programs, Path::new("/client"), "ro"));
-        mounts.push(bind(&dir, &dir, "rw"));
-        // The driver knows a process by its number on the host.
-        mounts.push(bind(Path::new("/proc"), &dir.join("host-proc"), "ro"));
+        let all = config["mounts"].as_array_mut().unwrap();
+        all.extend(mounts(machine).iter().map(|mount| {
+            json!({
+                "destination": mount.inside, "source": mount.host, "type": "bind",
+                "options": ["rbind", if mount.read_only { "ro" } else { "rw" }],
+            })
+        }));
     });
 }
 
+/// A folder of the host in a container.
+pub struct Mount {
+    pub host: PathBuf,
+    pub inside: PathBuf,
+    pub read_only: bool,
+}
+
+impl Mount {
+    /// As podman and docker take it.
+    pub fn volume(&self) -> String {
+        let access = if self.read_only { "ro" } else { "rw" };
+        format!("{}:{}:{access}", self.host.display(), self.inside.display())
+    }
+}
+
+/// Returns what a container with the client needs.
+pub fn mounts(machine: &Machine) -> Vec<Mount> {
+    let mount = |host: &Path, inside: &Path, read_only| Mount {
+        host: host.to_owned(),
+        inside: inside.to_owned(),
+        read_only,
+    };
+    let (dir, same) = (machine.dir(), |path: &str| {
+        mount(Path::new(path), Path::new(path), true)
+    });
+    let programs = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
+    vec![
+        same("/usr"),
+        same("/lib"),
+        same("/lib64"),
+        mount(programs, Path::new("/client"), true),
+        mount(&dir, &dir, false),
+        // The driver knows a process by its number on the host.
+        mount(Path::new("/proc"), &dir.join("host-proc"), true),
+    ]
+}
+
 /// Returns the variable by which the loader finds the simulated libcuda.
-fn library(machine: &Machine) -> String {
+pub fn library(machine: &Machine) -> String {
     format!("LD_LIBRARY_PATH={}", machine.dir().join("lib").display())
 }
 

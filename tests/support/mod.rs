@@ -24,6 +24,7 @@ pub mod process;
 pub mod refusal;
 pub mod runtimes;
 pub mod setup;
+pub mod sharing;
 pub mod table;
 
 pub use bundle::Bundle;

@@ -5,15 +5,21 @@ use std::fs;
 use std::path::Path;
 
 /// The rows, in their order; the script reads them here.
-const CASES: [&str; 22] = [
+const CASES: [&str; 28] = [
     "a slice by annotation",
     "a pod of two with different slices",
     "none",
     "per-container key",
     "container annotation",
     "a share at none",
+    "a share at none: exec, update, restart",
+    "a share at none: the engine is killed",
     "a share at mps",
+    "a share at mps: exec, update, restart",
+    "a share at mps: the engine is killed",
     "a whole GPU",
+    "a whole GPU: exec, update, restart",
+    "a whole GPU: the engine is killed",
     "exec",
     "logs",
     "stop, start again",

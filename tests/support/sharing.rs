@@ -1,0 +1,149 @@
+//! Containers with a share or a whole GPU under an engine. A kind, such as a share at one level, is a value of `Kind`,
+//! and all of them take the same course.
+
+use super::cuda::{self, CLIENT};
+use super::process::{kill, lives, until};
+use super::{Low, Machine, Setup};
+use serde_json::Value;
+
+/// A kind of request, and a machine that can grant it.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// The row in the table of engines.
+    pub row: &'static str,
+    pub key: &'static str,
+    pub value: &'static str,
+    /// As `nvml-sim new` takes it.
+    pub machine: &'static [&'static str],
+    pub config: &'static str,
+    /// CUDA's memory in a process of the container.
+    pub info: &'static str,
+}
+
+pub const SHARE_AT_NONE: Kind = Kind {
+    row: "a share at none",
+    key: "runmig.dev/share",
+    value: "8Gi",
+    machine: &["--gpu", "L4", "--mps"],
+    config: "sharing.enforcement = [\"none\"]",
+    info: "total 22522 free 22272",
+};
+
+pub const SHARE_AT_MPS: Kind = Kind {
+    row: "a share at mps",
+    config: "sharing.enforcement = [\"mps\"]",
+    info: "total 22522 free 7942",
+    ..SHARE_AT_NONE
+};
+
+pub const WHOLE_GPU: Kind = Kind {
+    row: "a whole GPU",
+    key: "runmig.dev/gpu",
+    value: "1",
+    config: "",
+    ..SHARE_AT_NONE
+};
+
+/// An engine under test.
+pub trait Engine {
+    /// Starts a container with a request that stays, and with what a CUDA client needs.
+    fn start(&mut self, key: &str, value: &str) -> String;
+    /// Runs a shell script in it. Returns its output.
+    fn exec(&self, id: &str, script: &str) -> String;
+    /// Gives it other resources.
+    fn update(&self, id: &str);
+    /// Starts it again. Returns its id from then on.
+    fn restart(&mut self, id: &str) -> String;
+    /// Kills the engine, or its part that watches the container.
+    fn kill(&mut self, id: &str);
+    /// Starts the engine again.
+    fn back(&mut self);
+    fn remove(&self, id: &str);
+    /// Records a row of the table of engines.
+    fn passed(&self, case: &str);
+}
+
+impl Kind {
+    pub fn setup(&self, low: Low) -> Option<Setup> {
+        let setup = Setup::on(low, Machine::with(self.machine))?;
+        setup.configure(self.config);
+        Some(setup)
+    }
+
+    /// A process of `exec` sees the GPU, and as much of it as the level promises.
+    #[track_caller]
+    fn holds(&self, setup: &Setup, engine: &impl Engine, id: &str) {
+        let script = format!("{} {CLIENT} info 2>&1", cuda::library(&setup.machine));
+        assert_eq!(engine.exec(id, &script).trim_end(), self.info);
+    }
+
+    pub fn exec_update_restart(&self, setup: &Setup, engine: &mut impl Engine) {
+        let id = engine.start(self.key, self.value);
+        self.holds(setup, engine, &id);
+        let before = ready(setup, &id);
+        engine.update(&id);
+        self.holds(setup, engine, &id);
+        assert_eq!(ready(setup, &id)["id"], before["id"]);
+
+        let again = engine.restart(&id);
+        // CRI-O deletes the ended container later.
+        setup.migctl(&["gc"]).ok();
+        let after = setup.the_lease();
+        assert_eq!(after, ready(setup, &again));
+        assert_ne!(after["id"], before["id"]);
+        if let Some(daemon) = daemon(&before) {
+            assert!(!lives(daemon));
+        }
+        self.holds(setup, engine, &again);
+        engine.remove(&again);
+        // CRI-O still has the ended one.
+        engine.remove(&id);
+        setup.nothing_is_left();
+        engine.passed(&format!("{}: exec, update, restart", self.row));
+    }
+
+    pub fn killed_engine(&self, setup: &Setup, engine: &mut impl Engine) {
+        let id = engine.start(self.key, self.value);
+        let before = ready(setup, &id);
+        engine.kill(&id);
+        setup.migctl(&["gc"]).ok();
+        assert_eq!(ready(setup, &id)["id"], before["id"]);
+        engine.back();
+        self.holds(setup, engine, &id);
+        let after = ready(setup, &id);
+        assert_eq!(daemon(&after), daemon(&before));
+        engine.remove(&id);
+        let init = i32::try_from(before["initPid"].as_i64().unwrap()).unwrap();
+        until("the container has ended", || !lives(init));
+        setup.migctl(&["gc"]).ok();
+        setup.nothing_is_left();
+        engine.passed(&format!("{}: the engine is killed", self.row));
+    }
+}
+
+/// Waits until the lease of a container is ready, and returns it.
+#[track_caller]
+pub fn ready(setup: &Setup, id: &str) -> Value {
+    let mut found = None;
+    until("the lease is ready", || {
+        let is_its = |lease: &Value| lease["container"] == id && lease["state"] == "ready";
+        found = setup.leases().into_iter().find(is_its);
+        found.is_some()
+    });
+    let lease = found.unwrap();
+    if lease["enforcement"] == "mps" {
+        assert_eq!(lease["daemon"]["alive"], true, "{lease}");
+    }
+    lease
+}
+
+/// Returns the process of the MPS daemon of a lease.
+pub fn daemon(lease: &Value) -> Option<i32> {
+    let pid = lease["daemon"]["pid"].as_i64()?;
+    Some(i32::try_from(pid).unwrap())
+}
+
+/// Kills a container's MPS daemon.
+pub fn kill_daemon(lease: &Value) {
+    kill(daemon(lease).expect("a daemon"));
+}
