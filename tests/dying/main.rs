@@ -11,6 +11,7 @@ mod creates;
 mod hooks;
 mod ids;
 mod podman;
+mod sharing;
 mod victim;
 
 /// Makes a test of every function, for every low-level runtime there is.
