@@ -8,6 +8,7 @@ mod support;
 mod daemon;
 mod holding;
 mod images;
+mod older;
 mod programs;
 mod real_program;
 mod records;
