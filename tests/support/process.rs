@@ -230,10 +230,14 @@ pub fn until(what: &str, mut it_is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether there is such a process; one that has ended and was not waited for is none.
+/// Whether there is such a process; one that has ended and was not waited for is none. Its threads may end after the
+/// first one.
 pub fn lives(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !after_name(&stat).starts_with(['Z', 'X']))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        std::fs::read_to_string(thread.path().join("stat"))
+            .is_ok_and(|stat| !after_name(&stat).starts_with(['Z', 'X']))
+    })
 }
 
 /// Until it waits for something to happen, and nothing has happened that it has not seen: nobody waits
