@@ -12,17 +12,13 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::bundle::{SHOW, nodes, visible};
 use support::process::until;
+use support::sharing::{self, delete, mixed, refusal, refused, shares};
 use support::{Bundle, Going, Low, Machine, Setup, going, said, unique};
 
 const SHARE: &str = "runmig.dev/share";
 const NONE: &str = "sharing.enforcement = [\"none\"]";
 /// The memory that an L4 gives out, in MiB.
 const L4: u64 = 22_522;
-
-/// An H100 that could do MIG, and an L4 that cannot.
-fn mixed() -> Machine {
-    Machine::with(&["--gpu", "H100-80GB", "--gpu", "L4", "--mig", "off"])
-}
 
 fn on(low: Low, machine: Machine) -> Option<Setup> {
     let setup = Setup::on(low, machine)?;
@@ -38,46 +34,7 @@ fn asking(setup: &Setup, size: &str, script: &str) -> Bundle {
 
 /// Creates a container with a share, and returns its id.
 fn create(setup: &Setup, size: &str) -> String {
-    let id = unique();
-    let bundle = asking(setup, size, "exec sleep 1000");
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-    id
-}
-
-fn delete(setup: &Setup, id: &str) {
-    setup.runmig(&["delete", "--force", id]).ok();
-}
-
-/// Returns the line of a refused create.
-#[track_caller]
-fn refused(setup: &Setup, annotations: &[(&str, &str)]) -> String {
-    let bundle = setup.bundle("true");
-    for (key, value) in annotations {
-        bundle.annotate(key, value);
-    }
-    let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert_eq!(bundle.bytes(), before);
-    line
-}
-
-#[track_caller]
-fn refusal(setup: &Setup, annotations: &[(&str, &str)]) -> String {
-    let line = refused(setup, annotations);
-    setup.nothing_is_left();
-    line
-}
-
-/// Returns the GPU's index and the memory of each share, in MiB.
-fn shares(setup: &Setup) -> Vec<(u64, u64)> {
-    let leases = setup.leases();
-    let number = |l: &Value, key: &str| l[key].as_u64().unwrap();
-    let of = |l: &Value| (number(l, "gpuIndex"), number(l, "bookedBytes") >> 20);
-    let mut all: Vec<(u64, u64)> = leases.iter().map(of).collect();
-    all.sort_unstable();
-    all
+    sharing::create(setup, SHARE, size)
 }
 
 fn gives_share(low: Low) {

@@ -11,34 +11,15 @@ use std::path::Path;
 use std::process::Stdio;
 use support::bundle::{OPEN, SHOW, nodes, visible};
 use support::process::until;
+use support::sharing::{mixed, refusal};
 use support::{Bundle, Going, Low, Machine, Setup, going, said, unique};
 
 const GPU: &str = "runmig.dev/gpu";
-
-/// An H100 that could do MIG, and an L4 that cannot.
-fn mixed() -> Machine {
-    Machine::with(&["--gpu", "H100-80GB", "--gpu", "L4", "--mig", "off"])
-}
 
 fn asking(setup: &Setup, count: &str, script: &str) -> Bundle {
     let bundle = setup.bundle(script);
     bundle.annotate(GPU, count);
     bundle
-}
-
-#[track_caller]
-fn refusal(setup: &Setup, annotations: &[(&str, &str)]) -> String {
-    let bundle = setup.bundle("true");
-    for (key, value) in annotations {
-        bundle.annotate(key, value);
-    }
-    let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert_eq!(bundle.bytes(), before);
-    setup.nothing_is_left();
-    line
 }
 
 fn gives_gpu_alone(low: Low) {

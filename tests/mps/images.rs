@@ -137,9 +137,7 @@ fn process_can_go_round_its_limit() {
 fn refusal(setup: &Setup, change: impl FnOnce(&Bundle)) -> String {
     let bundle = asking(setup, "4Gi");
     change(&bundle);
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
+    let line = refused_bundle(setup, &bundle);
     setup.nothing_is_left();
     line
 }

@@ -16,6 +16,7 @@ mod records;
 use serde_json::Value;
 use support::cuda::{self, Client};
 use support::process::until;
+use support::sharing::{lease, refused_bundle};
 use support::{Bundle, Low, Machine, Setup, unique};
 
 const SHARE: &str = "runmig.dev/share";
@@ -58,16 +59,7 @@ fn free(client: &mut Client) -> u64 {
     last.unwrap_or_else(|| panic!("{said}"))
 }
 
-/// Returns the lease of a container.
-#[track_caller]
-fn lease(setup: &Setup, id: &str) -> Value {
-    let leases = setup.leases();
-    let found = leases.iter().find(|lease| lease["container"] == id);
-    found.unwrap_or_else(|| panic!("{leases:?}")).clone()
-}
-
 #[track_caller]
 fn daemon_pid(setup: &Setup, id: &str) -> i32 {
-    let pid = lease(setup, id)["daemon"]["pid"].as_i64();
-    i32::try_from(pid.expect("a daemon")).unwrap()
+    support::sharing::daemon(&lease(setup, id)).expect("a daemon")
 }

@@ -5,6 +5,7 @@ use super::*;
 use std::fs;
 use std::path::PathBuf;
 use support::process::{in_cgroup, lives};
+use support::sharing::refused;
 
 /// Returns the record of the daemon.
 fn record(setup: &Setup) -> PathBuf {
@@ -35,10 +36,7 @@ fn older_version_leaves_daemon_alone() {
     is_left_alone();
     // Its memory is not given twice.
     for asks in [("runmig.dev/gpu", "1"), (SHARE, "8Gi")] {
-        let other = setup.bundle("true");
-        other.annotate(asks.0, asks.1);
-        let refused = setup.runmig(&["create", "-b", other.as_str(), &unique()]);
-        let line = refused.refused();
+        let line = refused(&setup, &[asks]);
         assert!(line.contains("a record in the ledger holds it"), "{line}");
     }
     // Neither the end of the container nor its hook ends the daemon.

@@ -21,12 +21,7 @@ fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
 /// Returns the line of the refused create. It leaves nothing.
 #[track_caller]
 fn refusal(setup: &Setup) -> String {
-    let bundle = asking(setup, "4Gi");
-    let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert_eq!(bundle.bytes(), before);
+    let line = refused_bundle(setup, &asking(setup, "4Gi"));
     setup.nothing_is_left();
     line
 }

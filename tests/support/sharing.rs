@@ -2,8 +2,8 @@
 //! and all of them take the same course.
 
 use super::cuda::{self, CLIENT};
-use super::process::{kill, lives, until};
-use super::{Low, Machine, Setup};
+use super::process::{lives, until};
+use super::{Bundle, Low, Machine, Setup, unique};
 use serde_json::Value;
 
 /// A kind of request, and a machine that can grant it.
@@ -121,6 +121,70 @@ impl Kind {
     }
 }
 
+/// An H100 that could do MIG, and an L4 that cannot.
+pub fn mixed() -> Machine {
+    Machine::with(&["--gpu", "H100-80GB", "--gpu", "L4", "--mig", "off"])
+}
+
+/// Creates a container with a request, and returns its id.
+pub fn create(setup: &Setup, key: &str, value: &str) -> String {
+    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+    bundle.annotate(key, value);
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    id
+}
+
+pub fn delete(setup: &Setup, id: &str) {
+    setup.runmig(&["delete", "--force", id]).ok();
+}
+
+/// Returns the line of a create that is refused and leaves its bundle as it was.
+#[track_caller]
+pub fn refused_bundle(setup: &Setup, bundle: &Bundle) -> String {
+    let before = bundle.bytes();
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert_eq!(bundle.bytes(), before);
+    line
+}
+
+/// The same for a new bundle with these annotations.
+#[track_caller]
+pub fn refused(setup: &Setup, annotations: &[(&str, &str)]) -> String {
+    let bundle = setup.bundle("true");
+    for (key, value) in annotations {
+        bundle.annotate(key, value);
+    }
+    refused_bundle(setup, &bundle)
+}
+
+/// The same on a machine on which no other container has anything.
+#[track_caller]
+pub fn refusal(setup: &Setup, annotations: &[(&str, &str)]) -> String {
+    let line = refused(setup, annotations);
+    setup.nothing_is_left();
+    line
+}
+
+/// Returns the GPU's index and the memory of each share, in MiB.
+pub fn shares(setup: &Setup) -> Vec<(u64, u64)> {
+    let leases = setup.leases();
+    let number = |l: &Value, key: &str| l[key].as_u64().unwrap();
+    let of = |l: &Value| (number(l, "gpuIndex"), number(l, "bookedBytes") >> 20);
+    let mut all: Vec<(u64, u64)> = leases.iter().map(of).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Returns the lease of a container.
+#[track_caller]
+pub fn lease(setup: &Setup, id: &str) -> Value {
+    let leases = setup.leases();
+    let found = leases.iter().find(|lease| lease["container"] == id);
+    found.unwrap_or_else(|| panic!("{leases:?}")).clone()
+}
+
 /// Waits until the lease of a container is ready, and returns it.
 #[track_caller]
 pub fn ready(setup: &Setup, id: &str) -> Value {
@@ -141,9 +205,4 @@ pub fn ready(setup: &Setup, id: &str) -> Value {
 pub fn daemon(lease: &Value) -> Option<i32> {
     let pid = lease["daemon"]["pid"].as_i64()?;
     Some(i32::try_from(pid).unwrap())
-}
-
-/// Kills a container's MPS daemon.
-pub fn kill_daemon(lease: &Value) {
-    kill(daemon(lease).expect("a daemon"));
 }
