@@ -16,13 +16,16 @@ const SOURCES: [&str; 8] = [
     "podman-config",
     "kubernetes",
 ];
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 10] = [
     "runmig",
     "runmig-slice",
     "runmig-hook",
     "migctl",
     "nvml-sim",
     "libnvml_sim.so",
+    "libcuda_sim.so",
+    "nvidia-cuda-mps-control",
+    "cuda-client",
     "stub-runtime",
 ];
 
@@ -88,9 +91,14 @@ fn unit() -> String {
 
 /// A command that writes the configuration, with more tables.
 pub fn configure(more: &str) -> String {
+    configure_on(SIM, "", more)
+}
+
+/// The same for a simulated machine, with more keys and more tables.
+pub fn configure_on(machine: &str, keys: &str, more: &str) -> String {
     format!(
-        "cat >/etc/runmig/config.toml <<'CONFIG'\n[driver]\n\
-         library = \"{SIM}/lib/libnvidia-ml.so.1\"\nroot = \"{SIM}\"\n{more}CONFIG"
+        "cat >/etc/runmig/config.toml <<'CONFIG'\n{keys}\n[driver]\n\
+         library = \"{machine}/lib/libnvidia-ml.so.1\"\nroot = \"{machine}\"\n{more}CONFIG"
     )
 }
 

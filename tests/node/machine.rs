@@ -155,6 +155,15 @@ impl Node {
         assert_eq!(self.instances(), 0);
     }
 
+    /// Neither a daemon of MPS nor its cgroup is there.
+    #[track_caller]
+    pub fn no_daemon_is_left(&self) {
+        let left = self.ok(
+            "ls /run/runmig/mps; find /sys/fs/cgroup -name 'runmig-mps-*'; pgrep --list-full nvidia-cuda-mps || true",
+        );
+        assert_eq!(left, "");
+    }
+
     /// How many GPU instances the driver has.
     #[track_caller]
     pub fn instances(&self) -> usize {

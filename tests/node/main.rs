@@ -12,6 +12,7 @@ mod logins;
 mod machine;
 mod podman;
 mod reboot;
+mod sharing;
 mod slices;
 mod suite;
 mod timer;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         podman: gets_its_slice_alone, crun_gets_the_same, update_keeps_the_devices,
             restart_policy_takes_another_slice;
         timer: collects_after_a_kill;
+        sharing: share_at_mps_holds, timer_restarts_daemon, gives_whole_gpu;
         containerd: gets_its_slice_alone, restart_keeps_the_slice, kill_releases_the_slice;
         logins: limits_a_login_user;
         suite: e2e_runc;

@@ -29,7 +29,7 @@ pub fn state(node: &Node, id: &str, what: &str) -> String {
 }
 
 #[track_caller]
-fn passed(node: &Node, case: &str) {
+pub fn passed(node: &Node, case: &str) {
     let version = node.ok("podman --version");
     let version = version.rsplit(' ').next().unwrap();
     table::passed(&format!("podman {version}, Debian 13"), case);

@@ -7,11 +7,11 @@ use super::slices::{ASK, STAYS, the_lease};
 const DROP_IN: &str = "/run/systemd/system/runmig-gc.timer.d";
 
 /// Has the timer run the service every three seconds until this is dropped.
-struct Often<'a>(&'a Node);
+pub struct Often<'a>(&'a Node);
 
 impl Often<'_> {
     #[track_caller]
-    fn new(node: &Node) -> Often<'_> {
+    pub fn new(node: &Node) -> Often<'_> {
         node.ok(&format!(
             "mkdir -p {DROP_IN}
              printf '[Timer]\\nOnActiveSec=1s\\nOnUnitInactiveSec=3s\\nRandomizedDelaySec=0\\nAccuracySec=100ms\\n' \\
