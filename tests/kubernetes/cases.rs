@@ -2,6 +2,8 @@
 
 use crate::node::{Node, eventually, pod_spec};
 use crate::support::bundle::{NODES, SHOW, nodes, visible};
+use crate::support::cuda::{HAS_SOCKET, SOCKETS};
+use crate::support::process::with_argument;
 use serde_json::{Value, json};
 
 const FULL: &str = "7g.80gb";
@@ -47,9 +49,36 @@ pub fn a_pod_by_annotation(node: &Node) {
     node.delete("plain");
 }
 
+/// A pod has a daemon of its own, which ends with it.
+fn a_share_at_mps(node: &Node) {
+    node.pod("share", json!({"runmig.dev/share": "8Gi"}), SOCKETS);
+    node.is_ready("share");
+    assert!(node.logs("share").contains(HAS_SOCKET));
+    let inside = node.kubectl(&["exec", "share", "--", "sh", "-c", SOCKETS]);
+    assert_eq!(inside.ok().stdout, HAS_SOCKET);
+    let lease = &node.leases()[0];
+    assert_eq!(lease["enforcement"], "mps", "{lease}");
+    assert_eq!(lease["daemon"]["alive"], true, "{lease}");
+    let program = node.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    let daemon_runs = || !with_argument(program.to_str().unwrap()).is_empty();
+    assert!(daemon_runs());
+    node.delete("share");
+    eventually("the share is released", || {
+        // CRI-O removes the container a while after its pod.
+        node.run("migctl", &["gc"]).ok();
+        node.leases().is_empty()
+    });
+    assert!(!daemon_runs());
+    node.passed(&["a share at mps"]);
+}
+
 /// Pods share a GPU that is not in MIG mode, and another pod gets it whole.
 pub fn a_gpu_without_mig(node: &Node) {
     node.machine.sim("mig", &["--gpu", "0", "off"]);
+    a_share_at_mps(node);
+    // The level none follows where there is no control program.
+    let program = node.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    std::fs::rename(&program, program.with_extension("away")).unwrap();
     let gpu = node.machine.gpu_uuid(0);
     let sees_gpu = |pod: &str| {
         node.is_ready(pod);
@@ -61,8 +90,10 @@ pub fn a_gpu_without_mig(node: &Node) {
         node.pod(pod, json!({"runmig.dev/share": size}), SHOW);
         sees_gpu(pod);
     }
-    let kinds: Vec<Value> = node.leases().iter().map(|l| l["kind"].clone()).collect();
-    assert_eq!(kinds, ["share", "share"]);
+    let leases = node.leases();
+    let all = |key: &str| -> Vec<Value> { leases.iter().map(|l| l[key].clone()).collect() };
+    assert_eq!(all("kind"), ["share", "share"]);
+    assert_eq!(all("enforcement"), ["none", "none"]);
     for pod in ["first", "second"] {
         node.delete(pod);
     }
@@ -73,6 +104,7 @@ pub fn a_gpu_without_mig(node: &Node) {
     node.delete("whole");
     node.passed(&["a whole GPU"]);
     eventually("the GPU is free", || node.leases().is_empty());
+    std::fs::rename(program.with_extension("away"), &program).unwrap();
     node.machine.sim("mig", &["--gpu", "0", "on"]);
 }
 
