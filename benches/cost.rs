@@ -7,6 +7,8 @@
 
 #[path = "cost/bundle.rs"]
 mod bundle;
+#[path = "cost/choice.rs"]
+mod choice;
 #[path = "cost/collecting.rs"]
 mod collecting;
 #[path = "cost/driver.rs"]
@@ -43,6 +45,7 @@ fn main() {
         sim.exists(),
         "build the simulated driver: cargo build --release -p nvml-sim"
     );
+    choice::run();
     collecting::run(work.path(), &sim, number("BENCH_COLLECTIONS", 5));
     driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
     together::run(work.path(), &sim, &front, number("BENCH_CROWDS", 5));

@@ -34,7 +34,9 @@ pub use rejection::{
 };
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
-pub(crate) use share::{Over, ShareTerms, choose_share, obstacle_of};
-pub use share::{ShareCandidate, ShareLevel, ShareShortage};
+pub(crate) use share::obstacle_of;
+pub use share::{
+    Over, ShareCandidate, ShareLevel, SharePlace, ShareShortage, ShareTerms, choose_share,
+};
 pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
 pub(crate) use whole::{awaited, choose_whole, smallest_whole};

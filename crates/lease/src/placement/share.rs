@@ -38,7 +38,8 @@ pub struct ShareLevel {
 
 /// The place of a share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SharePlace<'a> {
+pub struct SharePlace<'a> {
+    /// The GPU.
     pub gpu: &'a Gpu,
     /// The memory that the GPU gives out, in MiB.
     pub gives_out_mib: u64,
@@ -46,6 +47,7 @@ pub(crate) struct SharePlace<'a> {
     pub memory_mib: u64,
     /// The memory that it books, in MiB.
     pub booked_mib: u64,
+    /// The level of the share.
     pub level: Level,
 }
 
@@ -83,7 +85,7 @@ impl ShareShortage {
 }
 
 /// The terms of a choice.
-pub(crate) struct ShareTerms<'a> {
+pub struct ShareTerms<'a> {
     /// The sizes in order of preference.
     pub sizes: &'a [ShareSize],
     /// The number of shares that one GPU takes.
@@ -93,7 +95,7 @@ pub(crate) struct ShareTerms<'a> {
 }
 
 /// A limit of the policy that a share exceeds.
-pub(crate) struct Over {
+pub struct Over {
     /// The limit in words.
     pub words: String,
     /// Says whether it forbids the share even to a requester that holds nothing.
@@ -160,7 +162,7 @@ impl ShareTerms<'_> {
 ///
 /// # Errors
 /// The shortage, if no size fits on any GPU.
-pub(crate) fn choose_share<'a>(
+pub fn choose_share<'a>(
     candidates: &[ShareCandidate<'a>],
     unreadable: &[(u32, String)],
     terms: &ShareTerms<'_>,
