@@ -253,6 +253,7 @@ pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
             args: vec![],
             env: vec!["PATH=/usr/bin".into()],
             timeout_s: 30,
+            limits: false,
         },
         driver,
         numbers: &numbers,

@@ -1,6 +1,11 @@
 //! The poststop hook: reads the OCI state and releases the slice. It exits with 0 in every case, since
 //! low-level runtimes stop at a hook that fails, and discard its output. A failure is in the log, and the
 //! lease stays on record for the next call.
+//!
+//! With `--limit` it is a createRuntime hook: it limits the container's memory in the driver, and exits with 1 if it
+//! cannot, so that the create fails.
+
+mod limit;
 
 use crate::bundles;
 use crate::log;
@@ -27,6 +32,8 @@ struct Arguments {
     /// Empty in a hook that an administrator put into hooks.d. Then the OCI state names the container.
     leases: Vec<LeaseId>,
     config: Option<PathBuf>,
+    /// Says whether the hook limits the container's memory instead.
+    limit: bool,
 }
 
 /// The fields of the OCI state that the hook needs. Low-level runtimes differ in the rest.
@@ -34,6 +41,9 @@ struct Arguments {
 struct OciState {
     id: String,
     bundle: PathBuf,
+    /// The container's first process; 0 or none once it has ended.
+    #[serde(default)]
+    pid: Option<i32>,
 }
 
 pub fn main() {
@@ -41,16 +51,22 @@ pub fn main() {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help" || a == "--version") {
         println!(
-            "runmig-hook {}: a poststop hook of OCI runtimes; reads the container's state on standard \
-             input and releases its GPU slices [--lease ID]… [--config FILE]",
+            "runmig-hook {}: a hook of OCI runtimes; reads the container's state on standard input\n\
+             [--lease ID]… [--config FILE]       poststop: releases its slices, shares and GPUs\n\
+             --limit --lease ID [--config FILE]  createRuntime: limits the memory of its share in the driver",
             env!("CARGO_PKG_VERSION")
         );
         return;
     }
+    let limits = args.iter().any(|arg| arg == "--limit");
+    let stage = if limits { "createRuntime" } else { "poststop" };
     if let Err(e) = run(&args) {
-        tracing::error!("poststop: {}", e.line());
+        tracing::error!("{stage}: {}", e.line());
         // A broken standard error is no reason to fail.
         let _ = writeln!(std::io::stderr(), "runmig-hook: {}", e.line());
+        if limits {
+            std::process::exit(1);
+        }
     }
 }
 
@@ -63,6 +79,9 @@ fn run(args: &[OsString]) -> Result<()> {
         Some(file) => Config::read(file)?,
         None => Config::for_program(None)?,
     };
+    if arguments.limit {
+        return limit::limit(&config, &arguments.leases, &state?);
+    }
     if arguments.leases.is_empty() {
         let Some(leases) = bundles::existing(&config)? else {
             return Ok(());
@@ -187,6 +206,7 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
         match arg.to_str() {
             Some("--lease") => parsed.leases.push(LeaseId::new(value()?.to_string_lossy())),
             Some("--config") => parsed.config = Some(value()?.into()),
+            Some("--limit") => parsed.limit = true,
             _ => {
                 return Err(Error::new(format!(
                     "argument {} is unknown",
@@ -262,9 +282,11 @@ mod tests {
             both,
             Arguments {
                 leases: vec![LeaseId::new("a1")],
-                config: Some("/c".into())
+                config: Some("/c".into()),
+                limit: false,
             }
         );
+        assert!(args(&["--limit", "--lease", "a1"]).unwrap().limit);
         let two = args(&["--lease", "a1", "--lease", "b2"]).unwrap();
         assert_eq!(two.leases, ["a1", "b2"].map(LeaseId::new));
         assert_eq!(args(&[]).unwrap(), Arguments::default());

@@ -211,6 +211,8 @@ matrix! {
     wait_for_share: "wait-for-share";
     create_mps: "create-mps";
     create_mps_beside: "create-mps-beside";
+    create_limited: "create-limited";
+    create_limited_beside: "create-limited-beside";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -226,6 +228,7 @@ matrix! {
     poststop_mps: "poststop-mps";
     gc_of_mps: "gc-of-mps";
     gc_restarting_mps: "gc-restarting-mps";
+    delete_limited: "delete-limited";
     / errors_only:
     // A step of these is one of the above.
     "delete-shared";
@@ -234,4 +237,6 @@ matrix! {
     "poststop-damaged";
     "delete-damaged";
     "gc-of-damaged-idle";
+    // The low-level runtime fails a create whose hook is killed: `driver_level/failures`.
+    "limit";
 }

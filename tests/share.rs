@@ -230,13 +230,13 @@ fn bad_requests_change_nothing() {
         line.contains("(policy.profiles without policy.kinds)"),
         "{line}"
     );
-    setup.configure("");
+    setup.configure("sharing.enforcement = [\"mps\"]");
     let line = refusal(&setup, &[(SHARE, "8Gi")]);
     let control = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let wanted = format!(
-        "runmig: no permitted level can hold the memory limit of a share (driver: this version of runmig sets no \
-         limits in the driver; mps: there is no control program {}); hint: the administrator may add none to \
-         sharing.enforcement: then runmig books the memory, and nothing limits it",
+        "runmig: no permitted level can hold the memory limit of a share (mps: there is no control \
+         program {}); hint: the administrator may add none to sharing.enforcement: then runmig books the memory, and \
+         nothing limits it",
         control.display()
     );
     assert_eq!(line, wanted);

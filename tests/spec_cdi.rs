@@ -60,6 +60,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
             args: vec![],
             env: vec![],
             timeout_s: 1,
+            limits: false,
         },
         driver,
         numbers: &numbers,

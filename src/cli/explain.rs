@@ -185,6 +185,7 @@ fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
         profile: on.profile.map(|p| p.name.clone()),
         state,
         memory_bytes: None,
+        enforcement: None,
         free_bytes: None,
         why,
         free_slices: on.free_slices,

@@ -98,7 +98,7 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
             gib(gpu.free_bytes),
             gib(gpu.memory_bytes),
             on.shares.to_string(),
-            on.level.map_or("-", Level::name).to_owned(),
+            gpu.enforcement.unwrap_or("-").to_owned(),
             gpu.why.clone(),
         ]
     };
@@ -169,7 +169,11 @@ fn whole(gpu: &GpuOnTrial) -> GpuAnswer {
 fn shared(gpu: &ShareOnTrial) -> GpuAnswer {
     let bytes = gpu.memory_mib.map(|mib| mib << 20);
     let free = bytes.map(|_| gpu.free_mib << 20);
-    answer((gpu.index, &gpu.uuid), gpu.obstacle.as_ref(), (bytes, free))
+    let answer = answer((gpu.index, &gpu.uuid), gpu.obstacle.as_ref(), (bytes, free));
+    GpuAnswer {
+        enforcement: gpu.level.map(Level::name),
+        ..answer
+    }
 }
 
 fn answer(
@@ -184,6 +188,7 @@ fn answer(
         state: obstacle.map_or("fits", state),
         memory_bytes,
         free_bytes,
+        enforcement: None,
         why: obstacle.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
         free_slices: 0,
         total_slices: 0,

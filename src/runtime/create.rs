@@ -75,6 +75,12 @@ struct Slicing<'a> {
     nodes: Nodes,
 }
 
+/// Returns whether the driver has to limit the container of a lease.
+fn is_limited(held: &Held) -> bool {
+    let gpu = held.instance.resource.gpu();
+    held.lease.share().is_some() && gpu.is_some_and(|gpu| gpu.level == Some(Level::Driver))
+}
+
 /// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
 /// GPU gives out.
 fn memory_share(held: &Held) -> Option<MemoryShare> {
@@ -267,6 +273,7 @@ impl Slicing<'_> {
                 args,
                 env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
                 timeout_s: HOOK_TIMEOUT_S,
+                limits: leases.iter().any(is_limited),
             },
             driver,
             numbers: self.nodes.numbers(),

@@ -1,5 +1,5 @@
-//! Edits hooks: runmig's hook, first in poststop and recognised by its arguments, and the hooks of the
-//! driver's files.
+//! Edits hooks: runmig's own, first in their lists and recognised by their arguments, and the hooks of the driver's
+//! files.
 
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use oci_spec::runtime::{Hook, HookBuilder};
@@ -13,11 +13,17 @@ use std::path::{Path, PathBuf};
 /// hooks.d has the same `argv[0]` but no lease.
 const LEASE_FLAG: &str = "--lease";
 
+/// The argument of runmig's hook that limits the container's memory in the driver. It comes before the lease.
+const LIMIT_FLAG: &str = "--limit";
+
+/// The lists with hooks of runmig: the release, and the limit.
+const STAGES: [&str; 2] = ["poststop", "createRuntime"];
+
 /// The environment of a hook that has none. Low-level runtimes would give it their own. runc 1.1 gives
 /// createContainer hooks the container's environment, where an image could set LD_PRELOAD (CVE-2025-23266).
 const PLAIN_ENV: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The poststop hook that releases the slices.
+/// The poststop hook that releases the slices, and its companion in createRuntime.
 #[derive(Clone, Debug)]
 pub struct HookCommand {
     /// The absolute path of the hook.
@@ -28,6 +34,8 @@ pub struct HookCommand {
     pub args: Vec<String>,
     pub env: Vec<String>,
     pub timeout_s: u32,
+    /// Says whether the same program limits the container's memory before a process of the image runs.
+    pub limits: bool,
 }
 
 pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
@@ -53,27 +61,29 @@ pub fn name_lease(bytes: &[u8], lease: &LeaseId) -> bool {
     })
 }
 
-/// Puts runmig's hook first, because low-level runtimes stop at a hook that fails.
+/// Puts runmig's hooks first, because low-level runtimes stop at a hook that fails.
 pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
     if command.timeout_s == 0 {
         return Err(Error::new("the poststop hook has no timeout"));
     }
-    let mut args = vec![HOOK.to_owned()];
-    for lease in &command.leases {
-        args.extend([LEASE_FLAG.to_owned(), lease.to_string()]);
+    let ours = |flag: Option<&str>| {
+        let mut args = vec![HOOK.to_owned()];
+        args.extend(flag.map(str::to_owned));
+        for lease in &command.leases {
+            args.extend([LEASE_FLAG.to_owned(), lease.to_string()]);
+        }
+        args.extend_from_slice(&command.args);
+        let (env, timeout) = (command.env.clone(), Some(command.timeout_s.into()));
+        to_value(&hook(&command.path, args, env, timeout)?)
+    };
+    list(document, "poststop")?.insert(0, ours(None)?);
+    if command.limits {
+        list(document, "createRuntime")?.insert(0, ours(Some(LIMIT_FLAG))?);
     }
-    args.extend_from_slice(&command.args);
-    let hook = hook(
-        &command.path,
-        args,
-        command.env.clone(),
-        Some(command.timeout_s.into()),
-    )?;
-    list(document, "poststop")?.insert(0, to_value(&hook)?);
     Ok(())
 }
 
-/// Removes runmig's hook with any lease, and the objects that only it needed.
+/// Removes runmig's hooks with any lease, and the objects that only they needed.
 pub fn take_out(document: &mut Document) -> Result<()> {
     let Some(hooks) = get_mut(&mut document.root, "hooks") else {
         return Ok(());
@@ -81,26 +91,31 @@ pub fn take_out(document: &mut Document) -> Result<()> {
     let hooks = hooks
         .as_object_mut()
         .ok_or_else(|| wrong_kind("hooks", "object"))?;
-    let Some(poststop) = get_mut(hooks, "poststop") else {
-        return Ok(());
-    };
-    let poststop = poststop
-        .as_array_mut()
-        .ok_or_else(|| wrong_kind("hooks.poststop", "array"))?;
-    let before = poststop.len();
-    poststop.retain(|hook| !hook.get("args").is_some_and(args_are_ours));
-    if poststop.len() < before && poststop.is_empty() {
-        hooks.shift_remove("poststop");
-        if hooks.is_empty() {
-            document.root.shift_remove("hooks");
+    let mut is_changed = false;
+    for stage in STAGES {
+        let Some(list) = get_mut(hooks, stage) else {
+            continue;
+        };
+        let list = list
+            .as_array_mut()
+            .ok_or_else(|| wrong_kind(&format!("hooks.{stage}"), "array"))?;
+        let before = list.len();
+        list.retain(|hook| !hook.get("args").is_some_and(args_are_ours));
+        if list.len() < before && list.is_empty() {
+            hooks.shift_remove(stage);
+            is_changed = true;
         }
+    }
+    if is_changed && hooks.is_empty() {
+        document.root.shift_remove("hooks");
     }
     Ok(())
 }
 
 fn args_are_ours(args: &Value) -> bool {
     let args = args.as_array().map_or(&[][..], Vec::as_slice);
-    is_ours(args.iter().map_while(Value::as_str))
+    let words: Vec<&str> = { args.iter().take(3) }.map_while(Value::as_str).collect();
+    is_ours(words.iter().copied()) || words == [HOOK, LIMIT_FLAG, LEASE_FLAG]
 }
 
 /// Returns a hook for the file, always with an environment of its own.

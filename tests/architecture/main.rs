@@ -44,6 +44,10 @@ const UNSAFE: &[(&str, &str)] = &[
         "crates/lease/src/gpu/nvml/gpus.rs",
         "a handle as nvml-wrapper's device again",
     ),
+    (
+        "crates/lease/src/gpu/nvml/limits.rs",
+        "NVML's C ABI, of functions that nvml-wrapper does not know",
+    ),
     ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),

@@ -30,7 +30,8 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["context", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
-            &["placement", "store", "gpu", "config", "mps"],
+            &["placement", "store", "config", "mps", "limit"],
+            &["gpu"],
             &["policy"],
             &["request", "process", "trust", "framed", "programs", "dummy"],
             &["model", "error", "paths", "files"],
@@ -52,6 +53,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
         &[
             "candidates",
             "gpus",
+            "limit",
             "pod",
             "record",
             "shares",

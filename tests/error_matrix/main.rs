@@ -45,6 +45,7 @@ fn judge(
             hold(!succeeded, "succeeds")?;
             hold(world.living_init(ID).is_none(), "failed, and runs")?;
         }
+        Kind::Limit => hold(succeeded != says(line), "does not say what failed")?,
         Kind::Delete => hold(succeeded, "the engine is told")?,
         // A table says of what it failed, or a line that it did at once.
         Kind::Collect => hold(
@@ -146,6 +147,9 @@ matrix! {
     wait_for_share: "wait-for-share";
     create_mps: "create-mps";
     create_mps_beside: "create-mps-beside";
+    create_limited: "create-limited";
+    create_limited_beside: "create-limited-beside";
+    limit: "limit";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -162,6 +166,7 @@ matrix! {
     poststop_mps: "poststop-mps";
     gc_of_mps: "gc-of-mps";
     gc_restarting_mps: "gc-restarting-mps";
+    delete_limited: "delete-limited";
     / crashes_only:
     // Their calls are those of the others.
     "create-again";

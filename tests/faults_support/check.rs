@@ -199,6 +199,14 @@ impl World {
         for lease in leases.iter().filter(|l| l["enforcement"] == "mps") {
             self.is_held(lease)?;
         }
+        for lease in leases.iter().filter(|l| l["enforcement"] == "driver") {
+            let (limit, share) = (self.memory_limit(id), lease["memoryBytes"].as_u64());
+            if limit != share {
+                return Err(format!(
+                    "{id} has the limit {limit:?}, and a share of {share:?}"
+                ));
+            }
+        }
         if given.is_empty() || given != on_record || !given.iter().all(|u| there.contains(u)) {
             return Err(format!(
                 "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"

@@ -1,12 +1,17 @@
 //! The simulated machine, looked at and changed from here: what an administrator or the hardware does.
 
 use super::World;
+use crate::support::cgroup2;
 use crate::support::process::copy_program;
-use nvml_sim::engine::{Machine as Engine, Mode, Model, NewGpu, Placement, Target, context_bytes};
+use nvml_sim::engine::{
+    Driver, MEMORY_LIMITS_SINCE, Machine as Engine, Mode, Model, NewGpu, Placement, Target,
+    context_bytes,
+};
 use nvml_sim::fault::{self, Moment, Outcome, Rule};
 use nvml_sim::holders::{self, Files, Hold};
 use nvml_sim::state::{self, Store};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,6 +73,22 @@ impl World {
             fs::create_dir_all(program.parent().unwrap()).unwrap();
             copy_program(&built, &program);
         }
+    }
+
+    /// Has a driver that limits the memory of cgroups, and a machine with cgroup v2 alone for the test's thread.
+    pub fn install_limits(&self) {
+        cgroup2::enter();
+        self.change(|machine, _| {
+            machine.driver = Driver::of_branch(MEMORY_LIMITS_SINCE).unwrap();
+        });
+    }
+
+    /// Returns the memory limit of a container's cgroup, in bytes.
+    pub fn memory_limit(&self, id: &str) -> Option<u64> {
+        let inode = fs::metadata(super::cgroup_of(self, id)).ok()?.ino();
+        let engine = self.engine();
+        let mut limits = engine.memory_limits.iter();
+        Some(limits.find(|limit| limit.inode == inode)?.hard)
     }
 
     pub fn instances(&self) -> Vec<Instance> {

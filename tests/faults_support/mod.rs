@@ -212,15 +212,26 @@ impl World {
         said(&mut self.migctl(&["gc"]))
     }
 
-    /// The hook as the low-level runtime calls it, for the lease of a container.
+    /// The poststop hook as the low-level runtime calls it, for the lease of a container.
     pub fn hook(&self, id: &str, lease: &str) -> strace::Call {
+        self.hook_with(id, &["--lease", lease], serde_json::json!(null))
+    }
+
+    /// The createRuntime hook of a container that runs.
+    pub fn limit_hook(&self, id: &str, lease: &str) -> strace::Call {
+        let pid = self.living_init(id).expect("a container that runs");
+        self.hook_with(id, &["--limit", "--lease", lease], pid.into())
+    }
+
+    fn hook_with(&self, id: &str, arguments: &[&str], pid: Value) -> strace::Call {
         let state = serde_json::json!({
-            "ociVersion": "1.0.2", "id": id, "status": "stopped", "bundle": self.path("bundles").join(id)
+            "ociVersion": "1.0.2", "id": id, "status": "stopped", "pid": pid,
+            "bundle": self.path("bundles").join(id),
         });
         let file = self.path(&format!("state-of-{id}.json"));
         fs::write(&file, state.to_string()).unwrap();
         let mut command = self.program("runmig-hook");
-        command.args(["--lease", lease, "--config"]);
+        command.args(arguments).arg("--config");
         command.arg(self.path("config.toml"));
         strace::Call {
             command,
@@ -257,6 +268,20 @@ impl World {
         dir
     }
 
+    /// Gives the container of a bundle a cgroup of its own.
+    pub fn bundle_with_cgroup(&self, id: &str) {
+        let dir = self.path("bundles").join(id);
+        let text = fs::read_to_string(dir.join("original")).unwrap();
+        let path = cgroup_of(self, id);
+        let name = path.file_name().unwrap().to_string_lossy();
+        let section = format!("\"linux\": {{\"cgroupsPath\": \"/{name}\", ");
+        if !text.contains("cgroupsPath") {
+            let text = text.replace("\"linux\": {", &section);
+            fs::write(dir.join("config.json"), &text).unwrap();
+            fs::write(dir.join("original"), &text).unwrap();
+        }
+    }
+
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
         let list = said(&mut self.migctl(&["list", "-o", "json"])).json();
@@ -286,6 +311,9 @@ impl Drop for World {
         if self.machine().join("usr").exists() {
             self.end_daemons();
         }
+        for id in [operations::ID, operations::PEER] {
+            support::leftovers::remove_cgroup(&cgroup_of(self, id).to_string_lossy());
+        }
         // Those who wait in vain for a pipe, and the containers.
         for entry in fs::read_dir(self.root()).into_iter().flatten().flatten() {
             if let Some(pid) = self.living_init(&entry.file_name().to_string_lossy()) {
@@ -294,6 +322,12 @@ impl Drop for World {
             }
         }
     }
+}
+
+/// Returns the directory of the cgroup that a container has if its bundle names one.
+pub fn cgroup_of(world: &World, id: &str) -> PathBuf {
+    let name = world.dir.path().file_name().unwrap().to_string_lossy();
+    Path::new(support::cgroup2::ROOT).join(format!("{name}-{id}"))
 }
 
 /// Spaces, an unknown field and a number that a double cannot hold: what a rewrite would lose.

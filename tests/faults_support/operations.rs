@@ -31,6 +31,8 @@ pub enum Kind {
     Delete,
     /// Releases, and says what went wrong.
     Collect,
+    /// Limits a container, and says what went wrong.
+    Limit,
 }
 
 pub struct Operation {
@@ -74,7 +76,7 @@ pub fn each_once(names: &[&str]) {
 }
 
 /// Operations on GPUs without MIG.
-const WITH_GPUS: [&str; 19] = [
+const WITH_GPUS: [&str; 23] = [
     "create-gpu",
     "create-two-gpus",
     "delete-gpu",
@@ -94,9 +96,13 @@ const WITH_GPUS: [&str; 19] = [
     "poststop-mps",
     "gc-of-mps",
     "gc-restarting-mps",
+    "create-limited",
+    "create-limited-beside",
+    "limit",
+    "delete-limited",
 ];
 
-pub const ALL: [Operation; 47] = [
+pub const ALL: [Operation; 51] = [
     operation("create", Kind::Create, create),
     operation(FROM_CACHE, Kind::Create, |world| {
         world.create(ID);
@@ -332,6 +338,30 @@ pub const ALL: [Operation; 47] = [
         kill(i32::try_from(daemon.unwrap()).unwrap());
         world.migctl(&["gc"]).into()
     }),
+    operation("create-limited", Kind::Create, |world| {
+        limited(world, ID);
+        create(world)
+    }),
+    operation("create-limited-beside", Kind::Create, |world| {
+        limited(world, PEER);
+        world.create(PEER);
+        limited(world, ID);
+        create(world)
+    }),
+    // The low-level runtime's createRuntime hook, once more.
+    operation("limit", Kind::Limit, |world| {
+        limited(world, ID);
+        world.create(ID);
+        let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+        world.limit_hook(ID, &lease)
+    }),
+    operation("delete-limited", Kind::Delete, |world| {
+        for id in [PEER, ID] {
+            limited(world, id);
+            world.create(id);
+        }
+        delete(world)
+    }),
 ];
 
 /// The configuration for shares.
@@ -348,6 +378,14 @@ fn mps(world: &World, id: &str) {
     world.configure("sharing.enforcement = [\"mps\"]");
     world.install_mps();
     world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
+}
+
+/// A share at `driver` for a container.
+fn limited(world: &World, id: &str) {
+    world.configure("sharing.enforcement = [\"driver\"]");
+    world.install_limits();
+    world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
+    world.bundle_with_cgroup(id);
 }
 
 const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {

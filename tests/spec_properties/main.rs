@@ -64,6 +64,7 @@ fn edited(original: &[u8]) -> Result<Vec<u8>> {
             args: vec![],
             env: vec!["A=b".into()],
             timeout_s: 9,
+            limits: false,
         },
         driver: &DriverFiles::default(),
         numbers: &numbers,

@@ -6,6 +6,7 @@
 
 pub mod bundle;
 pub mod cases;
+pub mod cgroup2;
 pub mod containerd;
 pub mod cri;
 pub mod crio;

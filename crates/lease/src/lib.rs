@@ -121,6 +121,7 @@ pub mod fuzzing;
 pub mod gpu;
 mod idle;
 mod inventory;
+mod limit;
 mod manager;
 pub mod model;
 mod mps;

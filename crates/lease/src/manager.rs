@@ -63,6 +63,11 @@ impl<'a> LeaseManager<'a> {
         Some(Home::of(&self.0.config.state_dir, &held.instance.id).door())
     }
 
+    /// Limits the memory of a container's share in the driver; see `allocate::limit_memory`.
+    pub fn limit_memory(&self, lease: &LeaseId, container: &str, pid: i32) -> Result<()> {
+        allocate::limit_memory(&self.0, lease, (container, pid))
+    }
+
     /// Records the low-level runtime of a lease's container.
     pub fn started(&self, lease: &Lease, runtime: Process) -> Result<Option<Lease>> {
         reclaim::started(&self.0, lease, runtime)

@@ -9,6 +9,7 @@ mod shares;
 
 pub use gpus::{obstacle as gpu_obstacle, used as gpu_use};
 pub(crate) use no_room::NoRoom;
+pub(crate) use shares::NO_LEVEL_HINT;
 
 use crate::error::{Error, printable};
 use crate::placement::{

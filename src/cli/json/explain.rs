@@ -79,6 +79,8 @@ pub struct GpuAnswer {
     pub memory_bytes: Option<u64>,
     /// The memory in bytes that is left for a share; null for other requests.
     pub free_bytes: Option<u64>,
+    /// The level that a share would have there: `driver`, `mps` or `none`; null for other requests, and without a level.
+    pub enforcement: Option<&'static str>,
     /// The reason of the state, in words.
     pub why: String,
     /// The number of free memory slices.

@@ -1,6 +1,6 @@
 //! One container: `<root>/<id>/state.json` and the process that it names.
 
-use crate::{Failure, hooks, init};
+use crate::{Failure, cgroup, hooks, init};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Read;
@@ -60,15 +60,26 @@ impl Container {
         fs::create_dir(self.dir()).map_err(|e| format!("container {}: {e}", self.id))?;
         let test = fs::read_to_string(self.root.join("test")).ok();
         let init = init::start(test)?;
+        let cgroup = config["linux"]["cgroupsPath"].as_str();
+        let cgroup = cgroup.and_then(cgroup::dir);
+        if let Some(cgroup) = &cgroup {
+            cgroup::enter(cgroup, init.pid)?;
+        }
         let state = json!({
             "id": self.id,
             "bundle": bundle,
             "init_process_pid": init.pid,
             "init_process_start": init.start_time,
+            "cgroup": cgroup,
             // As runc does: a delete runs the hooks that the create read.
             "hooks": config["hooks"],
         });
         fs::write(self.dir().join("state.json"), serde_json::to_vec(&state)?)?;
+        if let Err(e) = hooks::create_runtime(&self.id, &state) {
+            init::kill(init);
+            self.remove(&state)?;
+            return Err(e);
+        }
         if let Some(file) = pid_file {
             fs::write(file, init.pid.to_string())?;
         }
@@ -155,6 +166,9 @@ impl Container {
 
     /// The directory first, then the hooks: so does runc.
     fn remove(&self, state: &Value) -> Result<(), Failure> {
+        if let Some(cgroup) = state["cgroup"].as_str() {
+            cgroup::remove(Path::new(cgroup))?;
+        }
         fs::remove_dir_all(self.dir())?;
         if self.told("no-hooks").is_some() {
             return Ok(());

@@ -1,11 +1,26 @@
-//! Poststop hooks as runc runs them: the OCI state on standard input, the hook's environment and no
-//! other, its time-out kept, and none after one that failed.
+//! Hooks as runc runs them: the OCI state on standard input, the hook's environment and no other, its
+//! time-out kept, and none after one that failed.
 
 use crate::Failure;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+pub fn create_runtime(id: &str, state: &Value) -> Result<(), Failure> {
+    let told = json!({
+        "ociVersion": "1.0.2",
+        "id": id,
+        "status": "creating",
+        "pid": state["init_process_pid"],
+        "bundle": state["bundle"],
+    });
+    let hooks = state["hooks"]["createRuntime"].as_array();
+    for hook in hooks.into_iter().flatten() {
+        run(hook, told.to_string().as_bytes())?;
+    }
+    Ok(())
+}
 
 pub fn poststop(id: &str, state: &Value) -> Result<(), Failure> {
     let told = json!({
@@ -39,6 +54,7 @@ fn run(hook: &Value, stdin: &[u8]) -> Result<(), Failure> {
         .envs(pairs)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("hook {path}: {e}"))?;
     // It may end without reading.
@@ -56,8 +72,12 @@ fn run(hook: &Value, stdin: &[u8]) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(1));
     };
     if status.success() {
-        Ok(())
-    } else {
-        Err(format!("hook {path}: {status}").into())
+        return Ok(());
     }
+    // A hook says little, so its words fit into the pipe.
+    let mut said = String::new();
+    if let Some(mut pipe) = child.stderr.take() {
+        let _ = pipe.read_to_string(&mut said);
+    }
+    Err(format!("hook {path}: {status}: {}", said.trim_end()).into())
 }

@@ -1,5 +1,6 @@
 //! `stub-runtime`: what an engine sees of runc, without a container. Its `init` is a real process,
-//! recorded as runc records it; poststop hooks are run as runc runs them.
+//! recorded as runc records it; createRuntime and poststop hooks are run as runc runs them. Where cgroup v2 is
+//! at its place, a container with a `cgroupsPath` has that cgroup.
 //!
 //! `<root>/behaviour` says how it misbehaves, a word a line:
 //!
@@ -16,6 +17,7 @@
 //! run-ends                    init of a foreground run ends by itself
 //! ```
 
+mod cgroup;
 mod container;
 mod hooks;
 mod init;

@@ -3,8 +3,10 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
+use crate::limit;
 use crate::model::{Gpu, Level};
 use crate::mps::{self, Program};
+use crate::refusal::NO_LEVEL_HINT;
 use std::cell::OnceCell;
 
 /// The least compute capability of a GPU under an MPS server with limits.
@@ -39,9 +41,7 @@ impl Levels {
         for level in &config.sharing.enforcement {
             let reason = match level {
                 Level::None => None,
-                Level::Driver => {
-                    Some("this version of runmig sets no limits in the driver".to_owned())
-                }
+                Level::Driver => limit::machine_obstacle(),
                 Level::Mps => match program(config, no_mps) {
                     Ok(Ok(program)) => {
                         levels.program = Some(program);
@@ -80,7 +80,7 @@ impl Levels {
             "no permitted level can hold the memory limit of a share ({})",
             reasons.collect::<Vec<_>>().join("; ")
         ))
-        .hint("the administrator may add none to sharing.enforcement: then runmig books the memory, and nothing limits it"))
+        .hint(NO_LEVEL_HINT))
     }
 
     /// Returns the best level that a GPU supports, and its rank; else the reasons.
@@ -97,7 +97,11 @@ impl Levels {
                     Some(reason) => reason,
                     None => return Ok((rank, *level)),
                 },
-                (None, _) => return Ok((rank, *level)),
+                (None, Level::Driver) => match limit_obstacle(driver, gpu)? {
+                    Some(reason) => reason,
+                    None => return Ok((rank, *level)),
+                },
+                (None, Level::None) => return Ok((rank, *level)),
             };
             reasons.push(format!("{level}: {reason}"));
         }
@@ -124,6 +128,14 @@ fn program(config: &Config, no_mps: Option<&str>) -> Result<std::result::Result<
     let configured = config.sharing.mps_control.as_deref();
     let found = mps::find(configured, &config.driver.root)?;
     Ok(found.map_err(|unfit| unfit.reason()))
+}
+
+fn limit_obstacle(
+    driver: &impl Queries,
+    gpu: &Gpu,
+) -> std::result::Result<Option<String>, NoLevel> {
+    let found = limit::gpu_obstacle(driver, &gpu.uuid);
+    found.map_err(|e| NoLevel::Unknown(format!("cannot {e}")))
 }
 
 fn mps_obstacle(driver: &impl Queries, gpu: &Gpu) -> std::result::Result<Option<String>, NoLevel> {

@@ -8,6 +8,7 @@ mod diagnosis;
 mod footprint;
 mod gpus;
 mod levels;
+mod limit;
 mod occupied;
 mod plan;
 mod pod;
@@ -29,6 +30,8 @@ use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
+pub(crate) use limit::limit_memory;
+
 use denial::Denial;
 use levels::LazyLevels;
 use provision::Failed;

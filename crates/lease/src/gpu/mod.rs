@@ -11,6 +11,7 @@ use crate::model::{
     ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
 };
 use std::fmt;
+use std::path::Path;
 
 /// Reads what GPUs offer and what lies on them; changes nothing.
 pub trait Queries {
@@ -39,6 +40,10 @@ pub trait Queries {
     /// Returns the CUDA compute capability of a GPU, as major and minor number.
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)>;
 
+    /// Returns the memory limits of the cgroup in a directory. Any other answer than `FUNCTION_NOT_FOUND` or a missing
+    /// function says that the driver can limit cgroups: without a limit it may answer `NOT_SUPPORTED` or `NOT_FOUND`.
+    fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits>;
+
     /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label>;
 
@@ -55,6 +60,22 @@ pub trait Queries {
         gpu_instance: u32,
         compute_instance: u32,
     ) -> Result<Vec<u32>>;
+}
+
+/// The memory limits of a cgroup on a GPU, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// The part that the driver protects. runmig leaves it 0, because the driver adds it to the cgroups above, where
+    /// it outlives the cgroup.
+    pub soft: u64,
+    /// The most that all processes of the cgroup get together.
+    pub hard: u64,
+}
+
+/// Limits the memory of cgroups, as drivers from release 615 on do.
+pub(crate) trait LimitMemory: Queries {
+    /// Sets the limits of the cgroup in a directory. They end with the cgroup.
+    fn set_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path, limits: MemoryLimits) -> Result<()>;
 }
 
 /// Creates and destroys the instances of MIG.
@@ -116,6 +137,7 @@ pub(crate) const NOT_SUPPORTED: u32 = 3;
 pub(crate) const NO_PERMISSION: u32 = 4;
 pub(crate) const NOT_FOUND: u32 = 6;
 pub(crate) const DRIVER_NOT_LOADED: u32 = 9;
+pub(crate) const FUNCTION_NOT_FOUND: u32 = 13;
 pub(crate) const GPU_IS_LOST: u32 = 15;
 pub(crate) const IN_USE: u32 = 19;
 pub(crate) const INSUFFICIENT_RESOURCES: u32 = 23;

@@ -40,6 +40,18 @@ pub(crate) fn systemd_cgroup(pid: i32) -> Option<String> {
     text.lines().find_map(of_systemd)
 }
 
+/// Returns the cgroup of a process in the hierarchy of cgroup v2, as the kernel shows it.
+///
+/// # Errors
+/// The process is gone, or has no such cgroup.
+pub(crate) fn unified_cgroup(pid: i32) -> io::Result<String> {
+    let text = read_text(&Host, &dir(pid).join("cgroup"))?;
+    let text = text.ok_or_else(|| io::Error::other("the process is gone"))?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"));
+    path.map(str::to_owned)
+        .ok_or_else(|| io::Error::other("the process has no cgroup of version 2"))
+}
+
 fn parse_own(text: &str) -> Option<OwnCgroup> {
     let mut unified = None;
     for line in text.lines() {

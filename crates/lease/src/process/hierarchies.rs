@@ -42,15 +42,17 @@ pub(super) fn have_none(reads: &dyn Reads, cgroups: &[String]) -> bool {
         matches!(found, Err(e) if e.kind() == io::ErrorKind::NotFound)
     };
     hierarchies.iter().all(|hierarchy| {
-        // Another mount may cover a mount point.
-        let is_there = reads
-            .identity(&hierarchy.point)
-            .is_ok_and(|(dev, _)| dev == hierarchy.dev);
-        is_there && cgroups.iter().all(|cgroup| is_absent(hierarchy, cgroup))
+        is_there(reads, hierarchy) && cgroups.iter().all(|cgroup| is_absent(hierarchy, cgroup))
     })
 }
 
-/// Returns the mount points of the hierarchies that are mounted here, each with its root.
+/// Returns whether a hierarchy is at its mount point. Another mount may cover it.
+fn is_there(reads: &dyn Reads, hierarchy: &Hierarchy) -> bool {
+    let found = reads.identity(&hierarchy.point);
+    found.is_ok_and(|(dev, _)| dev == hierarchy.dev)
+}
+
+/// Returns the mount points of the hierarchies that are mounted here, each with its root. Another mount may cover one.
 pub(crate) fn hierarchies() -> Vec<PathBuf> {
     let text = |name: &str| {
         let bytes = Host.file(&Path::new(PROC).join("self").join(name));
@@ -60,7 +62,10 @@ pub(crate) fn hierarchies() -> Vec<PathBuf> {
     let found = own
         .lines()
         .filter_map(|line| mounted(line, &mounts)?.into_iter().next());
-    found.map(|hierarchy| hierarchy.point).collect()
+    found
+        .filter(|hierarchy| is_there(&Host, hierarchy))
+        .map(|hierarchy| hierarchy.point)
+        .collect()
 }
 
 /// Finds where each hierarchy of `/proc/PID/cgroup` is mounted, with the root that the paths there begin at.

@@ -10,7 +10,7 @@ pub mod signals;
 mod view;
 
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
-pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup};
+pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
 pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
 pub use mounts::answers;

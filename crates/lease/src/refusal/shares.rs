@@ -3,7 +3,7 @@
 use super::gpus::{has_mig, obstacle};
 use super::{Waited, queued_before, waited};
 use crate::error::{Error, printable};
-use crate::placement::ShareShortage;
+use crate::placement::{GpuObstacle, ShareShortage};
 use crate::request::{self, Wanted};
 use crate::store::Waiting;
 
@@ -31,8 +31,16 @@ fn cause(shortage: &ShareShortage) -> String {
     format!("no GPU has room for it ({})", all.join("; "))
 }
 
+/// The way out where no permitted level can hold the limit of a share.
+pub(crate) const NO_LEVEL_HINT: &str = "the administrator may add none to sharing.enforcement: then runmig books the \
+                                        memory, and nothing limits it";
+
 fn hint(shortage: &ShareShortage, has_waited: bool) -> String {
+    let lacks_level = |(_, why): &(u32, GpuObstacle)| matches!(why, GpuObstacle::NoLevel(_));
     if !shortage.may_pass() {
+        if shortage.taken.iter().any(lacks_level) {
+            return NO_LEVEL_HINT.to_owned();
+        }
         return match has_mig(&shortage.taken) {
             true => format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE),
             false => "run migctl gpus to see the GPUs".to_owned(),
@@ -52,7 +60,7 @@ fn hint(shortage: &ShareShortage, has_waited: bool) -> String {
 mod tests {
     use super::*;
     use crate::model::GpuUuid;
-    use crate::placement::{GpuObstacle, GpuUse};
+    use crate::placement::GpuUse;
     use crate::request::ShareSize;
 
     fn line(sizes: &[ShareSize], taken: Vec<(u32, GpuObstacle)>) -> String {

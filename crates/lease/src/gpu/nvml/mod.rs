@@ -3,6 +3,7 @@
 
 mod codes;
 mod gpus;
+mod limits;
 mod mig;
 mod profiles;
 mod queries;

@@ -2,7 +2,7 @@
 
 use super::codes::failed;
 use super::session::{Session, call, check, raw, text};
-use crate::gpu::{DriverError, Label, NOT_SUPPORTED, Queries, Reason, Result};
+use crate::gpu::{DriverError, Label, MemoryLimits, NOT_SUPPORTED, Queries, Reason, Result};
 use crate::model::{
     ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Profile,
     Snapshot,
@@ -12,6 +12,7 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use std::ffi::{c_char, c_uint};
+use std::path::Path;
 
 impl Queries for Session {
     fn prepare(&self) -> Result<()> {
@@ -118,6 +119,10 @@ impl Queries for Session {
         let found = found.map_err(|e| failed(what(), e))?;
         let number = |number: i32| u32::try_from(number).unwrap_or_default();
         Ok((number(found.major), number(found.minor)))
+    }
+
+    fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
+        self.read_memory_limits(gpu, cgroup)
     }
 
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {

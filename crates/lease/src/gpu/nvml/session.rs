@@ -21,7 +21,7 @@ const MAX_LISTINGS: usize = 8;
 /// A session with the driver. The first call opens it, so an unused session costs nothing. Keep it short: a
 /// long session sees stale handles and can itself hold an instance.
 pub struct Session {
-    library: PathBuf,
+    pub(super) library: PathBuf,
     opened: OnceCell<Nvml>,
     pub(super) cache: Option<Cache>,
     pub(super) known: RefCell<Known>,

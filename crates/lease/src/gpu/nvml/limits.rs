@@ -1,0 +1,138 @@
+//! Memory limits by cgroup. The two functions came with driver 615, and nvml-wrapper does not know them yet.
+
+use super::session::{Session, check, raw};
+use crate::gpu::{DriverError, LimitMemory, MemoryLimits, Reason, Result};
+use crate::model::GpuUuid;
+use nvml_wrapper_sys::bindings as sys;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+const SET: &CStr = c"nvmlDeviceSetMemoryLimits_v1";
+const GET: &CStr = c"nvmlDeviceGetMemoryLimits_v1";
+
+/// `nvmlSetMemoryLimits_v1_t`.
+#[repr(C)]
+struct SetLimits {
+    /// The directory of the cgroup.
+    name_space: *const c_char,
+    soft: u64,
+    hard: u64,
+}
+
+/// `nvmlGetMemoryLimits_v1_t`.
+#[repr(C)]
+struct GetLimits {
+    name_space: *const c_char,
+    soft: u64,
+    hard: u64,
+    used: u64,
+}
+
+type Set = unsafe extern "C" fn(sys::nvmlDevice_t, *mut SetLimits) -> sys::nvmlReturn_t;
+type Get = unsafe extern "C" fn(sys::nvmlDevice_t, *mut GetLimits) -> sys::nvmlReturn_t;
+
+impl LimitMemory for Session {
+    fn set_memory_limits(
+        &self,
+        gpu: &GpuUuid,
+        cgroup: &Path,
+        MemoryLimits { soft, hard }: MemoryLimits,
+    ) -> Result<()> {
+        let what = || self.limit_of("set", gpu, cgroup);
+        let path = path(cgroup, &what)?;
+        let device = self.device(gpu)?;
+        let mut limits = SetLimits {
+            name_space: path.as_ptr(),
+            soft,
+            hard,
+        };
+        let symbol = self.symbol(SET, &what)?;
+        // SAFETY: NVML's function of this name has this type.
+        let set = unsafe { std::mem::transmute::<*mut c_void, Set>(symbol) };
+        // SAFETY: the library and the device belong to the open session; the struct and its path live until the end of
+        // the call.
+        check(&what, unsafe { set(raw(&device), &raw mut limits) })
+    }
+}
+
+impl Session {
+    pub(super) fn read_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
+        let what = || self.limit_of("read", gpu, cgroup);
+        let path = path(cgroup, &what)?;
+        let device = self.device(gpu)?;
+        let mut limits = GetLimits {
+            name_space: path.as_ptr(),
+            soft: 0,
+            hard: 0,
+            used: 0,
+        };
+        let symbol = self.symbol(GET, &what)?;
+        // SAFETY: NVML's function of this name has this type.
+        let get = unsafe { std::mem::transmute::<*mut c_void, Get>(symbol) };
+        // SAFETY: as for the setter.
+        check(&what, unsafe { get(raw(&device), &raw mut limits) })?;
+        Ok(MemoryLimits {
+            soft: limits.soft,
+            hard: limits.hard,
+        })
+    }
+
+    fn limit_of(&self, verb: &str, gpu: &GpuUuid, cgroup: &Path) -> String {
+        let (gpu, cgroup) = (self.called(gpu), cgroup.display());
+        format!("{verb} the memory limit of cgroup {cgroup} on GPU {gpu}")
+    }
+
+    /// Finds a function in the open library.
+    fn symbol(&self, name: &CStr, what: &impl Fn() -> String) -> Result<*mut c_void> {
+        self.nvml()?;
+        let failed = |why: String| DriverError {
+            what: what(),
+            reason: Reason::Library(why),
+        };
+        let library = CString::new(self.library.as_os_str().as_bytes());
+        let library = library.map_err(|e| failed(e.to_string()))?;
+        // SAFETY: the session has loaded this library, and the flag makes the call load nothing.
+        let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            return Err(failed("the driver's library is not loaded".to_owned()));
+        }
+        // SAFETY: the handle is the library's, and the name ends with a NUL.
+        let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        // SAFETY: this takes back the reference of the call above. The session keeps the library loaded.
+        unsafe { libc::dlclose(handle) };
+        match symbol.is_null() {
+            true => Err(failed(format!(
+                "the driver lacks {}",
+                name.to_string_lossy()
+            ))),
+            false => Ok(symbol),
+        }
+    }
+}
+
+fn path(cgroup: &Path, what: &impl Fn() -> String) -> Result<CString> {
+    CString::new(cgroup.as_os_str().as_bytes()).map_err(|e| DriverError {
+        what: what(),
+        reason: Reason::Answer(e.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn structs_have_layout_of_header() {
+        assert_eq!((size_of::<SetLimits>(), size_of::<GetLimits>()), (24, 32));
+        assert_eq!(
+            (offset_of!(SetLimits, soft), offset_of!(SetLimits, hard)),
+            (8, 16)
+        );
+        assert_eq!(
+            (offset_of!(GetLimits, hard), offset_of!(GetLimits, used)),
+            (16, 24)
+        );
+    }
+}

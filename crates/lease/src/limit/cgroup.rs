@@ -1,0 +1,62 @@
+//! Finds the directory of a process's cgroup.
+
+use crate::error::{Context, Error, Result};
+use crate::process;
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use std::path::{Component, Path, PathBuf};
+
+/// Returns whether a directory is of a cgroup v2 hierarchy.
+pub(super) fn is_v2(dir: &Path) -> bool {
+    statfs(dir).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
+/// Returns the directory of a process's cgroup below the root of the hierarchy.
+///
+/// # Errors
+/// The process has no cgroup that is not also this process's, or its cgroup cannot be found.
+pub(super) fn of(root: &Path, pid: i32) -> Result<PathBuf> {
+    let what = || format!("find the cgroup of process {pid}");
+    let path = process::unified_cgroup(pid).context(what)?;
+    let own = process::unified_cgroup(process::current().pid).context(what)?;
+    let dir = below(root, &path, &own).map_err(Error::new).context(what)?;
+    match is_v2(&dir) {
+        true => Ok(dir),
+        false => Err(Error::new(format!("{} is no cgroup", dir.display()))).context(what),
+    }
+}
+
+/// Returns the directory of a cgroup, given as `/proc/PID/cgroup` shows it. A limit there must not hold for the engine.
+fn below(root: &Path, path: &str, own: &str) -> std::result::Result<PathBuf, String> {
+    let Some(rest) = path.strip_prefix('/').filter(|rest| !rest.is_empty()) else {
+        return Err("it is in the root of the hierarchy".to_owned());
+    };
+    let is_name = |part| matches!(part, Component::Normal(_));
+    if !Path::new(rest).components().all(is_name) {
+        return Err(format!("{path} is outside of this cgroup namespace"));
+    }
+    if Path::new(own).starts_with(path) {
+        return Err(format!(
+            "{path} is not its own: the low-level runtime is in it too"
+        ));
+    }
+    Ok(root.join(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_own_cgroup_of_container_alone() {
+        let root = Path::new("/sys/fs/cgroup");
+        let found = |path, own| below(root, path, own);
+        assert_eq!(found("/a/b", "/a"), Ok(root.join("a/b")));
+        assert_eq!(found("/a/b", "/a/bc"), Ok(root.join("a/b")));
+        for (path, own) in [("/", "/x"), ("", "/x"), ("/../a", "/x"), ("/a/../b", "/x")] {
+            assert!(found(path, own).is_err(), "{path}");
+        }
+        for own in ["/a", "/a/b"] {
+            assert!(found("/a", own).unwrap_err().contains("not its own"));
+        }
+    }
+}
