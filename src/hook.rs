@@ -41,9 +41,9 @@ struct Arguments {
 struct OciState {
     id: String,
     bundle: PathBuf,
-    /// The container's first process; 0 or none once it has ended.
+    /// The container's first process, which a release does not need.
     #[serde(default)]
-    pid: Option<i32>,
+    pid: serde_json::Value,
 }
 
 pub fn main() {

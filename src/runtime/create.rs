@@ -75,19 +75,13 @@ struct Slicing<'a> {
     nodes: Nodes,
 }
 
-/// Returns whether the driver has to limit the container of a lease.
-fn is_limited(held: &Held) -> bool {
-    let gpu = held.instance.resource.gpu();
-    held.lease.share().is_some() && gpu.is_some_and(|gpu| gpu.level == Some(Level::Driver))
-}
-
 /// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
 /// GPU gives out.
 fn memory_share(held: &Held) -> Option<MemoryShare> {
     let (share, gpu) = (held.lease.share()?, held.instance.resource.gpu()?);
     Some(MemoryShare {
         memory_mib: share.memory_mib,
-        total_mib: match gpu.level {
+        total_mib: match held.level() {
             Some(Level::Driver) => share.memory_mib,
             _ => gpu.memory_mib,
         },
@@ -133,11 +127,19 @@ impl Slicing<'_> {
                         tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
                     }
                 }
+                if let Some(e) = self.unlimited(&leases)? {
+                    return Err(e.and(self.over(&leases).err()));
+                }
                 ended
             }
             Ok(ended) => {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
-                // have run.
+                // have run. crun discards the words of a hook.
+                if !ended.succeeded()
+                    && let Some(e) = self.limit_error(&leases)
+                {
+                    self.report(&e);
+                }
                 if let Err(e) = self.over(&leases) {
                     tracing::warn!("{}", e.line());
                     // This error stays out of the engine's log. The engine shows its user the log's last
@@ -166,6 +168,27 @@ impl Slicing<'_> {
                 "the container cannot reach its MPS daemon any more: {why}"
             ))),
         }
+    }
+
+    /// Ends a container whose level promises a limit of the driver that it does not have, and returns the error.
+    fn unlimited(&self, leases: &[Held]) -> Result<Option<Error>> {
+        for held in leases {
+            if let Some(e) = self.leases.missing_limit(held)? {
+                return Ok(Some(e.and(self.leases.end_unlimited(&held.lease).err())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reports an error to the engine beside that of the low-level runtime.
+    fn report(&self, e: &Error) {
+        report::error(e, report::Log::of(self.front.call).as_ref());
+    }
+
+    /// Returns the error of the hook that limits the container's memory.
+    fn limit_error(&self, leases: &[Held]) -> Option<Error> {
+        let failed = |held: &Held| self.leases.failed_limit(held).ok().flatten();
+        leases.iter().find_map(failed)
     }
 
     /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the
@@ -218,6 +241,10 @@ impl Slicing<'_> {
                 Ok(false) => return Meanwhile::AskAgain,
                 Err(e) => tracing::warn!(lease = lease.id.as_str(), "{}", e.line()),
             }
+        }
+        match self.unlimited(leases) {
+            Ok(None) => {}
+            Ok(Some(e)) | Err(e) => self.report(&e),
         }
         Meanwhile::Done
     }
@@ -273,7 +300,9 @@ impl Slicing<'_> {
                 args,
                 env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
                 timeout_s: HOOK_TIMEOUT_S,
-                limits: leases.iter().any(is_limited),
+                limits: leases
+                    .iter()
+                    .any(|held| held.level() == Some(Level::Driver)),
             },
             driver,
             numbers: self.nodes.numbers(),

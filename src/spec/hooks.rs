@@ -17,7 +17,7 @@ const LEASE_FLAG: &str = "--lease";
 const LIMIT_FLAG: &str = "--limit";
 
 /// The lists with hooks of runmig: the release, and the limit.
-const STAGES: [&str; 2] = ["poststop", "createRuntime"];
+pub const STAGES: [&str; 2] = ["poststop", "createRuntime"];
 
 /// The environment of a hook that has none. Low-level runtimes would give it their own. runc 1.1 gives
 /// createContainer hooks the container's environment, where an image could set LD_PRELOAD (CVE-2025-23266).
@@ -38,8 +38,12 @@ pub struct HookCommand {
     pub limits: bool,
 }
 
-pub fn is_ours<'a>(mut args: impl Iterator<Item = &'a str>) -> bool {
-    args.next() == Some(HOOK) && args.next() == Some(LEASE_FLAG)
+/// Returns whether these are the arguments of a hook of runmig.
+pub fn is_ours<'a>(args: impl Iterator<Item = &'a str>) -> bool {
+    let mut args = args.peekable();
+    let is_named = args.next() == Some(HOOK);
+    args.next_if_eq(&LIMIT_FLAG);
+    is_named && args.next() == Some(LEASE_FLAG)
 }
 
 /// Returns whether runmig's hook in a config.json names this lease.
@@ -114,8 +118,7 @@ pub fn take_out(document: &mut Document) -> Result<()> {
 
 fn args_are_ours(args: &Value) -> bool {
     let args = args.as_array().map_or(&[][..], Vec::as_slice);
-    let words: Vec<&str> = { args.iter().take(3) }.map_while(Value::as_str).collect();
-    is_ours(words.iter().copied()) || words == [HOOK, LIMIT_FLAG, LEASE_FLAG]
+    is_ours(args.iter().map_while(Value::as_str))
 }
 
 /// Returns a hook for the file, always with an environment of its own.

@@ -1,12 +1,12 @@
 //! Looks for a request in config.json. Every create does this, also for containers without a request. So it
-//! searches most files only for a word, and reads only annotations and poststop hooks of the others.
+//! searches most files only for a word, and reads only annotations and hooks of the others.
 //!
 //! It sees all that any low-level runtime could see, because a missed request is a container without its
 //! slice. This includes keys in another case, each of two equal keys, and text that is not UTF-8. runmig
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
 use super::document::{LIMIT, not_json};
-use super::hooks::is_ours;
+use super::hooks::{STAGES, is_ours};
 use super::oci::is_same;
 use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
@@ -110,7 +110,6 @@ struct Seen {
 }
 
 const ANNOTATIONS: &str = "annotations";
-const ARGS: [Option<&str>; 4] = [Some("hooks"), Some("poststop"), None, Some("args")];
 
 impl Seen {
     fn take(&mut self, token: &Token<'_>) {
@@ -129,7 +128,9 @@ impl Seen {
             let key = key.clone();
             self.take_annotation(key, text);
         } else if let Some((None, hook)) = self.path.split_last()
-            && is_at(hook, &ARGS)
+            && STAGES
+                .iter()
+                .any(|stage| is_at(hook, &[Some("hooks"), Some(stage), None, Some("args")]))
         {
             self.args
                 .push(text.map_or(String::new(), |t| t.lossy().into_owned()));

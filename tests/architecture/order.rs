@@ -30,8 +30,8 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["context", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
-            &["placement", "store", "config", "mps", "limit"],
-            &["gpu"],
+            &["limit"],
+            &["placement", "store", "gpu", "config", "mps"],
             &["policy"],
             &["request", "process", "trust", "framed", "programs", "dummy"],
             &["model", "error", "paths", "files"],

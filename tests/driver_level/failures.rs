@@ -32,22 +32,55 @@ fn says(setup: &Setup, words: &[&str]) {
 const HINT: &str =
     "hint: set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit";
 
-#[test]
-fn fails_create_without_dmem_files() {
-    let Some(setup) = on(Low::Runc, Keeper::Dmem) else {
+fn fails_create_without_dmem_files(low: Low) {
+    let Some(setup) = on(low, Keeper::Dmem) else {
         return;
     };
     fs::write(setup.machine.dir().join("dmem/enabled"), "").unwrap();
     says(
         &setup,
         &[
-            "runmig-hook: cannot limit the GPU memory of container ",
-            "set the memory limit of cgroup /sys/fs/cgroup/runmig-e2e-",
+            "cannot limit the GPU memory of container ",
+            ": cgroup /sys/fs/cgroup/runmig-e2e-",
+            " has no dmem files, because a cgroup above does not hand dmem down: set the memory limit of cgroup",
             " on GPU 0 (GPU-",
-            "not found (NVML 6)",
-            HINT,
+            "not found (NVML 6); hint: set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit",
         ],
     );
+}
+
+#[test]
+fn runc_fails_create_without_dmem_files() {
+    fails_create_without_dmem_files(Low::Runc);
+}
+
+/// crun discards the words of a hook, so they come by the record.
+#[test]
+fn crun_fails_create_without_dmem_files() {
+    fails_create_without_dmem_files(Low::NewCrun);
+}
+
+/// A hook of an older version, or a low-level runtime that runs none, leaves no container without its limit.
+#[test]
+fn fails_create_without_hook() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let hook = setup.program("runmig-hook");
+    let real = hook.with_file_name("hook");
+    fs::rename(&hook, &real).unwrap();
+    let body = format!("[ \"$1\" = --limit ] || exec {} \"$@\"", real.display());
+    support::runtimes::script(&hook, &body);
+    says(&setup, &["the low-level runtime did not run the hook"]);
+    let (bundle, id) = (asking(&setup, "2Gi"), unique());
+    let out = setup.runmig(&["run", "-b", bundle.as_str(), &id]);
+    assert_eq!(out.status.code(), Some(137), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("did not run the hook"),
+        "{}",
+        out.stderr
+    );
+    setup.nothing_is_left();
 }
 
 #[test]
@@ -58,6 +91,7 @@ fn fails_create_if_driver_refuses() {
     for (code, words) in [
         ("3", "not supported (NVML 3)"),
         ("4", "insufficient permissions (NVML 4); hint: run as root"),
+        ("6", "has no dmem files"),
         ("13", "function not found (NVML 13)"),
         ("999", "unknown error (NVML 999)"),
     ] {
@@ -154,7 +188,7 @@ fn hook_refuses_foreign_states() {
         (
             &["--limit"],
             state(&id, &ours),
-            "--limit needs one --lease ID",
+            "--limit takes one --lease ID",
         ),
         (
             &["--limit", "--lease", "0123"],
@@ -182,8 +216,8 @@ fn hook_limits_no_other_level() {
         return;
     };
     for (key, value, words) in [
-        (SHARE, "2Gi", "is not at the level driver"),
-        ("runmig.dev/gpu", "1", "is no share of a GPU"),
+        (SHARE, "2Gi", "is no share at the level driver"),
+        ("runmig.dev/gpu", "1", "is no share at the level driver"),
     ] {
         setup.configure("sharing.enforcement = [\"none\"]");
         let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));

@@ -45,7 +45,12 @@ fn judge(
             hold(!succeeded, "succeeds")?;
             hold(world.living_init(ID).is_none(), "failed, and runs")?;
         }
-        Kind::Limit => hold(succeeded != says(line), "does not say what failed")?,
+        Kind::Limit => {
+            hold(succeeded != says(line), "does not say what failed")?;
+            if succeeded {
+                world.has_its_slices(ID)?;
+            }
+        }
         Kind::Delete => hold(succeeded, "the engine is told")?,
         // A table says of what it failed, or a line that it did at once.
         Kind::Collect => hold(

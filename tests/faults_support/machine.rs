@@ -83,6 +83,10 @@ impl World {
         });
     }
 
+    pub fn forget_memory_limits(&self) {
+        self.change(|machine, _| machine.memory_limits.clear());
+    }
+
     /// Returns the memory limit of a container's cgroup, in bytes.
     pub fn memory_limit(&self, id: &str) -> Option<u64> {
         let inode = fs::metadata(super::cgroup_of(self, id)).ok()?.ino();

@@ -353,6 +353,7 @@ pub const ALL: [Operation; 51] = [
         limited(world, ID);
         world.create(ID);
         let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+        world.forget_memory_limits();
         world.limit_hook(ID, &lease)
     }),
     operation("delete-limited", Kind::Delete, |world| {

@@ -3,7 +3,10 @@
 mod mounts;
 mod rules;
 
-use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, MemoryShare, Source, edit, strip};
+use oci_spec::runtime::Hook;
+use runmig::spec::{
+    self, DriverFiles, Grant, HookCommand, HostView, MemoryShare, Source, edit, strip,
+};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Value, json};
@@ -78,7 +81,7 @@ fn edited_for(
             args: vec!["--config".into(), "/etc/runmig/config.toml".into()],
             env: vec!["PATH=/usr/bin".into()],
             timeout_s: 30,
-            limits: false,
+            limits: share.is_some(),
         },
         driver,
         numbers: &numbers,
@@ -298,6 +301,47 @@ fn edits_stripped_file_alike() {
 }
 
 /// A share's limits come from runmig alone, and a slice keeps the image's.
+/// The limit is there before any other hook acts, and neither an edit of an edit nor a strip leaves runmig's hook.
+#[test]
+fn limit_comes_before_other_hooks() {
+    let cdi = Hook::default();
+    let driver = DriverFiles {
+        hooks: vec![("createRuntime".to_owned(), cdi)],
+        ..DriverFiles::default()
+    };
+    let share = MemoryShare {
+        memory_mib: 8192,
+        total_mib: 8192,
+    };
+    let original = with(|c| c["hooks"] = json!({"createRuntime": [{"path": "/theirs"}]}));
+    let bytes = edited_for(&original, &driver, Some(share)).unwrap();
+    let once: Value = serde_json::from_slice(&bytes).unwrap();
+    let hooks = once["hooks"]["createRuntime"].as_array().unwrap();
+    let args = json!([
+        "runmig-hook",
+        "--limit",
+        "--lease",
+        "4f2a",
+        "--config",
+        "/etc/runmig/config.toml"
+    ]);
+    assert_eq!(hooks[0]["args"], args);
+    assert_eq!(hooks[1]["path"], "/theirs");
+    assert_eq!(hooks.len(), 3);
+    assert!(spec::peek(&bytes).unwrap().marked);
+    let twice = edited_for(&once, &driver, Some(share)).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&twice).unwrap(), once);
+    let stripped: Value = serde_json::from_slice(&strip(&bytes, &numbers()).unwrap()).unwrap();
+    assert_eq!(stripped["hooks"]["createRuntime"], json!(hooks[1..]));
+    assert!(stripped["hooks"]["poststop"].is_null());
+    // Only that hook is left where an older version removed the other one.
+    let left = with(|c| c["hooks"] = json!({"createRuntime": [hooks[0]]}));
+    let left = serde_json::to_vec(&left).unwrap();
+    assert!(spec::peek(&left).unwrap().marked);
+    let plain: Value = serde_json::from_slice(&strip(&left, &numbers()).unwrap()).unwrap();
+    assert!(plain.get("hooks").is_none(), "{plain}");
+}
+
 #[test]
 fn share_replaces_limits_of_image() {
     let mine = [

@@ -4,7 +4,7 @@ use crate::allocate::{self, Acquired};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::mps::Home;
 use crate::queue;
@@ -66,6 +66,22 @@ impl<'a> LeaseManager<'a> {
     /// Limits the memory of a container's share in the driver; see `allocate::limit_memory`.
     pub fn limit_memory(&self, lease: &LeaseId, container: &str, pid: i32) -> Result<()> {
         allocate::limit_memory(&self.0, lease, (container, pid))
+    }
+
+    /// Returns the error of a container that has no limit although its level promises one; see
+    /// `allocate::missing_limit`.
+    pub fn missing_limit(&self, held: &Held) -> Result<Option<Error>> {
+        allocate::missing_limit(&self.0, held)
+    }
+
+    /// Returns the error of the hook that limits a container's memory, if it failed.
+    pub fn failed_limit(&self, held: &Held) -> Result<Option<Error>> {
+        allocate::failed_limit(&self.0, held)
+    }
+
+    /// Ends the container of a lease, which runs without its limit.
+    pub fn end_unlimited(&self, lease: &Lease) -> Result<()> {
+        allocate::end_unlimited(&self.0, lease)
     }
 
     /// Records the low-level runtime of a lease's container.

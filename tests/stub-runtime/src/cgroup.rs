@@ -12,7 +12,7 @@ const ROOT: &str = "/sys/fs/cgroup";
 pub fn dir(path: &str) -> Option<PathBuf> {
     let root = Path::new(ROOT);
     let is_v2 = root.join("cgroup.controllers").exists();
-    is_v2.then(|| root.join(path.trim_start_matches('/')))
+    (is_v2 && path.starts_with('/')).then(|| root.join(path.trim_start_matches('/')))
 }
 
 pub fn enter(dir: &Path, pid: i32) -> Result<(), Failure> {
@@ -25,7 +25,7 @@ pub fn enter(dir: &Path, pid: i32) -> Result<(), Failure> {
 
 /// Removes the cgroup of a container whose processes are dead, which leave it a moment later.
 pub fn remove(dir: &Path) -> Result<(), Failure> {
-    loop {
+    for _ in 0..10_000 {
         match fs::remove_dir(dir) {
             Err(e) if e.kind() == ErrorKind::ResourceBusy => {
                 std::thread::sleep(Duration::from_millis(1));
@@ -34,4 +34,5 @@ pub fn remove(dir: &Path) -> Result<(), Failure> {
             _ => return Ok(()),
         }
     }
+    Err(format!("{} has processes", dir.display()).into())
 }

@@ -63,7 +63,7 @@ impl Container {
         let cgroup = config["linux"]["cgroupsPath"].as_str();
         let cgroup = cgroup.and_then(cgroup::dir);
         if let Some(cgroup) = &cgroup {
-            cgroup::enter(cgroup, init.pid)?;
+            cgroup::enter(cgroup, init.pid).inspect_err(|_| init::kill(init))?;
         }
         let state = json!({
             "id": self.id,

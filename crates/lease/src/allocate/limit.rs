@@ -4,9 +4,10 @@ use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
 use crate::limit;
 use crate::model::{LeaseId, Level};
-use crate::store::Resource;
+use crate::process;
+use crate::store::{Held, Lease, LeaseState, Limit};
 
-/// Limits the cgroup of a container's first process to the share of its lease.
+/// Limits the cgroup of a container's first process to the share of its lease, and puts the outcome on record.
 ///
 /// # Errors
 /// The lease is not this container's share at the level `driver`, or the limit cannot be set and read back.
@@ -15,38 +16,90 @@ pub(crate) fn limit_memory(
     lease: &LeaseId,
     (container, pid): (&str, i32),
 ) -> Result<()> {
-    let shown = printable(container);
-    let what = || format!("limit the GPU memory of container {shown}");
-    let held = context.store.get(lease).context(what)?;
-    let held = held
-        .filter(|held| {
-            held.lease.holder.name() == container && held.lease.boot_id == context.boot_id
-        })
-        .ok_or_else(|| Error::new(format!("lease {lease} is not this container's")))
-        .context(what)?;
-    let (Resource::Gpu(gpu), Some(share)) = (&held.instance.resource, held.lease.share()) else {
-        return Err(Error::new(format!("lease {lease} is no share of a GPU"))).context(what);
+    let what = || format!("limit the GPU memory of container {}", printable(container));
+    let held = held(context, lease, container).context(what)?;
+    let limited = set(context, &held, pid).context(what);
+    let outcome = match &limited {
+        Ok(()) => Limit::Set,
+        Err(e) => Limit::Failed(e.line()),
     };
-    if gpu.level != Some(Level::Driver) {
-        return Err(Error::new(format!(
-            "lease {lease} is not at the level driver"
-        )))
-        .context(what);
+    let ledger = context.store.lock("limit")?;
+    let recorded = ledger.update_lease(&held.lease, |l| l.limit = Some(outcome));
+    match (limited, recorded) {
+        (Ok(()), Ok(None)) => Err(Error::new("its lease is gone")).context(what),
+        (limited, recorded) => limited.and(recorded.map(drop)),
     }
-    limit::set(&context.driver(), &gpu.gpu_uuid, (pid, share.memory_mib))
-        .map_err(|e| match e.advice() {
-            Some(_) => e,
-            None => {
-                e.hint("set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit")
-            }
-        })
-        .context(what)?;
+}
+
+/// Returns the lease, if it is this container's and not on its way out.
+fn held(context: &LeaseContext<'_>, lease: &LeaseId, container: &str) -> Result<Held> {
+    let held = context.store.get(lease)?;
+    let is_its = |held: &Held| {
+        held.lease.holder.name() == container
+            && held.lease.boot_id == context.boot_id
+            && held.lease.state != LeaseState::Releasing
+    };
+    held.filter(is_its)
+        .ok_or_else(|| Error::new(format!("lease {lease} is not this container's")))
+}
+
+fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<()> {
+    let (Some(share), Some(Level::Driver)) = (held.lease.share(), held.level()) else {
+        let lease = &held.lease.id;
+        return Err(Error::new(format!(
+            "lease {lease} is no share at the level driver"
+        )));
+    };
+    let gpu = held.instance.resource.gpu_uuid();
+    limit::set(&context.driver(), gpu, (pid, share.memory_mib))?;
     tracing::info!(
-        lease = lease.as_str(),
-        container,
-        "the driver limits its memory to {}Mi of GPU {}",
-        share.memory_mib,
-        gpu.gpu_index
+        lease = held.lease.id.as_str(),
+        container = held.lease.holder.name(),
+        "the driver limits the container's memory to {held}"
     );
     Ok(())
+}
+
+/// Returns the error of a container whose memory the driver does not limit although its level promises that: the
+/// hook's own error, or that no hook ran. None if the limit is set, or if the lease needs none.
+pub(crate) fn missing_limit(context: &LeaseContext<'_>, held: &Held) -> Result<Option<Error>> {
+    if held.level() != Some(Level::Driver) {
+        return Ok(None);
+    }
+    // A container that has ended had its hook release the lease.
+    let Some(lease) = context.store.lease_now(&held.lease)? else {
+        return Ok(None);
+    };
+    if lease.limit.is_some() {
+        return Ok(failed(&lease));
+    }
+    let container = printable(lease.holder.name());
+    Ok(Some(
+        Error::new(format!(
+            "cannot limit the GPU memory of container {container}: the low-level runtime did not run the hook for it"
+        ))
+        .hint("install all programs of runmig from one version, and use a low-level runtime with createRuntime hooks"),
+    ))
+}
+
+/// Returns the error of the hook that limits a container's memory, if it failed.
+pub(crate) fn failed_limit(context: &LeaseContext<'_>, held: &Held) -> Result<Option<Error>> {
+    let lease = context.store.lease_now(&held.lease)?;
+    Ok(lease.as_ref().and_then(failed))
+}
+
+fn failed(lease: &Lease) -> Option<Error> {
+    match &lease.limit {
+        Some(Limit::Failed(line)) => Some(Error::new(line.clone())),
+        _ => None,
+    }
+}
+
+/// Ends a container that runs without its limit.
+pub(crate) fn end_unlimited(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+    let lease = context.store.lease_now(lease)?;
+    match lease.and_then(|lease| lease.init) {
+        Some(init) => process::kill(&init).context(|| format!("end process {}", init.pid)),
+        None => Ok(()),
+    }
 }

@@ -73,6 +73,7 @@ impl Requester<'_> {
                 .cloned()
                 .collect(),
             shared_in: self.request.shared_in.clone(),
+            limit: None,
             unknown: serde_json::Map::new(),
         };
         Ok(Held { lease, instance })

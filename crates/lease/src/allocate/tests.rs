@@ -76,6 +76,7 @@ impl World {
             namespaces: None,
             cgroups: Vec::new(),
             shared_in: None,
+            limit: None,
             unknown: serde_json::Map::new(),
         };
         Held { lease, instance }

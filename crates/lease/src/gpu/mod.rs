@@ -40,8 +40,8 @@ pub trait Queries {
     /// Returns the CUDA compute capability of a GPU, as major and minor number.
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)>;
 
-    /// Returns the memory limits of the cgroup in a directory. Any other answer than `FUNCTION_NOT_FOUND` or a missing
-    /// function says that the driver can limit cgroups: without a limit it may answer `NOT_SUPPORTED` or `NOT_FOUND`.
+    /// Returns the memory limits of the cgroup in a directory. `FUNCTION_NOT_FOUND` says that the driver has no such
+    /// limits, `NOT_SUPPORTED` or `NOT_FOUND` that this cgroup has none.
     fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits>;
 
     /// Returns the names of a GPU and of one of its profiles, in few calls.

@@ -1,9 +1,13 @@
 //! Finds the directory of a process's cgroup.
 
 use crate::error::{Context, Error, Result};
+use crate::files;
 use crate::process;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use std::path::{Component, Path, PathBuf};
+
+/// The most of a list of processes that runmig reads, in bytes.
+const MAX_LIST: u64 = 1 << 20;
 
 /// Returns whether a directory is of a cgroup v2 hierarchy.
 pub(super) fn is_v2(dir: &Path) -> bool {
@@ -19,24 +23,30 @@ pub(super) fn of(root: &Path, pid: i32) -> Result<PathBuf> {
     let path = process::unified_cgroup(pid).context(what)?;
     let own = process::unified_cgroup(process::current().pid).context(what)?;
     let dir = below(root, &path, &own).map_err(Error::new).context(what)?;
-    match is_v2(&dir) {
+    let shown = dir.display();
+    // Where the mount is of another cgroup namespace, the path leads to another cgroup.
+    let list = files::read_text(&dir.join("cgroup.procs"), MAX_LIST);
+    let list = list
+        .context(|| format!("read the processes of cgroup {shown}"))
+        .context(what)?;
+    match is_v2(&dir) && list.lines().any(|line| line == pid.to_string()) {
         true => Ok(dir),
-        false => Err(Error::new(format!("{} is no cgroup", dir.display()))).context(what),
+        false => Err(Error::new(format!("cgroup {shown} does not list it"))).context(what),
     }
 }
 
 /// Returns the directory of a cgroup, given as `/proc/PID/cgroup` shows it. A limit there must not hold for the engine.
 fn below(root: &Path, path: &str, own: &str) -> std::result::Result<PathBuf, String> {
     let Some(rest) = path.strip_prefix('/').filter(|rest| !rest.is_empty()) else {
-        return Err("it is in the root of the hierarchy".to_owned());
+        return Err("the process is in the root cgroup".to_owned());
     };
     let is_name = |part| matches!(part, Component::Normal(_));
     if !Path::new(rest).components().all(is_name) {
-        return Err(format!("{path} is outside of this cgroup namespace"));
+        return Err(format!("cgroup {path} is outside of this cgroup namespace"));
     }
     if Path::new(own).starts_with(path) {
         return Err(format!(
-            "{path} is not its own: the low-level runtime is in it too"
+            "cgroup {path} is not the container's own: the low-level runtime is in that cgroup too"
         ));
     }
     Ok(root.join(rest))
@@ -56,7 +66,11 @@ mod tests {
             assert!(found(path, own).is_err(), "{path}");
         }
         for own in ["/a", "/a/b"] {
-            assert!(found("/a", own).unwrap_err().contains("not its own"));
+            assert!(
+                found("/a", own)
+                    .unwrap_err()
+                    .contains("not the container's own")
+            );
         }
     }
 }

@@ -8,15 +8,16 @@ mod cgroup;
 mod dmem;
 
 use crate::error::{Error, Result};
-use crate::gpu::{
-    DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, NOT_FOUND, NOT_SUPPORTED, Queries,
-    Reason,
-};
+use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, Queries};
+use crate::gpu::{NOT_FOUND, NOT_SUPPORTED};
 use crate::model::GpuUuid;
 use std::path::Path;
 
 /// The place of the hierarchy, which the driver expects.
 const ROOT: &str = "/sys/fs/cgroup";
+
+/// The way out where the driver or the kernel cannot limit a cgroup.
+const HINT: &str = "set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit";
 
 /// Returns the reason for which this machine has no such limits, if there is one.
 pub(crate) fn machine_obstacle() -> Option<String> {
@@ -32,13 +33,14 @@ pub(crate) fn gpu_obstacle(
     driver: &impl Queries,
     gpu: &GpuUuid,
 ) -> std::result::Result<Option<String>, DriverError> {
-    let lacks = "its driver has no memory limits by cgroup, which came with release 615";
     match driver.memory_limits(gpu, Path::new(ROOT)) {
         Ok(_) => Ok(None),
-        Err(e) => match &e.reason {
-            Reason::Library(_) | Reason::Code(FUNCTION_NOT_FOUND) => Ok(Some(lacks.to_owned())),
+        Err(e) => match e.code() {
+            Some(FUNCTION_NOT_FOUND) => Ok(Some(
+                "its driver has no memory limits by cgroup, which came with release 615".to_owned(),
+            )),
             // The root has no limits of its own.
-            Reason::Code(NOT_SUPPORTED | NOT_FOUND) => Ok(None),
+            Some(NOT_SUPPORTED | NOT_FOUND) => Ok(None),
             _ => Err(e),
         },
     }
@@ -56,20 +58,37 @@ pub(crate) fn set(
 ) -> Result<()> {
     let root = Path::new(ROOT);
     let cgroup = cgroup::of(root, pid)?;
-    let shown = cgroup.display();
-    dmem::provide(root, &cgroup)?;
+    dmem::provide(root, &cgroup).map_err(|e| e.hint(HINT))?;
     let limits = MemoryLimits {
         soft: 0,
         hard: memory_mib << 20,
     };
-    driver.set_memory_limits(gpu, &cgroup, limits)?;
-    let found = driver.memory_limits(gpu, &cgroup)?;
+    driver
+        .set_memory_limits(gpu, &cgroup, limits)
+        .map_err(|e| refused(e, &cgroup))?;
+    let found = driver.memory_limits(gpu, &cgroup);
+    let found = found.map_err(|e| refused(e, &cgroup))?;
     if found != limits {
         let MemoryLimits { soft, hard } = found;
+        let (shown, wanted) = (cgroup.display(), limits.hard);
         return Err(Error::new(format!(
-            "the driver has soft {soft} and hard {hard} for cgroup {shown} after it took 0 and {}",
-            limits.hard
-        )));
+            "the driver has soft {soft} and hard {hard} for cgroup {shown} after it took 0 and {wanted}"
+        ))
+        .hint(HINT));
     }
     Ok(())
+}
+
+/// Returns the error for an answer of the driver, with the way out where that is another level.
+fn refused(e: DriverError, cgroup: &Path) -> Error {
+    match e.code() {
+        Some(NOT_FOUND) => Error::new(format!(
+            "cgroup {} has no dmem files, because a cgroup above does not hand dmem down",
+            cgroup.display()
+        ))
+        .caused_by(e)
+        .hint(HINT),
+        Some(NOT_SUPPORTED | FUNCTION_NOT_FOUND) => Error::from(e).hint(HINT),
+        _ => e.into(),
+    }
 }

@@ -59,33 +59,36 @@ pub(crate) fn hierarchies() -> Vec<PathBuf> {
         String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
     };
     let (own, mounts) = (text("cgroup"), text("mountinfo"));
-    let found = own
-        .lines()
-        .filter_map(|line| mounted(line, &mounts)?.into_iter().next());
-    found
-        .filter(|hierarchy| is_there(&Host, hierarchy))
-        .map(|hierarchy| hierarchy.point)
-        .collect()
+    let last = |line: &str| {
+        let all = mounts_of(line, &mounts)?;
+        all.into_iter()
+            .rfind(|hierarchy| is_there(&Host, hierarchy))
+    };
+    own.lines().filter_map(last).map(|h| h.point).collect()
 }
 
 /// Finds where each hierarchy of `/proc/PID/cgroup` is mounted, with the root that the paths there begin at.
 /// Returns none if one is not, or if there is none.
 fn mounted(own: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
-    let hierarchies: Option<Vec<Hierarchy>> = own
-        .lines()
-        .map(|line| {
-            let controllers = line.split(':').nth(1)?;
-            // A later mount covers an earlier one.
-            let found = mountinfo.lines().rev().find(|l| shows(l, controllers))?;
-            let fields: Vec<&str> = found.split(' ').take(5).collect();
-            let (major, minor) = fields.get(2)?.split_once(':')?;
-            Some(Hierarchy {
-                point: PathBuf::from(OsStr::from_bytes(&unescaped(fields.get(4)?))),
-                dev: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
-            })
-        })
-        .collect();
+    // A later mount covers an earlier one.
+    let last = |line: &str| mounts_of(line, mountinfo)?.pop();
+    let hierarchies: Option<Vec<Hierarchy>> = own.lines().map(last).collect();
     hierarchies.filter(|all| !all.is_empty())
+}
+
+/// Returns all mounts of the hierarchy of a line of `/proc/PID/cgroup`, with its root.
+fn mounts_of(line: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
+    let controllers = line.split(':').nth(1)?;
+    let mount = |line: &str| {
+        let fields: Vec<&str> = line.split(' ').take(5).collect();
+        let (major, minor) = fields.get(2)?.split_once(':')?;
+        Some(Hierarchy {
+            point: PathBuf::from(OsStr::from_bytes(&unescaped(fields.get(4)?))),
+            dev: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
+        })
+    };
+    let shown = mountinfo.lines().filter(|line| shows(line, controllers));
+    shown.map(mount).collect()
 }
 
 /// Returns whether a line of `/proc/PID/mountinfo` is of the hierarchy with these controllers, with its root.

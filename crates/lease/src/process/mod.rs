@@ -120,6 +120,18 @@ pub fn is_alive(process: &Process) -> bool {
     is_alive_by(&Host, process)
 }
 
+/// Kills a process, unless it has ended and its number belongs to another one.
+pub(crate) fn kill(process: &Process) -> io::Result<()> {
+    if !is_alive(process) {
+        return Ok(());
+    }
+    let pid = nix::unistd::Pid::from_raw(process.pid);
+    match nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL) {
+        Err(nix::errno::Errno::ESRCH) => Ok(()),
+        killed => Ok(killed?),
+    }
+}
+
 pub(crate) fn is_alive_by(reads: &dyn Reads, process: &Process) -> bool {
     look(reads, process.pid).map_or(true, |now| now == Some(*process))
 }

@@ -1,10 +1,12 @@
 //! The record of a lease: a holder's portion of an instance.
 
 use super::format::{self, Record};
-use super::instance::{Instance, InstanceState};
+use super::instance::{Instance, InstanceState, Resource};
 use super::names::LeaseName;
 use crate::framed::{Form, hex};
-use crate::model::{BootId, InstanceId, LeaseId, Namespaces, OperationId, Process, Timestamp};
+use crate::model::{
+    BootId, InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -51,9 +53,23 @@ pub struct Lease {
     /// The pod whose containers share the instance, each with a lease of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_in: Option<String>,
+    /// The outcome of the hook that limits the container's memory in the driver. None before it ran, and at other
+    /// levels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Fields of a newer version, which a rewrite keeps.
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The outcome of the hook that limits a container's memory in the driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Limit {
+    /// The driver confirmed the limit.
+    Set,
+    /// The hook failed, with this error.
+    Failed(String),
 }
 
 impl Lease {
@@ -120,6 +136,17 @@ pub struct Held {
     pub lease: Lease,
     /// Its instance.
     pub instance: Instance,
+}
+
+impl Held {
+    /// Returns the level of a share.
+    pub fn level(&self) -> Option<Level> {
+        self.lease.share()?;
+        match &self.instance.resource {
+            Resource::Mps(_) => Some(Level::Mps),
+            other => other.gpu()?.level,
+        }
+    }
 }
 
 /// Names the portion for people: `1g.10gb at 4:1 on GPU 0`, or `8192Mi of GPU 1`.

@@ -32,6 +32,7 @@ fn lease(id: &str) -> Lease {
         init: None,
         cgroups: vec!["c1".into()],
         shared_in: None,
+        limit: None,
         namespaces: None,
         unknown: serde_json::Map::new(),
     }

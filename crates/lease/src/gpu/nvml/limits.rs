@@ -1,15 +1,19 @@
 //! Memory limits by cgroup. The two functions came with driver 615, and nvml-wrapper does not know them yet.
 
 use super::session::{Session, check, raw};
-use crate::gpu::{DriverError, LimitMemory, MemoryLimits, Reason, Result};
+use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, Reason, Result};
 use crate::model::GpuUuid;
 use nvml_wrapper_sys::bindings as sys;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-const SET: &CStr = c"nvmlDeviceSetMemoryLimits_v1";
-const GET: &CStr = c"nvmlDeviceGetMemoryLimits_v1";
+/// The name of a function of type F.
+struct Name<F>(&'static CStr, PhantomData<F>);
+
+const SET: Name<Set> = Name(c"nvmlDeviceSetMemoryLimits_v1", PhantomData);
+const GET: Name<Get> = Name(c"nvmlDeviceGetMemoryLimits_v1", PhantomData);
 
 /// `nvmlSetMemoryLimits_v1_t`.
 #[repr(C)]
@@ -47,9 +51,7 @@ impl LimitMemory for Session {
             soft,
             hard,
         };
-        let symbol = self.symbol(SET, &what)?;
-        // SAFETY: NVML's function of this name has this type.
-        let set = unsafe { std::mem::transmute::<*mut c_void, Set>(symbol) };
+        let set: Set = self.function(SET, &what)?;
         // SAFETY: the library and the device belong to the open session; the struct and its path live until the end of
         // the call.
         check(&what, unsafe { set(raw(&device), &raw mut limits) })
@@ -67,9 +69,7 @@ impl Session {
             hard: 0,
             used: 0,
         };
-        let symbol = self.symbol(GET, &what)?;
-        // SAFETY: NVML's function of this name has this type.
-        let get = unsafe { std::mem::transmute::<*mut c_void, Get>(symbol) };
+        let get: Get = self.function(GET, &what)?;
         // SAFETY: as for the setter.
         check(&what, unsafe { get(raw(&device), &raw mut limits) })?;
         Ok(MemoryLimits {
@@ -83,31 +83,32 @@ impl Session {
         format!("{verb} the memory limit of cgroup {cgroup} on GPU {gpu}")
     }
 
-    /// Finds a function in the open library.
-    fn symbol(&self, name: &CStr, what: &impl Fn() -> String) -> Result<*mut c_void> {
+    /// Finds a function in the open library, by its name and with its type. A missing one is `FUNCTION_NOT_FOUND`, as
+    /// NVML says it of functions that its kernel module lacks.
+    fn function<F: Copy>(&self, name: Name<F>, what: &impl Fn() -> String) -> Result<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         self.nvml()?;
-        let failed = |why: String| DriverError {
+        let failed = |reason| DriverError {
             what: what(),
-            reason: Reason::Library(why),
+            reason,
         };
         let library = CString::new(self.library.as_os_str().as_bytes());
-        let library = library.map_err(|e| failed(e.to_string()))?;
+        let library = library.map_err(|e| failed(Reason::Answer(e.to_string())))?;
         // SAFETY: the session has loaded this library, and the flag makes the call load nothing.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         if handle.is_null() {
-            return Err(failed("the driver's library is not loaded".to_owned()));
+            let why = "the driver's library was replaced meanwhile".to_owned();
+            return Err(failed(Reason::Library(why)));
         }
         // SAFETY: the handle is the library's, and the name ends with a NUL.
-        let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        let symbol = unsafe { libc::dlsym(handle, name.0.as_ptr()) };
         // SAFETY: this takes back the reference of the call above. The session keeps the library loaded.
         unsafe { libc::dlclose(handle) };
-        match symbol.is_null() {
-            true => Err(failed(format!(
-                "the driver lacks {}",
-                name.to_string_lossy()
-            ))),
-            false => Ok(symbol),
+        if symbol.is_null() {
+            return Err(failed(Reason::Code(FUNCTION_NOT_FOUND)));
         }
+        // SAFETY: F has the size of a pointer, and is the type that NVML's header gives the function of this name.
+        Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol) })
     }
 }
 

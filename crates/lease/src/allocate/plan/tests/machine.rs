@@ -222,6 +222,7 @@ fn lease(id: LeaseId, instance: &Instance, kind: Kind) -> Lease {
         namespaces: None,
         cgroups: Vec::new(),
         shared_in: (kind == Kind::Shared).then(|| "pod".to_owned()),
+        limit: None,
         unknown: serde_json::Map::new(),
     }
 }
