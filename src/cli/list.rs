@@ -3,14 +3,13 @@
 use super::daemons;
 use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
+use super::shares;
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::model::{Level, Placement, Timestamp};
-use runmig_lease::store::{
-    Damaged, Entry, Held, Lease, Listing, MpsDaemon, Resource, Waiting, WholeGpu,
-};
-use runmig_lease::{UNSEEN_HINT, unseen};
+use runmig_lease::store::{Damaged, Entry, Lease, Listing, MpsDaemon, Resource, Waiting, WholeGpu};
+use runmig_lease::{ObservedShare, UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -44,6 +43,8 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             daemon: daemons::of(entry),
             used_bytes: None,
             over_bytes: None,
+            around: None,
+            limit_changed: None,
             gpu_uuid: instance.resource.gpu_uuid().as_str(),
             gpu_index: instance.resource.gpu_index(),
             mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
@@ -135,15 +136,18 @@ fn portion(entry: &Entry) -> String {
     }
 }
 
-/// Prints the leases and the queue for programs. `used` has the used memory of the first entries.
-pub fn json(entries: &[Entry], used: &[Option<u64>], waiting: &[Waiting]) {
+/// Prints the leases and the queue for programs. `seen` has the observations of the first entries.
+pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
+    let nothing = ObservedShare::default();
     let item = |(n, entry)| {
         let item = LeaseItem::from(entry);
-        let used = used.get(n).copied().flatten();
-        let over = used.zip(item.memory_bytes);
+        let seen = seen.get(n).unwrap_or(&nothing);
+        let over = seen.used_bytes.zip(item.memory_bytes);
         LeaseItem {
-            used_bytes: used,
+            used_bytes: seen.used_bytes,
             over_bytes: over.map(|(used, memory)| used.saturating_sub(memory)),
+            around: seen.around.as_deref(),
+            limit_changed: seen.limit_changed.map(|limit| limit.gib()),
             ..item
         }
     };
@@ -153,35 +157,18 @@ pub fn json(entries: &[Entry], used: &[Option<u64>], waiting: &[Waiting]) {
     });
 }
 
-/// Returns the memory that the container of each share uses, in bytes. Without shares it opens no driver.
-fn used(config: &Config, entries: &[Entry]) -> Vec<Option<u64>> {
-    let share = |entry: &Entry| match entry {
-        Entry::Held(held) if held.lease.share().is_some() => Some(held.clone()),
-        _ => None,
-    };
-    let shares: Vec<Option<Held>> = entries.iter().map(share).collect();
-    let held: Vec<&Held> = shares.iter().flatten().collect();
-    if held.is_empty() {
-        return vec![None; entries.len()];
-    }
-    let mut used = runmig_lease::used_by(&runmig_lease::driver(config), &held).into_iter();
-    let each = shares
-        .iter()
-        .map(|share| share.as_ref().and_then(|_| used.next()?));
-    each.collect()
-}
-
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let (Listing { entries, damaged }, waiting) = match bundles::existing(config)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => Default::default(),
     };
-    let used = used(config, &entries);
+    let seen = shares::observe(config, &entries);
     match format {
-        Format::Json => json(&entries, &used, &waiting),
-        Format::Table => table(&entries, &used, &waiting),
+        Format::Json => json(&entries, &seen, &waiting),
+        Format::Table => table(&entries, &seen, &waiting),
     }
     daemons::tell(&entries);
+    shares::tell(&entries, &seen);
     for lease in entries.iter().filter_map(Entry::lease) {
         if let Some(why) = unseen(lease) {
             output::eprint(&format!(
@@ -200,12 +187,9 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     Ok(i32::from(!is_whole))
 }
 
-fn table(entries: &[Entry], used: &[Option<u64>], waiting: &[Waiting]) {
-    let rows = entries
-        .iter()
-        .zip(used)
-        .map(|(entry, used)| row(entry, *used));
-    let rows: Vec<Vec<String>> = rows.collect();
+fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
+    let rows = entries.iter().zip(seen);
+    let rows: Vec<Vec<String>> = rows.map(|(entry, seen)| row(entry, seen)).collect();
     output::table(
         &[
             "CONTAINER",
@@ -273,7 +257,7 @@ fn tell_damaged(damaged: &Damaged) {
     ));
 }
 
-fn row(entry: &Entry, used: Option<u64>) -> Vec<String> {
+fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
     let slice = entry.instance().slice();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
@@ -286,6 +270,12 @@ fn row(entry: &Entry, used: Option<u64>) -> Vec<String> {
     if daemons::has_ended(entry) {
         state.push_str(", daemon ended");
     }
+    if seen.limit_changed.is_some() {
+        state.push_str(", limit changed");
+    }
+    if seen.around.as_ref().is_some_and(|pids| !pids.is_empty()) {
+        state.push_str(", around MPS");
+    }
     vec![
         short(entry.holder()),
         entry.lease().map_or("-".to_owned(), pod),
@@ -294,7 +284,10 @@ fn row(entry: &Entry, used: Option<u64>) -> Vec<String> {
         or_dash(slice.map(|s| s.placement.to_string())),
         or_dash(slice.and_then(|s| s.mig_uuid.clone())),
         shown(entry).enforcement.unwrap_or("-").to_owned(),
-        or_dash(used.map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20)))),
+        or_dash(
+            seen.used_bytes
+                .map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20))),
+        ),
         state,
         age(entry.created()),
     ]

@@ -48,13 +48,10 @@ const UNSAFE: &[(&str, &str)] = &[
         "crates/lease/src/gpu/nvml/limits.rs",
         "NVML's C ABI, of functions that nvml-wrapper does not know",
     ),
+    ("crates/lease/src/gpu/nvml/clients.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
-    (
-        "crates/lease/src/mps/cgroup.rs",
-        "a signal through a descriptor, which the standard library does not send",
-    ),
     (
         "crates/lease/src/mps/launch.rs",
         "fork and execve for a child that waits until it is on record",
@@ -62,6 +59,10 @@ const UNSAFE: &[(&str, &str)] = &[
     (
         "crates/lease/src/process/look.rs",
         "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
+    ),
+    (
+        "crates/lease/src/process/pidfd.rs",
+        "a signal through a descriptor, which the standard library does not send",
     ),
     (
         "crates/lease/src/process/signals.rs",

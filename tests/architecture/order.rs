@@ -77,7 +77,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["ended", "gc", "lost"],
-        &["damaged", "ready", "revive"],
+        &["around", "damaged", "limits", "ready", "revive"],
         &["earlier_boot", "named", "release"],
         &["keep"],
         &["destroy", "holder"],

@@ -68,6 +68,7 @@ fn judge(
 
 fn tidy_up(world: &World, at: &str) {
     world.note_daemons();
+    world.nothing_goes_around_mps();
     world.behave("");
     way_is_made(world);
     for id in [ID, PEER, HOLDER] {
@@ -155,6 +156,8 @@ matrix! {
     create_limited: "create-limited";
     create_limited_beside: "create-limited-beside";
     limit: "limit";
+    gc_setting_limit_back: "gc-setting-limit-back";
+    gc_killing_around_mps: "gc-killing-around-mps";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";

@@ -2,11 +2,11 @@
 
 use super::World;
 use super::check::names;
-use crate::support::process::in_cgroup;
+use crate::support::process::{going, in_cgroup};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The limit of a half of a T4 beside what the daemon needs, as the control program tells it.
@@ -57,48 +57,108 @@ impl World {
         }
     }
 
-    /// Fails unless the daemon of a lease lives with its limit, and the container reaches it.
-    pub fn is_held(&self, lease: &Value) -> Result<(), String> {
+    /// Returns the directories of the daemon of a lease.
+    fn home_of(&self, lease: &Value) -> Result<PathBuf, String> {
         let instances = names(&self.state().join("mps"));
-        let of = |id: &&String| {
-            let pid = fs::read(
-                self.state()
-                    .join("mps")
-                    .join(id)
-                    .join("pipes/nvidia-cuda-mps-control.pid"),
-            );
+        let homes = instances.iter().map(|id| self.state().join("mps").join(id));
+        let is_its = |home: &PathBuf| {
+            let pid = fs::read(home.join("pipes/nvidia-cuda-mps-control.pid"));
             let pid = pid.ok().and_then(|bytes| String::from_utf8(bytes).ok());
             pid.is_some_and(|pid| {
                 pid.trim_end_matches('\0').parse().ok() == lease["daemon"]["pid"].as_i64()
             })
         };
-        let Some(id) = instances.iter().find(of) else {
-            return Err(format!("{instances:?} have no daemon of {lease:#}"));
-        };
+        let found = homes.into_iter().find(is_its);
+        found.ok_or_else(|| format!("{instances:?} have no daemon of {lease:#}"))
+    }
+
+    /// Returns the answer of a daemon to a command.
+    fn ask(&self, home: &Path, command: &str) -> String {
+        let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
+        let answer = Command::new("sh")
+            .args(["-c", &format!("echo {command} | \"$0\"")])
+            .arg(program)
+            .env("CUDA_MPS_PIPE_DIRECTORY", home.join("pipes"))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+    }
+
+    /// Fails unless the daemon of a lease lives with its limit, and the container reaches it.
+    pub fn is_held(&self, lease: &Value) -> Result<(), String> {
+        let home = self.home_of(lease)?;
         if lease["daemon"]["alive"] != true {
             return Err(format!("the daemon is dead: {lease:#}"));
         }
-        let folder = self.state().join("mps").join(id);
-        let inode = |name: &str| fs::metadata(folder.join(name)).map(|m| m.ino()).ok();
+        let inode = |name: &str| fs::metadata(home.join(name)).map(|m| m.ino()).ok();
         if inode("door/control").is_none() || inode("door/control") != inode("pipes/control") {
-            return Err(format!("the door of {id} does not lead to its daemon"));
+            return Err(format!("the door in {home:?} does not lead to its daemon"));
         }
-        let ask = "echo get_default_device_pinned_mem_limit 0 | \"$0\"";
-        let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
-        let answer = Command::new("sh")
-            .args(["-c", ask])
+        match self.ask(&home, "get_default_device_pinned_mem_limit 0") {
+            limit if limit == LIMIT => Ok(()),
+            other => Err(format!("the limit in {home:?} is {other:?}")),
+        }
+    }
+
+    /// Starts a server for the container, and raises its limit as root of the container can.
+    pub fn raise_limit(&self, id: &str) {
+        let lease = self.lease_of(id);
+        let home = self.home_of(&lease).unwrap();
+        self.ask(&home, "start_server -uid 0");
+        let server = self.ask(&home, "get_server_list");
+        let set = format!("set_device_pinned_mem_limit {server} 0 60G");
+        assert_eq!(self.ask(&home, &set), "");
+        let lease = self.lease_of(id);
+        assert_eq!(lease["limitChanged"], 60, "{lease:#}");
+    }
+
+    /// Starts a process in the cgroup of a container that computes on its GPU and is no MPS client.
+    pub fn go_around_mps(&self, id: &str, cgroup: &str) {
+        let root = Path::new("/sys/fs/cgroup");
+        let places = [root.join("systemd"), root.join("unified"), root.to_owned()];
+        let is_hierarchy = |place: &&PathBuf| place.join("cgroup.procs").exists();
+        let folder = places.iter().find(is_hierarchy).unwrap().join(cgroup);
+        let program = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
+        let mut hold = Command::new("sh");
+        hold.args(["-c", "mkdir -p $0; echo $$ >$0/cgroup.procs; exec \"$@\""]);
+        hold.arg(folder)
             .arg(program)
-            .env("CUDA_MPS_PIPE_DIRECTORY", folder.join("pipes"))
-            .output()
-            .unwrap();
-        match String::from_utf8_lossy(&answer.stdout).trim() {
-            LIMIT => Ok(()),
-            other => Err(format!("the limit of {id} is {other:?}")),
+            .arg("hold")
+            .arg(self.machine());
+        let gpu = self.lease_of(id)["gpuIndex"].to_string();
+        hold.args(["--gpu", &gpu, "--memory", "300Mi"]);
+        let mut hold = going(&mut hold);
+        hold.until("holding GPU");
+        let pid = hold.pid();
+        *self.around.lock().unwrap() = Some((hold, cgroup.to_owned()));
+        let lease = self.lease_of(id);
+        assert_eq!(lease["around"], serde_json::json!([pid]), "{lease:#}");
+    }
+
+    /// Ends the process around MPS, if there is one.
+    pub fn nothing_goes_around_mps(&self) {
+        if let Some((hold, cgroup)) = self.around.lock().unwrap().take() {
+            hold.kill();
+            crate::support::leftovers::remove_cgroup(&cgroup);
+        }
+    }
+
+    /// Fails unless the limits of a container hold all of its processes.
+    pub fn has_whole_limits(&self, id: &str) -> Result<(), String> {
+        let mut leases = self.leases();
+        leases.retain(|l| l["container"] == id && l["enforcement"] == "mps");
+        let is_whole = |l: &&Value| {
+            l["limitChanged"].is_null() && l["around"].as_array().is_some_and(|all| all.is_empty())
+        };
+        match leases.iter().find(|lease| !is_whole(lease)) {
+            Some(lease) => Err(format!("the limit of {id} has gaps: {lease:#}")),
+            None => Ok(()),
         }
     }
 
     /// Ends the daemons of a test that has failed.
     pub fn end_daemons(&self) {
+        self.nothing_goes_around_mps();
         self.note_daemons();
         for id in self.daemons.lock().unwrap().iter() {
             let cgroup = format!("runmig-mps-{id}");

@@ -76,7 +76,7 @@ pub fn each_once(names: &[&str]) {
 }
 
 /// Operations on GPUs without MIG.
-const WITH_GPUS: [&str; 23] = [
+const WITH_GPUS: &[&str] = &[
     "create-gpu",
     "create-two-gpus",
     "delete-gpu",
@@ -100,9 +100,11 @@ const WITH_GPUS: [&str; 23] = [
     "create-limited-beside",
     "limit",
     "delete-limited",
+    "gc-setting-limit-back",
+    "gc-killing-around-mps",
 ];
 
-pub const ALL: [Operation; 51] = [
+pub const ALL: &[Operation] = &[
     operation("create", Kind::Create, create),
     operation(FROM_CACHE, Kind::Create, |world| {
         world.create(ID);
@@ -363,6 +365,19 @@ pub const ALL: [Operation; 51] = [
         }
         delete(world)
     }),
+    operation("gc-setting-limit-back", Kind::Collect, |world| {
+        mps(world, PEER);
+        world.create(PEER);
+        world.raise_limit(PEER);
+        world.migctl(&["gc"]).into()
+    }),
+    operation("gc-killing-around-mps", Kind::Collect, |world| {
+        let cgroup = mps_in_cgroup(world, PEER);
+        world.create(PEER);
+        world.go_around_mps(PEER, &cgroup);
+        world.configure("sharing.enforcement = [\"mps\"]\nsharing.round_mps = \"kill\"");
+        world.migctl(&["gc"]).into()
+    }),
 ];
 
 /// The configuration for shares.
@@ -387,6 +402,22 @@ fn limited(world: &World, id: &str) {
     world.install_limits();
     world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
     world.bundle_with_cgroup(id);
+}
+
+/// A share at `mps` for a container in a cgroup of its own. Returns the cgroup's name.
+fn mps_in_cgroup(world: &World, id: &str) -> String {
+    mps(world, id);
+    let dir = world.path("bundles").join(id);
+    let folder = world.path("").file_name().unwrap().to_owned();
+    let cgroup = format!("{}-{id}", folder.to_string_lossy());
+    for file in ["config.json", "original"] {
+        let text = fs::read_to_string(dir.join(file)).unwrap();
+        if !text.contains("cgroupsPath") {
+            let linux = format!("\"linux\": {{\"cgroupsPath\": \"/{cgroup}\", ");
+            fs::write(dir.join(file), text.replace("\"linux\": {", &linux)).unwrap();
+        }
+    }
+    cgroup
 }
 
 const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {

@@ -6,7 +6,7 @@
 
 mod sharing;
 
-pub use sharing::Sharing;
+pub use sharing::{RoundMps, Sharing};
 
 use crate::error::{Context, Error, Result};
 use crate::policy::Policy;
@@ -207,7 +207,8 @@ mod tests {
              keep_idle = \"5m\"\nadopt = true\n\
              [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n\
              [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
-             mps_control = \"/x/control\"\nmps_overhead = 100\n",
+             mps_control = \"/x/control\"\nmps_overhead = 100\n\
+             round_mps = \"kill\"\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
@@ -223,6 +224,7 @@ mod tests {
             Some(Path::new("/x/control"))
         );
         assert_eq!(config.sharing.mps_overhead, 100);
+        assert_eq!(config.sharing.round_mps, RoundMps::Kill);
     }
 
     #[test]
@@ -234,6 +236,7 @@ mod tests {
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
         assert!(line("sharing.enforcement = [\"hard\"]").contains("unknown variant `hard`"));
+        assert!(line("sharing.round_mps = \"end\"").contains("expected `report` or `kill`"));
         assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));
         assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
         assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));

@@ -1,14 +1,17 @@
 //! Driver, ledger and queue at one moment. Creates, `list`, `gpus`, `explain` and `defrag` read the
 //! machine through this file alone.
 
+mod around;
 mod booking;
 mod gpu_use;
+mod observe;
 mod owners;
 
+pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
 pub(crate) use booking::{memory_of, memory_on};
 pub use gpu_use::GpuState;
-pub use owners::used_by;
+pub use observe::{ObservedShare, observe};
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;

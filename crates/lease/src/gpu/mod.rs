@@ -37,6 +37,9 @@ pub trait Queries {
     /// counts as free only by the driver's answer.
     fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad>;
 
+    /// Returns the processes that compute on a GPU and are no MPS clients: MPS servers, and processes that bypass MPS.
+    fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>>;
+
     /// Returns the CUDA compute capability of a GPU, as major and minor number.
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)>;
 

@@ -2,7 +2,7 @@
 
 use crate::gpu::Queries;
 use crate::model::{GpuLoad, GpuProcess, GpuUuid};
-use crate::process::{self, Host, View};
+use crate::process::{self, Host, Sight, View};
 use crate::store::{Held, Lease};
 use crate::trust;
 
@@ -26,8 +26,13 @@ impl Owners {
     }
 
     /// Returns whether the processes of a lease can be told from others.
-    fn tells(&self, lease: &Lease) -> bool {
+    pub(super) fn tells(&self, lease: &Lease) -> bool {
         self.view.sees_all_namespaces() && self.view.sees_cgroups(lease.namespaces.as_ref())
+    }
+
+    /// Returns whether the pids of a lease's record name its processes here.
+    pub(super) fn knows_pids(&self, lease: &Lease) -> bool {
+        self.view.of_processes(&Host, lease.namespaces.as_ref()) == Sight::Clear
     }
 
     /// Returns whether a process is in one of these cgroups.
@@ -47,7 +52,7 @@ impl Owners {
 
 /// Returns the GPU memory that the processes of each lease use on its GPU, in bytes. None where it cannot be
 /// found out.
-pub fn used_by(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
+pub(super) fn used_by(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
     let (owners, mut loads) = (Owners::new(), Vec::<(GpuUuid, Option<GpuLoad>)>::new());
     let used = |held: &&Held| {
         let uuid = held.instance.resource.gpu_uuid();

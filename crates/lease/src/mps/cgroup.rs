@@ -4,11 +4,10 @@
 use super::PREFIX;
 use crate::error::{Context, Error, Result};
 use crate::files;
-use crate::process::{self, Host};
+use crate::process::{self, Host, PidFd};
 use std::collections::BTreeSet;
 use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -91,25 +90,11 @@ pub(super) fn kill(name: &str) -> io::Result<()> {
 
 /// Kills a process if it is in the cgroup. The descriptor names the process even if its number is used again.
 fn kill_in(name: &str, pid: i32) {
-    // SAFETY: the call takes numbers alone.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let Ok(fd @ 0..) = i32::try_from(fd) else {
+    let Ok(process) = PidFd::open(pid) else {
         return;
     };
-    // SAFETY: the descriptor was just opened, and nothing else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     if process::is_in_cgroup(&Host, pid, &[format!("/{name}")]) {
-        let no_info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open, and the kernel takes a null pointer for no information.
-        unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                fd.as_raw_fd(),
-                libc::SIGKILL,
-                no_info,
-                0,
-            )
-        };
+        let _ = process.kill();
     }
 }
 

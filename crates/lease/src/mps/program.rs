@@ -45,7 +45,11 @@ pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Resu
     })
 }
 
-fn place(configured: Option<&Path>, driver_root: &Path) -> Result<PathBuf> {
+/// Returns the path of the same program, without running it.
+///
+/// # Errors
+/// There is none, or others than root can change it.
+pub(crate) fn place(configured: Option<&Path>, driver_root: &Path) -> Result<PathBuf> {
     let usual = [
         driver_root.join("usr/bin").join(NAME),
         Path::new("/usr/bin").join(NAME),

@@ -5,6 +5,7 @@ mod hierarchies;
 mod holders;
 mod look;
 mod mounts;
+mod pidfd;
 mod reads;
 pub mod signals;
 mod view;
@@ -14,6 +15,7 @@ pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
 pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
 pub use mounts::answers;
+pub(crate) use pidfd::PidFd;
 pub use reads::{Host, Reads, is_gone};
 pub(crate) use view::Sight;
 pub use view::View;
@@ -108,6 +110,12 @@ pub(crate) fn is_ancestor(process: &Process) -> bool {
         pid = stat.parent;
     }
     false
+}
+
+/// Returns the parent of a process; none if it cannot be read.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let stat = read_stat(&Host, &dir(pid)).ok().flatten();
+    stat.map(|stat| stat.parent)
 }
 
 /// Returns whether no process with this number lives. An unreadable one counts as alive.

@@ -19,7 +19,7 @@ pub enum Outcome {
     Kept(String),
     /// The collection released the lease for this reason, or would in a dry run.
     Released(String),
-    /// The release failed. The lease stays on record, and a later collection tries again.
+    /// A step failed. The lease stays on record, and a later collection tries again.
     Failed(Error),
 }
 
@@ -41,6 +41,23 @@ impl Collection {
 }
 
 impl Finding {
+    /// Adds a remark to the reason for which the lease stays. A failure stays as it is.
+    pub(super) fn remark(&mut self, text: &str) {
+        if let Outcome::Kept(why) = &mut self.outcome {
+            why.push_str("; ");
+            why.push_str(text);
+        }
+    }
+
+    /// Turns the finding into a failure, beside one that is there.
+    pub(super) fn fail(&mut self, e: Error) {
+        let before = std::mem::replace(&mut self.outcome, Outcome::Kept(String::new()));
+        self.outcome = Outcome::Failed(match before {
+            Outcome::Failed(before) => before.and(Some(e)),
+            _ => e,
+        });
+    }
+
     fn gave_room(&self) -> bool {
         matches!(self.outcome, Outcome::Released(_))
     }

@@ -3,7 +3,7 @@
 use super::finding::{Collection, Finding, Outcome};
 use super::patience::Patience;
 use super::release::{self, Returned, is_due};
-use super::{damaged, destroy, earlier_boot, holder, liveness, ready, revive};
+use super::{around, damaged, destroy, earlier_boot, holder, limits, liveness, ready, revive};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::idle;
@@ -48,6 +48,8 @@ fn look_through(
     // A create does not wait for the daemons of others.
     if all {
         revive::restart_ended(context, &mut findings, dry_run);
+        limits::set_back_raised(context, &mut findings, dry_run);
+        around::look_for(context, &mut findings, dry_run);
     }
     if all && !dry_run {
         remove_lost_homes(context)?;

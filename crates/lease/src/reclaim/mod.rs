@@ -1,5 +1,6 @@
 //! Releases leases, destroys their instances, and collects leases that no process released.
 
+mod around;
 mod damaged;
 mod destroy;
 mod earlier_boot;
@@ -8,6 +9,7 @@ mod finding;
 mod gc;
 pub(crate) mod holder;
 mod keep;
+mod limits;
 pub(crate) mod liveness;
 pub(crate) mod lost;
 mod named;

@@ -1,6 +1,7 @@
 //! NVML. nvml-wrapper opens the library, counts GPUs and reads what it wraps; GPU and compute
 //! instances have no safe wrappers there, so those calls are made here on its symbols.
 
+mod clients;
 mod codes;
 mod gpus;
 mod limits;

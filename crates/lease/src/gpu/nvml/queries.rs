@@ -112,6 +112,10 @@ impl Queries for Session {
         read().map_err(|e| failed(format!("read the use of GPU {}", self.called(gpu)), e))
     }
 
+    fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>> {
+        self.computing_outside_mps(&self.device(gpu)?, gpu)
+    }
+
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
         let device = self.device(gpu)?;
         let what = || format!("read the compute capability of GPU {}", self.called(gpu));

@@ -1,0 +1,252 @@
+//! The limit of a daemon's running server. Root of the container can change it through the socket, and the daemon's
+//! default stays as it is.
+
+use super::{Home, limit, talk};
+use crate::error::{Error, Result, printable};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The most servers of one daemon that runmig asks about. With a server for several users there is one.
+const MOST_SERVERS: usize = 8;
+
+/// The most of an answer that an error shows, in characters.
+const MAX_SHOWN: usize = 80;
+
+/// The time in which a caller talks with daemons.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// With one daemon. A command takes 5 to 10 ms.
+    pub each: Duration,
+    /// With all of them.
+    pub all: Duration,
+}
+
+/// The talks of one caller with daemons, within one time.
+#[derive(Debug)]
+pub(crate) struct Talks {
+    program: PathBuf,
+    patience: Patience,
+    end: Instant,
+}
+
+/// A limit that is not that of the share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedLimit {
+    /// The limit in MiB, as the daemon tells it; 0 is none.
+    told_mib: u64,
+    share_mib: u64,
+}
+
+/// The limit of a running server.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Kept,
+    Changed(ChangedLimit),
+    /// An answer that names no limit.
+    Words(String),
+}
+
+impl ChangedLimit {
+    /// Returns the limit in whole GiB, cut; 0 also if there is none.
+    pub fn gib(&self) -> u64 {
+        self.told_mib / 1024
+    }
+
+    /// Returns whether it lets processes take more than the share.
+    pub fn is_raised(&self) -> bool {
+        self.told_mib == 0 || self.told_mib > self.share_mib
+    }
+}
+
+impl fmt::Display for ChangedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.told_mib {
+            0 => f.write_str("none"),
+            mib if mib % 1024 == 0 => write!(f, "{}Gi", mib / 1024),
+            mib => write!(f, "{mib}Mi"),
+        }
+    }
+}
+
+impl Talks {
+    /// Begins the time for all talks.
+    pub(crate) fn new(program: &Path, patience: Patience) -> Talks {
+        Talks {
+            program: program.to_owned(),
+            patience,
+            end: Instant::now() + patience.all,
+        }
+    }
+
+    /// Returns the limit of a daemon's server if it is not that of the share. Without a server, and with the limit of
+    /// the share, it returns none.
+    ///
+    /// # Errors
+    /// The daemon does not answer in time, or its answer names no limit.
+    pub(crate) fn changed(&self, home: &Home, share_mib: u64) -> Result<Option<ChangedLimit>> {
+        let daemon = self.with(home)?;
+        for server in daemon.servers()? {
+            match daemon.told(server, share_mib)? {
+                Told::Kept => {}
+                Told::Changed(limit) => return Ok(Some(limit)),
+                Told::Words(words) if daemon.servers()?.contains(&server) => {
+                    return Err(Error::new(format!(
+                        "its MPS daemon gives the limit as \"{words}\""
+                    )));
+                }
+                Told::Words(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets a raised limit of a daemon's server back to the share, and reads it back. Returns the limit that it
+    /// found, in words; none if it was not raised.
+    ///
+    /// # Errors
+    /// The daemon does not answer in time, or keeps another limit.
+    pub(crate) fn set_back(&self, home: &Home, share_mib: u64) -> Result<Option<String>> {
+        let daemon = self.with(home)?;
+        let mut found = None;
+        for server in daemon.servers()? {
+            let words = match daemon.told(server, share_mib)? {
+                Told::Kept => continue,
+                Told::Changed(limit) if !limit.is_raised() => continue,
+                Told::Changed(limit) => limit.to_string(),
+                Told::Words(words) => words,
+            };
+            let said = daemon.tell(&limit::set_of(server, share_mib))?;
+            let now = daemon.tell(&limit::get_of(server))?;
+            let expected = limit::answer(share_mib);
+            match now == expected {
+                true => found = Some(words),
+                // A server that ended meanwhile has no limit.
+                false if !daemon.servers()?.contains(&server) => {}
+                false => {
+                    return Err(Error::new(format!(
+                        "its MPS daemon tells the limit as \"{now}\" and not as {expected} after {share_mib}Mi was \
+                         set{}",
+                        match said.as_str() {
+                            "" => String::new(),
+                            said => format!("; to the setting it said \"{said}\""),
+                        }
+                    )));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn with(&self, home: &Home) -> Result<Talk<'_>> {
+        let now = Instant::now();
+        if now >= self.end {
+            return Err(Error::new(format!(
+                "other MPS daemons did not answer within {} s",
+                self.patience.all.as_secs()
+            )));
+        }
+        Ok(Talk {
+            program: &self.program,
+            pipes: home.pipes(),
+            end: self.end.min(now + self.patience.each),
+        })
+    }
+}
+
+/// A talk with one daemon.
+struct Talk<'a> {
+    program: &'a Path,
+    pipes: PathBuf,
+    end: Instant,
+}
+
+impl Talk<'_> {
+    fn tell(&self, command: &str) -> Result<String> {
+        let answer = talk::tell(self.program, &self.pipes, command, self.end)?;
+        Ok(brief(&answer))
+    }
+
+    fn servers(&self) -> Result<Vec<u32>> {
+        let answer = talk::tell(self.program, &self.pipes, limit::SERVERS, self.end)?;
+        servers(&answer).ok_or_else(|| {
+            let answer = brief(&answer);
+            Error::new(format!(
+                "its MPS daemon gives \"{answer}\" as the list of its servers"
+            ))
+        })
+    }
+
+    fn told(&self, server: u32, share_mib: u64) -> Result<Told> {
+        Ok(judge(self.tell(&limit::get_of(server))?, share_mib))
+    }
+}
+
+/// Returns an answer in one line, cut if it is long.
+fn brief(answer: &str) -> String {
+    let answer = answer.trim();
+    let start: String = answer.chars().take(MAX_SHOWN).collect();
+    match start.len() == answer.len() {
+        true => printable(&start),
+        false => format!("{}…", printable(&start)),
+    }
+}
+
+/// Reads a list of pids; none for another text.
+fn servers(answer: &str) -> Option<Vec<u32>> {
+    let lines = answer.lines().map(str::trim).filter(|l| !l.is_empty());
+    let pids: Option<Vec<u32>> = lines.map(|line| line.parse().ok()).collect();
+    pids.filter(|pids| pids.len() <= MOST_SERVERS)
+}
+
+fn judge(answer: String, share_mib: u64) -> Told {
+    match limit::told(&answer) {
+        _ if answer == limit::answer(share_mib) => Told::Kept,
+        Some(told_mib) => Told::Changed(ChangedLimit {
+            told_mib,
+            share_mib,
+        }),
+        None => Told::Words(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_raised_from_lowered_limits() {
+        let limit = |answer: &str, share_mib| match judge(answer.to_owned(), share_mib) {
+            Told::Kept => "kept".to_owned(),
+            Told::Changed(limit) if limit.is_raised() => format!("raised to {limit}"),
+            Told::Changed(limit) => format!("lowered to {limit}"),
+            Told::Words(words) => format!("says {words}"),
+        };
+        for (answer, share_mib, expected) in [
+            ("4G", 4096, "kept"),
+            ("4G", 5000, "kept"),
+            ("5G", 5000, "raised to 5Gi"),
+            ("60G", 4096, "raised to 60Gi"),
+            ("0M", 4096, "raised to none"),
+            ("3G", 5000, "lowered to 3Gi"),
+            ("500M", 4096, "lowered to 500Mi"),
+            ("", 4096, "says "),
+            ("no such server", 4096, "says no such server"),
+        ] {
+            assert_eq!(
+                limit(answer, share_mib),
+                expected,
+                "{answer} of {share_mib}"
+            );
+        }
+    }
+
+    #[test]
+    fn reads_lists_of_servers() {
+        assert_eq!(servers(""), Some(vec![]));
+        assert_eq!(servers(" 17\n18\n"), Some(vec![17, 18]));
+        assert_eq!(servers("17\nno server"), None);
+        assert_eq!(servers("-1"), None);
+        assert_eq!(servers(&"1\n".repeat(9)), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Sets back the memory limits of running MPS servers that root of a container raised.
+
+use super::finding::{Finding, Outcome};
+use super::liveness;
+use crate::context::LeaseContext;
+use crate::error::{Context, Error, Result, printable};
+use crate::mps::{self, Home, Patience, Talks};
+use crate::process;
+use crate::store::{Entry, Held, InstanceState, LeaseState};
+use std::time::Duration;
+
+/// The time for daemons that do not answer.
+const PATIENCE: Patience = Patience {
+    each: Duration::from_secs(5),
+    all: Duration::from_secs(20),
+};
+
+/// Sets raised limits of living containers back, and says so in their outcomes.
+pub(super) fn set_back_raised(context: &LeaseContext<'_>, findings: &mut [Finding], dry_run: bool) {
+    let mut talks = None;
+    for finding in findings {
+        let (Entry::Held(held), Outcome::Kept(_)) = (&finding.entry, &finding.outcome) else {
+            continue;
+        };
+        if !has_daemon(held) {
+            continue;
+        }
+        let talks: &Result<Talks> = talks.get_or_insert_with(|| begin(context));
+        let outcome = match dry_run {
+            true => would_set_back(context, held, talks),
+            false => set_back(context, held, talks),
+        };
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(told)) => finding.remark(&told),
+            Err(e) => finding.fail(e),
+        }
+    }
+}
+
+fn begin(context: &LeaseContext<'_>) -> Result<Talks> {
+    let configured = context.config.sharing.mps_control.as_deref();
+    let program = mps::place(configured, &context.config.driver.root)?;
+    Ok(Talks::new(&program, PATIENCE))
+}
+
+/// Returns whether the container of a lease lives with a daemon that may have a server.
+fn has_daemon(held: &Held) -> bool {
+    let daemon = held.instance.resource.daemon();
+    let is_alive = daemon.is_some_and(|d| d.process.is_some_and(|p| process::is_alive(&p)));
+    is_alive
+        && held.lease.state == LeaseState::Ready
+        && held.instance.state == InstanceState::Ready
+        && liveness::unseen(&held.lease).is_none()
+}
+
+fn would_set_back(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    talks: &Result<Talks>,
+) -> Result<Option<String>> {
+    let look = |talks: &Talks, home: &Home, mib| talks.changed(home, mib);
+    let found = talk(context, held, talks, "read", look)?.flatten();
+    let raised = found.filter(|limit| limit.is_raised());
+    Ok(raised.map(|limit| {
+        format!("its memory limit was changed to {limit}, and would be set back to its share")
+    }))
+}
+
+fn set_back(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    talks: &Result<Talks>,
+) -> Result<Option<String>> {
+    let set = |talks: &Talks, home: &Home, mib| talks.set_back(home, mib);
+    let Some(found) = talk(context, held, talks, "set back", set)?.flatten() else {
+        return Ok(None);
+    };
+    tracing::warn!(
+        lease = held.lease.id.as_str(),
+        container = printable(held.lease.holder.name()),
+        "its memory limit was changed to {found}, and is set back to its share; processes that started meanwhile \
+         keep what they have"
+    );
+    Ok(Some(format!(
+        "its memory limit was changed to {found}, and is set back to its share"
+    )))
+}
+
+/// Talks with the daemon of a lease. None if the lease or the daemon ended meanwhile.
+fn talk<T>(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    talks: &Result<Talks>,
+    verb: &str,
+    act: impl FnOnce(&Talks, &Home, u64) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(daemon) = held.instance.resource.daemon() else {
+        return Ok(None);
+    };
+    let what = || {
+        let container = printable(held.lease.holder.name());
+        format!("{verb} the memory limit of container {container}")
+    };
+    let talks = match talks {
+        Ok(talks) => talks,
+        Err(e) => return Err(Error::new(e.line())).context(what),
+    };
+    let home = Home::of(&context.config.state_dir, &held.instance.id);
+    match act(talks, &home, daemon.limit_mib) {
+        Ok(answer) => Ok(Some(answer)),
+        // A release or another collector's restart may have ended the daemon.
+        Err(_) if is_over(context, held) => Ok(None),
+        Err(e) => Err(e)
+            .context(what)
+            .map_err(|e| e.hint("restart the container if its MPS daemon does not answer again")),
+    }
+}
+
+fn is_over(context: &LeaseContext<'_>, held: &Held) -> bool {
+    let now = context.store.held_now(held);
+    matches!(now, Ok(now) if now.as_ref() != Some(held)) || !has_daemon(held)
+}

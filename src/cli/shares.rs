@@ -1,0 +1,97 @@
+//! Shares as they are now, as `migctl list` shows them: their memory, and the gaps in their limits.
+
+use super::list::container;
+use super::output;
+use runmig_lease::ObservedShare;
+use runmig_lease::config::Config;
+use runmig_lease::error::printable;
+use runmig_lease::store::{Entry, Held, Lease};
+
+/// The most processes that a warning names.
+const MOST_NAMED: usize = 16;
+
+/// Observes the shares among entries, with an empty observation for each of the others. Without shares it opens no
+/// driver and runs no control program.
+pub fn observe(config: &Config, entries: &[Entry]) -> Vec<ObservedShare> {
+    let shares: Vec<&Held> = entries.iter().filter_map(share).collect();
+    let mut seen = match shares.as_slice() {
+        [] => Vec::new(),
+        shares => runmig_lease::observe(config, &runmig_lease::driver(config), shares),
+    }
+    .into_iter();
+    let each = entries.iter().map(|entry| {
+        let of_share = share(entry).and_then(|_| seen.next());
+        of_share.unwrap_or_default()
+    });
+    each.collect()
+}
+
+/// Returns the lease of an entry that is a share.
+fn share(entry: &Entry) -> Option<&Held> {
+    match entry {
+        Entry::Held(held) if held.lease.share().is_some() => Some(held),
+        _ => None,
+    }
+}
+
+/// Names the containers whose limits have gaps, and those of which that is not known.
+pub fn tell(entries: &[Entry], seen: &[ObservedShare]) {
+    let mut unknown: Vec<(&(&'static str, String), Vec<String>)> = Vec::new();
+    for (entry, seen) in entries.iter().zip(seen) {
+        let Some(lease) = entry.lease() else {
+            continue;
+        };
+        let name = printable(&container(lease));
+        tell_changed(lease, &name, seen);
+        if let Some(pids) = seen.around.as_deref().filter(|pids| !pids.is_empty()) {
+            output::eprint(&format!(
+                "the MPS daemon of container {name} does not limit {}; hint: end what bypasses MPS, or let migctl gc do \
+                 it with sharing.round_mps = \"kill\"",
+                processes(pids)
+            ));
+        }
+        for failed in &seen.unknown {
+            match unknown.iter_mut().find(|(known, _)| *known == failed) {
+                Some((_, names)) => names.push(name.clone()),
+                None => unknown.push((failed, vec![name.clone()])),
+            }
+        }
+    }
+    for ((what, why), names) in unknown {
+        let names = match names.as_slice() {
+            [name] => format!("container {name}"),
+            names => format!("containers {}", names.join(", ")),
+        };
+        output::eprint(&format!(
+            "cannot {what} of {names}: {}; hint: migctl gc tries again",
+            printable(why)
+        ));
+    }
+}
+
+fn tell_changed(lease: &Lease, name: &str, seen: &ObservedShare) {
+    let Some(limit) = &seen.limit_changed else {
+        return;
+    };
+    let hint = match limit.is_raised() {
+        true => "migctl gc sets it back; run the container as another user than root",
+        false => "restart the container, since migctl gc sets back raised limits alone",
+    };
+    let share = lease.share().map_or(0, |share| share.memory_mib);
+    output::eprint(&format!(
+        "the memory limit of container {name} was changed to {limit}, and its share has {share}Mi; hint: {hint}"
+    ));
+}
+
+/// Names processes by their numbers on the host.
+fn processes(pids: &[u32]) -> String {
+    let named: Vec<String> = pids.iter().take(MOST_NAMED).map(u32::to_string).collect();
+    match pids.len() {
+        1 => format!("process {}", named[0]),
+        count if count > MOST_NAMED => {
+            let more = count - MOST_NAMED;
+            format!("processes {} and {more} more", named.join(", "))
+        }
+        _ => format!("processes {}", named.join(", ")),
+    }
+}
