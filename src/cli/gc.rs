@@ -1,4 +1,4 @@
-//! `migctl gc`: releases every slice whose container is gone, and says why.
+//! `migctl gc`: releases every slice whose container is gone, restores the limits of shares, and says why.
 
 use super::json::{CollectionItem, Items};
 use super::list::shown;

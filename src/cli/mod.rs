@@ -59,7 +59,7 @@ enum Verb {
         /// The container's id, its first 12 characters or more, or the lease's id
         id: String,
     },
-    /// Release every slice whose container is gone
+    /// Release every slice whose container is gone, and restore the limits of shares
     Gc {
         /// Only print what it would do, and why
         #[arg(long)]

@@ -1,7 +1,7 @@
 //! Everything that makes a slice or releases one, as the matrices break it: what the world is like
 //! before, and the command.
 
-use super::World;
+use super::{World, cgroup_of};
 use super::check::names;
 use super::strace::Call;
 use crate::support::process::{kill, until};
@@ -407,17 +407,9 @@ fn limited(world: &World, id: &str) {
 /// A share at `mps` for a container in a cgroup of its own. Returns the cgroup's name.
 fn mps_in_cgroup(world: &World, id: &str) -> String {
     mps(world, id);
-    let dir = world.path("bundles").join(id);
-    let folder = world.path("").file_name().unwrap().to_owned();
-    let cgroup = format!("{}-{id}", folder.to_string_lossy());
-    for file in ["config.json", "original"] {
-        let text = fs::read_to_string(dir.join(file)).unwrap();
-        if !text.contains("cgroupsPath") {
-            let linux = format!("\"linux\": {{\"cgroupsPath\": \"/{cgroup}\", ");
-            fs::write(dir.join(file), text.replace("\"linux\": {", &linux)).unwrap();
-        }
-    }
-    cgroup
+    world.bundle_with_cgroup(id);
+    let cgroup = cgroup_of(world, id);
+    cgroup.file_name().unwrap().to_string_lossy().into_owned()
 }
 
 const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {
