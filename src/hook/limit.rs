@@ -10,7 +10,7 @@ use runmig_lease::model::LeaseId;
 pub(super) fn limit(config: &Config, leases: &[LeaseId], state: &OciState) -> Result<()> {
     let what = || format!("limit the GPU memory of container {}", printable(&state.id));
     let [lease] = leases else {
-        return Err(Error::new("--limit takes one --lease ID")).context(what);
+        return Err(Error::new("--limit needs one --lease ID")).context(what);
     };
     let Some(ledger) = bundles::existing(config)? else {
         let dir = config.state_dir.display();

@@ -103,7 +103,7 @@ fn fails_create_if_driver_refuses() {
 }
 
 #[test]
-fn fails_create_if_limit_is_not_there() {
+fn fails_create_if_limit_is_missing() {
     for (keeper, words) in [
         // The driver answers so where no limit is set.
         (Keeper::Misc, "read the memory limit of cgroup"),
@@ -139,7 +139,7 @@ fn fails_create_if_hook_is_killed() {
 
 /// The look for the level makes the first call, and the hook the second.
 #[test]
-fn fails_create_if_limit_cannot_be_read() {
+fn fails_create_if_limit_is_unreadable() {
     let Some(setup) = on(Low::Runc, Keeper::Misc) else {
         return;
     };
@@ -188,7 +188,7 @@ fn hook_refuses_foreign_states() {
         (
             &["--limit"],
             state(&id, &ours),
-            "--limit takes one --lease ID",
+            "--limit needs one --lease ID",
         ),
         (
             &["--limit", "--lease", "0123"],

@@ -7,6 +7,7 @@ mod support;
 
 mod choice;
 mod failures;
+mod gaps;
 mod holding;
 
 use nvml_sim::engine::MemoryLimit;

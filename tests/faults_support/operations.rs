@@ -1,9 +1,9 @@
 //! Everything that makes a slice or releases one, as the matrices break it: what the world is like
 //! before, and the command.
 
-use super::{World, cgroup_of};
 use super::check::names;
 use super::strace::Call;
+use super::{World, cgroup_of};
 use crate::support::process::{kill, until};
 use crate::support::said;
 use runmig_lease::store::Store;

@@ -153,10 +153,9 @@ fn without_the_places(mut config: Value) -> Value {
         .as_object_mut()
         .unwrap()
         .shift_remove("devices");
-    config["hooks"]
-        .as_object_mut()
-        .unwrap()
-        .shift_remove("poststop");
+    let hooks = config["hooks"].as_object_mut().unwrap();
+    hooks.shift_remove("poststop");
+    hooks.shift_remove("createRuntime");
     config.as_object_mut().unwrap().shift_remove("mounts");
     config
 }

@@ -142,7 +142,6 @@ pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{GpuBooking, GpuState, Inventory, ObservedShare, observe};
 pub use manager::LeaseManager;
-pub use mps::ChangedLimit;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};

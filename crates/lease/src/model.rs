@@ -1,11 +1,13 @@
 //! The words that every part shares: what a GPU has, and what lies on it. Plain data, no behaviour
 //! that could fail. The terms are NVIDIA's (MIG User Guide).
 
+mod changed_limit;
 mod id;
 mod level;
 mod profile_name;
 mod timestamp;
 
+pub use changed_limit::ChangedLimit;
 pub use id::{BootId, GpuUuid, InstanceId, LeaseId, OperationId};
 pub use level::Level;
 pub use profile_name::{NotAProfileName, ProfileName};

@@ -57,7 +57,7 @@ pub struct LeaseItem<'a> {
     /// The processes of a share's container that compute on its GPU and are no MPS clients, by their pids on the host: they
     /// have no memory limit. Null at other levels than `mps`, and where that is not known.
     pub around: Option<&'a [u32]>,
-    /// The memory limit of a share's MPS server in whole GiB, where it is not that of the share; 0 for none, or for less than
+    /// The memory limit of a share's MPS server, or of its cgroup in the driver, in whole GiB, where it is not that of the share; 0 for none, or for less than
     /// 1 GiB. Null where it is unchanged, and where that is not known.
     pub limit_changed: Option<u64>,
     /// The level at which the memory limit holds: `mig`, `driver`, `mps`, or `none`: nothing limits the container. Null

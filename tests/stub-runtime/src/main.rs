@@ -1,6 +1,6 @@
 //! `stub-runtime`: what an engine sees of runc, without a container. Its `init` is a real process,
-//! recorded as runc records it; createRuntime and poststop hooks are run as runc runs them. Where cgroup v2 is
-//! at its place, a container with a `cgroupsPath` has that cgroup.
+//! recorded as runc records it; createRuntime and poststop hooks are run as runc runs them. A container
+//! with a `cgroupsPath` has that cgroup, if cgroup v2 is at its place.
 //!
 //! `<root>/behaviour` says how it misbehaves, a word a line:
 //!

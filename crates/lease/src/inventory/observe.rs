@@ -5,7 +5,9 @@ use super::owners::used_by;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::mps::{self, ChangedLimit, Home, Patience, Talks};
+use crate::limit;
+use crate::model::{ChangedLimit, Level};
+use crate::mps::{self, Home, Patience, Talks};
 use crate::process;
 use crate::store::{Held, InstanceState, LeaseState};
 use std::time::Duration;
@@ -24,7 +26,7 @@ pub struct ObservedShare {
     /// The processes of its container that compute on its GPU and are no MPS clients. None at other levels, and where
     /// it cannot be found out.
     pub around: Option<Vec<u32>>,
-    /// The limit of its MPS server, if it is not that of the share.
+    /// The limit of its MPS server, or of its cgroup in the driver, if it is not that of the share.
     pub limit_changed: Option<ChangedLimit>,
     /// The attempts that failed, as `read the memory limit`, each with its cause.
     pub unknown: Vec<(&'static str, String)>,
@@ -40,16 +42,23 @@ pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<Ob
             used_bytes,
             ..ObservedShare::default()
         };
-        if held.instance.resource.daemon().is_none() || held.lease.state != LeaseState::Ready {
+        if held.lease.state != LeaseState::Ready {
             return seen;
         }
-        match around.of(driver, held) {
-            Ok(pids) => seen.around = pids,
-            Err(e) => seen
-                .unknown
-                .push(("list the processes without MPS", format!("cannot {e}"))),
-        }
-        match limit_of(config, held, &mut talks) {
+        let changed = match held.level() {
+            Some(Level::Mps) => {
+                match around.of(driver, held) {
+                    Ok(pids) => seen.around = pids,
+                    Err(e) => seen
+                        .unknown
+                        .push(("list the processes without MPS", format!("cannot {e}"))),
+                }
+                limit_of(config, held, &mut talks)
+            }
+            Some(Level::Driver) => limit::changed(driver, held).map_err(|e| e.reason()),
+            Some(Level::None) | None => Ok(None),
+        };
+        match changed {
             Ok(changed) => seen.limit_changed = changed,
             Err(why) => seen.unknown.push(("read the memory limit", why)),
         }

@@ -24,7 +24,7 @@ pub(super) fn of(root: &Path, pid: i32) -> Result<PathBuf> {
     let own = process::unified_cgroup(process::current().pid).context(what)?;
     let dir = below(root, &path, &own).map_err(Error::new).context(what)?;
     let shown = dir.display();
-    // Where the mount is of another cgroup namespace, the path leads to another cgroup.
+    // The path leads to another cgroup if the mount is of another cgroup namespace.
     let list = files::read_text(&dir.join("cgroup.procs"), MAX_LIST);
     let list = list
         .context(|| format!("read the processes of cgroup {shown}"))

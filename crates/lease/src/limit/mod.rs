@@ -10,11 +10,16 @@ mod dmem;
 use crate::error::{Error, Result};
 use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, Queries};
 use crate::gpu::{NOT_FOUND, NOT_SUPPORTED};
-use crate::model::GpuUuid;
+use crate::model::{ChangedLimit, GpuUuid};
+use crate::process;
+use crate::store::Held;
 use std::path::Path;
 
 /// The place of the hierarchy, which the driver expects.
 const ROOT: &str = "/sys/fs/cgroup";
+
+/// The hard limit of a cgroup without limits, in MiB.
+const NO_LIMIT: u64 = u64::MAX >> 20;
 
 /// The way out where the driver or the kernel cannot limit a cgroup.
 const HINT: &str = "set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit";
@@ -77,6 +82,34 @@ pub(crate) fn set(
         .hint(HINT));
     }
     Ok(())
+}
+
+/// Returns the limit of a share's container, if it is not that of the share. A container without a process has none
+/// that matters.
+///
+/// # Errors
+/// The container's cgroup cannot be found, or the driver does not answer.
+pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<ChangedLimit>> {
+    let (Some(init), Some(share)) = (held.lease.init, held.lease.share()) else {
+        return Ok(None);
+    };
+    let found = cgroup::of(Path::new(ROOT), init.pid).and_then(|cgroup| {
+        match driver.memory_limits(held.instance.resource.gpu_uuid(), &cgroup) {
+            Ok(limits) => Ok(limits.hard >> 20),
+            // The driver keeps no limit for the cgroup.
+            Err(e) if matches!(e.code(), Some(NOT_SUPPORTED | NOT_FOUND)) => Ok(NO_LIMIT),
+            Err(e) => Err(e.into()),
+        }
+    });
+    let told_mib = match found {
+        Ok(mib) => mib,
+        Err(_) if !process::is_alive(&init) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    Ok((told_mib != share.memory_mib).then_some(ChangedLimit {
+        told_mib: if told_mib >= NO_LIMIT { 0 } else { told_mib },
+        share_mib: share.memory_mib,
+    }))
 }
 
 /// Returns the error for an answer of the driver, with the way out where that is another level.

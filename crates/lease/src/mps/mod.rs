@@ -20,7 +20,6 @@ mod talk;
 
 pub(crate) use cgroup::remove_left_over;
 pub(crate) use program::{Program, find, place};
-pub use running::ChangedLimit;
 pub(crate) use running::{Patience, Talks};
 pub(crate) use server::{Order, cut_logs, end, homes, is_there, start};
 

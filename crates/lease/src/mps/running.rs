@@ -3,7 +3,7 @@
 
 use super::{Home, limit, talk};
 use crate::error::{Error, Result, printable};
-use std::fmt;
+use crate::model::ChangedLimit;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,14 +30,6 @@ pub(crate) struct Talks {
     end: Instant,
 }
 
-/// A limit that is not that of the share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChangedLimit {
-    /// The limit in MiB, as the daemon tells it; 0 is none.
-    told_mib: u64,
-    share_mib: u64,
-}
-
 /// The limit of a running server.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
@@ -45,28 +37,6 @@ enum Told {
     Changed(ChangedLimit),
     /// An answer that names no limit.
     Words(String),
-}
-
-impl ChangedLimit {
-    /// Returns the limit in whole GiB, cut; 0 also if there is none.
-    pub fn gib(&self) -> u64 {
-        self.told_mib / 1024
-    }
-
-    /// Returns whether it lets processes take more than the share.
-    pub fn is_raised(&self) -> bool {
-        self.told_mib == 0 || self.told_mib > self.share_mib
-    }
-}
-
-impl fmt::Display for ChangedLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.told_mib {
-            0 => f.write_str("none"),
-            mib if mib % 1024 == 0 => write!(f, "{}Gi", mib / 1024),
-            mib => write!(f, "{mib}Mi"),
-        }
-    }
 }
 
 impl Talks {

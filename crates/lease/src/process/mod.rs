@@ -128,15 +128,12 @@ pub fn is_alive(process: &Process) -> bool {
     is_alive_by(&Host, process)
 }
 
-/// Kills a process, unless it has ended and its number belongs to another one.
+/// Kills a process, unless it has ended. The descriptor names it even if its number is used again.
 pub(crate) fn kill(process: &Process) -> io::Result<()> {
-    if !is_alive(process) {
-        return Ok(());
-    }
-    let pid = nix::unistd::Pid::from_raw(process.pid);
-    match nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL) {
-        Err(nix::errno::Errno::ESRCH) => Ok(()),
-        killed => Ok(killed?),
+    match PidFd::open(process.pid) {
+        Ok(found) if is_alive(process) => found.kill(),
+        Err(e) if e.raw_os_error() != Some(libc::ESRCH) => Err(e),
+        _ => Ok(()),
     }
 }
 

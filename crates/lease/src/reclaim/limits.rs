@@ -1,9 +1,12 @@
-//! Sets back the memory limits of running MPS servers that root of a container raised.
+//! Sets back memory limits that others raised: those of running MPS servers, and those of cgroups in the driver.
 
 use super::finding::{Finding, Outcome};
 use super::liveness;
 use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
+use crate::gpu::nvml::Session;
+use crate::limit;
+use crate::model::{ChangedLimit, Level};
 use crate::mps::{self, Home, Patience, Talks};
 use crate::process;
 use crate::store::{Entry, Held, InstanceState, LeaseState};
@@ -17,18 +20,21 @@ const PATIENCE: Patience = Patience {
 
 /// Sets raised limits of living containers back, and says so in their outcomes.
 pub(super) fn set_back_raised(context: &LeaseContext<'_>, findings: &mut [Finding], dry_run: bool) {
-    let mut talks = None;
+    let (mut talks, driver) = (None, context.driver());
     for finding in findings {
         let (Entry::Held(held), Outcome::Kept(_)) = (&finding.entry, &finding.outcome) else {
             continue;
         };
-        if !has_daemon(held) {
+        let outcome = if has_daemon(held) {
+            let talks: &Result<Talks> = talks.get_or_insert_with(|| begin(context));
+            match dry_run {
+                true => would_set_back(context, held, talks),
+                false => set_back(context, held, talks),
+            }
+        } else if held.level() == Some(Level::Driver) && is_ready(held) {
+            in_driver(&driver, held, dry_run)
+        } else {
             continue;
-        }
-        let talks: &Result<Talks> = talks.get_or_insert_with(|| begin(context));
-        let outcome = match dry_run {
-            true => would_set_back(context, held, talks),
-            false => set_back(context, held, talks),
         };
         match outcome {
             Ok(None) => {}
@@ -48,10 +54,31 @@ fn begin(context: &LeaseContext<'_>) -> Result<Talks> {
 fn has_daemon(held: &Held) -> bool {
     let daemon = held.instance.resource.daemon();
     let is_alive = daemon.is_some_and(|d| d.process.is_some_and(|p| process::is_alive(&p)));
-    is_alive
-        && held.lease.state == LeaseState::Ready
+    is_alive && is_ready(held)
+}
+
+fn is_ready(held: &Held) -> bool {
+    held.lease.state == LeaseState::Ready
         && held.instance.state == InstanceState::Ready
         && liveness::unseen(&held.lease).is_none()
+}
+
+/// Sets a raised limit of a cgroup in the driver back, or says that it would.
+fn in_driver(driver: &Session, held: &Held, dry_run: bool) -> Result<Option<String>> {
+    let what = |verb: &str| {
+        let container = printable(held.lease.holder.name());
+        format!("{verb} the memory limit of container {container}")
+    };
+    let found = limit::changed(driver, held).context(|| what("read"))?;
+    let (Some(found), Some(init)) = (found.filter(ChangedLimit::is_raised), held.lease.init) else {
+        return Ok(None);
+    };
+    if dry_run {
+        return Ok(Some(would_be_set_back(found)));
+    }
+    let gpu = held.instance.resource.gpu_uuid();
+    limit::set(driver, gpu, (init.pid, found.share_mib)).context(|| what("set back"))?;
+    Ok(Some(is_set_back(held, &found.to_string())))
 }
 
 fn would_set_back(
@@ -62,9 +89,11 @@ fn would_set_back(
     let look = |talks: &Talks, home: &Home, mib| talks.changed(home, mib);
     let found = talk(context, held, talks, "read", look)?.flatten();
     let raised = found.filter(|limit| limit.is_raised());
-    Ok(raised.map(|limit| {
-        format!("its memory limit was changed to {limit}, and would be set back to its share")
-    }))
+    Ok(raised.map(would_be_set_back))
+}
+
+fn would_be_set_back(limit: ChangedLimit) -> String {
+    format!("its memory limit was changed to {limit}, and would be set back to its share")
 }
 
 fn set_back(
@@ -76,15 +105,18 @@ fn set_back(
     let Some(found) = talk(context, held, talks, "set back", set)?.flatten() else {
         return Ok(None);
     };
+    Ok(Some(is_set_back(held, &found)))
+}
+
+/// Returns the words for a limit that is set back, which are in the log as well.
+fn is_set_back(held: &Held, found: &str) -> String {
+    let told = format!("its memory limit was changed to {found}, and is set back to its share");
     tracing::warn!(
         lease = held.lease.id.as_str(),
         container = printable(held.lease.holder.name()),
-        "its memory limit was changed to {found}, and is set back to its share; processes that started meanwhile \
-         keep what they have"
+        "{told}; processes that started meanwhile keep what they have"
     );
-    Ok(Some(format!(
-        "its memory limit was changed to {found}, and is set back to its share"
-    )))
+    told
 }
 
 /// Talks with the daemon of a lease. None if the lease or the daemon ended meanwhile.

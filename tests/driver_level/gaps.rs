@@ -1,0 +1,86 @@
+//! A limit that others change, as the operator sees it.
+
+use super::*;
+use nvml_sim::engine::UNLIMITED;
+use nvml_sim::state::Store;
+
+/// Changes the limit of the only limited cgroup, as root of the host can.
+fn change(setup: &Setup, mib: Option<u64>) {
+    let store = Store::open(&setup.machine.dir()).unwrap();
+    let mut locked = store.lock().unwrap();
+    let mut limit = locked.machine.memory_limits[0].clone();
+    limit.hard = mib.map_or(UNLIMITED, |mib| mib * MIB);
+    locked.machine.set_memory_limit(limit);
+    locked.commit(None, false).unwrap();
+}
+
+fn sets_raised_limit_back(keeper: Keeper) {
+    let Some(setup) = on(Low::Runc, keeper) else {
+        return;
+    };
+    let (id, bundle, mut client) = client(&setup, "4Gi");
+    let limited = vec![(format!("/{}", bundle.cgroup()), 4096 * MIB)];
+    assert!(lease(&setup, &id)["limitChanged"].is_null());
+    for (changed, shown, words) in [(Some(6144), 6, "6Gi"), (None, 0, "none")] {
+        change(&setup, changed);
+        assert_eq!(lease(&setup, &id)["limitChanged"], shown);
+        let list = setup.migctl(&["list"]).ok();
+        assert!(
+            list.stdout.contains("ready, limit changed"),
+            "{}",
+            list.stdout
+        );
+        let told = format!("the memory limit of container {id} was changed to {words}");
+        assert!(list.stderr.contains(&told), "{}", list.stderr);
+        let dry = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
+        assert!(dry.contains("would be set back"), "{dry}");
+        assert_ne!(limits(&setup), limited);
+        let said = setup.migctl(&["gc"]).ok().stdout;
+        let told = format!("was changed to {words}, and is set back to its share");
+        assert!(said.contains(&told), "{said}");
+        assert_eq!(limits(&setup), limited);
+        assert!(lease(&setup, &id)["limitChanged"].is_null());
+    }
+    // A lower limit keeps the promise.
+    change(&setup, Some(3072));
+    assert_eq!(lease(&setup, &id)["limitChanged"], 3);
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(lease(&setup, &id)["limitChanged"], 3);
+    assert_eq!(client.say("launch 1"), "ok");
+    client.end();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_sets_raised_limit_back() {
+    sets_raised_limit_back(Keeper::Misc);
+}
+
+#[test]
+fn gc_sets_raised_dmem_limit_back() {
+    sets_raised_limit_back(Keeper::Dmem);
+}
+
+/// The driver does not tell, so nothing is known.
+#[test]
+fn list_goes_on_without_answer() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let (id, _, client) = client(&setup, "4Gi");
+    let fault = ["--call", "nvmlDeviceGetMemoryLimits_v1", "--returns", "999"];
+    setup.machine.sim("fault", &fault);
+    let list = setup.migctl(&["list"]).ok();
+    let told = format!("cannot read the memory limit of container {id}");
+    assert!(list.stderr.contains(&told), "{}", list.stderr);
+    let gc = setup.migctl(&["gc"]).exits(1);
+    assert!(
+        gc.stdout.contains("(NVML 999)"),
+        "{}{}",
+        gc.stdout,
+        gc.stderr
+    );
+    setup.machine.sim("fault", &["--clear"]);
+    client.end();
+    setup.nothing_is_left();
+}
