@@ -68,12 +68,7 @@ pub struct Account {
 
 impl Account {
     /// Opens an account without memory. The process is listed with its first memory.
-    pub fn new(gpu: u32, pid: u32, start_time: u64, kind: HolderKind) -> Account {
-        let target = Target {
-            gpu,
-            gi: None,
-            ci: None,
-        };
+    pub fn new(target: Target, pid: u32, start_time: u64, kind: HolderKind) -> Account {
         let holder = Holder {
             pid,
             start_time,

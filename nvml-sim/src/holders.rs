@@ -140,14 +140,11 @@ pub fn unlist(store: &Store, holder: &Holder) -> io::Result<()> {
     locked.commit(Some(holder.target.gpu), false)
 }
 
-/// Locks the files of a GPU for the calling process, without an entry in the list.
-pub fn lock_gpu_files(store: &Store, gpu: u32) -> io::Result<Hold> {
-    let target = Target {
-        gpu,
-        gi: None,
-        ci: None,
-    };
-    let files = lock_files(store.dir(), &*store.load()?, &[target])?;
+/// Locks the files of a GPU or an instance for the calling process, without an entry in the list.
+pub fn lock_files_of(store: &Store, target: Target) -> io::Result<Hold> {
+    let machine = store.load()?;
+    let targets = targets(&machine, target).map_err(|e| io::Error::other(e.to_string()))?;
+    let files = lock_files(store.dir(), &machine, &targets)?;
     Ok(Hold { _files: files })
 }
 

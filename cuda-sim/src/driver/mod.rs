@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nvml_sim::cgroups;
-use nvml_sim::engine::{Gpu, HolderKind, Machine};
+use nvml_sim::engine::{Gpu, HolderKind, Machine, Target};
 use nvml_sim::holders::{self, Hold};
 use nvml_sim::state::Store;
 
@@ -35,8 +35,8 @@ pub struct Cuda {
 }
 
 struct Device {
-    /// The index in the machine.
-    gpu: u32,
+    /// The device in the machine.
+    target: Target,
     uuid: String,
     /// The context that all of the process share, and the number of its users.
     primary: Option<(u64, u32)>,
@@ -52,7 +52,7 @@ struct Context {
 enum Mode {
     Mps(Connection),
     Plain {
-        accounts: BTreeMap<u32, Account>,
+        accounts: BTreeMap<Target, Account>,
         kernel_end: Option<Instant>,
         fault: bool,
     },
@@ -110,7 +110,7 @@ impl Cuda {
                 fault: false,
             },
         };
-        let is_permitted = |uuid: &&String| permitted.iter().any(|(_, gpu)| gpu.uuid == **uuid);
+        let is_permitted = |uuid: &&String| permitted.iter().any(|device| device.uuid == **uuid);
         let all: Vec<String> = match &mode {
             Mode::Mps(connection) => connection
                 .devices
@@ -118,14 +118,14 @@ impl Cuda {
                 .filter(is_permitted)
                 .cloned()
                 .collect(),
-            Mode::Plain { .. } => permitted.iter().map(|(_, gpu)| gpu.uuid.clone()).collect(),
+            Mode::Plain { .. } => permitted.iter().map(|d| d.uuid.clone()).collect(),
         };
         let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let chosen = visible::chosen(&all, variable.as_deref());
         let devices = chosen.into_iter().filter_map(|uuid| {
-            let (gpu, _) = permitted.iter().find(|(_, gpu)| gpu.uuid == uuid)?;
+            let device = permitted.iter().find(|device| device.uuid == uuid)?;
             Some(Device {
-                gpu: *gpu,
+                target: device.target,
                 uuid,
                 primary: None,
                 hold: None,
@@ -166,7 +166,7 @@ impl Cuda {
     /// Answers from the description of a device's GPU.
     pub fn describe<T>(&self, device: i32, get: impl FnOnce(&Gpu) -> T) -> Result<T, CudaError> {
         let (_, device) = self.device(device)?;
-        Ok(get(&self.machine()?.gpus[device.gpu as usize]))
+        Ok(get(&self.machine()?.gpus[device.target.gpu as usize]))
     }
 
     fn machine(&self) -> Result<std::sync::Arc<Machine>, CudaError> {
@@ -202,14 +202,14 @@ impl Cuda {
     pub fn make_context(&mut self, device: i32) -> Result<u64, CudaError> {
         self.act(|cuda| {
             let (index, device) = cuda.device(device)?;
-            let (gpu, uuid) = (device.gpu, device.uuid.clone());
+            let (target, uuid) = (device.target, device.uuid.clone());
             let visible: Vec<String> = cuda.devices.iter().map(|d| d.uuid.clone()).collect();
-            let context = cuda.machine()?.gpus[gpu as usize].model().context_mb << 20;
+            let context = cuda.machine()?.gpus[target.gpu as usize].model().context_mb << 20;
             match &mut cuda.mode {
                 Mode::Mps(connection) => connection.make_context(&uuid, &visible)?,
                 Mode::Plain { accounts, .. } => {
-                    let new = || plain_account(&cuda.store, gpu);
-                    let account = accounts.entry(gpu).or_insert_with(new);
+                    let new = || plain_account(&cuda.store, target);
+                    let account = accounts.entry(target).or_insert_with(new);
                     account.grow(&cuda.store, Size::plain(context))?;
                 }
             }
@@ -217,7 +217,7 @@ impl Cuda {
             let hold = &mut cuda.devices[index].hold;
             *hold = hold
                 .take()
-                .or_else(|| holders::lock_gpu_files(&cuda.store, gpu).ok());
+                .or_else(|| holders::lock_files_of(&cuda.store, target).ok());
             let id = cuda.next(0);
             let allocations = BTreeMap::new();
             let context = Context {
@@ -264,44 +264,44 @@ impl Cuda {
         let gone = self.contexts.remove(&context);
         let gone = gone.ok_or(CudaError::INVALID_CONTEXT)?;
         let device = &self.devices[gone.device];
-        let (gpu, uuid) = (device.gpu, device.uuid.clone());
+        let (target, uuid) = (device.target, device.uuid.clone());
         if self.contexts.values().all(|c| c.device != gone.device) {
             self.devices[gone.device].hold = None;
             return match &mut self.mode {
                 Mode::Mps(connection) => connection.ask(&Request::Close { uuid }).map(drop),
                 Mode::Plain { accounts, .. } => {
                     accounts
-                        .remove(&gpu)
+                        .remove(&target)
                         .iter()
                         .for_each(|a| a.close(&self.store));
                     Ok(())
                 }
             };
         }
-        let context = self.machine()?.gpus[gpu as usize].model().context_mb << 20;
+        let context = self.machine()?.gpus[target.gpu as usize].model().context_mb << 20;
         let allocated = gone.allocations.values();
         let size = allocated.fold(Size::plain(context), |sum, size| sum + *size);
-        self.give_back(gpu, uuid, size)
+        self.give_back(target, uuid, size)
     }
 
-    fn give_back(&mut self, gpu: u32, uuid: String, size: Size) -> Result<(), CudaError> {
+    fn give_back(&mut self, target: Target, uuid: String, size: Size) -> Result<(), CudaError> {
         match &mut self.mode {
             Mode::Mps(connection) => connection.ask(&Request::Free { uuid, size }).map(drop),
-            Mode::Plain { accounts, .. } => account(accounts, gpu)?.shrink(&self.store, size),
+            Mode::Plain { accounts, .. } => account(accounts, target)?.shrink(&self.store, size),
         }
     }
 
-    fn gpu_of(&self, context: u64) -> Result<(u32, String), CudaError> {
+    fn gpu_of(&self, context: u64) -> Result<(Target, String), CudaError> {
         let context = self.contexts.get(&context);
         let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
         let device = &self.devices[context.device];
-        Ok((device.gpu, device.uuid.clone()))
+        Ok((device.target, device.uuid.clone()))
     }
 
     /// Allocates memory and returns its address. Nothing is behind the address.
     pub fn allocate(&mut self, context: u64, size: Size) -> Result<u64, CudaError> {
         self.act(|cuda| {
-            let (gpu, uuid) = cuda.gpu_of(context)?;
+            let (target, uuid) = cuda.gpu_of(context)?;
             if size == Size::default() {
                 return Err(CudaError::INVALID_VALUE);
             }
@@ -309,7 +309,9 @@ impl Cuda {
                 Mode::Mps(connection) => {
                     connection.ask(&Request::Allocate { uuid, size })?;
                 }
-                Mode::Plain { accounts, .. } => account(accounts, gpu)?.grow(&cuda.store, size)?,
+                Mode::Plain { accounts, .. } => {
+                    account(accounts, target)?.grow(&cuda.store, size)?
+                }
             }
             let address = cuda.next(size.total());
             let context = cuda.contexts.get_mut(&context);
@@ -325,8 +327,8 @@ impl Cuda {
             let found = contexts.find_map(|c| Some((c.device, c.allocations.remove(&address)?)));
             let (device, size) = found.ok_or(CudaError::INVALID_VALUE)?;
             let device = &cuda.devices[device];
-            let (gpu, uuid) = (device.gpu, device.uuid.clone());
-            cuda.give_back(gpu, uuid, size)
+            let (target, uuid) = (device.target, device.uuid.clone());
+            cuda.give_back(target, uuid, size)
         })
     }
 
@@ -334,32 +336,34 @@ impl Cuda {
     /// the process's cgroup in both.
     pub fn memory(&mut self, context: u64) -> Result<(u64, u64), CudaError> {
         self.act(|cuda| {
-            let (gpu, uuid) = cuda.gpu_of(context)?;
+            let (target, uuid) = cuda.gpu_of(context)?;
             let machine = cuda.machine()?;
-            let model = machine.gpus[gpu as usize].model();
             let free = match &mut cuda.mode {
                 Mode::Mps(connection) => match connection.ask(&Request::Memory { uuid })? {
                     Reply::Bytes(bytes) => bytes,
                     _ => return Err(CudaError::UNKNOWN),
                 },
-                Mode::Plain { accounts, .. } => account(accounts, gpu)?.free(&cuda.store)?,
+                Mode::Plain { accounts, .. } => account(accounts, target)?.free(&cuda.store)?,
             };
             let proc_dir = holders::proc_dir(cuda.store.dir());
             let cgroups = cgroups::of_process(&proc_dir, host_pid(&proc_dir));
-            let limit = machine.visible_limit(gpu, &cgroups);
-            let whole = (model.memory_mb - model.reserved_mb) << 20;
+            let limit = machine.visible_limit(target.gpu, &cgroups);
+            let whole = visible::memory(&machine, target);
             Ok((free, limit.map_or(whole, |limit| limit.hard.min(whole))))
         })
     }
 }
 
-fn plain_account(store: &Store, gpu: u32) -> Account {
+fn plain_account(store: &Store, target: Target) -> Account {
     let proc_dir = holders::proc_dir(store.dir());
     let pid = host_pid(&proc_dir);
     let start_time = holders::start_time(&proc_dir, pid).unwrap_or(0);
-    Account::new(gpu, pid, start_time, HolderKind::Plain)
+    Account::new(target, pid, start_time, HolderKind::Plain)
 }
 
-fn account(accounts: &mut BTreeMap<u32, Account>, gpu: u32) -> Result<&mut Account, CudaError> {
-    accounts.get_mut(&gpu).ok_or(CudaError::INVALID_CONTEXT)
+fn account(
+    accounts: &mut BTreeMap<Target, Account>,
+    target: Target,
+) -> Result<&mut Account, CudaError> {
+    accounts.get_mut(&target).ok_or(CudaError::INVALID_CONTEXT)
 }

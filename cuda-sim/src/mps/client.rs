@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use nvml_sim::engine::{HolderKind, Machine};
+use nvml_sim::engine::{HolderKind, Machine, Target};
 use nvml_sim::holders;
 
 use super::daemon::{Daemon, LOOK_AGAIN};
@@ -141,7 +141,7 @@ impl Connection<'_> {
     fn with_account(
         &self,
         uuid: &str,
-        act: impl FnOnce(&mut Client, u32) -> Result<Reply, CudaError>,
+        act: impl FnOnce(&mut Client, Target) -> Result<Reply, CudaError>,
     ) -> Result<Reply, CudaError> {
         let gpu = index(&*self.machine()?, uuid)?;
         self.with_client(|client| act(client, gpu))
@@ -173,10 +173,10 @@ impl Connection<'_> {
         let ordinal = uuids.iter().position(|uuid| *uuid == open.uuid);
         let ordinal = ordinal.ok_or(CudaError::INVALID_DEVICE)?;
         if self.id.is_none() {
-            self.id = Some(self.enter(gpu)?);
+            self.id = Some(self.enter(gpu.gpu)?);
         }
         let store = &self.daemon.store;
-        let context = Size::plain(machine.gpus[gpu as usize].model().context_mb << 20);
+        let context = Size::plain(machine.gpus[gpu.gpu as usize].model().context_mb << 20);
         self.with_server(|server, id| {
             server.use_gpu(store, gpu)?;
             let limit = server.limits.of_device(ordinal, &open.uuid);
@@ -273,7 +273,7 @@ impl Connection<'_> {
     }
 }
 
-fn account(client: &mut Client, gpu: u32) -> Result<&mut Account, CudaError> {
+fn account(client: &mut Client, gpu: Target) -> Result<&mut Account, CudaError> {
     let account = client.accounts.get_mut(&gpu);
     account.ok_or(CudaError::INVALID_CONTEXT)
 }
@@ -281,15 +281,17 @@ fn account(client: &mut Client, gpu: u32) -> Result<&mut Account, CudaError> {
 /// Returns the UUIDs of the GPUs that this daemon serves: its own `CUDA_VISIBLE_DEVICES` confines
 /// it.
 pub fn served(machine: &Machine) -> Vec<String> {
-    let all: Vec<String> = visible::whole_gpus(machine)
-        .map(|(_, g)| g.uuid.clone())
-        .collect();
+    let all = visible::devices(machine).into_iter().map(|d| d.uuid);
+    let all: Vec<String> = all.collect();
     visible::chosen(&all, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
 }
 
-fn index(machine: &Machine, uuid: &str) -> Result<u32, CudaError> {
-    let found = machine.gpus.iter().position(|gpu| gpu.uuid == uuid);
-    found.map(|i| i as u32).ok_or(CudaError::INVALID_DEVICE)
+fn index(machine: &Machine, uuid: &str) -> Result<Target, CudaError> {
+    let mut devices = visible::devices(machine).into_iter();
+    let found = devices.find(|device| device.uuid == uuid);
+    found
+        .map(|device| device.target)
+        .ok_or(CudaError::INVALID_DEVICE)
 }
 
 /// Returns the end of a kernel. One that runs for ever ends after a hundred years.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::client::served;
 use super::daemon::Daemon;
 use super::state::{Server, State};
+use crate::driver::visible;
 use crate::error::CudaError;
 use crate::limits;
 use crate::sys::Peer;
@@ -153,13 +154,11 @@ fn start_server(daemon: &Arc<Daemon>, state: &mut State, uid: u32) {
         return;
     };
     let first = served(&machine).first().cloned();
-    let gpu = machine
-        .gpus
-        .iter()
-        .position(|g| Some(&g.uuid) == first.as_ref());
+    let mut devices = visible::devices(&machine).into_iter();
+    let gpu = devices.find(|device| Some(&device.uuid) == first.as_ref());
     if let (Some(server), Some(gpu)) = (&mut state.server, gpu) {
         // A server without a GPU serves no client, and says so then.
-        let _ = server.use_gpu(&daemon.store, gpu as u32);
+        let _ = server.use_gpu(&daemon.store, gpu.target);
     }
 }
 
@@ -178,7 +177,7 @@ fn ps(daemon: &Daemon, state: &State) -> String {
         let command = command.split(|byte| *byte == 0).next().unwrap_or_default();
         let command = String::from_utf8_lossy(command);
         for gpu in client.accounts.keys() {
-            let uuid = &machine.gpus[*gpu as usize].uuid;
+            let uuid = &machine.gpus[gpu.gpu as usize].uuid;
             let device: String = uuid.chars().take(17).collect();
             text += &format!(
                 "{pid:<9} {id:<5} {:<9} {device:<18} {namespace:<14} {command}\n",

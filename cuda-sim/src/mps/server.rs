@@ -29,9 +29,10 @@ fn serve(dir: &Path) -> io::Result<()> {
     let store = Store::open(dir)?;
     let mut holds: Vec<Hold> = Vec::new();
     for line in io::stdin().lock().lines() {
-        let gpu = line?.parse().map_err(io::Error::other)?;
-        holds.push(holders::lock_gpu_files(&store, gpu)?);
-        println!("holding {gpu}");
+        let line = line?;
+        let target = serde_json::from_str(&line).map_err(io::Error::other)?;
+        holds.push(holders::lock_files_of(&store, target)?);
+        println!("holding {line}");
     }
     Ok(())
 }

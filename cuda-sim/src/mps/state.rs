@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::Instant;
 
-use nvml_sim::engine::HolderKind;
+use nvml_sim::engine::{HolderKind, Target};
 use nvml_sim::holders;
 use nvml_sim::state::Store;
 
@@ -41,7 +41,7 @@ pub struct Server {
     pub limits: Limits,
     pub threads: f64,
     pub clients: BTreeMap<u64, Client>,
-    gpus: BTreeMap<u32, Account>,
+    gpus: BTreeMap<Target, Account>,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -50,8 +50,8 @@ pub struct Client {
     pub peer: Peer,
     /// The client's socket, a copy of that which its thread reads from.
     pub stream: UnixStream,
-    /// Its memory by the index of the GPU.
-    pub accounts: BTreeMap<u32, Account>,
+    /// Its memory by device.
+    pub accounts: BTreeMap<Target, Account>,
     /// The end of its last kernel.
     pub kernel_end: Option<Instant>,
     /// The error that ended its work: every later call answers it.
@@ -139,15 +139,16 @@ impl Server {
         !sys::is_hung_up(self.output.get_ref().as_fd())
     }
 
-    /// Puts the server on a GPU, where it takes memory, at the first call for the GPU.
-    pub fn use_gpu(&mut self, store: &Store, gpu: u32) -> Result<(), CudaError> {
+    /// Puts the server on a device, where it takes memory, at the first call for the device.
+    pub fn use_gpu(&mut self, store: &Store, gpu: Target) -> Result<(), CudaError> {
         if self.gpus.contains_key(&gpu) {
             return Ok(());
         }
         let mut account = Account::new(gpu, self.pid, self.start_time, HolderKind::MpsServer);
         account.grow(store, Size::plain(SERVER_BYTES))?;
         let mut line = String::new();
-        writeln!(self.input, "{gpu}")
+        let wanted = serde_json::to_string(&gpu).map_err(|_| CudaError::UNKNOWN)?;
+        writeln!(self.input, "{wanted}")
             .and_then(|()| self.output.read_line(&mut line))
             .map_err(|_| CudaError::MPS_SERVER_NOT_READY)?;
         self.gpus.insert(gpu, account);

@@ -105,7 +105,7 @@ pub struct ComputeInstance {
 }
 
 /// A GPU, a GPU instance or a compute instance, as something to hold. `gpu` is the index.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize, Serialize)]
 pub struct Target {
     pub gpu: u32,
     pub gi: Option<u32>,
