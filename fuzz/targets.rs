@@ -71,6 +71,10 @@ pub fn annotations(bytes: &[u8]) {
             assert_eq!(again.unwrap(), Some(slices.alternatives));
         }
         request::Wanted::Slices(_) => {}
+        request::Wanted::Seat(seat) => {
+            assert!(!seat.sizes.is_empty());
+            assert!(seat.slices.alternatives.iter().all(|a| a.count == 1));
+        }
         request::Wanted::Share(sizes) => {
             let written: Vec<String> = sizes.iter().map(ToString::to_string).collect();
             let again = vec![(request::SHARE.to_owned(), written.join(","))];

@@ -3,6 +3,7 @@
 use super::daemons;
 use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
+use super::seat;
 use super::shares;
 use crate::bundles;
 use runmig_lease::config::Config;
@@ -21,7 +22,7 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
         let (lease, instance) = (entry.lease(), entry.instance());
         let holder = lease.and_then(Lease::container);
         let shown = shown(entry);
-        let slice = instance.slice();
+        let slice = instance.resource.mig_slice();
         let attempt = instance.attempt();
         LeaseItem {
             id: entry.id(),
@@ -88,6 +89,9 @@ pub struct Shown<'a> {
 }
 
 pub fn shown(entry: &Entry) -> Shown<'_> {
+    if let Some(seat) = seat::shown(entry) {
+        return seat;
+    }
     let share = entry.lease().and_then(Lease::share);
     match (&entry.instance().resource, share) {
         (Resource::Mig(slice), _) => Shown {
@@ -130,6 +134,9 @@ pub fn shown(entry: &Entry) -> Shown<'_> {
 
 /// Returns the portion of an entry for people: `1g.10gb`, `share 8192Mi` or `gpu`.
 fn portion(entry: &Entry) -> String {
+    if let Some(seat) = seat::portion(entry) {
+        return seat;
+    }
     match entry.lease().and_then(Lease::share) {
         Some(share) => format!("share {}Mi", share.memory_mib),
         None => shown(entry).name.to_owned(),
@@ -158,10 +165,11 @@ pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (Listing { entries, damaged }, waiting) = match bundles::existing(config)? {
+    let (listing, waiting) = match bundles::existing(config)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
-        None => Default::default(),
+        None => <(Listing, _)>::default(),
     };
+    let (entries, damaged) = (listing.entries, listing.damaged);
     let seen = shares::observe(config, &entries);
     match format {
         Format::Json => json(&entries, &seen, &waiting),
@@ -258,7 +266,7 @@ fn tell_damaged(damaged: &Damaged) {
 }
 
 fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
-    let slice = entry.instance().slice();
+    let slice = entry.instance().resource.mig_slice();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
     if entry.instance().is_adopted() {

@@ -16,6 +16,7 @@ mod list;
 mod mig_on;
 mod output;
 mod release;
+mod seat;
 mod shares;
 mod world;
 

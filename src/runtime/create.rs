@@ -78,13 +78,15 @@ struct Slicing<'a> {
 /// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
 /// GPU gives out.
 fn memory_share(held: &Held) -> Option<MemoryShare> {
-    let (share, gpu) = (held.lease.share()?, held.instance.resource.gpu()?);
+    let share = held.lease.share()?;
+    let total_mib = match (&held.instance.resource, held.instance.resource.gpu()) {
+        (Resource::Mig(slice), _) => slice.seats?.memory_mib,
+        _ if held.level() == Some(Level::Driver) => share.memory_mib,
+        (_, gpu) => gpu?.memory_mib,
+    };
     Some(MemoryShare {
         memory_mib: share.memory_mib,
-        total_mib: match held.level() {
-            Some(Level::Driver) => share.memory_mib,
-            _ => gpu.memory_mib,
-        },
+        total_mib,
     })
 }
 
@@ -104,7 +106,7 @@ impl Slicing<'_> {
 
         let asked = &Request {
             no_mps: match asked.wanted {
-                Wanted::Share(_) => mps::obstacle(self.front.runtime, &original)?,
+                Wanted::Share(_) | Wanted::Seat(_) => mps::obstacle(self.front.runtime, &original)?,
                 Wanted::Slices(_) | Wanted::Gpus(_) => None,
             },
             ..asked.clone()
@@ -262,7 +264,10 @@ impl Slicing<'_> {
             let (uuid, minor) = match &held.instance.resource {
                 Resource::Mig(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
                 Resource::Gpu(gpu) => (Some(gpu.gpu_uuid.as_str()), gpu.gpu_minor),
-                Resource::Mps(daemon) => (Some(daemon.gpu.gpu_uuid.as_str()), daemon.gpu.gpu_minor),
+                Resource::Mps(daemon) => match &daemon.slice {
+                    Some(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
+                    None => (Some(daemon.gpu.gpu_uuid.as_str()), daemon.gpu.gpu_minor),
+                },
             };
             let Some(uuid) = uuid else {
                 return Err(Error::new("the lease has no instance"));
@@ -272,7 +277,7 @@ impl Slicing<'_> {
             if !devices.contains(&gpu) {
                 devices.push(gpu);
             }
-            if let Resource::Mig(slice) = &held.instance.resource {
+            if let Some(slice) = held.instance.resource.mig_slice() {
                 let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
                     return Err(Error::new("the lease has no instance"));
                 };

@@ -4,7 +4,9 @@ use super::context::{LeaseContext, now};
 use crate::error::Result;
 use crate::model::InstanceId;
 use crate::placement::Slot;
-use crate::store::{Instance, InstanceState, Origin, Resource, Slice, WHOLE_GPU, random_id};
+use crate::store::{
+    Instance, InstanceState, MpsDaemon, Origin, Resource, Slice, WHOLE_GPU, random_id,
+};
 
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
@@ -19,15 +21,19 @@ pub(crate) fn instance(
         origin,
         state,
         resource,
+        parent: None,
         unknown: serde_json::Map::new(),
     })
 }
 
 /// Returns the memory slices that a resource takes of its GPU. A whole GPU takes all, should its MIG mode be
-/// switched on.
+/// switched on. The daemon of a seat has the place of its slice.
 pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
     match &instance.resource {
         Resource::Mig(slice) => Some(slot_of(slice)),
+        Resource::Mps(MpsDaemon {
+            slice: Some(slice), ..
+        }) => Some(slot_of(slice)),
         Resource::Gpu(_) | Resource::Mps(_) => Some(Slot {
             gpu: instance.resource.gpu_uuid().clone(),
             profile_id: 0,

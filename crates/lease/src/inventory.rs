@@ -6,12 +6,14 @@ mod booking;
 mod gpu_use;
 mod observe;
 mod owners;
+mod seats;
 
 pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
 pub(crate) use booking::{memory_of, memory_on};
 pub use gpu_use::GpuState;
 pub use observe::{ObservedShare, observe};
+pub(crate) use seats::SeatSlice;
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;
@@ -35,6 +37,8 @@ pub(super) struct Unread {
     pub(super) share: Option<(InstanceId, u64)>,
     /// The instance, if it is an MPS daemon.
     pub(super) daemon: Option<InstanceId>,
+    /// The slice of the daemon of a seat, which has the place.
+    pub(super) parent: Option<InstanceId>,
 }
 
 /// Driver, ledger and queue at one moment.
@@ -46,6 +50,8 @@ pub struct Inventory {
     pub leases: Vec<Held>,
     /// Instances of this boot without a lease.
     pub unleased: Vec<Instance>,
+    /// Slices of this boot on which the daemons of seats lie, and which have no lease of their own.
+    pub(super) parents: Vec<Instance>,
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Instance>,
     /// Places of this boot holders records cannot be read.
@@ -135,6 +141,9 @@ impl Inventory {
                 Entry::Unleased(instance) => self.unleased.push(instance),
             }
         }
+        let mut parents = listing.parents;
+        parents.retain(|instance| instance.boot_id == context.boot_id);
+        self.parents.extend(parents);
         for damaged in listing.damaged {
             let place = damaged.place().cloned();
             let place = place.filter(|p| p.boot_id == context.boot_id);
@@ -143,6 +152,7 @@ impl Inventory {
                 ownership: damaged.ownership(),
                 share: unread_share(&damaged),
                 daemon: unread_daemon(&damaged),
+                parent: damaged.instance().and_then(|name| name.parent.clone()),
             }));
             let Damaged { file, why, .. } = damaged;
             let file = printable(&file.to_string_lossy());
@@ -182,6 +192,7 @@ impl Inventory {
             idle_of_earlier_boot: Vec::new(),
             leases: self.leases.clone(),
             unleased: self.unleased.clone(),
+            parents: self.parents.clone(),
             damaged: self.damaged.clone(),
             waiting: self.waiting.clone(),
             over: self.over.clone(),
@@ -201,7 +212,7 @@ impl Inventory {
         let mut known = std::collections::BTreeSet::new();
         let leased = self.leases.iter().map(|h| &h.instance);
         let leased = leased.filter(move |i| known.insert(i.id.as_str()));
-        leased.chain(&self.unleased)
+        leased.chain(&self.unleased).chain(&self.parents)
     }
 
     fn idle_instances(&self) -> impl Iterator<Item = &Instance> {
@@ -212,8 +223,10 @@ impl Inventory {
     pub fn reserved(&self) -> Vec<Slot> {
         let leased = self.leases.iter().map(|h| &h.instance);
         let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
-        let held = leased.chain(going).filter_map(footprint);
-        held.chain(self.damaged.iter().map(reserved)).collect()
+        let held = leased.chain(going).chain(&self.parents);
+        let held = held.filter_map(footprint);
+        held.chain(self.damaged.iter().filter_map(reserved))
+            .collect()
     }
 
     /// Returns the places of idle slices.
@@ -228,7 +241,9 @@ impl Inventory {
         let damaged = self.damaged.iter();
         let damaged = damaged.filter(|d| d.ownership != Ownership::Adopted);
         let before = self.before.iter().cloned();
-        ours.chain(damaged.map(reserved)).chain(before).collect()
+        ours.chain(damaged.filter_map(reserved))
+            .chain(before)
+            .collect()
     }
 
     /// Returns the places that are not free and not in use: runmig could not destroy the instance, or
@@ -236,7 +251,7 @@ impl Inventory {
     pub fn quarantined(&self) -> Vec<Slot> {
         let quarantined = self.instances().filter(|i| i.attempt().is_some());
         let quarantined = quarantined.filter_map(footprint);
-        let damaged = self.damaged.iter().map(reserved);
+        let damaged = self.damaged.iter().filter_map(reserved);
         quarantined.chain(damaged).collect()
     }
 
@@ -285,7 +300,9 @@ impl Inventory {
             !is_fixed && !is_one_of_several(h)
         };
         for lease in self.leases.iter().filter(moves) {
-            let Some(slot) = lease.instance.slice().map(slot_of) else {
+            // A seat finds its place anew after a restart.
+            let slice = lease.instance.slice().filter(|s| s.seats.is_none());
+            let Some(slot) = slice.map(slot_of) else {
                 continue;
             };
             match all.iter().position(|m| m.slot == slot) {
@@ -350,10 +367,11 @@ fn unread_daemon(damaged: &Damaged) -> Option<InstanceId> {
     name.map(|name| name.instance.clone())
 }
 
-fn reserved(Unread { place, .. }: &Unread) -> Slot {
-    Slot {
+/// Returns the place of an unreadable record. The daemon of a seat has none beside that of its slice.
+fn reserved(Unread { place, parent, .. }: &Unread) -> Option<Slot> {
+    parent.is_none().then(|| Slot {
         gpu: place.gpu_uuid.clone(),
         profile_id: place.profile_id,
         placement: place.placement,
-    }
+    })
 }

@@ -5,6 +5,7 @@
 
 mod gpus;
 mod no_room;
+mod seats;
 mod shares;
 
 pub use gpus::{obstacle as gpu_obstacle, used as gpu_use};

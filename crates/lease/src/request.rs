@@ -16,9 +16,9 @@ pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;
 pub(crate) use slice::MAX_COUNT;
 pub use slice::{Alternative, Slice, alternatives, memory, written};
-pub use wanted::{Slices, Wanted};
+pub use wanted::{Seat, Slices, Wanted};
 
-use keys::{KINDS, Kind};
+use keys::{Applicable, Asked, KINDS, Kind};
 
 /// The annotation with the requested slices, such as `1g.10gb` or `10Gi`.
 pub const SLICE: &str = "runmig.dev/slice";
@@ -92,21 +92,31 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
             Error::new(format!("annotation {WAIT}: {why}")).hint("write it as 30s or 2m")
         })?),
     };
-    let key = &asked.key;
     let compute_slices = get(&ours, COMPUTE)?;
-    let wanted = match asked.kind {
-        Kind::Slice => slices(key, asked.value, compute_slices)?,
-        Kind::Share => share(key, asked.value, compute_slices)?,
-        Kind::Gpu => gpus(key, asked.value, compute_slices)?,
+    let (key, wanted) = match &asked {
+        Applicable::One(Asked { kind, key, value }) => (
+            key,
+            match kind {
+                Kind::Slice => slices(key, value, compute_slices)?.map(Wanted::Slices),
+                Kind::Share => share(key, value, compute_slices)?,
+                Kind::Gpu => gpus(key, value, compute_slices)?,
+            },
+        ),
+        Applicable::Seat { slice, share } => (&share.key, seat(slice, share, compute_slices)?),
     };
     let Some(wanted) = wanted else {
         return Ok(None);
     };
     let shared_in = scope(get(&ours, SCOPE)?, &who)?;
-    if let (Some(_), Wanted::Share(_)) = (&shared_in, &wanted) {
+    if let (Some(_), Wanted::Share(_) | Wanted::Seat(_)) = (&shared_in, &wanted) {
         return Err(Error::new(format!(
-            "annotation {SCOPE}: \"pod\" shares one slice or GPU, and {} asks for a share of a GPU",
-            printable(&shorten(key))
+            "annotation {SCOPE}: \"pod\" shares one slice or GPU, and {} asks for a share of a {}",
+            printable(&shorten(key)),
+            if let Wanted::Seat(_) = wanted {
+                "slice"
+            } else {
+                "GPU"
+            }
         ))
         .hint("take the scope away: each container has a share of its own"));
     }
@@ -118,7 +128,9 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         ))
         .hint(match wanted {
             Wanted::Slices(_) => "ask for one larger slice, or take the scope away",
-            Wanted::Share(_) | Wanted::Gpus(_) => "ask for 1, or take the scope away",
+            Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(_) => {
+                "ask for 1, or take the scope away"
+            }
         }));
     }
     Ok(Some(Request {
@@ -130,7 +142,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     }))
 }
 
-fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
+fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Slices>> {
     let Some(alternatives) = alternatives(value).map_err(|e| named(key, e))? else {
         return Ok(None);
     };
@@ -138,10 +150,32 @@ fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option
         None => 0,
         Some(text) => compute(text, key, &alternatives)?,
     };
-    Ok(Some(Wanted::Slices(Slices {
+    Ok(Some(Slices {
         alternatives,
         min_compute,
-    })))
+    }))
+}
+
+/// A share of one slice. The number of compute slices is the slice's.
+fn seat(
+    slice: &Asked<'_>,
+    share: &Asked<'_>,
+    compute_slices: Option<&str>,
+) -> Result<Option<Wanted>> {
+    let slices = slices(&slice.key, slice.value, compute_slices)?;
+    let sizes = share::sizes(share.value).map_err(|e| named(&share.key, e))?;
+    let (Some(slices), false) = (slices, sizes.is_empty()) else {
+        return Ok(None);
+    };
+    if let Some(several) = slices.alternatives.iter().find(|a| a.count > 1) {
+        return Err(Error::new(format!(
+            "{} asks for several slices ({several}), and {} for a share of one",
+            printable(&shorten(&slice.key)),
+            printable(&shorten(&share.key))
+        ))
+        .hint("ask for a share of one slice, or for several slices without a share"));
+    }
+    Ok(Some(Wanted::Seat(Seat { slices, sizes })))
 }
 
 fn share(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {

@@ -78,5 +78,6 @@ fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
         compute_instance: None,
         mig_uuid: None,
         emptied: false,
+        seats: None,
     })
 }

@@ -26,8 +26,8 @@ pub(super) fn explained(
             .ok()
             .flatten()
             .map_or(no, NoRoom::Slices),
-        // No move of another lease makes room for a share or a whole GPU.
-        Wanted::Share(_) | Wanted::Gpus(_) => no,
+        // No move of another lease makes room for a share or a whole GPU, and none is planned for a seat.
+        Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(_) => no,
     }
 }
 

@@ -63,6 +63,16 @@ impl Levels {
         levels
     }
 
+    /// Returns the same for seats: the driver has no limits in a slice.
+    pub(super) fn for_seats(mut self) -> Levels {
+        for (level, reason) in &mut self.all {
+            if *level == Level::Driver {
+                *reason = Some("NVML refuses memory limits on MIG devices".to_owned());
+            }
+        }
+        self
+    }
+
     /// Fails if no permitted level is possible here, or if that cannot be found out.
     pub(super) fn check(&self) -> Result<()> {
         if let Some(failed) = &self.failed {

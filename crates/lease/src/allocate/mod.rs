@@ -17,6 +17,7 @@ mod provision;
 mod record;
 mod requester;
 mod reserve;
+mod seats;
 mod shares;
 mod usable_plan;
 mod validate;

@@ -200,6 +200,7 @@ fn to_be_created(decision: &Decision<'_>) -> Slice {
         compute_instance: None,
         mig_uuid: None,
         emptied: false,
+        seats: None,
     }
 }
 

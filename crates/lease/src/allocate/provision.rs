@@ -96,13 +96,45 @@ fn create(
         Resource::Mig(slice) => create_slice(context, driver, (held, slice)),
         // The GPU exists, and no setting of it changes.
         Resource::Gpu(_) => Ok(context.record(held, |i| i.state = InstanceState::Ready)?),
-        Resource::Mps(daemon) => Ok(start_daemon(context, levels, (held, daemon))?),
+        Resource::Mps(daemon) => {
+            let daemon = &in_slice(context, driver, (held, daemon))?;
+            Ok(start_daemon(context, levels, (held, daemon))?)
+        }
         #[cfg(test)]
         Resource::Dummy(dummy) => {
             dummy.create()?;
             Ok(context.record(held, |i| i.state = InstanceState::Ready)?)
         }
     }
+}
+
+/// Returns the daemon of a seat in its slice, which this makes if it is new.
+fn in_slice(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    (held, daemon): (&Held, &MpsDaemon),
+) -> std::result::Result<MpsDaemon, Trouble> {
+    let Some(id) = &held.instance.parent else {
+        return Ok(daemon.clone());
+    };
+    let gone = || Error::new("another process has removed the slice of the seat");
+    let parent = context.store.instance_with(id)?.ok_or_else(gone)?;
+    let Resource::Mig(slice) = &parent.resource else {
+        return Err(Error::new("the parent of the seat is no slice").into());
+    };
+    let made = match parent.state {
+        InstanceState::Ready => slice.clone(),
+        _ => {
+            let lease = held.lease.clone();
+            let instance = parent.clone();
+            let made = create_slice(context, driver, (&Held { lease, instance }, slice))?;
+            made.instance.slice().ok_or_else(gone)?.clone()
+        }
+    };
+    Ok(MpsDaemon {
+        slice: Some(made),
+        ..daemon.clone()
+    })
 }
 
 /// Starts the MPS daemon of a share. Its process is on record before it begins.
@@ -118,12 +150,14 @@ fn start_daemon(
     let order = Order {
         home: &Home::of(&context.config.state_dir, &held.instance.id),
         program,
-        gpu: &daemon.gpu.gpu_uuid,
+        device: daemon.device(),
         limit_mib: daemon.limit_mib,
     };
     let what = || format!("start an {}", held.instance.resource);
     let record = |process| {
-        let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
+        let slice = daemon.slice.clone();
+        let change = |d: &mut MpsDaemon| (d.process, d.slice) = (Some(process), slice);
+        let recorded = context.record(held, |i| i.change_daemon(change));
         recorded.map(drop)
     };
     let started = mps::start(&order, record)

@@ -2,14 +2,16 @@
 
 use super::plan::Step;
 use super::requester::Requester;
+use super::seats::SeatPlan;
 use crate::context::LeaseContext;
-use crate::error::{self, Result};
+use crate::draft;
+use crate::error::{self, Error, Result};
 use crate::inventory::Inventory;
-use crate::model::Level;
+use crate::model::{InstanceId, Level};
 use crate::reclaim::{self, Patience};
 use crate::store::{
-    Held, Instance, InstanceState, LeaseState, MpsDaemon, Origin, Portion, Resource, Share,
-    WholeGpu,
+    Held, Instance, InstanceState, LeaseState, Ledger, MpsDaemon, Origin, Portion, Resource, Share,
+    Slice, WholeGpu,
 };
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
@@ -50,7 +52,11 @@ impl Part {
 /// Undoes all of these, whichever fail.
 pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
-        Undo::Forget(lease) => context.store.lock("refused create")?.forget(&lease),
+        Undo::Forget(lease) => {
+            let ledger = context.store.lock("refused create")?;
+            forget_parent(context, &ledger, &lease)?;
+            ledger.forget(&lease)
+        }
         Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
         Undo::GiveUp(lease, patience) => {
             // An instance in use stays on record, and the next create or gc tries again.
@@ -60,6 +66,18 @@ pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result
             Ok(())
         }
     }))
+}
+
+/// Removes the record of the slice that was to be made for a seat, and of which nothing is there. It goes before its
+/// daemon's: without that, a collector would look for an instance at its place.
+fn forget_parent(context: &LeaseContext<'_>, ledger: &Ledger<'_>, held: &Held) -> Result<()> {
+    let Some(id) = &held.instance.parent else {
+        return Ok(());
+    };
+    match context.store.instance_with(id)? {
+        Some(parent) if parent.state == InstanceState::Creating => ledger.remove_instance(&parent),
+        _ => Ok(()),
+    }
 }
 
 /// Releases a slice that no container had: it is not shown as this container's.
@@ -120,13 +138,7 @@ pub(super) fn record_share(
     let portion = Portion::Share(share);
     let resource = match whole.level {
         // A daemon serves one container, so no share joins another.
-        Some(Level::Mps) => Resource::Mps(MpsDaemon {
-            gpu: whole.clone(),
-            limit_mib: share.memory_mib,
-            booked_mib: share.booked_mib,
-            process: None,
-            restarts: 0,
-        }),
+        Some(Level::Mps) => daemon(whole.clone(), share, None),
         _ => Resource::Gpu(whole.clone()),
     };
     if let (Resource::Gpu(_), Some(level)) = (&resource, whole.level) {
@@ -152,6 +164,109 @@ pub(super) fn record_share(
     held.lease.portion = portion;
     persist(context, &held, "is reserved")?;
     Ok(Part::Place(held))
+}
+
+/// Puts a seat on record: in a slice that has seats, or in a new one. Returns none if that slice is going by now.
+pub(super) fn record_seat(
+    context: &LeaseContext<'_>,
+    inventory: &Inventory,
+    requester: &Requester<'_>,
+    plan: SeatPlan,
+) -> Result<Option<Part>> {
+    let (slice, share, parent) = match plan {
+        SeatPlan::Join(join) => (join.slice, join.share, Some(join.parent)),
+        SeatPlan::Create(slice, share) => (slice, share, None),
+        SeatPlan::PeerCreates(_) | SeatPlan::Evict(_) => return Ok(None),
+    };
+    let ledger = context.store.lock(&requester.purpose())?;
+    let joined = match &parent {
+        Some(id) => match joinable(context, inventory, id)? {
+            Some(instance) => Some(instance),
+            None => return Ok(None),
+        },
+        None => None,
+    };
+    let is_new = joined.is_none();
+    let slice_instance = match joined {
+        Some(instance) => instance,
+        None => {
+            let state = (Origin::Ours, InstanceState::Creating);
+            draft::instance(context, Resource::Mig(slice.clone()), state)?
+        }
+    };
+    let portion = Portion::Share(share);
+    let is_mps = slice.seats.is_some_and(|seats| seats.level == Level::Mps);
+    let (held, parent) = match is_mps {
+        false => (requester.draft(context, slice_instance, portion)?, None),
+        true => {
+            let gpu = gpu_of(inventory, &slice)?;
+            let daemon = daemon(gpu, share, Some(slice));
+            let mut held = requester.draft_new(context, daemon, Origin::Ours)?;
+            held.instance.parent = Some(slice_instance.id.clone());
+            held.lease.portion = portion;
+            (held, Some(slice_instance))
+        }
+    };
+    ledger.sweep();
+    match (is_mps, is_new) {
+        // The slice comes last: it is never on record without its daemon, so no collector takes it.
+        (true, true) => ledger.put_new_on(&held, parent.as_ref())?,
+        (true, false) | (false, true) => ledger.put_new(&held)?,
+        (false, false) => ledger.put_lease(&held.lease)?,
+    }
+    let container = held.lease.holder.name();
+    let lease = held.lease.id.as_str();
+    tracing::info!(lease, container, "{held} is reserved");
+    Ok(Some(match (is_mps, is_new) {
+        (false, false) => Part::Joined(held),
+        _ => Part::Place(held),
+    }))
+}
+
+/// Returns the instance of a slice that one more seat may join: a lease that stays keeps it. The caller has the
+/// ledger's lock.
+fn joinable(
+    context: &LeaseContext<'_>,
+    inventory: &Inventory,
+    id: &InstanceId,
+) -> Result<Option<Instance>> {
+    let slices = inventory.seat_slices();
+    let Some(on) = slices.iter().find(|on| on.instance.id == *id) else {
+        return Ok(None);
+    };
+    let now = context.store.instance_now(on.instance)?;
+    let Some(now) = now.filter(|now| now.state == InstanceState::Ready) else {
+        return Ok(None);
+    };
+    for peer in inventory.leases_in(id) {
+        // The record of another that cannot be read does not say that it stays.
+        let peer = context.store.lease_now(&peer.lease).ok().flatten();
+        if peer.is_some_and(|lease| lease.state != LeaseState::Releasing) {
+            return Ok(Some(now));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the record of the GPU of a slice, which gives out the slice's memory.
+fn gpu_of(inventory: &Inventory, slice: &Slice) -> Result<WholeGpu> {
+    let mut gpus = inventory.snapshot.gpus.iter();
+    let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
+    let gpu = gpu.ok_or_else(|| Error::new(format!("GPU {} is gone", slice.gpu_uuid)))?;
+    let memory_mib = slice.seats.map_or(0, |seats| seats.memory_mib);
+    Ok(WholeGpu::of(gpu, memory_mib, Some(Level::Mps)))
+}
+
+/// Returns a daemon that is not started yet.
+fn daemon(gpu: WholeGpu, share: Share, slice: Option<Slice>) -> Resource {
+    Resource::Mps(MpsDaemon {
+        gpu,
+        limit_mib: share.memory_mib,
+        booked_mib: share.booked_mib,
+        process: None,
+        restarts: 0,
+        slice,
+    })
 }
 
 /// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.

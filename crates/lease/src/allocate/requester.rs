@@ -9,7 +9,7 @@ use crate::model::{Cgroup, InstanceId, LeaseId};
 use crate::placement::Slot;
 use crate::process;
 use crate::reclaim::liveness;
-use crate::request::Request;
+use crate::request::{Request, Wanted};
 use crate::store::{
     self, Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
     Portion, Resource,
@@ -28,7 +28,13 @@ pub(crate) struct Requester<'a> {
 impl Requester<'_> {
     /// Returns the levels of the machine for this container. The first call looks, which takes a moment.
     pub(super) fn levels(&self, config: &Config) -> &Levels {
-        let look = || Levels::new(config, self.request.no_mps.as_deref());
+        let look = || {
+            let levels = Levels::new(config, self.request.no_mps.as_deref());
+            match self.request.wanted {
+                Wanted::Seat(_) => levels.for_seats(),
+                Wanted::Share(_) | Wanted::Slices(_) | Wanted::Gpus(_) => levels,
+            }
+        };
         self.levels.get_or_init(look)
     }
 

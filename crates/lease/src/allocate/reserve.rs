@@ -3,8 +3,11 @@
 use super::admit::{Limits, admit, subject_of};
 use super::denial::Denial;
 use super::pod::{self, Peer};
-use super::record::{Allocation, Part, record_share, record_step, record_whole, roll_back};
+use super::record::{
+    Allocation, Part, record_seat, record_share, record_step, record_whole, roll_back,
+};
 use super::requester::{Requester, Tried};
+use super::seats::{SeatPlan, SeatPlanner};
 use super::shares::Terms;
 use super::usable_plan::usable_plan;
 use super::{candidates, gpus, occupied, shares};
@@ -16,7 +19,7 @@ use crate::model::{GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, Rejection};
 use crate::queue::{self, LastLook, Turn, Wants};
 use crate::refusal::NoRoom;
-use crate::request::{ShareSize, Wanted};
+use crate::request::{Seat, ShareSize, Wanted};
 use crate::store::{Held, Instance, Lock};
 
 /// The outcome of one look for room. A lease in it is on record.
@@ -43,7 +46,7 @@ pub(super) fn reserve(
 ) -> Result<Outcome> {
     // The driver takes its time to start, and other creates can choose meanwhile.
     driver.prepare()?;
-    if let Wanted::Share(_) = requester.request.wanted {
+    if let Wanted::Share(_) | Wanted::Seat(_) = requester.request.wanted {
         requester.levels(context.config);
     }
     let choice = {
@@ -92,6 +95,10 @@ fn choose(
         Wanted::Share(sizes) => {
             let asked = (requester, sizes.as_slice());
             return choose_share(context, driver, asked, inventory, (tried, turn), plan);
+        }
+        Wanted::Seat(seat) => {
+            let asked = (requester, seat);
+            return choose_seat(context, driver, asked, inventory, (tried, turn), plan);
         }
         Wanted::Gpus(count) => {
             let asked = (requester, *count);
@@ -240,6 +247,61 @@ fn choose_share(
                 let wants = (1, shortage.awaited.clone());
                 let look = (inventory.snapshot.clone(), shortage.has_foreign());
                 await_gpus(context, (requester, turn), plan, wants, look)?;
+            }
+            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+        }
+    }
+}
+
+/// Chooses the slice of a seat.
+fn choose_seat(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    (requester, seat): (&Requester<'_>, &Seat),
+    inventory: Inventory,
+    (tried, turn): (&Tried, &mut Turn),
+    plan: &Lock,
+) -> Result<Choice> {
+    let (policy, subject) = (&context.config.policy, subject_of(requester.holder));
+    let terms = Terms::new(context.config, requester.levels(context.config))?;
+    let snapshot = &inventory.snapshot;
+    let admitted = admit(policy, snapshot, &seat.slices, &subject)?;
+    let blockers = queue::reservations(&inventory.waiting, snapshot);
+    let ours = inventory.ours();
+    let wanted = Constraints {
+        blockers: &blockers,
+        ours: &ours,
+        ..admitted.wanted()
+    };
+    let sharer = (None, requester);
+    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
+        return Ok(choice);
+    }
+    let planner = SeatPlanner {
+        driver,
+        inventory: &inventory,
+        policy,
+        subject,
+        seat,
+        terms,
+    };
+    let planned = planner.plan((&admitted.alternatives, &wanted), tried);
+    let could_use = match &planned {
+        Err(Denial::Room(shortage)) if shortage.may_pass() => Some(planner.could_use(&admitted)),
+        _ => None,
+    };
+    match planned {
+        Ok(SeatPlan::Evict(idle)) => Ok(Choice::of(Outcome::Evict(idle))),
+        Ok(SeatPlan::PeerCreates(peer)) => Ok(Choice::of(Outcome::PeerCreates(*peer))),
+        Ok(place) => {
+            let take = |place| record_seat(context, &inventory, requester, place);
+            Ok(record_all(vec![place], take, turn))
+        }
+        Err(denial) => {
+            if let Some(could_use) = could_use {
+                let wants = Wants::Slices { admitted, ours };
+                let look = LastLook::new(inventory.snapshot, wants);
+                join(context, requester, turn, plan, (could_use, look))?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }

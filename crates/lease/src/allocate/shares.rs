@@ -43,7 +43,11 @@ impl<'a> Terms<'a> {
     }
 
     /// Returns the level of a share on a GPU; else the reasons for which there is none.
-    fn of_gpu(&self, driver: &impl Queries, gpu: &Gpu) -> std::result::Result<ShareLevel, NoLevel> {
+    pub(super) fn of_gpu(
+        &self,
+        driver: &impl Queries,
+        gpu: &Gpu,
+    ) -> std::result::Result<ShareLevel, NoLevel> {
         let (rank, level) = self.levels.of_gpu(driver, gpu)?;
         Ok(ShareLevel {
             level,

@@ -4,7 +4,7 @@ use super::launch::{self, Child, Image};
 use super::{Home, Program, cgroup, limit, talk};
 use crate::error::{Context, Error, Result, printable};
 use crate::files;
-use crate::model::{GpuUuid, InstanceId, Process};
+use crate::model::{InstanceId, Process};
 use std::ffi::CString;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::ErrorKind;
@@ -24,8 +24,8 @@ const MAX_LOG_FILE: u64 = 1 << 20;
 pub(crate) struct Order<'a> {
     pub home: &'a Home,
     pub program: &'a Program,
-    /// The GPU, which is the daemon's only one.
-    pub gpu: &'a GpuUuid,
+    /// The UUID of the daemon's only device: a GPU, or the MIG device of a slice.
+    pub device: &'a str,
     /// The memory limit of each client, in MiB.
     pub limit_mib: u64,
 }
@@ -89,7 +89,7 @@ fn image(order: &Order<'_>) -> Result<Image> {
         ],
         environment: vec![
             variable("PATH", &search)?,
-            variable("CUDA_VISIBLE_DEVICES", order.gpu.as_str().as_bytes())?,
+            variable("CUDA_VISIBLE_DEVICES", order.device.as_bytes())?,
             variable("CUDA_MPS_PIPE_DIRECTORY", &path(&order.home.pipes()))?,
             variable("CUDA_MPS_LOG_DIRECTORY", &path(&order.home.logs()))?,
             variable("CUDA_MPS_PROTOCOL_VERSION", b"2")?,

@@ -14,6 +14,7 @@ mod pack;
 mod plan;
 mod rejection;
 mod score;
+mod seat;
 mod several;
 mod share;
 #[cfg(test)]
@@ -32,6 +33,8 @@ pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, Sear
 pub use rejection::{
     Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,
 };
+pub use seat::SeatShortage;
+pub(crate) use seat::{SeatCandidate, SeatTerms};
 pub use several::Diagnosis;
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::obstacle_of;

@@ -106,7 +106,11 @@ impl ShareTerms<'_> {
     /// Returns the memory of a share of a size on a GPU, and the memory that it books, in MiB; else the obstacle.
     /// An amount is the memory of the share, and the level's own need comes on top. A fraction is all that the
     /// share books, so that all parts of a GPU fit.
-    fn place(&self, on: &ShareCandidate<'_>, size: ShareSize) -> Result<(u64, u64), GpuObstacle> {
+    pub(super) fn place(
+        &self,
+        on: &ShareCandidate<'_>,
+        size: ShareSize,
+    ) -> Result<(u64, u64), GpuObstacle> {
         if let Some(obstacle) = &on.obstacle {
             return Err(obstacle.clone());
         }

@@ -88,7 +88,10 @@ pub(crate) fn release_damaged(
         Some(instance) => {
             release::release_instance_unless(context, &instance, patience, |_| None).map(drop)
         }
-        None => Ok(()),
+        None => {
+            let parent = damaged.instance().and_then(|name| name.parent.as_ref());
+            release::end_parent(context, parent, patience)
+        }
     });
     error::all([released, restored])
 }
@@ -112,7 +115,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     if !is_still(context, damaged)? {
         return Ok(None);
     }
-    let has_others = has_other_leases(context, damaged)?;
+    let has_others = has_other_users(context, damaged)?;
     let is_alone = !has_others && !is_anothers_place(context, damaged)?;
     let instance = match (read_instance(context, damaged), resource) {
         _ if !is_alone || !ends_instance => None,
@@ -148,6 +151,7 @@ fn rebuilt(context: &LeaseContext<'_>, damaged: &Damaged, resource: Resource) ->
     Ok(match damaged.instance() {
         Some(name) => Instance {
             id: name.instance.clone(),
+            parent: name.parent.clone(),
             ..new
         },
         None => new,
@@ -237,6 +241,9 @@ fn over(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
 ) -> Result<std::result::Result<String, String>> {
+    if damaged.is_nobodys() && has_other_users(context, damaged)? {
+        return Ok(Err("its record is damaged, and seats are on it".to_owned()));
+    }
     if damaged.is_nobodys() {
         let why = "its record is damaged, and no container has it";
         return Ok(Ok(why.to_owned()));
@@ -280,8 +287,8 @@ fn over(
     )))
 }
 
-/// Returns whether another lease names the instance.
-fn has_other_leases(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
+/// Returns whether a child or another lease names the instance.
+fn has_other_users(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
     let Some(instance) = damaged.instance() else {
         return Ok(false);
     };
@@ -289,7 +296,7 @@ fn has_other_leases(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<boo
     let mut others = leases
         .iter()
         .filter(|l| Some(l.lease.as_str()) != damaged.id());
-    Ok(others.next().is_some())
+    Ok(others.next().is_some() || context.store.has_children(&instance.instance)?)
 }
 
 /// Returns whether a readable lease has the instance for its container alone. The other leases of a pod's

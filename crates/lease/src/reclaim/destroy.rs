@@ -241,7 +241,7 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
     }
 }
 
-/// Ends the lease alone if another lease names its instance. The instance ends with its last lease, and the
+/// Ends the lease alone if another lease or a child names its instance. The instance ends with the last, and the
 /// ledger's lock decides which lease is the last.
 fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     let ledger = context.store.lock("release")?;
@@ -249,7 +249,7 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
         Some(lease) => context.store.lease_now(lease)?.is_some(),
         None => true,
     };
-    let has_others = has_other_leases(context, target.instance, target.lease)?;
+    let has_others = has_other_users(context, target.instance, target.lease)?;
     if let Some(lease) = target.lease
         && has_others
     {
@@ -261,15 +261,15 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     })
 }
 
-/// Returns whether a lease other than this one names the instance. The caller has the ledger's lock.
-pub(crate) fn has_other_leases(
+/// Returns whether a child or a lease other than this one names the instance. The caller has the ledger's lock.
+pub(crate) fn has_other_users(
     context: &LeaseContext<'_>,
     instance: &Instance,
     than: Option<&Lease>,
 ) -> Result<bool> {
     let leases = context.store.leases_on(&instance.id)?;
     let is_other = |name: &LeaseName| than.is_none_or(|l| l.id != name.lease);
-    Ok(leases.iter().any(is_other))
+    Ok(leases.iter().any(is_other) || context.store.has_children(&instance.id)?)
 }
 
 /// Returns the processes that have the instance's capabilities open, or a process of its MPS daemon.

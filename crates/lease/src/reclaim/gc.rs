@@ -34,7 +34,13 @@ fn look_through(
     let listing = context.store.list()?;
     // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
     let is_earlier = |e: &Entry| *e.boot_id() != context.boot_id;
-    let (earlier, entries): (Vec<_>, Vec<_>) = listing.entries.into_iter().partition(is_earlier);
+    // A slice with seats goes with the last of them, and all of an earlier boot go at once.
+    let parents = listing.parents.into_iter().map(Entry::Unleased);
+    let entries = listing
+        .entries
+        .into_iter()
+        .chain(parents.filter(is_earlier));
+    let (earlier, entries): (Vec<_>, Vec<_>) = entries.partition(is_earlier);
     let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;

@@ -14,7 +14,9 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool>
     let Some(slice) = held.instance.slice() else {
         return Ok(false);
     };
-    let is_whole = slice.compute_instance.is_some() && slice.mig_uuid.is_some();
+    // A slice of seats ends with the last of them.
+    let is_whole =
+        slice.seats.is_none() && slice.compute_instance.is_some() && slice.mig_uuid.is_some();
     let keeps = !context.config.keep_idle.is_zero()
         && held.lease.boot_id == context.boot_id
         && !held.instance.is_adopted()
@@ -34,7 +36,7 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool>
     if held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
     }
-    if destroy::has_other_leases(context, &held.instance, Some(&held.lease))? {
+    if destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
         ledger.remove_lease(&held.lease)?;
         return Ok(true);
     }

@@ -123,6 +123,9 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
         // The leases of these containers are lost too.
         return Err(Error::new("other containers of its pod may use the slice"));
     }
+    if lease.share().is_some() && instance.slice().is_some() {
+        return Err(Error::new("other containers may have seats in the slice"));
+    }
     // A create adopts an administrator's instance under the plan's lock.
     let why = format!("recovery of {container}");
     let _plan = context.store.lock_plan(&why)?;

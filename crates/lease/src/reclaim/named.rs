@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::model::{Level, ListedInstance};
 use crate::mps::{self, Home};
-use crate::store::{Damaged, Kind, MpsDaemon, Place, Resource, Slice, WholeGpu};
+use crate::store::{Damaged, Kind, MpsDaemon, Place, Resource, Seats, Slice, WholeGpu};
 
 /// Returns the resource that the driver shows at a place. Returns none if there is nothing.
 ///
@@ -20,7 +20,7 @@ pub(super) fn resource(
     Ok(match damaged.instance().map(|name| name.kind) {
         Some(Kind::Gpu) => gpu_of(context, place, None)?.map(Resource::Gpu),
         Some(Kind::Mps) => daemon_of(context, damaged, place)?.map(Resource::Mps),
-        _ => slice_of(context, place)?.map(Resource::Mig),
+        _ => slice_of(context, damaged, place)?.map(Resource::Mig),
     })
 }
 
@@ -46,6 +46,7 @@ fn daemon_of(
             .unwrap_or_default(),
         process: None,
         restarts: 0,
+        slice: None,
     }))
 }
 
@@ -57,7 +58,7 @@ fn is_daemon_there(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool
 }
 
 /// Returns the slice that the driver shows at a named place.
-fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> {
+fn slice_of(context: &LeaseContext<'_>, damaged: &Damaged, place: &Place) -> Result<Option<Slice>> {
     let _lock = context
         .store
         .lock_gpu(&place.gpu_uuid, "release of a damaged lease")?;
@@ -92,6 +93,13 @@ fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> 
         compute_instance: ci,
         mig_uuid: ci.map(uuid).transpose()?,
         emptied: false,
+        // The name of its record says so too.
+        seats: (damaged.instance())
+            .filter(|name| name.has_seats)
+            .map(|_| Seats {
+                level: Level::None,
+                memory_mib: 0,
+            }),
     }))
 }
 

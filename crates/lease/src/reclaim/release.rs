@@ -6,7 +6,7 @@ use super::patience::Patience;
 use super::{holder, keep};
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Error, Result};
-use crate::model::Timestamp;
+use crate::model::{InstanceId, Timestamp};
 use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, SystemTime};
 
@@ -69,7 +69,8 @@ pub(crate) fn release_unless(
     // case, and the next release starts from the beginning.
     if let Err(e) = ledger.put_lease(&held.lease) {
         // Without the mark another container could share this slice, so the release stops.
-        if held.lease.shared_in.is_some() {
+        let is_seat = held.lease.share().is_some() && held.instance.slice().is_some();
+        if held.lease.shared_in.is_some() || is_seat {
             return Err(e);
         }
         tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
@@ -118,7 +119,7 @@ pub(crate) fn release_instance_unless(
         let Some(mut instance) = context.store.instance_now(instance)? else {
             return Ok(Returned::Yes);
         };
-        if destroy::has_other_leases(context, &instance, None)? {
+        if destroy::has_other_users(context, &instance, None)? {
             return Ok(Returned::No("a container has it".to_owned()));
         }
         if let Some(why) = against(&instance) {
@@ -150,7 +151,8 @@ pub(crate) fn release_instance_unless(
     Ok(Returned::Yes)
 }
 
-/// Destroys an instance and removes its records; on a failure, quarantines it.
+/// Destroys an instance and removes its records, and then its parent's unless others use that. On a failure it
+/// quarantines the instance.
 fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
@@ -160,12 +162,34 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
                 ledger.remove_lease(lease)?;
             }
             // A share may have come meanwhile if the mark could not be written.
-            match destroy::has_other_leases(context, target.instance, target.lease)? {
-                true => Ok(()),
-                false => ledger.remove_instance(target.instance),
+            if destroy::has_other_users(context, target.instance, target.lease)? {
+                return Ok(());
             }
+            ledger.remove_instance(target.instance)?;
+            drop(ledger);
+            end_parent(context, target.instance.parent.as_ref(), patience)
         }
         Err(e) => Err(quarantine(context, target.instance, e)),
+    }
+}
+
+/// Releases the slice of a seat whose daemon is gone. A kill before this leaves it to a collector.
+pub(super) fn end_parent(
+    context: &LeaseContext<'_>,
+    parent: Option<&InstanceId>,
+    patience: Patience,
+) -> Result<()> {
+    let Some(id) = parent else {
+        return Ok(());
+    };
+    match context.store.instance_with(id) {
+        Ok(Some(parent)) => release_instance_unless(context, &parent, patience, |_| None).map(drop),
+        Ok(None) => Ok(()),
+        Err(e) => {
+            // A collector releases it by its name.
+            tracing::warn!(instance = id.as_str(), "{}", e.line());
+            Ok(())
+        }
     }
 }
 

@@ -132,7 +132,7 @@ fn start_again(
     let order = Order {
         home: &home,
         program,
-        gpu: &daemon.gpu.gpu_uuid,
+        device: daemon.device(),
         limit_mib: daemon.limit_mib,
     };
     let record = |process| {

@@ -1,8 +1,8 @@
 //! A request that finds no room, of any kind.
 
-use super::{Refusal, Waited, gpus, shares};
+use super::{Refusal, Waited, gpus, seats, shares};
 use crate::error::Error;
-use crate::placement::{GpuShortage, Rejection, ShareShortage};
+use crate::placement::{GpuShortage, Rejection, SeatShortage, ShareShortage};
 use crate::store::Waiting;
 
 /// A request without room, of any kind.
@@ -10,6 +10,7 @@ use crate::store::Waiting;
 pub(crate) enum NoRoom {
     Slices(Rejection),
     Share(ShareShortage),
+    Seat(SeatShortage),
     Gpus(GpuShortage),
 }
 
@@ -25,6 +26,12 @@ impl From<ShareShortage> for NoRoom {
     }
 }
 
+impl From<SeatShortage> for NoRoom {
+    fn from(shortage: SeatShortage) -> NoRoom {
+        NoRoom::Seat(shortage)
+    }
+}
+
 impl From<GpuShortage> for NoRoom {
     fn from(shortage: GpuShortage) -> NoRoom {
         NoRoom::Gpus(shortage)
@@ -37,6 +44,7 @@ impl NoRoom {
         match self {
             NoRoom::Slices(rejection) => matches!(rejection, Rejection::NoCapacity(_)),
             NoRoom::Share(shortage) => shortage.may_pass(),
+            NoRoom::Seat(shortage) => shortage.may_pass(),
             NoRoom::Gpus(shortage) => shortage.may_pass(),
         }
     }
@@ -51,6 +59,7 @@ impl NoRoom {
             }
             .error(),
             NoRoom::Share(shortage) => shares::error(shortage, blockers, waited.as_ref()),
+            NoRoom::Seat(shortage) => seats::error(shortage, blockers, waited),
             NoRoom::Gpus(shortage) => gpus::error(shortage, blockers, waited.as_ref()),
         }
     }

@@ -41,7 +41,16 @@ pub(super) struct Asked<'a> {
     pub value: &'a str,
 }
 
-/// Returns the annotation that counts for a container. A key that names the container wins over the pod's
+/// The annotations that count for a container.
+#[derive(Debug)]
+pub(super) enum Applicable<'a> {
+    /// One kind.
+    One(Asked<'a>),
+    /// A slice and a share of it.
+    Seat { slice: Asked<'a>, share: Asked<'a> },
+}
+
+/// Returns the annotations that count for a container. A key that names the container wins over the pod's
 /// keys of any kind. Returns none if each kind is absent or `none`.
 ///
 /// # Errors
@@ -49,7 +58,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn applicable<'a>(
     ours: &[(&'a str, &'a str)],
     name: Option<&str>,
-) -> Result<Option<Asked<'a>>> {
+) -> Result<Option<Applicable<'a>>> {
     let is_per_container = |key: &str| KINDS.iter().any(|kind| key.starts_with(kind.prefix()));
     let per_container = ours.iter().find(|(key, _)| is_per_container(key));
     if let (Some((key, _)), None) = (per_container, name) {
@@ -76,19 +85,30 @@ pub(super) fn applicable<'a>(
         );
     }
     let mut wanting = all.into_iter().filter(|asked| asked.value.trim() != "none");
-    let first = wanting.next();
-    match (&first, wanting.next()) {
-        (Some(one), Some(other)) => Err(Error::new(format!(
-            "annotation {} cannot stand beside {}: one container gets one kind of GPU",
-            printable(&shorten(&one.key)),
-            printable(&shorten(&other.key))
-        ))
-        .hint(match is_own {
-            true => "take one of them away",
-            false => "take one of them away, or give each container of the pod a key of its own",
-        })),
-        _ => Ok(first),
+    match (wanting.next(), wanting.next(), wanting.next()) {
+        (None, ..) => Ok(None),
+        (Some(one), None, _) => Ok(Some(Applicable::One(one))),
+        (Some(slice), Some(share), None)
+            if (slice.kind, share.kind) == (Kind::Slice, Kind::Share) =>
+        {
+            Ok(Some(Applicable::Seat { slice, share }))
+        }
+        (Some(one), Some(_), Some(other)) | (Some(one), Some(other), None) => {
+            Err(beside(&one, &other, is_own))
+        }
     }
+}
+
+fn beside(one: &Asked<'_>, other: &Asked<'_>, is_own: bool) -> Error {
+    Error::new(format!(
+        "annotation {} cannot stand beside {}: one container gets one kind of GPU",
+        printable(&shorten(&one.key)),
+        printable(&shorten(&other.key))
+    ))
+    .hint(match is_own {
+        true => "take one of them away",
+        false => "take one of them away, or give each container of the pod a key of its own",
+    })
 }
 
 /// Returns the annotations that are there under the key of each kind.

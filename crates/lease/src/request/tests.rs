@@ -71,6 +71,7 @@ fn parses_least_compute_slices() {
     let with = |slice, compute| parse_pairs(&[(SLICE, slice), (COMPUTE, compute)]);
     let least = |slice, compute| match with(slice, compute).unwrap().unwrap().wanted {
         Wanted::Slices(slices) => slices.min_compute,
+        Wanted::Seat(seat) => seat.slices.min_compute,
         Wanted::Share(_) | Wanted::Gpus(_) => 0,
     };
     assert_eq!(least("20Gi", "2"), 2);
@@ -240,5 +241,47 @@ fn parses_shares() {
     assert!(
         scope.ends_with("hint: take the scope away: each container has a share of its own"),
         "{scope}"
+    );
+}
+
+#[test]
+fn parses_seats() {
+    let asked = |pairs: &[(&str, &str)]| parse_pairs(pairs).unwrap().map(|r| r.wanted);
+    let written = |pairs: &[(&str, &str)]| asked(pairs).map(|wanted| wanted.written());
+    let seat = Some("share of 1/4,10Gi of 3g.40gb,20Gi".to_owned());
+    assert_eq!(
+        written(&[(SHARE, "1/4,10Gi"), (SLICE, "3g.40gb,20Gi")]),
+        seat
+    );
+    let name = ("io.kubernetes.container.name", "web");
+    let (slice, share) = ("slice.runmig.dev/web", "share.runmig.dev/web");
+    let own = [(slice, "3g.40gb"), (share, "1/4"), (GPU, "1"), name];
+    assert_eq!(written(&own), Some("share of 1/4 of 3g.40gb".to_owned()));
+    // A key that names the container wins over the pod's of every kind.
+    assert_eq!(
+        written(&[(slice, "3g.40gb"), (SHARE, "1/4"), name]),
+        Some("3g.40gb".to_owned())
+    );
+    for (pairs, one) in [
+        ([(SLICE, "none"), (SHARE, "1/4")], Some("share of 1/4")),
+        ([(SLICE, "3g.40gb"), (SHARE, "none")], Some("3g.40gb")),
+        ([(SLICE, "none"), (SHARE, "none")], None),
+    ] {
+        assert_eq!(written(&pairs).as_deref(), one);
+    }
+    let compute = asked(&[(SLICE, "20Gi"), (SHARE, "1/4"), (COMPUTE, "2")]);
+    let Some(Wanted::Seat(seat)) = compute else {
+        panic!("{compute:?}");
+    };
+    assert_eq!(seat.slices.min_compute, 2);
+    let all = refused(&[(SLICE, "3g.40gb"), (SHARE, "1/4"), (GPU, "1")]);
+    assert!(
+        all.starts_with("annotation runmig.dev/slice cannot stand beside runmig.dev/gpu"),
+        "{all}"
+    );
+    let several = refused(&[(SLICE, "20Gi,1g.10gb*2"), (SHARE, "1/4")]);
+    assert!(
+        several.starts_with("runmig.dev/slice asks for several slices (1g.10gb*2)"),
+        "{several}"
     );
 }

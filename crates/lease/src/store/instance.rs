@@ -24,6 +24,9 @@ pub struct Instance {
     pub state: InstanceState,
     /// The hardware.
     pub resource: Resource,
+    /// The slice on which an MPS daemon of a seat lies. It ends with its last lease or child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<InstanceId>,
     /// Fields of a newer version, which a rewrite keeps.
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, serde_json::Value>,
@@ -81,7 +84,7 @@ pub enum Resource {
     Mig(Slice),
     /// A GPU outside of MIG mode, for one holder or for shares.
     Gpu(WholeGpu),
-    /// An MPS daemon on such a GPU, for one share.
+    /// An MPS daemon on such a GPU, for one share, or on a slice, for one seat.
     Mps(MpsDaemon),
     /// A file that stands for hardware. It proves that a second kind fits.
     #[cfg(test)]
@@ -131,6 +134,17 @@ impl Resource {
             Resource::Dummy(_) => None,
         }
     }
+
+    /// Returns the MIG slice that the resource is, or on which its daemon lies.
+    pub fn mig_slice(&self) -> Option<&Slice> {
+        match self {
+            Resource::Mig(slice) => Some(slice),
+            Resource::Mps(daemon) => daemon.slice.as_ref(),
+            Resource::Gpu(_) => None,
+            #[cfg(test)]
+            Resource::Dummy(_) => None,
+        }
+    }
 }
 
 /// Names the resource for people: `1g.10gb at 4:1 on GPU 0`.
@@ -139,6 +153,9 @@ impl fmt::Display for Resource {
         match self {
             Resource::Mig(slice) => slice.fmt(f),
             Resource::Gpu(gpu) => write!(f, "GPU {}", gpu.gpu_index),
+            Resource::Mps(MpsDaemon {
+                slice: Some(slice), ..
+            }) => write!(f, "MPS daemon on {slice}"),
             Resource::Mps(daemon) => write!(f, "MPS daemon on GPU {}", daemon.gpu.gpu_index),
             #[cfg(test)]
             Resource::Dummy(dummy) => write!(f, "dummy {}", dummy.file.display()),
@@ -185,6 +202,20 @@ pub struct Slice {
     /// there now belongs to another program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied: bool,
+    /// The terms of its seats. None for a slice that containers have whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seats: Option<Seats>,
+}
+
+/// The terms of the seats of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seats {
+    /// The level of all seats.
+    pub level: Level,
+    /// The memory that the slice gives out, in MiB.
+    #[serde(rename = "memoryMiB")]
+    pub memory_mib: u64,
 }
 
 /// A GPU that is not in MIG mode.
@@ -212,8 +243,11 @@ pub struct WholeGpu {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MpsDaemon {
-    /// The GPU.
+    /// The GPU; for a seat with the memory of its slice.
     pub gpu: WholeGpu,
+    /// The slice of a seat, a copy of the parent's; without ids until the parent is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// The memory limit of each client, in MiB.
     #[serde(rename = "limitMiB")]
     pub limit_mib: u64,
@@ -226,6 +260,16 @@ pub struct MpsDaemon {
     /// The number of restarts since a collector last saw the daemon live.
     #[serde(default)]
     pub restarts: u32,
+}
+
+impl MpsDaemon {
+    /// Returns the UUID of the device that its server uses: a GPU, or a MIG device.
+    pub(crate) fn device(&self) -> &str {
+        match &self.slice {
+            Some(slice) => slice.mig_uuid.as_deref().unwrap_or_default(),
+            None => self.gpu.gpu_uuid.as_str(),
+        }
+    }
 }
 
 impl WholeGpu {

@@ -153,9 +153,12 @@ impl Held {
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resource = &self.instance.resource;
-        match self.lease.share() {
-            Some(share) => write!(f, "{}Mi of GPU {}", share.memory_mib, resource.gpu_index()),
-            None => resource.fmt(f),
+        match (self.lease.share(), resource.mig_slice()) {
+            (Some(share), Some(slice)) => write!(f, "{}Mi of {slice}", share.memory_mib),
+            (Some(share), None) => {
+                write!(f, "{}Mi of GPU {}", share.memory_mib, resource.gpu_index())
+            }
+            (None, _) => resource.fmt(f),
         }
     }
 }

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub struct Listing {
     /// The leases with their instances, in order of creation, then the instances without a lease.
     pub entries: Vec<Entry>,
+    /// The instances without a lease of their own on which others lie.
+    pub parents: Vec<Instance>,
     /// The records that cannot be read.
     pub damaged: Vec<Damaged>,
 }
@@ -84,6 +86,9 @@ pub(super) fn join(
             }),
         }
     }
+    let parents: BTreeSet<InstanceId> = { instances.values() }
+        .filter_map(|(_, name, _)| name.parent.clone())
+        .collect();
     let (mut held, mut leased) = (Vec::new(), BTreeSet::new());
     for (name, outcome) in of_leases {
         let file = leases.join(&name);
@@ -136,6 +141,7 @@ pub(super) fn join(
     for (id, (file, name, outcome)) in instances {
         match outcome {
             _ if leased.contains(&id) => {}
+            Ok(instance) if parents.contains(&id) => listing.parents.push(instance),
             Ok(instance) => unleased.push(instance),
             Err(why) => listing.damaged.push(Damaged {
                 file,

@@ -37,7 +37,7 @@ pub use damaged::{Damaged, DamagedName};
 pub(crate) use format::{Record, decode, encode};
 pub(crate) use id::random_id;
 pub use instance::{
-    Attempt, Instance, InstanceState, MpsDaemon, Origin, Resource, Slice, WholeGpu,
+    Attempt, Instance, InstanceState, MpsDaemon, Origin, Resource, Seats, Slice, WholeGpu,
 };
 pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Limit, Portion, Share};
 pub use listing::Listing;
@@ -245,6 +245,17 @@ impl Ledger<'_> {
             // A failed write may also have left the file, without a confirmed sync.
             let _ = self.remove_instance(&held.instance);
             let _ = self.remove_lease(&held.lease);
+        }
+        done
+    }
+
+    /// Writes the same with a new parent, which comes last.
+    pub(crate) fn put_new_on(&self, held: &Held, parent: Option<&Instance>) -> Result<()> {
+        self.put_new(held)?;
+        let done = parent.map_or(Ok(()), |parent| self.put_instance(parent));
+        if done.is_err() {
+            parent.map(|parent| self.remove_instance(parent));
+            let _ = self.forget(held);
         }
         done
     }

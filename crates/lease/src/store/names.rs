@@ -7,8 +7,10 @@
 //! leases/<key>.<lease>.<boot>.<instance>.share.<booked MiB>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
+//! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.seats
 //! instances/<instance>.<boot>.<gpu>.gpu
 //! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>
+//! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>.in.<instance of its slice>
 //! leases/<key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>[.adopted|.shared]     format 1
 //! ```
 //!
@@ -48,6 +50,10 @@ pub struct InstanceName {
     pub place: Place,
     /// The memory that an MPS daemon books, in MiB. None for another kind.
     pub booked_mib: Option<u64>,
+    /// The slice of the daemon of a seat.
+    pub parent: Option<InstanceId>,
+    /// Says whether it is a slice for seats. An older program, which knows no children, leaves it alone.
+    pub has_seats: bool,
     /// The end of the instance.
     pub ownership: Ownership,
 }
@@ -172,6 +178,8 @@ impl InstanceName {
                 placement,
             },
             booked_mib: instance.resource.daemon().map(|d| d.booked_mib),
+            parent: { instance.parent.as_ref() }.map(|id| InstanceId::new(plain(id.as_str()))),
+            has_seats: instance.slice().is_some_and(|slice| slice.seats.is_some()),
             ownership: match instance.origin {
                 Origin::Ours => Ownership::Own,
                 Origin::Administrator => Ownership::Adopted,
@@ -201,12 +209,18 @@ impl InstanceName {
                 return None;
             };
             let place = Place::parse(boot, gpu, [profile, start, size])?;
-            Some((place, ownership(tail)))
+            Some(match tail {
+                ["seats"] => (place, Ownership::Own),
+                tail => (place, ownership(tail)),
+            })
         };
-        let booked_mib = match (kind, rest) {
-            ("mps", [text]) => mib(text),
-            _ => None,
+        let (booked_mib, parent) = match (kind, rest) {
+            ("mps", [text]) => (mib(text), None),
+            ("mps", [text, "in", parent]) => (mib(text), Some(*parent)),
+            _ => (None, None),
         };
+        let parent = parent.filter(|_| booked_mib.is_some());
+        let has_seats = kind == "mig" && matches!(rest, [_, _, _, "seats"]);
         let (kind, (place, ownership)) = match kind {
             "mig" => (Kind::Mig, slice()?),
             "gpu" => (Kind::Gpu, (whole_gpu(), ownership(rest))),
@@ -220,15 +234,19 @@ impl InstanceName {
             kind,
             place,
             booked_mib,
+            parent: parent.map(InstanceId::new),
+            has_seats,
             ownership,
         })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> String {
-        let tail = match self.ownership {
-            Ownership::Adopted => ".adopted",
-            Ownership::Own | Ownership::Shared | Ownership::Unknown => "",
+        let tail = match (self.ownership, &self.parent) {
+            (Ownership::Adopted, _) => ".adopted".to_owned(),
+            (_, Some(parent)) => format!(".in.{parent}"),
+            _ if self.has_seats => ".seats".to_owned(),
+            (Ownership::Own | Ownership::Shared | Ownership::Unknown, None) => String::new(),
         };
         let place = &self.place;
         let (boot, gpu) = (&place.boot_id, &place.gpu_uuid);
@@ -245,9 +263,13 @@ impl InstanceName {
         format!("{}.{boot}.{gpu}.{kind}{tail}", self.instance)
     }
 
-    /// Returns whether the two cannot be on one machine at once. MPS daemons share a GPU.
+    /// Returns whether the two cannot be on one machine at once. MPS daemons share a GPU, and one of a seat lies in
+    /// the place of its parent.
     pub(crate) fn excludes(&self, other: &InstanceName) -> bool {
-        self.place.overlaps(&other.place) && (self.kind, other.kind) != (Kind::Mps, Kind::Mps)
+        self.place.overlaps(&other.place)
+            && (self.kind, other.kind) != (Kind::Mps, Kind::Mps)
+            && self.parent.is_none()
+            && other.parent.is_none()
     }
 }
 

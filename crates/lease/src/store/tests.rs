@@ -63,7 +63,9 @@ fn instance(id: &str) -> Instance {
             compute_instance: None,
             mig_uuid: None,
             emptied: false,
+            seats: None,
         }),
+        parent: None,
         unknown: serde_json::Map::new(),
     }
 }

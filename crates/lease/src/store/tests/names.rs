@@ -136,6 +136,18 @@ fn names_are_read_as_written() {
             (Kind::Unknown, Ownership::Unknown)
         );
     }
+    // A daemon of a seat lies in the place of its slice. Older versions take both names for newer ones.
+    let slice = InstanceName::parse("s.b.GPU-1.mig.9.0.4.seats").unwrap();
+    assert_eq!((slice.has_seats, slice.ownership), (true, Ownership::Own));
+    let seat = InstanceName::parse("i.b.GPU-1.mps.8320.in.s").unwrap();
+    assert_eq!((seat.kind, seat.booked_mib), (Kind::Mps, Some(8320)));
+    assert_eq!(seat.parent.as_ref(), Some(&slice.instance));
+    for name in [&slice, &seat] {
+        assert_eq!(InstanceName::parse(&name.name()).as_ref(), Some(name));
+    }
+    assert!(!seat.excludes(&slice) && !slice.excludes(&seat) && name.excludes(&slice));
+    let newer = InstanceName::parse("i.b.GPU-1.mps.8320.in.s.x").unwrap();
+    assert_eq!((newer.kind, newer.parent), (Kind::Unknown, None));
     let other = InstanceName::parse("i.b.GPU-1.fpga.4711").unwrap();
     assert_eq!(other.ownership, Ownership::Unknown);
     assert!(

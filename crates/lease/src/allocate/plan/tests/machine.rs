@@ -141,6 +141,7 @@ fn add(
         compute_instance: has_instance.then_some(0),
         mig_uuid: None,
         emptied: false,
+        seats: None,
     };
     let slot = slot_of(&slice);
     let instance = instance(slice, kind, n);
@@ -156,6 +157,7 @@ fn add(
         Kind::Unusable => tried.unusable.push(slot),
         Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
         Kind::Damaged => inventory.damaged.push(Unread {
+            parent: None,
             place: name.place,
             ownership: name.ownership,
             share: None,
@@ -195,6 +197,7 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
             _ => InstanceState::Ready,
         },
         resource: Resource::Mig(slice),
+        parent: None,
         unknown: serde_json::Map::new(),
     }
 }

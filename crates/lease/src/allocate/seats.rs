@@ -1,0 +1,277 @@
+//! Plans a request for a seat: in a slice that has seats and room, else in a new one.
+
+use super::admit::Limits;
+use super::candidates;
+use super::denial::Denial;
+use super::levels::NoLevel;
+use super::plan::{Planner, Step};
+use super::requester::Tried;
+use super::shares::Terms;
+use crate::admitted::Admitted;
+use crate::gpu::Queries;
+use crate::idle;
+use crate::inventory::{Inventory, SeatSlice};
+use crate::model::{Gpu, GpuUuid, InstanceId};
+use crate::placement::{
+    Constraints, GpuObstacle, GpuUse, Over, Rejection, SeatCandidate, SeatShortage, SeatTerms,
+    ShareCandidate, ShareLevel,
+};
+use crate::policy::{Policy, Subject};
+use crate::refusal;
+use crate::request::{Alternative, Seat, ShareSize};
+use crate::store::{Held, Instance, InstanceState, Seats, Share, Slice};
+use std::cell::RefCell;
+
+/// The way in which a seat is had.
+pub(super) enum SeatPlan {
+    /// In a slice that has seats.
+    Join(Box<Join>),
+    /// In the slice that another create makes now, which has this lease.
+    PeerCreates(Box<Held>),
+    /// In a new slice.
+    Create(Slice, Share),
+    /// These idle slices lie in the place of the new one.
+    Evict(Vec<Instance>),
+}
+
+/// A seat in a slice that has seats.
+pub(super) struct Join {
+    /// The slice.
+    pub slice: Slice,
+    /// Its instance.
+    pub parent: InstanceId,
+    /// The seat.
+    pub share: Share,
+}
+
+/// A request for a seat, and all that it depends on.
+pub(super) struct SeatPlanner<'a, D> {
+    pub driver: &'a D,
+    pub inventory: &'a Inventory,
+    pub policy: &'a Policy,
+    pub subject: Subject,
+    pub seat: &'a Seat,
+    pub terms: Terms<'a>,
+}
+
+impl<D: Queries> SeatPlanner<'_, D> {
+    /// Plans the first of the alternatives and sizes that can be had. A slice that has seats comes before a new one.
+    pub(super) fn plan(
+        &self,
+        (alternatives, wanted): (&[Alternative], &Constraints<'_>),
+        tried: &Tried,
+    ) -> Result<SeatPlan, Denial<SeatShortage>> {
+        let limits = Limits::new(self.policy, self.subject.clone(), self.inventory);
+        limits.allow_share(0)?;
+        let hit = RefCell::new(None);
+        let limit = |mib: u64| {
+            let over = limits.allow_share(mib).err()?;
+            let words = over.to_string();
+            hit.borrow_mut().get_or_insert(over);
+            let is_final = limits.of_nobody().allow_share(mib).is_err();
+            Some(Over { words, is_final })
+        };
+        let terms = SeatTerms {
+            most: self.terms.most,
+            limit: &limit,
+        };
+        let slices = self.inventory.seat_slices();
+        let (candidates, slices): (Vec<_>, Vec<_>) = slices
+            .iter()
+            .filter_map(|s| Some((self.candidate(s)?, s)))
+            .unzip();
+        let mut noes = Vec::new();
+        for asked in alternatives {
+            let mut no = None;
+            for size in &self.seat.sizes {
+                let one = Constraints {
+                    alternatives: std::slice::from_ref(&asked.slice),
+                    ..*wanted
+                };
+                if let Some((n, fit)) = terms.choose(&candidates, (&asked.slice, *size), &one) {
+                    return Ok(join(slices[n], fit));
+                }
+                match self.new_slice(asked, *size, (&one, &terms), tried) {
+                    Ok(plan) => return Ok(plan),
+                    // The first size that may be had one day tells more than one that may not.
+                    Err(Denial::Room(_)) if matches!(no, Some(Rejection::NoCapacity(_))) => {}
+                    Err(Denial::Room(why)) => no = Some(why),
+                    Err(Denial::Limit(over)) => return Err(Denial::Limit(over)),
+                }
+            }
+            noes.extend(no);
+        }
+        let shortage = SeatShortage {
+            wanted: self.seat.clone(),
+            taken: terms.taken(&candidates, self.seat, wanted),
+            rejection: Rejection::of_all(noes),
+        };
+        // A request above a limit is not queued, unless it can be had elsewhere one day.
+        match hit.take() {
+            Some(over) if !shortage.may_pass() => Err(Denial::Limit(over)),
+            _ => Err(Denial::Room(shortage)),
+        }
+    }
+
+    /// Returns the profiles of the slices in which the request could ever have its seat, by GPU.
+    pub(super) fn could_use(&self, admitted: &Admitted) -> Vec<(GpuUuid, Vec<u32>)> {
+        let snapshot = &self.inventory.snapshot;
+        let nobody = Limits::without_usage(self.policy, self.subject.clone());
+        let limit = |mib: u64| {
+            let words = nobody.allow_share(mib).err()?.to_string();
+            let is_final = true;
+            Some(Over { words, is_final })
+        };
+        let terms = SeatTerms {
+            most: self.terms.most,
+            limit: &limit,
+        };
+        // The limits of slices do not count for a seat.
+        let policy = Policy {
+            limit: Vec::new(),
+            ..self.policy.clone()
+        };
+        let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
+        for asked in &admitted.alternatives {
+            let sizes = (&asked.slice, self.seat.sizes.as_slice());
+            let level = |gpu: &Gpu| self.level(gpu);
+            let unfit = terms.unfit(snapshot, sizes, &admitted.wanted(), level);
+            let one = Admitted {
+                alternatives: vec![asked.clone()],
+                slices: vec![asked.slice.clone()],
+                min_compute: admitted.min_compute,
+                excluded: [admitted.excluded.clone(), in_words(unfit)].concat(),
+                denied_profiles: admitted.denied_profiles.clone(),
+            };
+            let subject = (&policy, self.subject.clone());
+            for (gpu, profiles) in candidates::could_use(subject, snapshot, &one) {
+                match all.iter_mut().find(|(other, _)| *other == gpu) {
+                    Some((_, known)) => {
+                        known.extend(profiles);
+                        known.sort_unstable();
+                        known.dedup();
+                    }
+                    None => all.push((gpu, profiles)),
+                }
+            }
+        }
+        all
+    }
+
+    /// Plans a new slice with a seat of one size.
+    fn new_slice(
+        &self,
+        asked: &Alternative,
+        size: ShareSize,
+        (wanted, terms): (&Constraints<'_>, &SeatTerms<'_>),
+        tried: &Tried,
+    ) -> Result<SeatPlan, Denial<Rejection>> {
+        let snapshot = &self.inventory.snapshot;
+        let level = |gpu: &Gpu| self.level(gpu);
+        let unfit = terms.unfit(snapshot, (&asked.slice, &[size]), wanted, level);
+        let excluded = [wanted.excluded.to_vec(), in_words(unfit)].concat();
+        // A seat counts as a share, so the limits of slices do not hold for its slice.
+        let no_limits = Policy::default();
+        let planner = Planner {
+            inventory: self.inventory,
+            wanted: &Constraints {
+                excluded: &excluded,
+                ..*wanted
+            },
+            limits: &Limits::without_usage(&no_limits, self.subject.clone()),
+            tried,
+            adopts: false,
+        };
+        let mut plan = planner.plan_one(asked)?;
+        let slice = match plan.steps.pop() {
+            Some(Step::Create(slice)) => slice,
+            // An idle slice is not for seats, and the new one takes its place.
+            Some(Step::Reuse(idle, _)) => return Ok(SeatPlan::Evict(vec![*idle])),
+            Some(Step::Adopt(_)) | None => return Err(Rejection::of_all(Vec::new()).into()),
+        };
+        if !plan.evict.is_empty() {
+            return Ok(SeatPlan::Evict(plan.evict));
+        }
+        let gpu = snapshot.gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
+        let on = gpu.and_then(|gpu| Some((gpu, gpu.profile(slice.profile_id)?)));
+        let fit = on.and_then(|(gpu, profile)| {
+            let level = self.level(gpu);
+            let fit = terms.in_new((gpu, profile), level.clone(), size).ok()?;
+            Some((fit, level.ok()?.level, profile.memory_mib))
+        });
+        let Some(((memory_mib, booked_mib), level, all)) = fit else {
+            return Err(Rejection::of_all(Vec::new()).into());
+        };
+        let share = Share {
+            memory_mib,
+            booked_mib,
+        };
+        let seats = Some(Seats {
+            level,
+            memory_mib: all,
+        });
+        Ok(SeatPlan::Create(Slice { seats, ..slice }, share))
+    }
+
+    fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {
+        { self.terms.of_gpu(self.driver, gpu) }.map_err(|no| match no {
+            NoLevel::Impossible(reasons) => GpuObstacle::NoLevel(reasons),
+            NoLevel::Unknown(why) => GpuObstacle::Used(GpuUse::Unknown { why }),
+        })
+    }
+
+    /// Returns a slice with seats on trial. None on a GPU that the driver does not show.
+    fn candidate<'c>(&'c self, on: &SeatSlice<'_>) -> Option<SeatCandidate<'c>> {
+        let snapshot = &self.inventory.snapshot;
+        let gpu = snapshot.gpus.iter().find(|g| g.uuid == on.slice.gpu_uuid)?;
+        let profile = gpu.profile(on.slice.profile_id)?;
+        let is_there =
+            on.instance.state == InstanceState::Creating || idle::is_there(snapshot, on.instance);
+        let (level, obstacle) = match self.level(gpu) {
+            _ if !is_there => {
+                let why = "the driver does not show it".to_owned();
+                (None, Some(GpuObstacle::Used(GpuUse::Unknown { why })))
+            }
+            Ok(level) if level.level != on.seats.level => {
+                (Some(level), Some(GpuObstacle::OtherLevel(on.seats.level)))
+            }
+            Ok(level) => (Some(level), None),
+            Err(obstacle) => (None, Some(obstacle)),
+        };
+        Some(SeatCandidate {
+            on: ShareCandidate {
+                gpu,
+                memory_mib: Some(on.seats.memory_mib),
+                free_mib: on.seats.memory_mib.saturating_sub(on.booked_mib),
+                foreign_mib: 0,
+                holders: on.holders.clone(),
+                level,
+                obstacle,
+                is_queued: false,
+            },
+            profile,
+            at: on.slice.placement,
+        })
+    }
+}
+
+fn join(on: &SeatSlice<'_>, (memory_mib, booked_mib): (u64, u64)) -> SeatPlan {
+    if on.instance.state != InstanceState::Ready {
+        return SeatPlan::PeerCreates(Box::new(on.peer.clone()));
+    }
+    SeatPlan::Join(Box::new(Join {
+        slice: on.slice.clone(),
+        parent: on.instance.id.clone(),
+        share: Share {
+            memory_mib,
+            booked_mib,
+        },
+    }))
+}
+
+fn in_words(unfit: Vec<(GpuUuid, GpuObstacle)>) -> Vec<(GpuUuid, String)> {
+    let unfit = unfit.into_iter();
+    unfit
+        .map(|(gpu, why)| (gpu, refusal::gpu_obstacle(&why)))
+        .collect()
+}

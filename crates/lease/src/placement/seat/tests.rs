@@ -1,0 +1,180 @@
+use super::*;
+use crate::model::{Level, MigMode};
+use crate::placement::whole::tests::gpu;
+use crate::request::{Alternative, Slices};
+use proptest::prelude::*;
+
+/// The memory of a slice, in MiB.
+const MEMORY: u64 = 40_192;
+
+fn mig_gpu(index: u32) -> Gpu {
+    let profile = |name: &str, id, memory_mib, starts: &[u32], size| Profile {
+        name: name.to_owned(),
+        id,
+        memory_mib,
+        compute_slices: size,
+        placements: { starts.iter() }
+            .map(|start| Placement {
+                start: *start,
+                size,
+            })
+            .collect(),
+        max_instances: 7,
+        ..Profile::default()
+    };
+    Gpu {
+        profiles: vec![
+            profile("3g.40gb", 9, MEMORY, &[0, 4], 4),
+            profile("1g.10gb", 19, 9_728, &[0, 1, 2, 3], 1),
+        ],
+        ..gpu(index, MigMode::Enabled)
+    }
+}
+
+const MPS: ShareLevel = ShareLevel {
+    level: Level::Mps,
+    rank: 0,
+    overhead_mib: 128,
+};
+
+fn candidate<'a>(gpu: &'a Gpu, start: u32, booked: &[u64]) -> SeatCandidate<'a> {
+    SeatCandidate {
+        on: ShareCandidate {
+            gpu,
+            memory_mib: Some(MEMORY),
+            free_mib: MEMORY - booked.iter().sum::<u64>(),
+            foreign_mib: 0,
+            holders: vec!["c".to_owned(); booked.len()],
+            level: Some(MPS),
+            obstacle: None,
+            is_queued: false,
+        },
+        profile: &gpu.profiles[0],
+        at: Placement { start, size: 4 },
+    }
+}
+
+const TERMS: SeatTerms<'_> = SeatTerms {
+    most: 48,
+    limit: &|_| None,
+};
+
+fn slice(name: &str) -> Slice {
+    Slice::Profile(name.parse().unwrap())
+}
+
+fn chosen(all: &[SeatCandidate<'_>], name: &str, size: ShareSize) -> Option<(u32, u32, u64, u64)> {
+    let (n, (memory, booked)) = TERMS.choose(all, (&slice(name), size), &Constraints::default())?;
+    Some((all[n].on.gpu.index, all[n].at.start, memory, booked))
+}
+
+#[test]
+fn takes_slice_of_requested_profile() {
+    let gpus = [mig_gpu(0)];
+    let all = [candidate(&gpus[0], 0, &[8192])];
+    let ten = ShareSize::Memory(10_240);
+    // The need of the level comes on top of an amount, and is in a fraction.
+    assert_eq!(chosen(&all, "3g.40gb", ten), Some((0, 0, 10_240, 10_368)));
+    let quarter = ShareSize::Fraction { parts: 1, of: 4 };
+    let mib = MEMORY / 4;
+    assert_eq!(
+        chosen(&all, "3g.40gb", quarter),
+        Some((0, 0, mib - 128, mib))
+    );
+    assert_eq!(chosen(&all, "1g.10gb", ten), None);
+    let by_amount = Slice::Memory(20 << 30);
+    let found = TERMS.choose(&all, (&by_amount, ten), &Constraints::default());
+    assert!(found.is_some());
+    // A rule keeps the requester from its GPU.
+    let excluded = [(gpus[0].uuid.clone(), "a rule".to_owned())];
+    let without = Constraints {
+        excluded: &excluded,
+        ..Constraints::default()
+    };
+    assert!(TERMS.choose(&all, (&by_amount, ten), &without).is_none());
+}
+
+/// A seat would keep the slice for longer, and so the place that an earlier request could use.
+#[test]
+fn earlier_requests_keep_their_places() {
+    let gpus = [mig_gpu(0)];
+    let all = [candidate(&gpus[0], 0, &[8192])];
+    let ours = [crate::placement::Slot {
+        gpu: gpus[0].uuid.clone(),
+        profile_id: 9,
+        placement: Placement { start: 0, size: 4 },
+    }];
+    let blockers = [crate::placement::Reservation {
+        gpu: gpus[0].uuid.clone(),
+        profile_id: 19,
+    }];
+    let wanted = Constraints {
+        blockers: &blockers,
+        ours: &ours,
+        ..Constraints::default()
+    };
+    let ask = |size| TERMS.choose(&all, (&slice("3g.40gb"), size), &wanted);
+    assert!(ask(ShareSize::Memory(1024)).is_none());
+    let seat = Seat {
+        slices: Slices {
+            alternatives: vec![Alternative {
+                slice: slice("3g.40gb"),
+                count: 1,
+            }],
+            min_compute: 0,
+        },
+        sizes: vec![ShareSize::Memory(1024)],
+    };
+    let taken = TERMS.taken(&all, &seat, &wanted);
+    assert_eq!(
+        taken,
+        [("3g.40gb at 0:4 on GPU 0".to_owned(), GpuObstacle::Queued)]
+    );
+}
+
+#[test]
+fn unfit_gpus_take_no_new_slice() {
+    let gpus = [mig_gpu(0)];
+    let snapshot = Snapshot {
+        gpus: gpus.to_vec(),
+        ..Snapshot::default()
+    };
+    let unfit = |name: &str, sizes: &[ShareSize]| {
+        let wanted = Constraints::default();
+        let asked = slice(name);
+        let all = TERMS.unfit(&snapshot, (&asked, sizes), &wanted, |_| Ok(MPS));
+        all.into_iter().map(|(_, why)| why).collect::<Vec<_>>()
+    };
+    let (eight, ten) = (ShareSize::Memory(8192), ShareSize::Memory(10_240));
+    assert_eq!(unfit("3g.40gb", &[ten]), []);
+    let large = GpuObstacle::TooLarge { gives_out: 9_728 };
+    assert_eq!(unfit("1g.10gb", &[ten]), [large]);
+    assert_eq!(unfit("1g.10gb", &[ten, eight]), []);
+    let tenth = ShareSize::Fraction { parts: 1, of: 10 };
+    let small = GpuObstacle::TooSmall { memory_mib: 844 };
+    assert_eq!(unfit("1g.10gb", &[tenth]), [small]);
+}
+
+proptest! {
+    /// The least free memory that fits, then the lowest GPU, then the lowest place; and never more than there is.
+    #[test]
+    fn chooses_fullest_that_fits(
+        booked in proptest::collection::vec(0..MEMORY, 1..8),
+        mib in 1024..MEMORY,
+    ) {
+        let gpus: Vec<Gpu> = (0..4).map(mig_gpu).collect();
+        let all: Vec<SeatCandidate<'_>> = { booked.iter().enumerate() }
+            .map(|(n, booked)| candidate(&gpus[n / 2], if n % 2 == 0 { 0 } else { 4 }, &[*booked]))
+            .collect();
+        let mut best: Option<(u64, usize)> = None;
+        for (n, booked) in booked.iter().enumerate() {
+            let free = MEMORY - booked;
+            if free >= mib + 128 && best.is_none_or(|(least, _)| free < least) {
+                best = Some((free, n));
+            }
+        }
+        let size = ShareSize::Memory(mib);
+        let found = TERMS.choose(&all, (&slice("3g.40gb"), size), &Constraints::default());
+        prop_assert_eq!(found.map(|(n, _)| n), best.map(|(_, n)| n));
+    }
+}
