@@ -3,7 +3,7 @@
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::policy::Subject;
-use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, ShareSize, Slices, Wanted};
+use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Seat, ShareSize, Slices, Wanted};
 
 #[derive(clap::Args)]
 pub struct By {
@@ -38,8 +38,23 @@ impl By {
         }
     }
 
+    /// Parses a share of a slice as a create does.
+    pub fn seat(&self, slice: &str, sizes: &str) -> Result<Seat> {
+        match self.all_wanted(&[(SLICE, slice), (SHARE, sizes)])? {
+            Some(Wanted::Seat(seat)) => Ok(seat),
+            _ => Err(nothing("name a slice and the size of the share")),
+        }
+    }
+
     fn wanted(&self, key: &str, value: &str) -> Result<Option<Wanted>> {
-        let mut annotations = vec![(key.to_owned(), value.to_owned())];
+        self.all_wanted(&[(key, value)])
+    }
+
+    fn all_wanted(&self, pairs: &[(&str, &str)]) -> Result<Option<Wanted>> {
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let mut annotations: Vec<(String, String)> = pairs.collect();
         let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
         annotations.extend(compute);
         Ok(request::parse(&annotations)?.map(|r| r.wanted))

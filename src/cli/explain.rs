@@ -21,8 +21,8 @@ pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
     #[arg(required_unless_present_any = ["gpu", "share"])]
     request: Option<String>,
-    /// As in runmig.dev/share: 8Gi, 1/4, or a list of such
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["request", "gpu"])]
+    /// As in runmig.dev/share: 8Gi, 1/4, or a list of such; beside a request a share of such a slice
+    #[arg(long, value_name = "SIZE", conflicts_with = "gpu")]
     share: Option<String>,
     /// As in runmig.dev/gpu: a number of whole GPUs
     #[arg(long, value_name = "N", conflicts_with = "request")]
@@ -47,6 +47,9 @@ impl From<&Site> for SliceSite {
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let is_json = asked.json || matches!(format, Format::Json);
+    if let (Some(slice), Some(sizes)) = (&asked.request, &asked.share) {
+        return explain_gpus::seat(config, &asked.by, (slice, sizes), is_json);
+    }
     if let Some(sizes) = &asked.share {
         return explain_gpus::share(config, &asked.by, sizes, is_json);
     }

@@ -12,7 +12,9 @@ use runmig_lease::model::{GpuUuid, Level};
 use runmig_lease::placement::GpuObstacle;
 use runmig_lease::refusal;
 use runmig_lease::request::Wanted;
-use runmig_lease::what_if::{self, GpuOnTrial, GpuOutcome, ShareOnTrial, ShareOutcome};
+use runmig_lease::what_if::{
+    self, GpuOnTrial, GpuOutcome, SeatOnTrial, SeatOutcome, ShareOnTrial, ShareOutcome,
+};
 
 /// The verdict on a request.
 struct Answer {
@@ -111,6 +113,58 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
     Ok(tell(&world, answer, table, is_json))
 }
 
+/// Explains a request for a share of a slice.
+pub fn seat(config: &Config, by: &By, (slice, sizes): (&str, &str), is_json: bool) -> Result<i32> {
+    let seat = by.seat(slice, sizes)?;
+    let (driver, world) = world::look(config)?;
+    let subject = by.subject(&world);
+    let trial = what_if::try_seat((config, &driver), &world, (&seat, subject))?;
+    let answer = match trial.outcome {
+        SeatOutcome::Fits {
+            slice,
+            share,
+            is_new,
+        } => Answer::fits(format!(
+            "{}Mi of {}{}, level {}",
+            share.memory_mib,
+            if is_new { "a new " } else { "" },
+            slice,
+            slice.seats.map_or("", |seats| seats.level.name())
+        )),
+        SeatOutcome::Limited(over) => Answer::no("limited", &over),
+        SeatOutcome::No(shortage) => {
+            let verdict = refused(shortage.may_pass(), false);
+            Answer::no(verdict, &what_if::no_seat_error(shortage, &world))
+        }
+    };
+    let slices: Vec<GpuAnswer> = trial.slices.iter().map(seated).collect();
+    let cells = |(slice, on): (&GpuAnswer, &SeatOnTrial)| {
+        vec![
+            slice.index.to_string(),
+            on.profile.clone(),
+            on.placement.to_string(),
+            gib(slice.free_bytes),
+            gib(slice.memory_bytes),
+            on.seats.to_string(),
+            on.level.map_or("-", Level::name).to_owned(),
+            slice.why.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = slices.iter().zip(&trial.slices).map(cells).collect();
+    let head = [
+        "GPU",
+        "PROFILE",
+        "PLACE",
+        "FREE GiB",
+        "MEMORY GiB",
+        "SEATS",
+        "LEVEL",
+        "WHY",
+    ];
+    let answer = (Wanted::Seat(seat), answer, slices);
+    Ok(tell(&world, answer, (&head[..], rows), is_json))
+}
+
 fn refused(may_pass: bool, is_queued: bool) -> &'static str {
     match (may_pass, is_queued) {
         (false, _) => "unsatisfiable",
@@ -173,6 +227,15 @@ fn shared(gpu: &ShareOnTrial) -> GpuAnswer {
     GpuAnswer {
         enforcement: gpu.level.map(Level::name),
         ..answer
+    }
+}
+
+fn seated(slice: &SeatOnTrial) -> GpuAnswer {
+    let bytes = (Some(slice.memory_mib << 20), Some(slice.free_mib << 20));
+    let on = (slice.gpu_index, &slice.gpu_uuid);
+    GpuAnswer {
+        profile: Some(slice.profile.clone()),
+        ..answer(on, slice.obstacle.as_ref(), bytes)
     }
 }
 

@@ -50,7 +50,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
         &["diagnosis"],
         &["provision", "what_if"],
         &["reserve"],
-        &["record"],
+        &["record", "try_seat"],
         &["seats"],
         &[
             "candidates",

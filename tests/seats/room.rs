@@ -39,9 +39,32 @@ fn chooses_fullest_slice() {
             line.contains("10048Mi of 40192Mi is free beside containers "),
             "{line}"
         );
-        for id in [&first, &second, &third, &fourth] {
+        // explain says what a create would do.
+        let explain = ["explain", "3g.40gb", "--share", "1/2"];
+        let told = setup.migctl(&explain).exits(1).stdout;
+        let words = line
+            .trim_start_matches("runmig: ")
+            .split("; hint")
+            .next()
+            .unwrap();
+        assert!(told.starts_with(&format!("full: {words}")), "{told}");
+        delete(&setup, &first);
+        let told = setup.migctl(&explain).ok().stdout;
+        let memory = lease(&setup, &fourth)["gpuIndex"].as_u64().unwrap();
+        assert!(
+            told.starts_with("fits: ") && told.contains(" of 3g.40gb at "),
+            "{told}"
+        );
+        assert!(
+            told.contains(&format!("on GPU {memory}, level {level}")),
+            "{told}"
+        );
+        for id in [&second, &third, &fourth] {
             delete(&setup, id);
         }
+        setup.nothing_is_left();
+        let new = setup.migctl(&explain).ok().stdout;
+        assert!(new.contains("of a new 3g.40gb at "), "{new}");
         setup.nothing_is_left();
     }
 }

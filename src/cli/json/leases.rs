@@ -21,7 +21,7 @@ pub struct LeaseList<'a> {
 pub struct LeaseItem<'a> {
     /// The id of the lease, or of an instance without one: 32 hexadecimal digits.
     pub id: &'a str,
-    /// The kind of the portion: `slice`, `share`, or `gpu` for a whole GPU.
+    /// The kind of the portion: `slice`, `share`, `seat` for a share of a slice, or `gpu` for a whole GPU.
     pub kind: &'static str,
     /// `creating`, `ready`, `releasing`, `quarantined` or `idle`.
     pub state: &'static str,
@@ -46,9 +46,9 @@ pub struct LeaseItem<'a> {
     pub request: &'a str,
     /// The MIG profile: `1g.10gb`; `share` or `gpu` without one.
     pub profile: &'a str,
-    /// The memory in bytes of a share, or that a whole GPU gives out; null for a slice.
+    /// The memory in bytes of a share or seat, or that a whole GPU gives out; null for a slice.
     pub memory_bytes: Option<u64>,
-    /// The memory in bytes that a share or a whole GPU books; null for a slice.
+    /// The memory in bytes that a share, a seat or a whole GPU books; null for a slice.
     pub booked_bytes: Option<u64>,
     /// The memory in bytes that the processes of a share's container use; null for others, and where it is not known.
     pub used_bytes: Option<u64>,

@@ -19,6 +19,7 @@ mod requester;
 mod reserve;
 mod seats;
 mod shares;
+mod try_seat;
 mod usable_plan;
 mod validate;
 pub mod what_if;

@@ -175,8 +175,8 @@ pub(super) fn record_seat(
 ) -> Result<Option<Part>> {
     let (slice, share, parent) = match plan {
         SeatPlan::Join(join) => (join.slice, join.share, Some(join.parent)),
-        SeatPlan::Create(slice, share) => (slice, share, None),
-        SeatPlan::PeerCreates(_) | SeatPlan::Evict(_) => return Ok(None),
+        SeatPlan::Create(slice, share, _) => (slice, share, None),
+        SeatPlan::PeerCreates(..) => return Ok(None),
     };
     let ledger = context.store.lock(&requester.purpose())?;
     let joined = match &parent {

@@ -291,8 +291,8 @@ fn choose_seat(
         _ => None,
     };
     match planned {
-        Ok(SeatPlan::Evict(idle)) => Ok(Choice::of(Outcome::Evict(idle))),
-        Ok(SeatPlan::PeerCreates(peer)) => Ok(Choice::of(Outcome::PeerCreates(*peer))),
+        Ok(SeatPlan::Create(.., idle)) if !idle.is_empty() => Ok(Choice::of(Outcome::Evict(idle))),
+        Ok(SeatPlan::PeerCreates(_, peer)) => Ok(Choice::of(Outcome::PeerCreates(*peer))),
         Ok(place) => {
             let take = |place| record_seat(context, &inventory, requester, place);
             Ok(record_all(vec![place], take, turn))

@@ -26,12 +26,10 @@ use std::cell::RefCell;
 pub(super) enum SeatPlan {
     /// In a slice that has seats.
     Join(Box<Join>),
-    /// In the slice that another create makes now, which has this lease.
-    PeerCreates(Box<Held>),
-    /// In a new slice.
-    Create(Slice, Share),
-    /// These idle slices lie in the place of the new one.
-    Evict(Vec<Instance>),
+    /// The same, but another create makes the slice now, which has this lease.
+    PeerCreates(Box<Join>, Box<Held>),
+    /// In a new slice, in whose place these idle ones lie.
+    Create(Slice, Share, Vec<Instance>),
 }
 
 /// A seat in a slice that has seats.
@@ -186,12 +184,12 @@ impl<D: Queries> SeatPlanner<'_, D> {
         let slice = match plan.steps.pop() {
             Some(Step::Create(slice)) => slice,
             // An idle slice is not for seats, and the new one takes its place.
-            Some(Step::Reuse(idle, _)) => return Ok(SeatPlan::Evict(vec![*idle])),
+            Some(Step::Reuse(idle, slice)) => {
+                plan.evict.push(*idle);
+                slice
+            }
             Some(Step::Adopt(_)) | None => return Err(Rejection::of_all(Vec::new()).into()),
         };
-        if !plan.evict.is_empty() {
-            return Ok(SeatPlan::Evict(plan.evict));
-        }
         let gpu = snapshot.gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
         let on = gpu.and_then(|gpu| Some((gpu, gpu.profile(slice.profile_id)?)));
         let fit = on.and_then(|(gpu, profile)| {
@@ -210,7 +208,11 @@ impl<D: Queries> SeatPlanner<'_, D> {
             level,
             memory_mib: all,
         });
-        Ok(SeatPlan::Create(Slice { seats, ..slice }, share))
+        Ok(SeatPlan::Create(
+            Slice { seats, ..slice },
+            share,
+            plan.evict,
+        ))
     }
 
     fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {
@@ -221,7 +223,7 @@ impl<D: Queries> SeatPlanner<'_, D> {
     }
 
     /// Returns a slice with seats on trial. None on a GPU that the driver does not show.
-    fn candidate<'c>(&'c self, on: &SeatSlice<'_>) -> Option<SeatCandidate<'c>> {
+    pub(super) fn candidate<'c>(&'c self, on: &SeatSlice<'_>) -> Option<SeatCandidate<'c>> {
         let snapshot = &self.inventory.snapshot;
         let gpu = snapshot.gpus.iter().find(|g| g.uuid == on.slice.gpu_uuid)?;
         let profile = gpu.profile(on.slice.profile_id)?;
@@ -256,17 +258,18 @@ impl<D: Queries> SeatPlanner<'_, D> {
 }
 
 fn join(on: &SeatSlice<'_>, (memory_mib, booked_mib): (u64, u64)) -> SeatPlan {
-    if on.instance.state != InstanceState::Ready {
-        return SeatPlan::PeerCreates(Box::new(on.peer.clone()));
-    }
-    SeatPlan::Join(Box::new(Join {
+    let join = Box::new(Join {
         slice: on.slice.clone(),
         parent: on.instance.id.clone(),
         share: Share {
             memory_mib,
             booked_mib,
         },
-    }))
+    });
+    match on.instance.state {
+        InstanceState::Ready => SeatPlan::Join(join),
+        _ => SeatPlan::PeerCreates(join, Box::new(on.peer.clone())),
+    }
 }
 
 fn in_words(unfit: Vec<(GpuUuid, GpuObstacle)>) -> Vec<(GpuUuid, String)> {

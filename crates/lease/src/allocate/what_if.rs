@@ -2,6 +2,7 @@
 
 pub use super::gpus::{GpuOnTrial, GpuOutcome, GpuTrial, shortage_error, try_gpus};
 pub use super::shares::{ShareOnTrial, ShareOutcome, ShareTrial, no_share_error, try_share};
+pub use super::try_seat::{SeatOnTrial, SeatOutcome, SeatTrial, no_seat_error, try_seat};
 
 use super::admit::{Limits, admit, all_denied, holder_subject};
 use super::denial::Denial;

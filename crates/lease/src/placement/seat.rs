@@ -97,24 +97,27 @@ impl SeatTerms<'_> {
         seat: &Seat,
         constraints: &Constraints<'_>,
     ) -> Vec<(String, GpuObstacle)> {
-        let is_asked = |on: &&SeatCandidate<'_>| {
-            let mut asked = seat.slices.alternatives.iter();
-            asked.any(|asked| on.is_a(&asked.slice, constraints))
-        };
+        let asked = slices.iter().filter(|on| on.is_asked(seat, constraints));
         let obstacle = |on: &SeatCandidate<'_>| {
-            let mut sizes = seat.sizes.iter().rev();
-            let why = sizes.find_map(|size| self.seat_in(on, *size, constraints).err())?;
-            let name = format!(
-                "{} at {} on GPU {}",
-                on.profile.name, on.at, on.on.gpu.index
-            );
-            Some((name, why))
+            let why = self.obstacle(on, seat, constraints)?;
+            let (profile, at, gpu) = (&on.profile.name, on.at, on.on.gpu.index);
+            Some((format!("{profile} at {at} on GPU {gpu}"), why))
         };
-        slices
-            .iter()
-            .filter(is_asked)
-            .filter_map(obstacle)
-            .collect()
+        asked.filter_map(obstacle).collect()
+    }
+
+    /// Returns the obstacle of a slice with seats for all requested sizes. None if one of them fits.
+    pub(crate) fn obstacle(
+        &self,
+        on: &SeatCandidate<'_>,
+        seat: &Seat,
+        constraints: &Constraints<'_>,
+    ) -> Option<GpuObstacle> {
+        let mut found = None;
+        for size in &seat.sizes {
+            found = Some(self.seat_in(on, *size, constraints).err()?);
+        }
+        found
     }
 
     /// Returns the memory of a seat in a new slice, and the memory that it books, in MiB; else the obstacle.
@@ -163,6 +166,12 @@ impl SeatTerms<'_> {
 }
 
 impl SeatCandidate<'_> {
+    /// Returns whether the slice is what an alternative of the request stands for on its GPU.
+    pub(crate) fn is_asked(&self, seat: &Seat, constraints: &Constraints<'_>) -> bool {
+        let mut alternatives = seat.slices.alternatives.iter();
+        alternatives.any(|asked| self.is_a(&asked.slice, constraints))
+    }
+
     /// Returns whether the slice is what a request stands for on its GPU.
     fn is_a(&self, slice: &Slice, constraints: &Constraints<'_>) -> bool {
         let stands_for = constraints.profile_on(self.on.gpu, slice);
