@@ -320,16 +320,20 @@ fn seats_come_at_once() {
             return;
         };
         let ids: Vec<String> = (0..8).map(|_| unique()).collect();
-        let creates: Vec<Going> = { ids.iter() }
-            .map(|id| {
-                let bundle = asking(&setup, "7g.80gb", "1/8");
-                going(
-                    setup
-                        .command(&["create", "-b", bundle.as_str(), id])
-                        .stdin(Stdio::null()),
-                )
-            })
-            .collect();
+        let create = |id: &String| {
+            let bundle = asking(&setup, "7g.80gb", "1/8");
+            let mut create = setup.command(&["create", "-b", bundle.as_str(), id]);
+            going(create.stdin(Stdio::null()))
+        };
+        // The others come while the driver makes the slice.
+        let call = "nvmlDeviceCreateGpuInstanceWithPlacement";
+        setup
+            .machine
+            .sim("fault", &["--call", call, "--takes", "2s"]);
+        let first = create(&ids[0]);
+        until("the slice is on record", || !setup.leases().is_empty());
+        let creates: Vec<Going> = ids[1..].iter().map(create).collect();
+        first.end().ok();
         creates.into_iter().for_each(|one| drop(one.end().ok()));
         assert_eq!(setup.machine.instances().len(), 1);
         assert_eq!(setup.leases().len(), 8);

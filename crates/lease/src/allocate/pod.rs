@@ -119,8 +119,12 @@ pub(crate) fn wait_for(
         std::thread::sleep(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
         return Ok(());
     }
+    let (from, whom) = match peer.lease.shared_in {
+        Some(_) => (" of the same pod", "all of them"),
+        None => ("", "its seat and this one"),
+    };
     Err(Error::new(format!(
-        "container {} of the same pod makes the slice for all of them (process {}), waited {}",
+        "container {}{from} makes the slice for {whom} (process {}), waited {}",
         printable(peer.lease.holder.name()),
         peer.lease.creator.pid,
         humantime::format_duration(context.config.lock_timeout)
