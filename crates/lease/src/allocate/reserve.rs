@@ -21,6 +21,7 @@ use crate::queue::{self, LastLook, Turn, Wants};
 use crate::refusal::NoRoom;
 use crate::request::{Seat, ShareSize, Wanted};
 use crate::store::{Held, Instance, Lock};
+use std::cell::RefCell;
 
 /// The outcome of one look for room. A lease in it is on record.
 pub(super) enum Outcome {
@@ -284,6 +285,7 @@ fn choose_seat(
         subject,
         seat,
         terms,
+        levels: RefCell::default(),
     };
     let planned = planner.plan((&admitted.alternatives, &wanted), tried);
     let could_use = match &planned {

@@ -50,6 +50,8 @@ pub(super) struct SeatPlanner<'a, D> {
     pub subject: Subject,
     pub seat: &'a Seat,
     pub terms: Terms<'a>,
+    /// The level of each GPU that was asked. A second answer of the driver could be another one.
+    pub levels: RefCell<Vec<(GpuUuid, Result<ShareLevel, GpuObstacle>)>>,
 }
 
 impl<D: Queries> SeatPlanner<'_, D> {
@@ -216,10 +218,16 @@ impl<D: Queries> SeatPlanner<'_, D> {
     }
 
     fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {
-        { self.terms.of_gpu(self.driver, gpu) }.map_err(|no| match no {
+        let mut levels = self.levels.borrow_mut();
+        if let Some((_, known)) = levels.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
+            return known.clone();
+        }
+        let level = { self.terms.of_gpu(self.driver, gpu) }.map_err(|no| match no {
             NoLevel::Impossible(reasons) => GpuObstacle::NoLevel(reasons),
             NoLevel::Unknown(why) => GpuObstacle::Used(GpuUse::Unknown { why }),
-        })
+        });
+        levels.push((gpu.uuid.clone(), level.clone()));
+        level
     }
 
     /// Returns a slice with seats on trial. None on a GPU that the driver does not show.

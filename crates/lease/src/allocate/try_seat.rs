@@ -17,6 +17,7 @@ use crate::queue;
 use crate::refusal::NoRoom;
 use crate::request::Seat;
 use crate::store::{Share, Slice};
+use std::cell::RefCell;
 
 /// The answer that a create for a seat would get now.
 pub struct SeatTrial {
@@ -93,6 +94,7 @@ pub fn try_seat(
         subject,
         seat,
         terms,
+        levels: RefCell::default(),
     };
     let outcome = match planner.plan((&admitted.alternatives, &wanted), &Tried::default()) {
         Ok(SeatPlan::Create(slice, share, _)) => SeatOutcome::Fits {
