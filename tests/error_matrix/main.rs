@@ -156,8 +156,20 @@ matrix! {
     create_limited: "create-limited";
     create_limited_beside: "create-limited-beside";
     limit: "limit";
+    gc_restarting_mps: "gc-restarting-mps";
     gc_setting_limit_back: "gc-setting-limit-back";
     gc_killing_around_mps: "gc-killing-around-mps";
+    create_seat: "create-seat";
+    create_seat_beside: "create-seat-beside";
+    delete_seat: "delete-seat";
+    poststop_seat: "poststop-seat";
+    gc_of_seats: "gc-of-seats";
+    create_mps_seat: "create-mps-seat";
+    create_mps_seat_beside: "create-mps-seat-beside";
+    delete_mps_seat: "delete-mps-seat";
+    poststop_mps_seat: "poststop-mps-seat";
+    gc_of_mps_seats: "gc-of-mps-seats";
+    release_damaged_mps_seat: "release-damaged-mps-seat";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -173,8 +185,9 @@ matrix! {
     delete_mps: "delete-mps";
     poststop_mps: "poststop-mps";
     gc_of_mps: "gc-of-mps";
-    gc_restarting_mps: "gc-restarting-mps";
     delete_limited: "delete-limited";
+    delete_seat_beside: "delete-seat-beside";
+    delete_mps_seat_beside: "delete-mps-seat-beside";
     / crashes_only:
     // Their calls are those of the others.
     "create-again";

@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Instance;
 use crate::support::said;
-use runmig_lease::store::{InstanceName, LeaseName, Ownership};
+use runmig_lease::store::{InstanceName, LeaseName, Ownership, Place};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ impl World {
         for instance in &instances {
             let owners: Vec<&Value> = leases.iter().filter(|l| claims(l, instance)).collect();
             let pods: Vec<Option<&str>> = owners.iter().map(|l| l["sharedIn"].as_str()).collect();
-            let together = pods.iter().all(|p| p.is_some() && *p == pods[0]);
+            let together = pods.iter().all(|p| p.is_some() && *p == pods[0])
+                || owners.iter().all(|l| l["kind"] == "seat");
             let is_theirs = self.theirs().contains(&instance.generation);
             let fine = match owners.len() {
                 0 => is_theirs,
@@ -65,6 +66,18 @@ impl World {
                 return complain(format!("{} gives out {booked} bytes", gpu.uuid));
             }
         }
+        for instance in &instances {
+            let seats = leases
+                .iter()
+                .filter(|l| l["kind"] == "seat" && claims(l, instance));
+            let booked: u64 = seats.filter_map(|l| l["bookedBytes"].as_u64()).sum();
+            let gpu = &self.engine().gpus[instance.gpu as usize];
+            let mut profiles = gpu.model().profiles.iter();
+            let profile = profiles.find(|p| p.id == instance.profile_id);
+            if profile.is_some_and(|p| booked > p.memory_mb << 20) {
+                return complain(format!("{instance:?} gives out {booked} bytes"));
+            }
+        }
         for lease in &leases {
             let ready = lease["state"] == "ready" && !is_of_gpu(lease);
             if ready && !instances.iter().any(|i| claims(lease, i)) {
@@ -95,7 +108,15 @@ impl World {
             // One readable lease shows the instance.
             let is_shown =
                 is_read(instance.instance.as_str()) || on().any(|l| is_read(l.lease.as_str()));
-            (!is_shown).then(|| as_lease(instance, on().next()))
+            // A daemon in a slice has the slice's place, and shows it.
+            let is_parent = instances
+                .iter()
+                .any(|i| i.parent.as_ref() == Some(&instance.instance));
+            let mut parents = instances
+                .iter()
+                .filter(|i| Some(&i.instance) == instance.parent.as_ref());
+            let place = &parents.next().unwrap_or(instance).place;
+            (!is_shown && !is_parent).then(|| as_lease((instance, place), on().next()))
         });
         damaged.collect()
     }
@@ -250,8 +271,7 @@ fn uuid_of(lease: &Value) -> Option<&str> {
 
 /// Returns what a damaged record claims, as `migctl list` would show it: an instance by its own name, under
 /// the id of a lease on it.
-fn as_lease(instance: &InstanceName, lease: Option<&LeaseName>) -> Value {
-    let place = &instance.place;
+fn as_lease((instance, place): (&InstanceName, &Place), lease: Option<&LeaseName>) -> Value {
     json!({
         "id": lease.map_or(instance.instance.as_str(), |l| l.lease.as_str()),
         "container": null,

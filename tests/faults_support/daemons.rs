@@ -9,9 +9,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The limit of a half of a T4 beside what the daemon needs, as the control program tells it.
-const LIMIT: &str = "7G";
-
 impl World {
     /// Notes the daemons that are there, to find what is left of them.
     pub fn note_daemons(&self) {
@@ -94,9 +91,11 @@ impl World {
         if inode("door/control").is_none() || inode("door/control") != inode("pipes/control") {
             return Err(format!("the door in {home:?} does not lead to its daemon"));
         }
+        // The control program cuts it to whole units.
+        let limit = lease["memoryBytes"].as_u64().unwrap_or_default() >> 30;
         match self.ask(&home, "get_default_device_pinned_mem_limit 0") {
-            limit if limit == LIMIT => Ok(()),
-            other => Err(format!("the limit in {home:?} is {other:?}")),
+            told if told == format!("{limit}G") => Ok(()),
+            other => Err(format!("the limit in {home:?} is {other:?}, not {limit}G")),
         }
     }
 

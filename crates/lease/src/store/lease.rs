@@ -144,6 +144,7 @@ impl Held {
         self.lease.share()?;
         match &self.instance.resource {
             Resource::Mps(_) => Some(Level::Mps),
+            Resource::Mig(slice) => slice.seats.map(|seats| seats.level),
             other => other.gpu()?.level,
         }
     }
