@@ -63,6 +63,17 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
     if let Some(nvidia) = bundle::find(NVIDIA) {
         rows.push(row(NVIDIA, &nvidia, None, &with_mig));
     }
+    // The level driver wants cgroup v2 at its place, so runc stands beside it in the same surroundings.
+    let with_limits = lives.machine("L4", "driver");
+    let in_v2 = |program: &Path| lives.with_cgroup2(program);
+    let v2 = rows.len();
+    rows.push(row("runc, with cgroup v2 alone", &in_v2(&runc), None, &with_limits));
+    rows.push(row(
+        "runmig, share of 8Gi at driver, so too",
+        &in_v2(&front.program),
+        share,
+        &with_limits,
+    ));
     // A life is three calls; the last cell of each row is the whole.
     let mut costs = vec![[const { Vec::new() }; 4]; rows.len()];
     for round in 0..rounds + 2 {
@@ -134,6 +145,12 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
         cpu(6) - runcs - driver - control,
         longer(6, 0)
     );
+    let (calls, driver) = lives.driver(&rows[v2 + 1], rounds.clamp(1, 10));
+    println!(
+        "{} adds {:.2} ms without the {driver:.2} ms of the driver's {calls:.0} calls (aim: at most 5)",
+        rows[v2 + 1].name,
+        cpu(v2 + 1) - cpu(v2) - driver
+    );
     match real {
         Some(_) => println!(
             "with NVIDIA's control program, the daemon's start, limit and read back make the create {:.0} ms longer \
@@ -154,8 +171,10 @@ impl Lives<'_> {
         let machine = self.work.join(format!("{gpu}-{level}"));
         let mut new = Command::new(self.sim);
         new.arg("new").arg(&machine).args(["--gpu", gpu]);
-        if level == "mps" {
-            new.arg("--mps");
+        match level {
+            "mps" => drop(new.arg("--mps")),
+            "driver" => drop(new.args(["--driver", "615"])),
+            _ => {}
         }
         assert!(new.output().expect("nvml-sim").status.success());
         let state = machine.with_extension("state");
@@ -182,6 +201,19 @@ impl Lives<'_> {
         let control = format!("sharing.mps_control = \"{}\"\n[driver]", front.display());
         bundle::write(&config, &text.replace("[driver]", &control));
         machine
+    }
+
+    /// Returns a program that runs another one in a mount namespace with cgroup v2 alone.
+    fn with_cgroup2(&self, program: &Path) -> PathBuf {
+        let name = program.file_name().expect("a name").to_string_lossy();
+        let front = self.work.join(format!("{name}-v2"));
+        let script = format!(
+            "#!/bin/sh\nexec unshare -m /bin/sh -c 'mount -t cgroup2 none /sys/fs/cgroup && exec {0} \"$@\"' {0} \"$@\"\n",
+            program.display()
+        );
+        bundle::write(&front, &script);
+        std::fs::set_permissions(&front, PermissionsExt::from_mode(0o755)).expect("a mode");
+        front
     }
 
     fn live(&self, row: &Row) -> [Cost; 3] {

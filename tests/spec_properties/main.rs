@@ -64,7 +64,7 @@ fn edited(original: &[u8]) -> Result<Vec<u8>> {
             args: vec![],
             env: vec!["A=b".into()],
             timeout_s: 9,
-            limits: original.len() % 2 == 0,
+            limits: original.len().is_multiple_of(2),
         },
         driver: &DriverFiles::default(),
         numbers: &numbers,
