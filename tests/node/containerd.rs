@@ -1,18 +1,25 @@
 //! containerd 1.7 as a unit, with systemd's cgroup manager.
 
 use super::machine::{IMAGE, Node, quote};
+use super::sharing::{OnL4, ask, limits_own_cgroup, mounts, no_limit_is_left};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
+use super::support::sharing::SHARE_AT_DRIVER;
 use super::support::table;
 
 #[track_caller]
 fn run(node: &Node, id: &str) {
+    run_with(node, id, &format!("--cap-add CAP_MKNOD {ASK}"));
+}
+
+#[track_caller]
+fn run_with(node: &Node, id: &str, options: &str) {
     node.ok(&format!(
         "ctr image list --quiet | grep -q . || {{
              podman save --quiet --format oci-archive --output /var/tmp/image.tar {IMAGE}
              ctr image import /var/tmp/image.tar
          }} >/dev/null
          ctr run --detach --runc-binary /usr/local/bin/runmig --runc-systemd-cgroup \
-             --cgroup system.slice:runmig:{id} --cap-add CAP_MKNOD {ASK} {IMAGE} {id} \
+             --cgroup system.slice:runmig:{id} {options} {IMAGE} {id} \
              /bin/sh -c {} </dev/null",
         quote(STAYS)
     ));
@@ -52,6 +59,30 @@ pub fn gets_its_slice_alone(node: &Node) {
     for case in ["a slice by annotation", "exec", "remove"] {
         passed(node, case);
     }
+}
+
+pub fn share_at_driver_holds(node: &Node) {
+    let kind = SHARE_AT_DRIVER;
+    let on_l4 = OnL4::new(node, &kind);
+    let mount = |(host, inside, access): (String, String, &str)| {
+        format!("--mount type=bind,src={host},dst={inside},options=rbind:{access}")
+    };
+    let mounts: Vec<String> = mounts(&kind).into_iter().map(mount).collect();
+    // ctr mounts no cgroups, by which the simulated driver knows a process. Before Linux 6.13 it has no other way.
+    let cgroups = "--mount type=cgroup,src=cgroup,dst=/sys/fs/cgroup,options=ro";
+    let options = format!("{} {cgroups} {}", ask(&kind), mounts.join(" "));
+    run_with(node, "shares", &options);
+    let lease = the_lease(node, "shares");
+    let info = || node.ok(&format!("{} /client/cuda-client info", enter("shares")));
+    assert_eq!(info(), kind.info);
+    node.ok("systemctl daemon-reload; systemctl restart containerd");
+    assert_eq!(info(), kind.info);
+    limits_own_cgroup(node, &kind, &lease);
+    remove(node, "shares");
+    no_limit_is_left(node, &kind);
+    passed(node, kind.row);
+    drop(on_l4);
+    node.nothing_is_left();
 }
 
 pub fn restart_keeps_the_slice(node: &Node) {

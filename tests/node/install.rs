@@ -29,6 +29,10 @@ const PROGRAMS: [&str; 10] = [
     "stub-runtime",
 ];
 
+/// A command that writes the configuration of `runmig-crun` after that of runmig.
+pub const CONFIGURE_CRUN: &str =
+    "{ echo 'runtime = \"/usr/bin/crun\"'; cat /etc/runmig/config.toml; } >/etc/runmig/crun.toml";
+
 /// Installs runmig as a service does, without `HOME`, and makes a machine with one A100 whose
 /// instances a boot destroys, as a real one's.
 pub fn prepare(node: &Node) -> Result<(), String> {
@@ -68,7 +72,7 @@ pub fn prepare(node: &Node) -> Result<(), String> {
          chroot /img /bin/busybox --install -s /bin
          tar -C /img -c . | podman import --quiet - {IMAGE}
          {configuration}
-         {{ echo 'runtime = \"/usr/bin/crun\"'; cat /etc/runmig/config.toml; }} >/etc/runmig/crun.toml",
+         {CONFIGURE_CRUN}",
         repository = repository.display(),
         built = built.display(),
         unit = unit(),

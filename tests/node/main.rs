@@ -42,8 +42,9 @@ fn main() -> ExitCode {
         podman: gets_its_slice_alone, crun_gets_the_same, update_keeps_the_devices,
             restart_policy_takes_another_slice;
         timer: collects_after_a_kill;
-        sharing: share_at_mps_holds, timer_restarts_daemon, gives_whole_gpu;
-        containerd: gets_its_slice_alone, restart_keeps_the_slice, kill_releases_the_slice;
+        sharing: share_at_mps_holds, timer_restarts_daemon, gives_whole_gpu,
+            share_at_driver_holds;
+        containerd: gets_its_slice_alone, share_at_driver_holds, restart_keeps_the_slice, kill_releases_the_slice;
         logins: limits_a_login_user;
         suite: e2e_runc;
         reboot: containers_get_slices_again;

@@ -36,6 +36,15 @@ pub const SHARE_AT_MPS: Kind = Kind {
     ..SHARE_AT_NONE
 };
 
+/// It wants a machine with cgroup v2 alone. CUDA's total is the share, which has the context too.
+pub const SHARE_AT_DRIVER: Kind = Kind {
+    row: "a share at driver",
+    machine: &["--gpu", "L4", "--mps", "--driver", "615"],
+    config: "sharing.enforcement = [\"driver\"]",
+    info: "total 8192 free 7942",
+    ..SHARE_AT_NONE
+};
+
 pub const WHOLE_GPU: Kind = Kind {
     row: "a whole GPU",
     key: "runmig.dev/gpu",

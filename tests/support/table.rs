@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The rows, in their order; the script reads them here.
-const CASES: [&str; 28] = [
+const CASES: [&str; 31] = [
     "a slice by annotation",
     "a pod of two with different slices",
     "none",
@@ -17,6 +17,9 @@ const CASES: [&str; 28] = [
     "a share at mps",
     "a share at mps: exec, update, restart",
     "a share at mps: the engine is killed",
+    "a share at driver",
+    "a share at driver: exec, update, restart",
+    "a share at driver: the engine is killed",
     "a whole GPU",
     "a whole GPU: exec, update, restart",
     "a whole GPU: the engine is killed",
