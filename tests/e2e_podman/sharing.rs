@@ -3,8 +3,10 @@
 use crate::support::cuda;
 use crate::support::podman::{IMAGE, id, on_each};
 use crate::support::process::{kill, lives, until};
-use crate::support::sharing::{Engine, Kind, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU};
-use crate::support::{Podman, Setup};
+use crate::support::sharing::{
+    Engine, Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU,
+};
+use crate::support::{Low, Podman, Setup, cgroup2};
 
 struct WithClient<'a> {
     setup: &'a Setup,
@@ -75,6 +77,21 @@ fn keeps_share_at_none() {
 #[test]
 fn keeps_share_at_mps() {
     through_its_life(SHARE_AT_MPS);
+}
+
+#[test]
+fn keeps_share_at_driver() {
+    cgroup2::enter();
+    let kind = SHARE_AT_DRIVER;
+    on_each(
+        // Debian's crun wants CAP_SYS_RESOURCE to load its program for devices.
+        |low| (low != Low::Crun).then(|| kind.setup(low))?,
+        |setup, podman| {
+            let mut engine = WithClient { setup, podman };
+            kind.exec_restart(setup, &mut engine);
+            kind.killed_engine(setup, &mut engine);
+        },
+    );
 }
 
 #[test]

@@ -4,8 +4,10 @@ use crate::support::cri::{Cri, Engine as Name, Pod};
 use crate::support::cuda;
 use crate::support::images::STAYS;
 use crate::support::process::{kill, until};
-use crate::support::sharing::{Engine, Kind, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU, ready};
-use crate::support::{Low, Setup};
+use crate::support::sharing::{
+    Engine, Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU, ready,
+};
+use crate::support::{Low, Setup, cgroup2};
 
 macro_rules! on_every_engine {
     ($($module:ident $engine:ident),+) => {
@@ -20,6 +22,15 @@ macro_rules! on_every_engine {
             #[test]
             fn keeps_share_at_mps() {
                 through_its_life(Name::$engine, SHARE_AT_MPS);
+            }
+
+            #[test]
+            fn keeps_share_at_driver() {
+                cgroup2::enter();
+                with_client(Name::$engine, SHARE_AT_DRIVER, |setup, engine| {
+                    SHARE_AT_DRIVER.exec_restart(setup, engine);
+                    SHARE_AT_DRIVER.killed_engine(setup, engine);
+                });
             }
 
             #[test]
@@ -82,6 +93,13 @@ impl Engine for WithClient<'_> {
 }
 
 fn through_its_life(engine: Name, kind: Kind) {
+    with_client(engine, kind, |setup, engine| {
+        kind.exec_update_restart(setup, engine);
+        kind.killed_engine(setup, engine);
+    });
+}
+
+fn with_client(engine: Name, kind: Kind, test: impl FnOnce(&Setup, &mut WithClient)) {
     let Some(setup) = kind.setup(Low::Runc) else {
         return;
     };
@@ -94,7 +112,6 @@ fn through_its_life(engine: Name, kind: Kind) {
         cri,
         pod: None,
     };
-    kind.exec_update_restart(&setup, &mut engine);
-    kind.killed_engine(&setup, &mut engine);
+    test(&setup, &mut engine);
     engine.cri.remove_all();
 }

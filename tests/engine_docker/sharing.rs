@@ -2,8 +2,10 @@
 
 use crate::support::cuda;
 use crate::support::docker::{Docker, on_setup};
-use crate::support::sharing::{Engine, Kind, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU};
-use crate::support::{Low, Setup};
+use crate::support::sharing::{
+    Engine, Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU,
+};
+use crate::support::{Low, Setup, cgroup2};
 use serde_json::{Value, json};
 
 /// Containers of a docker with live-restore, which outlive it.
@@ -60,13 +62,18 @@ impl Engine for WithClient<'_, '_> {
 }
 
 fn through_its_life(kind: Kind) {
+    with_client(kind, |setup, engine| {
+        kind.exec_update_restart(setup, engine);
+        kind.killed_engine(setup, engine);
+    });
+}
+
+fn with_client(kind: Kind, test: impl Fn(&Setup, &mut WithClient)) {
     let Some(setup) = kind.setup(Low::NewRunc) else {
         return;
     };
     on_setup(&setup, true, |setup: &Setup, docker: &mut Docker| {
-        let mut engine = WithClient { setup, docker };
-        kind.exec_update_restart(setup, &mut engine);
-        kind.killed_engine(setup, &mut engine);
+        test(setup, &mut WithClient { setup, docker });
     });
 }
 
@@ -78,6 +85,16 @@ fn keeps_share_at_none() {
 #[test]
 fn keeps_share_at_mps() {
     through_its_life(SHARE_AT_MPS);
+}
+
+#[test]
+fn keeps_share_at_driver() {
+    cgroup2::enter();
+    let kind = SHARE_AT_DRIVER;
+    with_client(kind, |setup, engine| {
+        kind.exec_restart(setup, engine);
+        kind.killed_engine(setup, engine);
+    });
 }
 
 #[test]

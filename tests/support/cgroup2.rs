@@ -3,10 +3,17 @@
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use std::fs;
 use std::path::Path;
 
 /// The place of the hierarchy.
 pub const ROOT: &str = "/sys/fs/cgroup";
+
+/// Returns whether this thread has cgroup v2 alone, and none of the controllers for limits that engines set.
+pub fn lacks_controllers() -> bool {
+    let all = fs::read_to_string(Path::new(ROOT).join("cgroup.controllers"));
+    all.is_ok_and(|all| !all.split_whitespace().any(|one| one == "cpu"))
+}
 
 /// Puts the hierarchy of version 2 at its place for this thread. Only root can.
 pub fn enter() {

@@ -2,7 +2,8 @@
 
 use super::cri::{Cri, Engine};
 use super::images::{self, IMAGE};
-use super::{Said, said};
+use super::runtimes::script;
+use super::{Said, Setup, said};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -53,6 +54,23 @@ pub fn configure(cri: &Cri) {
         ),
     };
     cri.write("config.toml", &format!("{common}{own}{more}"));
+}
+
+/// containerd 2 always gives a sandbox a share of the processors. Called by runmig in the low-level runtime's place.
+pub fn without_processor_shares(setup: &Setup) {
+    let low = setup.runtime.display();
+    let front = setup.path("cri").join(setup.low.name());
+    script(
+        &front,
+        &format!(
+            "for word; do\n\
+             [ \"$last\" != --bundle ] || sed -i 's/\"shares\": *[0-9]*/\"shares\": null/' \"$word/config.json\"\n\
+             last=$word\n\
+             done\n\
+             exec {low} \"$@\""
+        ),
+    );
+    setup.put_before(&front);
 }
 
 pub fn command(cri: &Cri) -> Command {

@@ -14,7 +14,7 @@ use super::leftovers::{remove_cgroup, unmount_below};
 use super::named::Named;
 use super::process::{in_cgroup, kill, until, with_argument};
 use super::runtimes::{built, on_path};
-use super::{Going, Said, Setup, containerd, crio, going, said, skip, unique};
+use super::{Going, Said, Setup, cgroup2, containerd, crio, going, said, skip, unique};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -84,6 +84,8 @@ impl<'a> Cri<'a> {
         fs::create_dir_all(dir.join("cni")).unwrap();
         if engine == Engine::Crio {
             crio::without_oom_scores(setup);
+        } else if cgroup2::lacks_controllers() {
+            containerd::without_processor_shares(setup);
         }
         let mut cri = Cri {
             engine,

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The innermost first.
+/// The innermost first. A thread may have mounts of its own (`cgroup2::enter`).
 pub fn unmount_below(dir: &str) {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let ours: Vec<&str> = points.filter(|at| Path::new(at).starts_with(dir)).collect();
     for mount in ours.into_iter().rev() {

@@ -2,6 +2,7 @@
 //! network, and the configuration that is shipped.
 
 use super::bundle::rootfs;
+use super::cgroup2;
 use super::leftovers::unmount_below;
 use super::named::Named;
 use super::process::{Said, said, until, with_argument};
@@ -77,10 +78,15 @@ impl<'a> Podman<'a> {
     /// without CAP_SYS_RESOURCE limits cannot be raised to podman's own.
     fn configure(&self) {
         let ours = self.runmig.shipped("podman-config/50-runmig.conf");
+        // podman limits the number of processes by default.
+        let pids = match cgroup2::lacks_controllers() {
+            true => "pids_limit = 0\n",
+            false => "",
+        };
         let text = ours.replace(
             "[engine]\n",
             &format!(
-                "[containers]\nnetns = \"none\"\n\
+                "[containers]\nnetns = \"none\"\n{pids}\
                  default_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\n\
                  [engine]\ninfra_image = \"{IMAGE}\"\n",
             ),
