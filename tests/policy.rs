@@ -34,6 +34,7 @@ fn usage(subject: Subject, gib: u64) -> Usage {
         subject,
         kind: Kind::Slice,
         memory_mib: gib << 10,
+        whole_mib: gib << 10,
     }
 }
 

@@ -67,7 +67,12 @@ pub fn run(work: &Path, sim: &Path, front: &Front, rounds: usize) {
     let with_limits = lives.machine("L4", "driver");
     let in_v2 = |program: &Path| lives.with_cgroup2(program);
     let v2 = rows.len();
-    rows.push(row("runc, with cgroup v2 alone", &in_v2(&runc), None, &with_limits));
+    rows.push(row(
+        "runc, with cgroup v2 alone",
+        &in_v2(&runc),
+        None,
+        &with_limits,
+    ));
     rows.push(row(
         "runmig, share of 8Gi at driver, so too",
         &in_v2(&front.program),

@@ -129,7 +129,7 @@ impl Slicing<'_> {
                         tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
                     }
                 }
-                if let Some(e) = self.unlimited(&leases)? {
+                if let Some(e) = self.unlimited(&leases) {
                     return Err(e.and(self.over(&leases).err()));
                 }
                 ended
@@ -173,13 +173,16 @@ impl Slicing<'_> {
     }
 
     /// Ends a container whose level promises a limit of the driver that it does not have, and returns the error.
-    fn unlimited(&self, leases: &[Held]) -> Result<Option<Error>> {
-        for held in leases {
-            if let Some(e) = self.leases.missing_limit(held)? {
-                return Ok(Some(e.and(self.leases.end_unlimited(&held.lease).err())));
-            }
-        }
-        Ok(None)
+    /// A limit that cannot be confirmed counts as missing.
+    fn unlimited(&self, leases: &[Held]) -> Option<Error> {
+        let missing = |held: &Held| {
+            let e = match self.leases.missing_limit(held) {
+                Ok(missing) => missing?,
+                Err(e) => e,
+            };
+            Some(e.and(self.leases.end_unlimited(&held.lease).err()))
+        };
+        leases.iter().find_map(missing)
     }
 
     /// Reports an error to the engine beside that of the low-level runtime.
@@ -244,9 +247,8 @@ impl Slicing<'_> {
                 Err(e) => tracing::warn!(lease = lease.id.as_str(), "{}", e.line()),
             }
         }
-        match self.unlimited(leases) {
-            Ok(None) => {}
-            Ok(Some(e)) | Err(e) => self.report(&e),
+        if let Some(e) = self.unlimited(leases) {
+            self.report(&e);
         }
         Meanwhile::Done
     }

@@ -84,3 +84,40 @@ fn list_goes_on_without_answer() {
     client.end();
     setup.nothing_is_left();
 }
+
+/// The container's first process may move below, as systemd does, and the limit stays on the container's cgroup.
+#[test]
+fn follows_no_process_into_other_cgroups() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let (id, bundle, client) = client(&setup, "4Gi");
+    let limited = vec![(format!("/{}", bundle.cgroup()), 4096 * MIB)];
+    let own = std::path::Path::new(cgroup2::ROOT).join(bundle.cgroup());
+    let init = lease(&setup, &id)["initPid"].to_string();
+    let below = own.join("init.scope");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("cgroup.procs"), &init).unwrap();
+    assert!(lease(&setup, &id)["limitChanged"].is_null());
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(limits(&setup), limited);
+
+    // Another cgroup is not the container's: gc names it and sets no limit there.
+    let away = own.with_file_name(format!("{}-away", bundle.cgroup()));
+    fs::create_dir(&away).unwrap();
+    fs::write(away.join("cgroup.procs"), &init).unwrap();
+    let list = setup.migctl(&["list"]).ok();
+    assert!(list.stderr.contains("has left cgroup"), "{}", list.stderr);
+    let gc = setup.migctl(&["gc"]).exits(1);
+    assert!(
+        gc.stdout.contains("has left cgroup"),
+        "{}{}",
+        gc.stdout,
+        gc.stderr
+    );
+    assert_eq!(limits(&setup), limited);
+    client.end();
+    until("the cgroup is empty", || fs::remove_dir(&away).is_ok());
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+}

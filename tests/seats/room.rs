@@ -236,7 +236,7 @@ fn limits_count_seats_as_shares() {
         ("slices = 0\nshares = 1", "1 of 1 shares"),
         // The booked part counts, and not the slice.
         (
-            "memory = \"15Gi\"",
+            "shares = 9\nmemory = \"15Gi\"",
             "10048Mi of 15Gi of memory, and 10048Mi are asked for",
         ),
     ] {
@@ -246,6 +246,15 @@ fn limits_count_seats_as_shares() {
         assert!(line.contains(words), "{limit}: {line}");
         delete(&setup, &id);
     }
+    // A limit that was written before there were shares stays as strict: it counts the slice.
+    setup.configure(&format!("{NONE}\n[[policy.limit]]\nmemory = \"15Gi\""));
+    let line = refused(&setup, &asks);
+    assert!(line.contains("0Mi of 15Gi of memory"), "{line}");
+    setup.configure(&format!("{NONE}\n[[policy.limit]]\nmemory = \"50Gi\""));
+    let id = create(&setup, "3g.40gb", "1/4");
+    let line = refused(&setup, &[(SLICE, "3g.40gb"), (SHARE, "39Gi")]);
+    assert!(line.contains("of 50Gi of memory"), "{line}");
+    delete(&setup, &id);
     // One slice takes no more than so many.
     setup.configure(&format!("{NONE}\nsharing.shares_per_gpu = 1"));
     let ids = ["1Gi", "1Gi"].map(|size| create(&setup, "3g.40gb", size));

@@ -51,9 +51,9 @@ const VERBS: &[&str] = &[
 
 /// Verbs of an attempt, as the first word. The message names the step that failed: "read FILE".
 const ATTEMPTS: &[&str] = &[
-    "change", "create", "destroy", "edit", "enable", "end", "find", "follow", "keep", "list",
-    "lock", "look", "make", "open", "parse", "read", "remove", "rename", "run", "set", "start",
-    "sync", "wait", "write",
+    "change", "create", "destroy", "edit", "enable", "end", "find", "follow", "keep", "kill",
+    "list", "lock", "look", "make", "open", "parse", "read", "remove", "rename", "run", "set",
+    "start", "sync", "wait", "write",
 ];
 
 /// Messages without a verb: file, beginning, reason.

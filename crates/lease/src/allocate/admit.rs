@@ -138,10 +138,12 @@ fn usage(inventory: &Inventory) -> Vec<Usage> {
             #[cfg(test)]
             (Resource::Dummy(_), None) => (Kind::Slice, 0),
         };
+        let slice = share.and_then(|_| instance.resource.mig_slice());
         Usage {
             subject,
             kind,
             memory_mib,
+            whole_mib: slice.map_or(memory_mib, |s| memory_of(s, &inventory.snapshot.gpus)),
         }
     };
     leased.chain(going).map(usage).collect()

@@ -5,7 +5,8 @@ use crate::error::{Context, Error, Result, printable};
 use crate::limit;
 use crate::model::{LeaseId, Level};
 use crate::process;
-use crate::store::{Held, Lease, LeaseState, Limit};
+use crate::reclaim::liveness;
+use crate::store::{Held, Lease, LeaseState, Limit, LimitedCgroup};
 
 /// Limits the cgroup of a container's first process to the share of its lease, and puts the outcome on record.
 ///
@@ -20,14 +21,14 @@ pub(crate) fn limit_memory(
     let held = held(context, lease, container).context(what)?;
     let limited = set(context, &held, pid).context(what);
     let outcome = match &limited {
-        Ok(()) => Limit::Set,
+        Ok(cgroup) => Limit::Set(cgroup.clone()),
         Err(e) => Limit::Failed(e.line()),
     };
     let ledger = context.store.lock("limit")?;
     let recorded = ledger.update_lease(&held.lease, |l| l.limit = Some(outcome));
     match (limited, recorded) {
-        (Ok(()), Ok(None)) => Err(Error::new("its lease is gone")).context(what),
-        (limited, recorded) => limited.and(recorded.map(drop)),
+        (Ok(_), Ok(None)) => Err(Error::new("its lease is gone")).context(what),
+        (limited, recorded) => limited.and(recorded).map(drop),
     }
 }
 
@@ -43,7 +44,7 @@ fn held(context: &LeaseContext<'_>, lease: &LeaseId, container: &str) -> Result<
         .ok_or_else(|| Error::new(format!("lease {lease} is not this container's")))
 }
 
-fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<()> {
+fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
     let (Some(share), Some(Level::Driver)) = (held.lease.share(), held.level()) else {
         let lease = &held.lease.id;
         return Err(Error::new(format!(
@@ -51,13 +52,13 @@ fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<()> {
         )));
     };
     let gpu = held.instance.resource.gpu_uuid();
-    limit::set(&context.driver(), gpu, (pid, share.memory_mib))?;
+    let cgroup = limit::set(&context.driver(), gpu, (pid, share.memory_mib))?;
     tracing::info!(
         lease = held.lease.id.as_str(),
         container = held.lease.holder.name(),
         "the driver limits the container's memory to {held}"
     );
-    Ok(())
+    Ok(cgroup)
 }
 
 /// Returns the error of a container whose memory the driver does not limit although its level promises that: the
@@ -95,11 +96,21 @@ fn failed(lease: &Lease) -> Option<Error> {
     }
 }
 
-/// Ends a container that runs without its limit.
+/// Ends the first process of a container that runs without its limit.
+///
+/// # Errors
+/// The process is not known, or cannot be killed.
 pub(crate) fn end_unlimited(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
-    let lease = context.store.lease_now(lease)?;
-    match lease.and_then(|lease| lease.init) {
-        Some(init) => process::kill(&init).context(|| format!("end process {}", init.pid)),
-        None => Ok(()),
+    let container = printable(lease.holder.name());
+    let what = || format!("end container {container}, which runs without its limit");
+    let Some(lease) = context.store.lease_now(lease).context(what)? else {
+        return Ok(());
+    };
+    let key = lease.container().map(|container| &container.key);
+    let recorded = || key.and_then(|key| liveness::recorded_init(key).ok()?);
+    match lease.init.or_else(recorded) {
+        Some(init) => process::kill(&init).context(what),
+        None => Err(Error::new("its first process is not known").hint("delete the container"))
+            .context(what),
     }
 }

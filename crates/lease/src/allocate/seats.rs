@@ -170,15 +170,18 @@ impl<D: Queries> SeatPlanner<'_, D> {
         let level = |gpu: &Gpu| self.level(gpu);
         let unfit = terms.unfit(snapshot, (&asked.slice, &[size]), wanted, level);
         let excluded = [wanted.excluded.to_vec(), in_words(unfit)].concat();
-        // A seat counts as a share, so the limits of slices do not hold for its slice.
-        let no_limits = Policy::default();
+        // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
+        // the whole slice.
+        let mut strict = Policy::default();
+        let without_shares = self.policy.limit.iter().filter(|l| l.shares.is_none());
+        strict.limit.extend(without_shares.cloned());
         let planner = Planner {
             inventory: self.inventory,
             wanted: &Constraints {
                 excluded: &excluded,
                 ..*wanted
             },
-            limits: &Limits::without_usage(&no_limits, self.subject.clone()),
+            limits: &Limits::new(&strict, self.subject.clone(), self.inventory),
             tried,
             adopts: false,
         };

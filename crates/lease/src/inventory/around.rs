@@ -65,7 +65,7 @@ impl AroundMps {
             return true;
         }
         let daemon = held.instance.resource.daemon().and_then(|d| d.process);
-        let daemon = daemon.filter(|_| self.owners.knows_pids(&held.lease));
+        let daemon = daemon.filter(|d| process::is_alive(d) && self.owners.knows_pids(&held.lease));
         let (Some(daemon), Ok(pid)) = (daemon, i32::try_from(pid)) else {
             return false;
         };

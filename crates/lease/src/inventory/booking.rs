@@ -42,11 +42,18 @@ impl Inventory {
             GpuUse::Shared { booked_mib, .. } => booked_mib,
             GpuUse::Exclusive { .. } => total.unwrap_or_default(),
             _ => {
+                // A slice counts once and whole, with all of its seats.
                 let mut counted = BTreeSet::new();
                 let leased = held
                     .iter()
-                    .filter(|(h, _)| h.lease.share().is_some() || counted.insert(&h.instance.id));
-                let leased: u64 = leased.map(|(_, mib)| mib).sum();
+                    .map(|(h, mib)| match h.instance.resource.mig_slice() {
+                        Some(slice) if counted.insert(slice.placement) => {
+                            memory_of(slice, &self.snapshot.gpus)
+                        }
+                        Some(_) => 0,
+                        None => *mib,
+                    });
+                let leased: u64 = leased.sum();
                 let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
                 let going = going.filter(|i| here(i)).filter_map(Instance::slice);
                 let going = going.map(|s| memory_of(s, &self.snapshot.gpus));

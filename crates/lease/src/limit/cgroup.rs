@@ -2,8 +2,11 @@
 
 use crate::error::{Context, Error, Result};
 use crate::files;
+use crate::model::Process;
 use crate::process;
+use crate::store::LimitedCgroup;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The most of a list of processes that runmig reads, in bytes.
@@ -14,11 +17,11 @@ pub(super) fn is_v2(dir: &Path) -> bool {
     statfs(dir).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
 
-/// Returns the directory of a process's cgroup below the root of the hierarchy.
+/// Returns the cgroup of a process.
 ///
 /// # Errors
 /// The process has no cgroup that is not also this process's, or its cgroup cannot be found.
-pub(super) fn of(root: &Path, pid: i32) -> Result<PathBuf> {
+pub(super) fn of(root: &Path, pid: i32) -> Result<LimitedCgroup> {
     let what = || format!("find the cgroup of process {pid}");
     let path = process::unified_cgroup(pid).context(what)?;
     let own = process::unified_cgroup(process::current().pid).context(what)?;
@@ -29,10 +32,41 @@ pub(super) fn of(root: &Path, pid: i32) -> Result<PathBuf> {
     let list = list
         .context(|| format!("read the processes of cgroup {shown}"))
         .context(what)?;
-    match is_v2(&dir) && list.lines().any(|line| line == pid.to_string()) {
-        true => Ok(dir),
-        false => Err(Error::new(format!("cgroup {shown} does not list it"))).context(what),
+    match inode(&dir).filter(|_| list.lines().any(|line| line == pid.to_string())) {
+        Some(inode) => Ok(LimitedCgroup { path, inode }),
+        None => Err(Error::new(format!("cgroup {shown} does not list it"))).context(what),
     }
+}
+
+/// Returns the directory of a cgroup.
+pub(super) fn dir(root: &Path, cgroup: &LimitedCgroup) -> PathBuf {
+    root.join(cgroup.path.trim_start_matches('/'))
+}
+
+/// Returns the directory of a container's limited cgroup. Its first process may have moved below, as systemd does.
+///
+/// # Errors
+/// The cgroup is gone, or the process has left it.
+pub(super) fn find(root: &Path, cgroup: &LimitedCgroup, init: Option<&Process>) -> Result<PathBuf> {
+    let dir = dir(root, cgroup);
+    if inode(&dir) != Some(cgroup.inode) {
+        return Err(Error::new(format!("cgroup {} is gone", dir.display())));
+    }
+    let init = init.filter(|init| process::is_alive(init));
+    let now = init.map(|init| process::unified_cgroup(init.pid));
+    match now.transpose().context(|| "find the container's cgroup")? {
+        Some(now) if !Path::new(&now).starts_with(&cgroup.path) => Err(Error::new(format!(
+            "the container's first process has left cgroup {} for {now}",
+            cgroup.path
+        ))
+        .hint("restart the container, without a writable mount of the host's cgroups")),
+        _ => Ok(dir),
+    }
+}
+
+fn inode(dir: &Path) -> Option<u64> {
+    let meta = std::fs::metadata(dir).ok()?;
+    is_v2(dir).then(|| meta.ino())
 }
 
 /// Returns the directory of a cgroup, given as `/proc/PID/cgroup` shows it. A limit there must not hold for the engine.

@@ -12,14 +12,11 @@ use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, Que
 use crate::gpu::{NOT_FOUND, NOT_SUPPORTED};
 use crate::model::{ChangedLimit, GpuUuid};
 use crate::process;
-use crate::store::Held;
+use crate::store::{Held, Limit, LimitedCgroup};
 use std::path::Path;
 
 /// The place of the hierarchy, which the driver expects.
 const ROOT: &str = "/sys/fs/cgroup";
-
-/// The hard limit of a cgroup without limits, in MiB.
-const NO_LIMIT: u64 = u64::MAX >> 20;
 
 /// The way out where the driver or the kernel cannot limit a cgroup.
 const HINT: &str = "set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit";
@@ -60,22 +57,28 @@ pub(crate) fn set(
     driver: &impl LimitMemory,
     gpu: &GpuUuid,
     (pid, memory_mib): (i32, u64),
-) -> Result<()> {
+) -> Result<LimitedCgroup> {
     let root = Path::new(ROOT);
-    let cgroup = cgroup::of(root, pid)?;
-    dmem::provide(root, &cgroup).map_err(|e| e.hint(HINT))?;
+    let found = cgroup::of(root, pid)?;
+    let dir = cgroup::dir(root, &found);
+    dmem::provide(root, &dir).map_err(|e| e.hint(HINT))?;
+    set_on(driver, gpu, (&dir, memory_mib))?;
+    Ok(found)
+}
+
+fn set_on(driver: &impl LimitMemory, gpu: &GpuUuid, (dir, memory_mib): (&Path, u64)) -> Result<()> {
     let limits = MemoryLimits {
         soft: 0,
         hard: memory_mib << 20,
     };
     driver
-        .set_memory_limits(gpu, &cgroup, limits)
-        .map_err(|e| refused(e, &cgroup))?;
-    let found = driver.memory_limits(gpu, &cgroup);
-    let found = found.map_err(|e| refused(e, &cgroup))?;
+        .set_memory_limits(gpu, dir, limits)
+        .map_err(|e| refused(e, dir))?;
+    let found = driver.memory_limits(gpu, dir);
+    let found = found.map_err(|e| refused(e, dir))?;
     if found != limits {
         let MemoryLimits { soft, hard } = found;
-        let (shown, wanted) = (cgroup.display(), limits.hard);
+        let (shown, wanted) = (dir.display(), limits.hard);
         return Err(Error::new(format!(
             "the driver has soft {soft} and hard {hard} for cgroup {shown} after it took 0 and {wanted}"
         ))
@@ -84,32 +87,53 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// Returns the limit of a share's container, if it is not that of the share. A container without a process has none
-/// that matters.
+/// Returns the limit of a share's container, if it is not that of the share. A container that has ended has none that
+/// matters.
 ///
 /// # Errors
-/// The container's cgroup cannot be found, or the driver does not answer.
+/// The container has left the cgroup of its limit, or the driver does not answer.
 pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<ChangedLimit>> {
-    let (Some(init), Some(share)) = (held.lease.init, held.lease.share()) else {
+    let Some(share) = held.lease.share() else {
         return Ok(None);
     };
-    let found = cgroup::of(Path::new(ROOT), init.pid).and_then(|cgroup| {
-        match driver.memory_limits(held.instance.resource.gpu_uuid(), &cgroup) {
-            Ok(limits) => Ok(limits.hard >> 20),
-            // The driver keeps no limit for the cgroup.
-            Err(e) if matches!(e.code(), Some(NOT_SUPPORTED | NOT_FOUND)) => Ok(NO_LIMIT),
-            Err(e) => Err(e.into()),
-        }
-    });
-    let told_mib = match found {
-        Ok(mib) => mib,
-        Err(_) if !process::is_alive(&init) => return Ok(None),
+    let changed = |told_mib| ChangedLimit {
+        told_mib,
+        share_mib: share.memory_mib,
+    };
+    let Some(Limit::Set(limited)) = &held.lease.limit else {
+        return Ok(Some(changed(0)));
+    };
+    let is_over = || held.lease.init.is_none_or(|init| !process::is_alive(&init));
+    let dir = match cgroup::find(Path::new(ROOT), limited, held.lease.init.as_ref()) {
+        Ok(dir) => dir,
+        Err(_) if is_over() => return Ok(None),
         Err(e) => return Err(e),
     };
-    Ok((told_mib != share.memory_mib).then_some(ChangedLimit {
-        told_mib: if told_mib >= NO_LIMIT { 0 } else { told_mib },
-        share_mib: share.memory_mib,
-    }))
+    let told_mib = match driver.memory_limits(held.instance.resource.gpu_uuid(), &dir) {
+        Ok(limits) if limits.hard == u64::MAX => 0,
+        // Less than 1 MiB is a limit too.
+        Ok(limits) => (limits.hard >> 20).max(1),
+        // The driver keeps no limit for the cgroup.
+        Err(e) if matches!(e.code(), Some(NOT_SUPPORTED | NOT_FOUND)) => 0,
+        Err(e) => return Err(e.into()),
+    };
+    let is_changed = told_mib != share.memory_mib && !is_over();
+    Ok(is_changed.then(|| changed(told_mib)))
+}
+
+/// Sets the limit of a share's container again, on the cgroup that the hook found.
+///
+/// # Errors
+/// The container has left that cgroup, or the driver does not take the limit.
+pub(crate) fn set_back(driver: &impl LimitMemory, held: &Held) -> Result<()> {
+    let (Some(share), Some(Limit::Set(limited))) = (held.lease.share(), &held.lease.limit) else {
+        return Err(
+            Error::new("no cgroup of the container is on record").hint("restart the container")
+        );
+    };
+    let dir = cgroup::find(Path::new(ROOT), limited, held.lease.init.as_ref())?;
+    let gpu = held.instance.resource.gpu_uuid();
+    set_on(driver, gpu, (&dir, share.memory_mib))
 }
 
 /// Returns the error for an answer of the driver, with the way out where that is another level.

@@ -36,6 +36,8 @@ pub struct Usage {
     pub kind: Kind,
     /// Its memory, in MiB.
     pub memory_mib: u64,
+    /// The memory of the slice on which a seat is, in MiB; for others the same as `memory_mib`.
+    pub whole_mib: u64,
 }
 
 /// More slices, shares or GPUs for a subject.
@@ -115,7 +117,12 @@ impl Policy {
                 };
                 return Err(too_much(format!("{count} of {most} {noun}{asked}"), hint));
             }
-            let used: u128 = same.map(|h| u128::from(h.memory_mib) << 20).sum();
+            // A rule without `shares` was written before there were seats, each of which keeps a slice.
+            let mib = |h: &Usage| match limit.shares {
+                Some(_) => h.memory_mib,
+                None => h.whole_mib,
+            };
+            let used: u128 = same.map(|h| u128::from(mib(h)) << 20).sum();
             let asked_memory = u128::from(more.memory_mib) << 20;
             if let Some(most) = limit.memory
                 && used + asked_memory > u128::from(most)

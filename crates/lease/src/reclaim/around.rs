@@ -3,7 +3,7 @@
 use super::finding::{Finding, Outcome};
 use crate::config::RoundMps;
 use crate::context::LeaseContext;
-use crate::error::{Context, Error, Result, printable};
+use crate::error::{self, Context, Error, Result, printable};
 use crate::gpu::Queries;
 use crate::inventory::AroundMps;
 use crate::process::PidFd;
@@ -24,6 +24,10 @@ const WOULD_KILL: [&str; 2] = [
 const SPARED: [&str; 2] = [
     "bypasses MPS and is spared, since its cgroup may be another container's",
     "bypass MPS and are spared, since their cgroups may be another container's",
+];
+const SPARED_IN_SLICE: [&str; 2] = [
+    "seems to bypass MPS and is spared, since the driver's lists are not measured in MIG mode",
+    "seem to bypass MPS and are spared, since the driver's lists are not measured in MIG mode",
 ];
 const KILLED: [&str; 2] = [
     "bypassed MPS and was killed",
@@ -75,7 +79,11 @@ fn of_lease(
         (RoundMps::Kill, false) => {
             let what = || format!("kill the processes without MPS of container {container}");
             let (killed, spared) = kill(driver, &held, &found).context(what)?;
-            let all = [(killed, KILLED), (spared, SPARED)].into_iter();
+            let words = match held.instance.parent {
+                Some(_) => SPARED_IN_SLICE,
+                None => SPARED,
+            };
+            let all = [(killed, KILLED), (spared, words)].into_iter();
             let told = all.filter(|(pids, _)| !pids.is_empty());
             let told: Vec<String> = told.map(|(pids, words)| named(&pids, words)).collect();
             if told.is_empty() {
@@ -92,7 +100,8 @@ fn of_lease(
 
 /// Kills those of a container's processes that still bypass MPS. Once a descriptor names a process, its number cannot
 /// lead to another one, so the cgroup and the driver's lists are asked again with all descriptors open. Returns the
-/// killed processes, and those that may be another container's.
+/// killed processes, and those that may be another container's. The lists of a GPU in MIG mode are not measured, so
+/// the processes of a seat are spared.
 fn kill(driver: &impl Queries, held: &Held, found: &[u32]) -> Result<(Vec<u32>, Vec<u32>)> {
     let mut open = Vec::new();
     for pid in found {
@@ -105,22 +114,27 @@ fn kill(driver: &impl Queries, held: &Held, found: &[u32]) -> Result<(Vec<u32>, 
     }
     let mut look = AroundMps::new();
     let again = look.of(driver, held)?.unwrap_or_default();
-    let (mut killed, mut spared) = (Vec::new(), Vec::new());
+    let (mut killed, mut spared, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (pid, process) in open {
-        let is_certain = look.is_certain(pid, held);
+        let is_certain = look.is_certain(pid, held) && held.instance.parent.is_none();
         // The answers are about this process if it has not ended since.
         if !again.contains(&pid) || process.has_ended() {
             continue;
         }
         if is_certain {
-            let what = || format!("kill process {pid}");
-            process.kill().context(what)?;
-            killed.push(pid);
+            match process.kill().context(|| format!("kill process {pid}")) {
+                Ok(()) => killed.push(pid),
+                Err(e) => failed.push(Err(e)),
+            }
         } else {
             spared.push(pid);
         }
     }
-    Ok((killed, spared))
+    // A failure does not hide the processes that are dead.
+    if !failed.is_empty() && !killed.is_empty() {
+        tracing::warn!("{}", named(&killed, KILLED));
+    }
+    error::all(failed).map(|()| (killed, spared))
 }
 
 /// Names processes before a statement about one or several of them.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The time for daemons that do not answer.
 const PATIENCE: Patience = Patience {
-    each: Duration::from_secs(5),
+    each: Duration::from_secs(2),
     all: Duration::from_secs(20),
 };
 
@@ -32,7 +32,7 @@ pub(super) fn set_back_raised(context: &LeaseContext<'_>, findings: &mut [Findin
                 false => set_back(context, held, talks),
             }
         } else if held.level() == Some(Level::Driver) && is_ready(held) {
-            in_driver(&driver, held, dry_run)
+            in_driver(context, &driver, held, dry_run)
         } else {
             continue;
         };
@@ -64,21 +64,32 @@ fn is_ready(held: &Held) -> bool {
 }
 
 /// Sets a raised limit of a cgroup in the driver back, or says that it would.
-fn in_driver(driver: &Session, held: &Held, dry_run: bool) -> Result<Option<String>> {
+fn in_driver(
+    context: &LeaseContext<'_>,
+    driver: &Session,
+    held: &Held,
+    dry_run: bool,
+) -> Result<Option<String>> {
     let what = |verb: &str| {
         let container = printable(held.lease.holder.name());
         format!("{verb} the memory limit of container {container}")
     };
-    let found = limit::changed(driver, held).context(|| what("read"))?;
-    let (Some(found), Some(init)) = (found.filter(ChangedLimit::is_raised), held.lease.init) else {
+    // The collection may have taken a while.
+    let Some(held) = context.store.held_now(held)?.filter(is_ready) else {
+        return Ok(None);
+    };
+    let found = limit::changed(driver, &held).context(|| what("read"))?;
+    let Some(found) = found.filter(ChangedLimit::is_raised) else {
         return Ok(None);
     };
     if dry_run {
         return Ok(Some(would_be_set_back(found)));
     }
-    let gpu = held.instance.resource.gpu_uuid();
-    limit::set(driver, gpu, (init.pid, found.share_mib)).context(|| what("set back"))?;
-    Ok(Some(is_set_back(held, &found.to_string())))
+    match limit::set_back(driver, &held) {
+        Ok(()) => Ok(Some(is_set_back(&held, &found.to_string()))),
+        Err(_) if held.lease.init.is_none_or(|init| !process::is_alive(&init)) => Ok(None),
+        Err(e) => Err(e).context(|| what("set back")),
+    }
 }
 
 fn would_set_back(

@@ -184,7 +184,13 @@ pub(super) fn end_parent(
     };
     match context.store.instance_with(id) {
         Ok(Some(parent)) => release_instance_unless(context, &parent, patience, |_| None).map(drop),
-        Ok(None) => Ok(()),
+        Ok(None) => {
+            tracing::warn!(
+                "slice {id} of the seat is not on record, and may still be there; hint: compare nvidia-smi mig -lgi with \
+                 migctl list, and destroy it with nvidia-smi mig"
+            );
+            Ok(())
+        }
         Err(e) => {
             // A collector releases it by its name.
             tracing::warn!(instance = id.as_str(), "{}", e.line());

@@ -62,12 +62,21 @@ pub struct Lease {
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
+/// A cgroup with a memory limit. A later cgroup at the same place has another inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitedCgroup {
+    /// The path, as `/proc/PID/cgroup` shows it.
+    pub path: String,
+    /// The inode of its directory.
+    pub inode: u64,
+}
+
 /// The outcome of the hook that limits a container's memory in the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Limit {
-    /// The driver confirmed the limit.
-    Set,
+    /// The driver confirmed the limit of this cgroup.
+    Set(LimitedCgroup),
     /// The hook failed, with this error.
     Failed(String),
 }

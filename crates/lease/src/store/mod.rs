@@ -39,7 +39,9 @@ pub(crate) use id::random_id;
 pub use instance::{
     Attempt, Instance, InstanceState, MpsDaemon, Origin, Resource, Seats, Slice, WholeGpu,
 };
-pub use lease::{Container, Entry, Held, Holder, Key, Lease, LeaseState, Limit, Portion, Share};
+pub use lease::{
+    Container, Entry, Held, Holder, Key, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share,
+};
 pub use listing::Listing;
 pub(crate) use lock::Lock;
 pub(crate) use names::WHOLE_GPU;
