@@ -228,6 +228,15 @@ matrix! {
     poststop_mps_seat: "poststop-mps-seat";
     gc_of_mps_seats: "gc-of-mps-seats";
     release_damaged_mps_seat: "release-damaged-mps-seat";
+    run_gpu: "run-gpu";
+    run_share: "run-share";
+    run_mps: "run-mps";
+    run_limited: "run-limited";
+    run_seat: "run-seat";
+    run_mps_seat: "run-mps-seat";
+    release_seat: "release-seat";
+    release_mps_seat: "release-mps-seat";
+    gc_restarting_mps_seat: "gc-restarting-mps-seat";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -245,6 +254,10 @@ matrix! {
     delete_limited: "delete-limited";
     delete_seat_beside: "delete-seat-beside";
     delete_mps_seat_beside: "delete-mps-seat-beside";
+    release_gpu: "release-gpu";
+    release_share: "release-share";
+    release_mps: "release-mps";
+    release_limited: "release-limited";
     / errors_only:
     // A step of these is one of the above.
     "delete-shared";

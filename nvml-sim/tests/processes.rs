@@ -23,7 +23,11 @@ fn as_another_user(sim: &Sim, script: &str) -> Vec<String> {
     // machine is.
     let program = sim.dir().join("client");
     if !program.exists() {
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        // Another process writes it: a child that another test starts meanwhile would hold it open for writing, and the
+        // kernel executes no such file.
+        let mut copy = std::process::Command::new("cp");
+        copy.arg(std::env::current_exe().unwrap()).arg(&program);
+        assert!(copy.status().unwrap().success());
     }
     let child = client_command(&program, sim, script)
         .current_dir("/")

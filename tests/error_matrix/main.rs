@@ -195,4 +195,17 @@ matrix! {
     "run";
     "release";
     "gc-of-shared";
+    "run-gpu";
+    "run-share";
+    "run-mps";
+    "run-limited";
+    "run-seat";
+    "run-mps-seat";
+    "release-seat";
+    "release-mps-seat";
+    "gc-restarting-mps-seat";
+    "release-gpu";
+    "release-share";
+    "release-mps";
+    "release-limited";
 }

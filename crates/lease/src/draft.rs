@@ -34,6 +34,8 @@ pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
         Resource::Mps(MpsDaemon {
             slice: Some(slice), ..
         }) => Some(slot_of(slice)),
+        // A damaged record that was rebuilt by its name does not tell the place, which its slice holds on record.
+        Resource::Mps(_) if instance.parent.is_some() => None,
         Resource::Gpu(_) | Resource::Mps(_) => Some(Slot {
             gpu: instance.resource.gpu_uuid().clone(),
             profile_id: 0,

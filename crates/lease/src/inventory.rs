@@ -249,7 +249,10 @@ impl Inventory {
     /// Returns the places that are not free and not in use: runmig could not destroy the instance, or
     /// cannot read the record.
     pub fn quarantined(&self) -> Vec<Slot> {
-        let quarantined = self.instances().filter(|i| i.attempt().is_some());
+        // A seat's daemon that does not end leaves its slice in use.
+        let quarantined = self
+            .instances()
+            .filter(|i| i.attempt().is_some() && i.parent.is_none());
         let quarantined = quarantined.filter_map(footprint);
         let damaged = self.damaged.iter().filter_map(reserved);
         quarantined.chain(damaged).collect()

@@ -17,7 +17,7 @@ pub fn create_runtime(id: &str, state: &Value) -> Result<(), Failure> {
     });
     let hooks = state["hooks"]["createRuntime"].as_array();
     for hook in hooks.into_iter().flatten() {
-        run(hook, told.to_string().as_bytes())?;
+        run(hook, told.to_string().as_bytes(), Stdio::piped())?;
     }
     Ok(())
 }
@@ -30,12 +30,13 @@ pub fn poststop(id: &str, state: &Value) -> Result<(), Failure> {
         "bundle": state["bundle"],
     });
     for hook in state["hooks"]["poststop"].as_array().into_iter().flatten() {
-        run(hook, told.to_string().as_bytes())?;
+        run(hook, told.to_string().as_bytes(), Stdio::inherit())?;
     }
     Ok(())
 }
 
-fn run(hook: &Value, stdin: &[u8]) -> Result<(), Failure> {
+/// Runs a hook. Its standard error is the caller's, or a part of the failure.
+fn run(hook: &Value, stdin: &[u8], stderr: Stdio) -> Result<(), Failure> {
     use std::os::unix::process::CommandExt;
     let strings = |name: &str| -> Vec<String> {
         let list = hook[name].as_array().into_iter().flatten();
@@ -54,7 +55,7 @@ fn run(hook: &Value, stdin: &[u8]) -> Result<(), Failure> {
         .envs(pairs)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(stderr)
         .spawn()
         .map_err(|e| format!("hook {path}: {e}"))?;
     // It may end without reading.

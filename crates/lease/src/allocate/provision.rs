@@ -147,10 +147,12 @@ fn start_daemon(
         .get()
         .and_then(Levels::program)
         .ok_or_else(|| Error::new("the MPS control program is gone"))?;
+    let no_device = || Error::new("the slice of the seat has no UUID on record");
+    let device = daemon.device().ok_or_else(no_device)?;
     let order = Order {
         home: &Home::of(&context.config.state_dir, &held.instance.id),
         program,
-        device: daemon.device(),
+        device,
         limit_mib: daemon.limit_mib,
     };
     let what = || format!("start an {}", held.instance.resource);

@@ -129,10 +129,12 @@ fn start_again(
             "{left} of the last daemon does not end"
         )));
     }
+    let no_device = || Error::new("the slice of the seat has no UUID on record");
+    let device = daemon.device().ok_or_else(no_device)?;
     let order = Order {
         home: &home,
         program,
-        device: daemon.device(),
+        device,
         limit_mib: daemon.limit_mib,
     };
     let record = |process| {

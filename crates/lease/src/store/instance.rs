@@ -263,11 +263,11 @@ pub struct MpsDaemon {
 }
 
 impl MpsDaemon {
-    /// Returns the UUID of the device that its server uses: a GPU, or a MIG device.
-    pub(crate) fn device(&self) -> &str {
+    /// Returns the UUID of the device that its server uses: a GPU, or a MIG device. None if the slice has no UUID yet.
+    pub(crate) fn device(&self) -> Option<&str> {
         match &self.slice {
-            Some(slice) => slice.mig_uuid.as_deref().unwrap_or_default(),
-            None => self.gpu.gpu_uuid.as_str(),
+            Some(slice) => slice.mig_uuid.as_deref(),
+            None => Some(self.gpu.gpu_uuid.as_str()),
         }
     }
 }
