@@ -1,7 +1,7 @@
 //! The container or a part of it dies, and no engine is told.
 
 use crate::on_every_runtime;
-use crate::support::process::{in_cgroup, kill, lives, until};
+use crate::support::process::{first_thread_lives, in_cgroup, kill, until};
 use crate::support::{Setup, said, unique};
 use crate::victim::{init, keeps_its_slice, kill_all, started, the_next_create_has_room};
 use std::process::Command;
@@ -60,7 +60,7 @@ fn init_outlives_its_main_thread(setup: &Setup) {
     let init = init(setup, &id);
     setup.runmig(&["start", &id]).ok();
     until("it is up", || created.stdout_now().contains("up"));
-    until("its first thread has ended", || !lives(init));
+    until("its first thread has ended", || !first_thread_lives(init));
     keeps_its_slice(setup, &id);
     // Low-level runtimes hold it for stopped, too, and do not kill it.
     kill(init);

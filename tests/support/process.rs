@@ -234,10 +234,18 @@ pub fn until(what: &str, mut it_is_so: impl FnMut() -> bool) {
 /// first one.
 pub fn lives(pid: i32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-    threads.into_iter().flatten().flatten().any(|thread| {
-        std::fs::read_to_string(thread.path().join("stat"))
-            .is_ok_and(|stat| !after_name(&stat).starts_with(['Z', 'X']))
-    })
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads.any(|thread| runs(&thread.path()))
+}
+
+/// Whether the first thread of a process lives. Others may outlive it.
+pub fn first_thread_lives(pid: i32) -> bool {
+    runs(&std::path::PathBuf::from(format!("/proc/{pid}")))
+}
+
+fn runs(entry: &std::path::Path) -> bool {
+    let stat = std::fs::read_to_string(entry.join("stat"));
+    stat.is_ok_and(|stat| !after_name(&stat).starts_with(['Z', 'X']))
 }
 
 /// Until it waits for something to happen, and nothing has happened that it has not seen: nobody waits
