@@ -191,14 +191,14 @@ fn removes_its_links_alone() {
 /// The configuration as it is shipped says what the defaults are.
 #[test]
 fn configuration_names_the_defaults() {
-    const KEYS: usize = 8;
+    const KEYS: usize = 12;
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();
     let default = runmig_lease::config::Config::default();
     assert_eq!(runmig_lease::config::Config::parse(&text).unwrap(), default);
     // The policy is an example: by default there is none.
-    let (text, _) = text.split_once("\n# What containers may have").unwrap();
+    let (text, _) = text.split_once("\n# The administrator's rules").unwrap();
     let keys = text.lines().map(|line| match line.strip_prefix("# ") {
         Some(key) if key.contains(" = ") && !key.starts_with("runtime") => key,
         _ => line,
