@@ -19,9 +19,14 @@ use runmig_lease::store::{Container, Held, Resource};
 use runmig_lease::trust;
 use runmig_lease::{Acquired, LeaseManager, Patience, Returned};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Seconds, long enough for a slow driver. An engine waits for its delete, and the delete waits for the hook.
 const HOOK_TIMEOUT_S: u32 = 30;
+
+/// The time after which a hook that has not told its outcome did not run: its timeout, and some for the low-level
+/// runtime.
+const HOOK_TIME: Duration = Duration::from_secs(HOOK_TIMEOUT_S as u64 + 5);
 
 pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
     let Some(request) = &asking.request else {
@@ -233,19 +238,26 @@ impl Slicing<'_> {
                 ));
             }
         }
+        let mut seen = None;
         child.run(|| match stays {
             Stays::Until => Meanwhile::Done,
-            Stays::While => self.meanwhile(leases),
+            Stays::While => self.meanwhile(leases, &mut seen),
         })
     }
 
-    fn meanwhile(&self, leases: &[Held]) -> Meanwhile {
+    /// Records that a foreground container runs. `seen` is the time since which its first process is known.
+    fn meanwhile(&self, leases: &[Held], seen: &mut Option<Instant>) -> Meanwhile {
         for Held { lease, .. } in leases {
             match self.leases.ready_if_started(lease) {
                 Ok(true) => {}
                 Ok(false) => return Meanwhile::AskAgain,
                 Err(e) => tracing::warn!(lease = lease.id.as_str(), "{}", e.line()),
             }
+        }
+        // A low-level runtime may record the first process before it runs the hook.
+        let is_early = seen.get_or_insert_with(Instant::now).elapsed() < HOOK_TIME;
+        if is_early && leases.iter().any(|held| self.leases.awaits_limit(held)) {
+            return Meanwhile::AskAgain;
         }
         if let Some(e) = self.unlimited(leases) {
             self.report(&e);

@@ -74,6 +74,12 @@ impl<'a> LeaseManager<'a> {
         allocate::missing_limit(&self.0, held)
     }
 
+    /// Returns whether the hook that limits a container's memory has not told its outcome. A ledger that cannot be read
+    /// tells nothing.
+    pub fn awaits_limit(&self, held: &Held) -> bool {
+        allocate::awaits_limit(&self.0, held)
+    }
+
     /// Returns the error of the hook that limits a container's memory, if it failed.
     pub fn failed_limit(&self, held: &Held) -> Result<Option<Error>> {
         allocate::failed_limit(&self.0, held)

@@ -83,6 +83,12 @@ pub(crate) fn missing_limit(context: &LeaseContext<'_>, held: &Held) -> Result<O
     ))
 }
 
+/// Returns whether the hook that limits a container's memory has not told its outcome.
+pub(crate) fn awaits_limit(context: &LeaseContext<'_>, held: &Held) -> bool {
+    let lease = context.store.lease_now(&held.lease);
+    held.level() == Some(Level::Driver) && matches!(lease, Ok(Some(lease)) if lease.limit.is_none())
+}
+
 /// Returns the error of the hook that limits a container's memory, if it failed.
 pub(crate) fn failed_limit(context: &LeaseContext<'_>, held: &Held) -> Result<Option<Error>> {
     let lease = context.store.lease_now(&held.lease)?;

@@ -32,7 +32,7 @@ use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
-pub(crate) use limit::{end_unlimited, failed_limit, limit_memory, missing_limit};
+pub(crate) use limit::{awaits_limit, end_unlimited, failed_limit, limit_memory, missing_limit};
 
 use denial::Denial;
 use levels::LazyLevels;
