@@ -23,7 +23,7 @@ pub const ALL: &[Operation] = &[
         world.behave("create-fails-early");
         create(world)
     }),
-    operation("run", Kind::Create, |world| run(world)),
+    operation("run", Kind::Create, run),
     operation("poststop", Kind::Delete, |world| {
         let lease = world.abandoned(ID);
         world.hook(ID, &lease)
@@ -36,7 +36,7 @@ pub const ALL: &[Operation] = &[
         world.abandoned(ID);
         world.migctl(&["gc"]).into()
     }),
-    operation("release", Kind::Collect, |world| release(world)),
+    operation("release", Kind::Collect, release),
     operation("create-from-idle", Kind::Create, |world| {
         idle(world, &["before"]);
         create(world)
