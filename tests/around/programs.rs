@@ -2,7 +2,6 @@
 
 use super::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use support::process::kill;
 
 /// Puts a script in the place of the control program. It answers a command by itself, and passes all else on.
@@ -13,8 +12,7 @@ fn answering(setup: &Setup, command: &str, answer: &str) {
          *) echo \"$line\" | $REAL ;;\nesac\n",
         program(setup).display()
     );
-    fs::write(&file, script).unwrap();
-    fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    support::runtimes::program(&file, &script);
     setup.configure(&format!("sharing.mps_control = \"{}\"", file.display()));
 }
 

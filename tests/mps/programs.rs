@@ -8,12 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
     let real = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let file = setup.path("control");
-    fs::write(
-        &file,
-        format!("#!/bin/sh\nREAL={}\n{script}", real.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    let text = format!("#!/bin/sh\nREAL={}\n{script}", real.display());
+    support::runtimes::program(&file, &text);
     setup.configure(&format!("sharing.mps_control = \"{}\"", file.display()));
     file
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use support::process::{kill, lives};
 
@@ -28,8 +27,7 @@ fn real_program_starts_holds_and_ends() {
         "#!/bin/sh\ncase $1 in\n-h) echo '-M,--multiuser-server' ;;\n-f) exec {0} -f ;;\n*) exec {0} \"$@\" ;;\nesac\n",
         real.display()
     );
-    fs::write(&front, script).unwrap();
-    fs::set_permissions(&front, PermissionsExt::from_mode(0o755)).unwrap();
+    support::runtimes::program(&front, &script);
     setup.configure(&format!("sharing.mps_control = \"{}\"", front.display()));
     let (id, bundle) = (unique(), asking(&setup, "5000Mi"));
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();

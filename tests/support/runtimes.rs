@@ -62,8 +62,13 @@ impl Low {
 /// An executable shell script; hooks and podman's calls have no PATH.
 pub fn script(path: &Path, body: &str) {
     let path_variable = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+    program(path, &format!("#!/bin/sh\n{path_variable}\n{body}\n"));
+}
+
+/// An executable text, written so that it can be executed at once.
+pub fn program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
-    fs::write(&draft, format!("#!/bin/sh\n{path_variable}\n{body}\n")).unwrap();
+    fs::write(&draft, text).unwrap();
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
     super::process::copy_program(&draft, path);
     fs::remove_file(draft).unwrap();

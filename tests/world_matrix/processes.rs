@@ -8,7 +8,6 @@ use crate::support::leftovers::remove_cgroup;
 use crate::support::{going, unique};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -25,9 +24,7 @@ pub fn hostile_environment(node: &Node) -> Inside {
         "runmig-hook",
         "nvidia-smi",
     ] {
-        let file = dir.join(name);
-        fs::write(&file, program).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        support::runtimes::program(&dir.join(name), program);
     }
     for name in ["libnvidia-ml.so.1", "libnvidia-ml.so"] {
         fs::write(dir.join(name), "no library").unwrap();

@@ -83,7 +83,10 @@ impl Machine {
             .output()
             .unwrap();
         assert!(made.status.success(), "{made:?}");
-        fs::copy(CUDA_CLIENT, machine.dir().join("usr/bin/cuda-client")).unwrap();
+        // In another process: a descriptor of this one would be inherited by what other tests start meanwhile.
+        let mut copy = Command::new("cp");
+        copy.arg(CUDA_CLIENT).arg(machine.dir().join("usr/bin"));
+        assert!(copy.status().unwrap().success());
         machine
     }
 
