@@ -7,8 +7,8 @@ mod support;
 
 use faults_support::World;
 use faults_support::operations::{
-    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, named, torn_records,
-    way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again, named,
+    torn_records, way_is_made,
 };
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
@@ -39,6 +39,7 @@ fn judge(world: &World, at: &str, number: usize) {
     if let Some(lost) = world.lost_of_theirs() {
         complain(format!("an administrator's instance is gone: {lost}"));
     }
+    kubelet_tries_again(world).unwrap_or_else(complain);
     // Idle and adopted instances go too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
@@ -241,6 +242,14 @@ matrix! {
     release_seat: "release-seat";
     release_mps_seat: "release-mps-seat";
     gc_restarting_mps_seat: "gc-restarting-mps-seat";
+    promise_claim: "promise-claim";
+    prepare_claim: "prepare-claim";
+    prepare_promised_claim: "prepare-promised-claim";
+    prepare_claim_from_idle: "prepare-claim-from-idle";
+    prepare_half_made_claim: "prepare-half-made-claim";
+    unprepare_claim: "unprepare-claim";
+    gc_of_half_made_claim: "gc-of-half-made-claim";
+    release_claim: "release-claim";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -262,6 +271,8 @@ matrix! {
     release_share: "release-share";
     release_mps: "release-mps";
     release_limited: "release-limited";
+    unprepare_claim_to_idle: "unprepare-claim-to-idle";
+    unprepare_promise: "unprepare-promise";
     / errors_only:
     // A step of these is one of the above.
     "delete-shared";

@@ -1,12 +1,13 @@
 //! `migctl gc`: releases every slice whose container is gone, restores the limits of shares, and says why.
 
+use super::claims;
 use super::json::{CollectionItem, Items};
 use super::list::shown;
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-use runmig_lease::store::Damaged;
+use runmig_lease::store::{Claim, Damaged};
 use runmig_lease::{Collection, Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
@@ -47,6 +48,7 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
     CollectionItem {
         id: damaged.id().unwrap_or_default(),
         container: "?",
+        claim: None,
         profile: "?",
         gpu_uuid: damaged.place().map_or("", |p| p.gpu_uuid.as_str()),
         outcome,
@@ -59,7 +61,11 @@ fn item(finding: &Finding) -> CollectionItem<'_> {
     let resource = &finding.entry.instance().resource;
     CollectionItem {
         id: finding.entry.id(),
-        container: finding.entry.holder(),
+        container: match claims::of(&finding.entry) {
+            Some(_) => "",
+            None => finding.entry.holder(),
+        },
+        claim: claims::of(&finding.entry).map(Claim::full_name),
         profile: shown(&finding.entry).name,
         gpu_uuid: resource.gpu_uuid().as_str(),
         outcome,
@@ -72,12 +78,13 @@ fn row(item: &CollectionItem<'_>, dry_run: bool) -> Vec<String> {
         "released" if dry_run => "would be released",
         other => other,
     };
-    let container = match item.container {
-        "" => "-",
-        id => id,
+    let holder = match (&item.claim, item.container) {
+        (Some(claim), _) => format!("claim {claim}"),
+        (None, "") => "-".to_owned(),
+        (None, id) => id.to_owned(),
     };
     vec![
-        container.into(),
+        holder,
         item.profile.into(),
         outcome.into(),
         item.why.clone(),

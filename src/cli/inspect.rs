@@ -98,7 +98,10 @@ fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
     let mut rows = Vec::new();
     for (n, on) in gpus.iter().enumerate() {
         for (held, mib) in &on.held {
-            let namespace = held.lease.container().and_then(|c| c.namespace.clone());
+            let namespace = match held.lease.claim() {
+                Some(claim) => Some(claim.namespace.clone()),
+                None => held.lease.container().and_then(|c| c.namespace.clone()),
+            };
             let mut row = vec![
                 holder_name(&held.lease),
                 namespace.unwrap_or_else(|| "-".to_owned()),

@@ -1,5 +1,6 @@
 //! `migctl list`: the containers with their slices, and the queue.
 
+use super::claims;
 use super::daemons;
 use super::json::{LeaseItem, LeaseList, WaitingItem};
 use super::output::{self, Format};
@@ -9,7 +10,9 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::model::{Level, Placement, Timestamp};
-use runmig_lease::store::{Damaged, Entry, Lease, Listing, MpsDaemon, Resource, Waiting, WholeGpu};
+use runmig_lease::store::{
+    Claim, Damaged, Entry, Lease, Listing, MpsDaemon, Resource, Waiting, WholeGpu,
+};
 use runmig_lease::{ObservedShare, UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -21,6 +24,8 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
     fn from(entry: &'a Entry) -> Self {
         let (lease, instance) = (entry.lease(), entry.instance());
         let holder = lease.and_then(Lease::container);
+        let claim = claims::of(entry);
+        let its_pod = claim.and_then(|c| c.pods.first());
         let shown = shown(entry);
         let slice = instance.resource.mig_slice();
         let attempt = instance.attempt();
@@ -28,11 +33,14 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             id: entry.id(),
             kind: shown.kind,
             state: entry.shown_state(),
-            container: entry.holder(),
+            container: holder.map_or("", |h| &h.key.id),
+            claim: claims::item(entry),
             container_name: holder.and_then(|h| h.container_name.as_deref()),
-            pod: holder.and_then(|h| h.pod.as_deref()),
-            namespace: holder.and_then(|h| h.namespace.as_deref()),
-            pod_uid: holder.and_then(|h| h.pod_uid.as_deref()),
+            pod: { holder.and_then(|h| h.pod.as_deref()) }.or(its_pod.map(|p| p.name.as_str())),
+            namespace: { holder.and_then(|h| h.namespace.as_deref()) }
+                .or(claim.map(|c| c.namespace.as_str())),
+            pod_uid: { holder.and_then(|h| h.pod_uid.as_deref()) }
+                .or(its_pod.map(|p| p.uid.as_str())),
             bundle: holder.map_or(Path::new(""), |h| &h.bundle),
             runtime: holder.map_or(Path::new(""), |h| &h.runtime),
             runtime_root: holder.map_or(Path::new(""), |h| &h.key.root),
@@ -226,7 +234,9 @@ fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
             };
             output::eprint(&format!(
                 "{} could not be released{held}, {} tries so far: {}",
-                printable(&short(entry.holder())),
+                printable(
+                    &claims::of(entry).map_or_else(|| short(entry.holder()), Claim::to_string)
+                ),
                 attempt.count,
                 printable(&attempt.error)
             ));
@@ -236,10 +246,9 @@ fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
 
 fn tell_unfinished(lease: &Lease) {
     output::eprint(&format!(
-        "lease {} of container {} has no instance: a kill ended its create or its release; hint: migctl gc \
-         removes it",
+        "lease {} of {} has no instance: a kill ended its create or its release; hint: migctl gc removes it",
         lease.id,
-        printable(&container(lease))
+        printable(&lease.holder.title())
     ));
 }
 
@@ -285,7 +294,7 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
         state.push_str(", around MPS");
     }
     vec![
-        short(entry.holder()),
+        claims::of(entry).map_or_else(|| short(entry.holder()), claims::name),
         entry.lease().map_or("-".to_owned(), pod),
         portion(entry),
         entry.instance().resource.gpu_index().to_string(),
@@ -302,7 +311,8 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
 }
 
 fn pod(lease: &Lease) -> String {
-    named(lease).unwrap_or_else(|| "-".to_owned())
+    let pod = lease.claim().map_or_else(|| named(lease), claims::pod);
+    pod.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Returns the name of a lease's container in its pod, or alone: `default/web-0/main`.
@@ -316,8 +326,12 @@ fn named(lease: &Lease) -> Option<String> {
     }
 }
 
-/// Returns the lease's holder, as people know it: `default/web-0/main`, or the container's id.
+/// Returns the lease's holder, as people know it: `default/web-0/main`, the container's id, or
+/// `claim team-a/train-gpu (pod team-a/train)`.
 pub fn holder_name(lease: &Lease) -> String {
+    if let Some(claim) = lease.claim() {
+        return printable(&claim.to_string());
+    }
     printable(&named(lease).unwrap_or_else(|| container(lease)))
 }
 

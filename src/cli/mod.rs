@@ -2,6 +2,7 @@
 //! call.
 
 mod asked;
+mod claims;
 mod configure;
 mod daemons;
 mod defrag;

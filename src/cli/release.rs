@@ -1,5 +1,6 @@
 //! `migctl release ID`: releases a slice by hand that no other call released.
 
+use super::claims;
 use super::list;
 use super::output::{self, Format};
 use crate::bundles;
@@ -19,7 +20,11 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = bundles::existing(config)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let mut found = leases.store().list()?.entries;
-    found.retain(|e| e.id() == id || is_named(e.holder(), id));
+    let is_claim = |e: &Entry| claims::of(e).is_some_and(|c| id == c.uid || id == c.full_name());
+    found.retain(|e| match claims::of(e) {
+        Some(_) => e.id() == id || is_claim(e),
+        None => e.id() == id || is_named(e.holder(), id),
+    });
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
@@ -38,8 +43,10 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             }
             return Ok(0);
         }
-        // All these leases belong to one container, which may have several slices.
-        [first, rest @ ..] if rest.iter().all(|e| key(e) == key(first)) => {}
+        // All these leases belong to one container or claim, which may have several slices.
+        [first, rest @ ..]
+            if { rest.iter() }
+                .all(|e| (key(e), claim_uid(e)) == (key(first), claim_uid(first))) => {}
         many => {
             let ids: Vec<&str> = many.iter().map(Entry::id).collect();
             return Err(Error::new(format!(
@@ -69,6 +76,11 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
 
 fn key(entry: &Entry) -> Option<&Key> {
     Some(&entry.lease()?.container()?.key)
+}
+
+/// Returns the UID of the claim of an entry.
+fn claim_uid(entry: &Entry) -> Option<&str> {
+    Some(&entry.lease()?.claim()?.uid)
 }
 
 /// Returns the error for unreadable records, one of which may be the container's.
@@ -136,7 +148,12 @@ fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
         }
     };
     let container = error::printable(held.lease.holder.name());
-    let against = |now: &Lease| leases.sign_of_life(now);
+    // Kubernetes may have forgotten a claim, and an operator who names it has seen its pod. The driver refuses to
+    // destroy the instance below a process.
+    let against = |now: &Lease| match now.claim() {
+        Some(_) => None,
+        None => leases.sign_of_life(now),
+    };
     match leases.release_unless(held, Patience::default(), against)? {
         Returned::Yes => Ok(()),
         Returned::No(why) if unseen(&held.lease).is_some() => Err(Error::new(format!(
@@ -153,6 +170,13 @@ fn lives(container: &str, life: &str) -> Error {
 }
 
 fn tell(entry: &Entry) {
+    if let Some(claim) = claims::of(entry) {
+        let (resource, claim) = (&entry.instance().resource, claim.to_string());
+        return output::line(&format!(
+            "released {resource} of {}",
+            error::printable(&claim)
+        ));
+    }
     let holder = match (entry.holder(), entry.idle_since()) {
         ("", Some(_)) => ", which was idle".to_owned(),
         ("", None) => String::new(),

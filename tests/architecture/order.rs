@@ -48,7 +48,8 @@ const ALLOCATE: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["diagnosis"],
-        &["provision", "what_if"],
+        &["claim/mod", "what_if"],
+        &["claim/place", "provision"],
         &["reserve"],
         &["record", "try_seat"],
         &["seats"],
@@ -78,7 +79,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["ended", "gc", "lost"],
-        &["around", "damaged", "limits", "ready", "revive"],
+        &["around", "claim", "damaged", "limits", "ready", "revive"],
         &["earlier_boot", "named", "release"],
         &["keep"],
         &["destroy", "holder"],

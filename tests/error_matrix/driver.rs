@@ -115,6 +115,11 @@ fn is_cause(text: &str, code: u32) -> bool {
             "no GPU offers the profile",
             // A GPU without MIG or profile cannot have the same.
             "of the same pod has a",
+            // The device of a claim names one GPU.
+            "GPU 0 is not in MIG mode",
+            "GPU 0 has no ",
+            // A compute instance that the driver denies keeps its GPU instance in use.
+            "in use by another client (NVML 19)",
         ]
         .iter()
         .any(|words| text.contains(words)),
@@ -149,7 +154,13 @@ fn quarantined(world: &World, operation: &Operation, code: u32) -> Result<(), St
         return Ok(());
     }
     for lease in world.leases() {
-        if [PEER, HOLDER].iter().any(|id| lease["container"] == **id) {
+        // A claim keeps its lease, and its failed Prepare an idle slice.
+        let is_kept = match lease["state"].as_str() {
+            Some("quarantined") => false,
+            Some("idle") => operation.name == "prepare-claim-from-idle",
+            _ => lease["claim"].is_object(),
+        };
+        if is_kept || [PEER, HOLDER].iter().any(|id| lease["container"] == **id) {
             continue;
         }
         let error = lease["error"].as_str().unwrap_or_default();

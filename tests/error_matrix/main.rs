@@ -10,7 +10,8 @@ mod driver;
 
 use faults_support::World;
 use faults_support::operations::{
-    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again,
+    way_is_made,
 };
 use std::io::Write;
 use support::Said;
@@ -79,6 +80,7 @@ fn tidy_up(world: &World, at: &str) {
     if let Some(lost) = world.lost_of_theirs() {
         panic!("{at}: an administrator's instance is gone: {lost}");
     }
+    kubelet_tries_again(world).unwrap_or_else(|e| panic!("{at}: {e}"));
     // Idle and adopted instances go too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
@@ -133,6 +135,7 @@ matrix! {
     create_adopting: "create-adopting";
     create_gpu: "create-gpu";
     create_share_beside: "create-share-beside";
+    prepare_claim: "prepare-claim";
     / every_call:
     create_from_cache: "create-from-cache";
     create_evicting: "create-evicting";
@@ -170,6 +173,12 @@ matrix! {
     poststop_mps_seat: "poststop-mps-seat";
     gc_of_mps_seats: "gc-of-mps-seats";
     release_damaged_mps_seat: "release-damaged-mps-seat";
+    promise_claim: "promise-claim";
+    prepare_promised_claim: "prepare-promised-claim";
+    prepare_claim_from_idle: "prepare-claim-from-idle";
+    prepare_half_made_claim: "prepare-half-made-claim";
+    unprepare_claim: "unprepare-claim";
+    gc_of_half_made_claim: "gc-of-half-made-claim";
     / driver_is_not_asked:
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
@@ -188,6 +197,8 @@ matrix! {
     delete_limited: "delete-limited";
     delete_seat_beside: "delete-seat-beside";
     delete_mps_seat_beside: "delete-mps-seat-beside";
+    unprepare_claim_to_idle: "unprepare-claim-to-idle";
+    unprepare_promise: "unprepare-promise";
     / crashes_only:
     // Their calls are those of the others.
     "create-again";
@@ -208,4 +219,5 @@ matrix! {
     "release-share";
     "release-mps";
     "release-limited";
+    "release-claim";
 }

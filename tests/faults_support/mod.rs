@@ -2,7 +2,8 @@
 //! break things. Everything lies in memory where it can: these tests sync thousands of files.
 //!
 //! ```text
-//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl, and the stub under the names of runc and crun
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl, the stub under the names of runc and crun, and
+//!                     stub-claims
 //! DIR/machine/        the simulated driver
 //! DIR/state/          the ledger
 //! DIR/root/           what is given as --root: a folder a container, `behaviour`
@@ -185,6 +186,17 @@ impl World {
     pub fn migctl(&self, arguments: &[&str]) -> Command {
         let mut command = self.program("migctl");
         command.args(arguments);
+        command
+    }
+
+    /// A call for a claim, whose place is the first one of the smallest slice.
+    pub fn claims(&self, verb: &str, uid: &str) -> Command {
+        let mut command = self.program("stub-claims");
+        command.arg(verb).arg(uid);
+        if verb != "unprepare" {
+            let gpu = &self.engine().gpus[0].uuid;
+            command.args([gpu, self.profile, "0", "1"]);
+        }
         command
     }
 
@@ -384,20 +396,21 @@ fn bin() -> Arc<TempDir> {
     );
     install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
     install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
-    install(&stub(), "runc");
-    install(&stub(), "crun");
+    install(&stub("stub-runtime"), "runc");
+    install(&stub("stub-runtime"), "crun");
+    install(&stub("stub-claims"), "stub-claims");
     let bin = Arc::new(dir);
     *known = Arc::downgrade(&bin);
     bin
 }
 
 /// Cargo builds it with the workspace, but not for this package's tests alone.
-fn stub() -> PathBuf {
-    let stub = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("stub-runtime");
+fn stub(package: &str) -> PathBuf {
+    let stub = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name(package);
     if !stub.exists() {
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "stub-runtime"]);
-        assert!(build.status().unwrap().success(), "cannot build the stub");
+        build.args(["build", "--quiet", "--package", package]);
+        assert!(build.status().unwrap().success(), "cannot build {package}");
     }
     stub
 }

@@ -21,7 +21,9 @@ fn after_boot(world: &World, count: usize) {
         held.lease.id = LeaseId::new(format!("{n:032x}"));
         held.instance.id = InstanceId::new(format!("{n:032x}"));
         held.lease.instance = held.instance.id.clone();
-        let Holder::Container(container) = &mut held.lease.holder;
+        let Holder::Container(container) = &mut held.lease.holder else {
+            unreachable!("the lease is a container's");
+        };
         container.bundle = world.path("gone");
         ledger.put_new(&held).unwrap();
     }

@@ -24,7 +24,7 @@ pub fn hostile_environment(node: &Node) -> Inside {
         "runmig-hook",
         "nvidia-smi",
     ] {
-        support::runtimes::program(&dir.join(name), program);
+        crate::support::runtimes::program(&dir.join(name), program);
     }
     for name in ["libnvidia-ml.so.1", "libnvidia-ml.so"] {
         fs::write(dir.join(name), "no library").unwrap();

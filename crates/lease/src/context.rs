@@ -59,8 +59,8 @@ impl<'a> LeaseContext<'a> {
         let instance = ledger.update_instance(&held.instance, change)?;
         let instance = instance.ok_or_else(|| {
             Error::new(format!(
-                "another process has removed the lease of container {}",
-                held.lease.holder.name()
+                "another process has removed the lease of {}",
+                held.lease.holder.title()
             ))
         })?;
         Ok(Held {

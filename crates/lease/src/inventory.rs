@@ -299,7 +299,10 @@ impl Inventory {
             })
         };
         let moves = |h: &&Held| {
-            let is_fixed = h.lease.state == LeaseState::Releasing || h.instance.is_adopted();
+            // A claim names its device, so no restart moves it.
+            let is_claim = h.lease.claim().is_some();
+            let is_going = h.lease.state == LeaseState::Releasing;
+            let is_fixed = is_going || is_claim || h.instance.is_adopted();
             !is_fixed && !is_one_of_several(h)
         };
         for lease in self.leases.iter().filter(moves) {
@@ -341,6 +344,12 @@ impl Inventory {
     pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
         let mut places = self.damaged.iter().map(|d| &d.place);
         places.any(|p| p.gpu_uuid == gpu.uuid && p.placement == at)
+    }
+
+    /// Says whether an unreadable record holds some of these memory slices.
+    pub(crate) fn damaged_at(&self, gpu: &Gpu, at: Placement) -> bool {
+        let mut places = self.damaged.iter().map(|d| &d.place);
+        places.any(|p| p.gpu_uuid == gpu.uuid && p.placement.overlaps(at))
     }
 
     /// Returns the occupancy of a GPU: its instances, and the slots that leases reserve.

@@ -1,6 +1,6 @@
 //! The operations on leases that other crates call.
 
-use crate::allocate::{self, Acquired};
+use crate::allocate::{self, Acquired, ClaimPlace};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
@@ -10,8 +10,9 @@ use crate::mps::Home;
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
 use crate::request::Request;
-use crate::store::{Container, Damaged, Held, Instance, Key, Lease, Store};
+use crate::store::{Claim, Container, Damaged, Held, Instance, Key, Lease, Store};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The operations on the leases of one state directory.
 pub struct LeaseManager<'a>(LeaseContext<'a>);
@@ -54,6 +55,34 @@ impl<'a> LeaseManager<'a> {
         cgroup: Cgroup,
     ) -> Result<Acquired> {
         allocate::acquire(&self.0, holder, request, cgroup)
+    }
+
+    /// Promises the place of a device to a claim; see `allocate::promise`.
+    pub fn promise(&self, claim: Claim, at: &ClaimPlace) -> Result<Held> {
+        allocate::promise(&self.0, claim, at)
+    }
+
+    /// Makes the slice of a claim's device, and waits for this time for slices that are being released; see
+    /// `allocate::prepare`.
+    pub fn prepare(&self, claim: Claim, at: &ClaimPlace, patience: Duration) -> Result<Held> {
+        allocate::prepare(&self.0, claim, at, patience)
+    }
+
+    /// Releases the leases of a claim by its UID; see `reclaim::release_claim`.
+    pub fn unprepare(&self, uid: &str, patience: Patience) -> Result<()> {
+        reclaim::release_claim(&self.0, uid, patience)
+    }
+
+    /// Returns the leases of all claims.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read. Damaged records are left out; see `damaged`.
+    pub fn claims(&self) -> Result<Vec<Held>> {
+        let listing = self.0.store.list()?;
+        Ok({ listing.held() }
+            .filter(|h| h.lease.claim().is_some())
+            .cloned()
+            .collect())
     }
 
     /// Returns the directory with the socket of a lease's MPS daemon, which the container gets at `/tmp/nvidia-mps`.

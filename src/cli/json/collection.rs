@@ -9,8 +9,10 @@ use serde::Serialize;
 pub struct CollectionItem<'a> {
     /// The lease's id; empty where a damaged record does not say it.
     pub id: &'a str,
-    /// The container's id; empty for an idle slice, `?` for a damaged record.
+    /// The container's id; empty for an idle slice and for a claim, `?` for a damaged record.
     pub container: &'a str,
+    /// The claim of Kubernetes that holds the slice, as `NAMESPACE/NAME`; null for a container.
+    pub claim: Option<String>,
     /// The MIG profile; `gpu` for a whole GPU, `?` for a damaged record.
     pub profile: &'a str,
     /// The GPU's UUID; empty where a damaged record does not say it.

@@ -23,13 +23,15 @@ pub struct LeaseItem<'a> {
     pub id: &'a str,
     /// The kind of the portion: `slice`, `share`, `seat` for a share of a slice, or `gpu` for a whole GPU.
     pub kind: &'static str,
-    /// `creating`, `ready`, `releasing`, `quarantined` or `idle`.
+    /// `promised` for a place that a claim of Kubernetes gets, `creating`, `ready`, `releasing`, `quarantined` or `idle`.
     pub state: &'static str,
-    /// The container's id as the engine gave it; empty for an idle slice.
+    /// The container's id as the engine gave it; empty for an idle slice and for a claim.
     pub container: &'a str,
+    /// The claim of Kubernetes that holds the slice; null for a container.
+    pub claim: Option<ClaimItem<'a>>,
     /// The container's name in its pod; null where the engine does not say it.
     pub container_name: Option<&'a str>,
-    /// The Kubernetes pod's name; null outside Kubernetes.
+    /// The Kubernetes pod's name; null outside Kubernetes. For a claim the first of its pods.
     pub pod: Option<&'a str>,
     /// The Kubernetes namespace; null outside Kubernetes.
     pub namespace: Option<&'a str>,
@@ -99,6 +101,38 @@ pub struct LeaseItem<'a> {
     pub adopted: bool,
     /// The pod whose containers share the slice; null where it is not shared.
     pub shared_in: Option<&'a str>,
+}
+
+/// A ResourceClaim of Kubernetes, with one of its allocated devices.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ClaimItem<'a> {
+    /// The UID of the claim.
+    pub uid: &'a str,
+    /// The namespace of the claim.
+    pub namespace: &'a str,
+    /// The name of the claim.
+    pub name: &'a str,
+    /// The request of the claim that the device serves: `slice`, or `slice/alternative`.
+    pub request: &'a str,
+    /// The pool of the device.
+    pub pool: &'a str,
+    /// The name of the device. The place on record counts, since a promise may move.
+    pub device: &'a str,
+    /// The pods for which the claim is reserved.
+    pub pods: Vec<ClaimPodItem<'a>>,
+}
+
+/// A pod for which a claim is reserved.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ClaimPodItem<'a> {
+    /// The UID of the pod.
+    pub uid: &'a str,
+    /// The name of the pod, in the namespace of the claim.
+    pub name: &'a str,
 }
 
 /// The MPS daemon of a share.

@@ -18,7 +18,7 @@ pub use configure::ChangeItem;
 pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
-pub use leases::{DaemonItem, LeaseItem, LeaseList, WaitingItem};
+pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
 
 use runmig_lease::model;
 use serde::Serialize;

@@ -1,9 +1,12 @@
 //! Everything that makes a slice, a share or a GPU of a container, or releases one, as the matrices break it: the world
 //! before, and the command.
 
+mod claims;
 mod seats;
 mod sharing;
 mod slices;
+
+pub use claims::kubelet_tries_again;
 
 use super::World;
 use super::check::names;
@@ -79,7 +82,7 @@ pub fn each_once(names: &[&str]) {
 const SHARING: &str = "sharing.enforcement = [\"none\"]";
 
 fn all() -> impl Iterator<Item = &'static Operation> {
-    let all = [slices::ALL, sharing::ALL, seats::ALL];
+    let all = [slices::ALL, sharing::ALL, seats::ALL, claims::ALL];
     all.into_iter().flatten()
 }
 

@@ -161,7 +161,16 @@ pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
 
 /// Returns the subject of a lease's holder.
 pub(crate) fn holder_subject(lease: &Lease) -> Subject {
-    lease.container().map(subject_of).unwrap_or_default()
+    match (lease.container(), lease.claim()) {
+        (Some(container), _) => subject_of(container),
+        (None, Some(claim)) => Subject {
+            namespace: Some(claim.namespace.clone()),
+            pod: claim.pods.first().map(|pod| pod.name.clone()),
+            pod_uid: claim.pods.first().map(|pod| pod.uid.clone()),
+            user: None,
+        },
+        (None, None) => Subject::default(),
+    }
 }
 
 /// Returns the subject that rules and limits apply to.

@@ -3,6 +3,7 @@
 mod admit;
 mod adopt;
 mod candidates;
+mod claim;
 mod denial;
 mod diagnosis;
 mod footprint;
@@ -32,6 +33,8 @@ use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
+pub use claim::ClaimPlace;
+pub(crate) use claim::{prepare, promise};
 pub(crate) use limit::{awaits_limit, end_unlimited, failed_limit, limit_memory, missing_limit};
 
 use denial::Denial;

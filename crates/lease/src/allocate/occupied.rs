@@ -36,7 +36,7 @@ pub(super) fn by_lease(
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
             && let Some(life) = lasting(A_MOMENT, || holder::sign_of_life(store, lease))
         {
-            let why = format!("container {} has it ({life})", lease.holder.name());
+            let why = format!("{} has it ({life})", lease.holder.title());
             return Err(refusal(holder, path, &why));
         }
     }

@@ -189,19 +189,7 @@ fn evicted(idle: &[(&Instance, &Slice)], decision: &Decision<'_>) -> Vec<Instanc
 }
 
 fn to_be_created(decision: &Decision<'_>) -> Slice {
-    Slice {
-        profile: decision.profile.name.clone(),
-        profile_id: decision.profile.id,
-        gpu_uuid: decision.gpu.uuid.clone(),
-        gpu_index: decision.gpu.index,
-        gpu_minor: decision.gpu.minor,
-        placement: decision.placement,
-        gpu_instance: None,
-        compute_instance: None,
-        mig_uuid: None,
-        emptied: false,
-        seats: None,
-    }
+    Slice::planned(decision.gpu, decision.profile, decision.placement)
 }
 
 #[cfg(test)]

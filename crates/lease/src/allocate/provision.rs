@@ -171,7 +171,7 @@ fn start_daemon(
     started.context(what)
 }
 
-fn create_slice(
+pub(super) fn create_slice(
     context: &LeaseContext<'_>,
     driver: &impl Mig,
     (held, slice): (&Held, &Slice),
@@ -227,7 +227,7 @@ fn destroy_unrecorded(
     Trouble::Other(error.and(undone.err()))
 }
 
-enum Trouble {
+pub(super) enum Trouble {
     /// The driver created nothing.
     Refused(Error),
     Other(Error),

@@ -249,7 +249,10 @@ fn over(
         return Ok(Ok(why.to_owned()));
     }
     if let Some(lease) = &damaged.lease {
+        // A promise is written under the ledger's lock, so no process is about to complete it.
+        let is_half_written = lease.claim().is_some() && damaged.unfinished().is_some();
         let life = match lease.state {
+            _ if is_half_written => None,
             LeaseState::Releasing => None,
             LeaseState::Pending | LeaseState::Ready => holder::sign_of_life(&context.store, lease),
         };

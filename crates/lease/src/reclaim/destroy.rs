@@ -100,6 +100,8 @@ fn try_destroy(
     }
     let driver = session.get_or_insert_with(|| context.driver());
     let destroyed = match &instance.resource {
+        // An instance at the place of a mere promise is foreign.
+        Resource::Mig(_) if target.lease.is_some_and(Lease::has_not_begun) => Ok(()),
         Resource::Mig(slice) => destroy(driver, slice, || {
             mark(context, &instance, |i| i.change_slice(|s| s.emptied = true))
         })?

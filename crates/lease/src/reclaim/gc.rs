@@ -3,7 +3,9 @@
 use super::finding::{Collection, Finding, Outcome};
 use super::patience::Patience;
 use super::release::{self, Returned, is_due};
-use super::{around, damaged, destroy, earlier_boot, holder, limits, liveness, ready, revive};
+use super::{
+    around, claim, damaged, destroy, earlier_boot, holder, limits, liveness, ready, revive,
+};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::idle;
@@ -108,6 +110,9 @@ fn look_at_lease(
         Err(kept) => {
             if !dry_run && let Err(e) = ready::ready_without_its_front(context, lease) {
                 tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
+            }
+            if !dry_run && let Err(e) = claim::undo_killed_prepare(context, held) {
+                return Outcome::Failed(e);
             }
             return Outcome::Kept(kept);
         }

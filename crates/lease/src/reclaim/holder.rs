@@ -3,12 +3,13 @@
 use super::liveness;
 use crate::context::LeaseContext;
 use crate::error::Result;
-use crate::store::{Holder, Lease, LeaseState, Store};
+use crate::store::{Claim, Holder, Lease, LeaseState, Store};
 
 /// Returns the first sign that the holder of a lease exists, in words. A doubt is a sign.
 pub(crate) fn sign_of_life(store: &Store, lease: &Lease) -> Option<String> {
     match &lease.holder {
         Holder::Container(_) => liveness::sign_of_life(store, lease),
+        Holder::Claim(claim) => Some(claim_lives(claim)),
         #[cfg(test)]
         Holder::Dummy(dummy) => dummy.sign_of_life(),
     }
@@ -28,6 +29,7 @@ pub(super) fn withdrawal(
             }
             None => Ok("its container is gone".to_owned()),
         },
+        Holder::Claim(claim) => Err(claim_lives(claim)),
         #[cfg(test)]
         Holder::Dummy(dummy) => dummy.withdrawal(),
     }
@@ -37,7 +39,14 @@ pub(super) fn withdrawal(
 pub(super) fn after_release(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     match &lease.holder {
         Holder::Container(container) => context.restore(&container.bundle, &lease.id),
+        // The driver of the claim removes the CDI file.
+        Holder::Claim(_) => Ok(()),
         #[cfg(test)]
         Holder::Dummy(dummy) => dummy.after_release(),
     }
+}
+
+/// Returns the reason for which a claim keeps its lease, whatever its pods and operations do.
+fn claim_lives(claim: &Claim) -> String {
+    format!("only Kubernetes withdraws {claim}")
 }

@@ -67,7 +67,8 @@ pub fn container_lives(lease: &Lease) -> Option<String> {
 
 /// Returns the reason for which this process cannot tell whether the container of a lease lives.
 pub fn unseen(lease: &Lease) -> Option<String> {
-    if lease.state == LeaseState::Releasing {
+    // A claim's lease needs no look at processes.
+    if lease.state == LeaseState::Releasing || lease.claim().is_some() {
         return None;
     }
     let here = here();

@@ -1,6 +1,7 @@
 //! Releases leases, destroys their instances, and collects leases that no process released.
 
 mod around;
+mod claim;
 mod damaged;
 mod destroy;
 mod earlier_boot;
@@ -18,6 +19,7 @@ mod ready;
 mod release;
 mod revive;
 
+pub(crate) use claim::{release_claim, undo_half_made};
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};

@@ -1,6 +1,8 @@
 //! Records that cannot be read. Their names still reserve their places.
 
-use super::lease::{Key, Lease, LeaseState};
+use super::claim::Claim;
+use super::holder::Key;
+use super::lease::{Lease, LeaseState};
 use super::names::{self, FormerName, InstanceName, LeaseName, Ownership, Place};
 use crate::error::Error;
 use crate::model::BootId;
@@ -106,6 +108,16 @@ impl Damaged {
             DamagedName::Lease(lease, _) => names::is_of(&lease.key, key),
             DamagedName::Former(former) => names::is_of(&former.key, key),
             DamagedName::Instance(_) | DamagedName::Foreign => false,
+        }
+    }
+
+    /// Returns whether a claim's device has the lease.
+    pub(crate) fn is_of_claim(&self, claim: &Claim) -> bool {
+        match &self.name {
+            DamagedName::Lease(lease, _) => {
+                lease.is_claim && claim.prefix() == format!("{}.", lease.key)
+            }
+            DamagedName::Former(_) | DamagedName::Instance(_) | DamagedName::Foreign => false,
         }
     }
 

@@ -3,7 +3,9 @@
 use super::format::{self, Record};
 use super::names::{InstanceName, Place};
 use crate::framed::Form;
-use crate::model::{BootId, Gpu, GpuUuid, InstanceId, Level, Placement, Process, Timestamp};
+use crate::model::{
+    BootId, Gpu, GpuUuid, InstanceId, Level, Placement, Process, Profile, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -296,6 +298,25 @@ impl WholeGpu {
             model: String::new(),
             memory_mib: 0,
             level,
+        }
+    }
+}
+
+impl Slice {
+    /// Returns a slice that is to be made at a place.
+    pub(crate) fn planned(gpu: &Gpu, profile: &Profile, placement: Placement) -> Slice {
+        Slice {
+            profile: profile.name.clone(),
+            profile_id: profile.id,
+            gpu_uuid: gpu.uuid.clone(),
+            gpu_index: gpu.index,
+            gpu_minor: gpu.minor,
+            placement,
+            gpu_instance: None,
+            compute_instance: None,
+            mig_uuid: None,
+            emptied: false,
+            seats: None,
         }
     }
 }

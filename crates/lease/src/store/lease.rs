@@ -1,18 +1,18 @@
 //! The record of a lease: a holder's portion of an instance.
 
+use super::claim::Claim;
 use super::format::{self, Record};
+use super::holder::{Container, Holder, Key};
 use super::instance::{Instance, InstanceState, Resource};
 use super::names::LeaseName;
-use crate::framed::{Form, hex};
+use crate::framed::Form;
 use crate::model::{
     BootId, InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp,
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::fmt;
-use std::path::PathBuf;
 
-/// The hold of a container on an instance.
+/// The hold of a container or a claim on an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
@@ -86,9 +86,30 @@ impl Lease {
     pub fn container(&self) -> Option<&Container> {
         match &self.holder {
             Holder::Container(container) => Some(container),
+            Holder::Claim(_) => None,
             #[cfg(test)]
             Holder::Dummy(_) => None,
         }
+    }
+
+    /// Returns the claim, if the holder is one.
+    pub fn claim(&self) -> Option<&Claim> {
+        match &self.holder {
+            Holder::Claim(claim) => Some(claim),
+            Holder::Container(_) => None,
+            #[cfg(test)]
+            Holder::Dummy(_) => None,
+        }
+    }
+
+    /// Returns whether the lease promises a place to a claim, and no operation has begun to make the instance.
+    pub fn is_promise(&self) -> bool {
+        self.state == LeaseState::Pending && self.has_not_begun()
+    }
+
+    /// Returns whether the lease is a claim's whose instance nobody has begun to make.
+    pub(crate) fn has_not_begun(&self) -> bool {
+        self.claim().is_some() && self.operation.is_none()
     }
 
     /// Returns the share of a GPU, if the lease is on one.
@@ -211,7 +232,7 @@ impl Entry {
         }
     }
 
-    /// Returns the name of the holder: the id of a container. Empty without a lease.
+    /// Returns the name of the holder: the id of a container, or the name of a claim. Empty without a lease.
     pub fn holder(&self) -> &str {
         self.lease().map_or("", |l| l.holder.name())
     }
@@ -244,6 +265,9 @@ impl Entry {
     pub fn shown_state(&self) -> &'static str {
         let lease = self.lease().map(|l| l.state);
         match (lease, &self.instance().state) {
+            (Some(LeaseState::Pending), _) if self.lease().is_some_and(Lease::is_promise) => {
+                "promised"
+            }
             (Some(LeaseState::Pending), _) => "creating",
             (Some(LeaseState::Ready), _) => "ready",
             (_, InstanceState::Quarantined(_)) => "quarantined",
@@ -270,111 +294,5 @@ impl Record for Lease {
             LeaseState::Pending => format::MAX_SIZE / 4,
             LeaseState::Ready | LeaseState::Releasing => format::MAX_SIZE,
         }
-    }
-}
-
-/// A kind of holder. A new kind is a new arm, and the compiler lists the places that need to know it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Holder {
-    /// An OCI container.
-    Container(Container),
-    /// A file that stands for a holder. It proves that a second kind fits.
-    #[cfg(test)]
-    Dummy(crate::dummy::Holder),
-}
-
-impl Holder {
-    /// Returns the name of the holder, for people: the id of a container.
-    pub fn name(&self) -> &str {
-        match self {
-            Holder::Container(container) => &container.key.id,
-            #[cfg(test)]
-            Holder::Dummy(dummy) => &dummy.name,
-        }
-    }
-
-    /// Returns whether both are the same holder.
-    pub(crate) fn is(&self, other: &Holder) -> bool {
-        match (self, other) {
-            (Holder::Container(one), Holder::Container(other)) => one.key == other.key,
-            #[cfg(test)]
-            (Holder::Dummy(one), Holder::Dummy(other)) => one.name == other.name,
-            #[cfg(test)]
-            (Holder::Container(_), Holder::Dummy(_)) | (Holder::Dummy(_), Holder::Container(_)) => {
-                false
-            }
-        }
-    }
-
-    /// Returns the first part of the names of the holder's records.
-    pub(crate) fn prefix(&self) -> String {
-        match self {
-            Holder::Container(container) => container.key.prefix(),
-            #[cfg(test)]
-            Holder::Dummy(dummy) => Key::new("dummy".into(), dummy.name.clone()).prefix(),
-        }
-    }
-}
-
-/// The container that has a lease.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Container {
-    /// The name of the container.
-    #[serde(flatten)]
-    pub key: Key,
-    /// The canonical path of the low-level runtime that made the container, for people only.
-    #[serde(rename = "lowLevelRuntime")]
-    pub runtime: PathBuf,
-    /// The canonical path of the bundle.
-    pub bundle: PathBuf,
-    /// The namespace of the pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// The name of the pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<String>,
-    /// The UID of the pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_uid: Option<String>,
-    /// The name of the container in the pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container_name: Option<String>,
-    /// The login that called the engine, if it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<u32>,
-}
-
-/// The name of a container. Ids are not unique across the roots of low-level runtimes. The low-level
-/// runtime itself is no part of the name, because an upgrade may move its file under a container that runs.
-/// runc and crun with one root and one id collide anyway.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Key {
-    /// The low-level runtime's `--root`, resolved.
-    pub root: PathBuf,
-    /// The id of the container.
-    pub id: String,
-}
-
-impl Key {
-    /// Names a container by its resolved root and its id.
-    pub fn new(root: PathBuf, id: String) -> Key {
-        Key { root, id }
-    }
-
-    /// Returns the first part of the names of the container's records.
-    pub fn prefix(&self) -> String {
-        use std::os::unix::ffi::OsStrExt;
-        let mut hash = Sha256::new();
-        // The first part was the path of the low-level runtime.
-        for part in [&[], self.root.as_os_str().as_bytes(), self.id.as_bytes()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let mut prefix = hex(&hash.finalize()[..12]);
-        prefix.push('.');
-        prefix
     }
 }

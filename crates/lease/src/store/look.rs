@@ -2,8 +2,9 @@
 
 use super::damaged::{Damaged, DamagedName};
 use super::format::{self, Record};
+use super::holder::Key;
 use super::instance::Instance;
-use super::lease::{Held, Key, Lease};
+use super::lease::{Held, Lease};
 use super::listing::{Either, Listing, Records, join, missing};
 use super::names::{FormerName, InstanceName, LeaseName, Ownership};
 use super::{Store, durable};

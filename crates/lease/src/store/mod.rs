@@ -18,9 +18,11 @@
 //! no lease. A lock is a value: a function that needs a lock takes it as an argument.
 
 mod bundles;
+mod claim;
 mod damaged;
 mod durable;
 mod format;
+mod holder;
 mod id;
 mod identity;
 mod instance;
@@ -33,15 +35,15 @@ mod operation;
 mod queue;
 
 pub use bundles::{BundleId, BundleLock};
+pub use claim::{Claim, ClaimPod};
 pub use damaged::{Damaged, DamagedName};
 pub(crate) use format::{Record, decode, encode};
+pub use holder::{Container, Holder, Key};
 pub(crate) use id::random_id;
 pub use instance::{
     Attempt, Instance, InstanceState, MpsDaemon, Origin, Resource, Seats, Slice, WholeGpu,
 };
-pub use lease::{
-    Container, Entry, Held, Holder, Key, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share,
-};
+pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share};
 pub use listing::Listing;
 pub(crate) use lock::Lock;
 pub(crate) use names::WHOLE_GPU;
@@ -194,8 +196,8 @@ impl Store {
 impl Ledger<'_> {
     /// Writes a lease. The record is on disk when this returns.
     pub fn put_lease(&self, lease: &Lease) -> Result<()> {
-        let (holder, dir) = (lease.holder.name(), self.store.dir.display());
-        let what = || format!("write the lease of container {holder} into {dir}");
+        let (holder, dir) = (lease.holder.title(), self.store.dir.display());
+        let what = || format!("write the lease of {holder} into {dir}");
         put(lease, &self.store.lease_file(lease), what)
     }
 

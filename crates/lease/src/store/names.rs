@@ -5,6 +5,7 @@
 //! ```text
 //! leases/<key>.<lease>.<boot>.<instance>
 //! leases/<key>.<lease>.<boot>.<instance>.share.<booked MiB>
+//! leases/<key>.<lease>.<boot>.<instance>.claim
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.seats
@@ -18,14 +19,15 @@
 //! its instance alone. A newer version with another meaning needs another ending, or another kind in place
 //! of `mig`.
 
+use super::holder::Key;
 use super::instance::{Instance, Origin, Resource};
-use super::lease::{Key, Lease};
+use super::lease::Lease;
 use crate::model::{BootId, GpuUuid, InstanceId, LeaseId, Placement};
 
 /// The name of a lease's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
-    /// The hash of the container's key: `Key::prefix` without its dot.
+    /// The hash of the holder's key: `Key::prefix` without its dot.
     pub key: String,
     /// The id of the lease.
     pub lease: LeaseId,
@@ -35,6 +37,8 @@ pub struct LeaseName {
     pub instance: InstanceId,
     /// The memory that a share books, in MiB. None for another portion.
     pub booked_mib: Option<u64>,
+    /// Says whether a claim has the lease. An older program, which knows no claims, leaves it alone.
+    pub is_claim: bool,
     /// Says whether a newer version gave the name an ending.
     pub is_newer: bool,
 }
@@ -125,6 +129,7 @@ impl LeaseName {
             boot_id: BootId::new(plain(lease.boot_id.as_str())),
             instance: InstanceId::new(plain(lease.instance.as_str())),
             booked_mib: lease.share().map(|s| s.booked_mib),
+            is_claim: lease.claim().is_some(),
             is_newer: false,
         }
     }
@@ -139,22 +144,27 @@ impl LeaseName {
             ["share", text] => mib(text),
             _ => None,
         };
+        let is_claim = matches!(tail, ["claim"]);
         Some(LeaseName {
             key: key.to_owned(),
             lease: LeaseId::new(lease),
             boot_id: BootId::new(boot),
             instance: InstanceId::new(instance),
-            is_newer: !tail.is_empty() && booked_mib.is_none(),
+            is_newer: !tail.is_empty() && booked_mib.is_none() && !is_claim,
             booked_mib,
+            is_claim,
         })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> String {
         let (key, lease) = (&self.key, &self.lease);
-        let share = self.booked_mib.map(|mib| format!(".share.{mib}"));
-        let share = share.unwrap_or_default();
-        format!("{key}.{lease}.{}.{}{share}", self.boot_id, self.instance)
+        let tail = match (self.booked_mib, self.is_claim) {
+            (Some(mib), _) => format!(".share.{mib}"),
+            (None, true) => ".claim".to_owned(),
+            (None, false) => String::new(),
+        };
+        format!("{key}.{lease}.{}.{}{tail}", self.boot_id, self.instance)
     }
 }
 

@@ -69,6 +69,12 @@ impl Store {
         Err(lock::replaced(&dir))
     }
 
+    /// Returns whether an operation is at work. A doubt counts as work.
+    pub(crate) fn is_at_work(&self, id: &OperationId) -> bool {
+        let file = self.operations().join(id.as_str());
+        files::is_locked(&file, Links::Refuse).unwrap_or(true)
+    }
+
     /// Removes the files of operations whose process ended.
     pub(crate) fn sweep_operations(&self) {
         let entries = std::fs::read_dir(self.operations());

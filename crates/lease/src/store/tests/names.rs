@@ -201,3 +201,21 @@ fn leaves_record_of_format_1_alone() {
         std::fs::remove_file(file).unwrap();
     }
 }
+
+/// Its name keeps an older program away from it.
+#[test]
+fn name_tells_lease_of_claim() {
+    let claimed = |mut lease: crate::store::Lease| {
+        lease.holder = crate::store::Holder::Claim(crate::store::Claim {
+            uid: "uid".to_owned(),
+            ..Default::default()
+        });
+        lease
+    };
+    let name = LeaseName::of(&claimed(lease("x")));
+    assert!(name.is_claim && name.name().ends_with(".claim"));
+    assert_eq!(LeaseName::parse(&name.name()), Some(name.clone()));
+    let newer = format!("{}.more", name.name());
+    let newer = LeaseName::parse(&newer).unwrap();
+    assert!(newer.is_newer && !newer.is_claim);
+}

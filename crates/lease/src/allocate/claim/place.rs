@@ -1,0 +1,212 @@
+//! The place of a claim's device: free, idle, or in use. Pure.
+
+use crate::draft::{footprint, slot_of};
+use crate::error::{Error, Result};
+use crate::inventory::Inventory;
+use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile};
+use crate::placement::{self, Constraints, Slot};
+use crate::request;
+use crate::store::{Claim, Entry, Instance, InstanceState, LeaseState, Slice};
+
+/// The place that a device of a ResourceClaim names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimPlace {
+    /// The UUID of the GPU.
+    pub gpu: GpuUuid,
+    /// The name of the profile.
+    pub profile: String,
+    /// The memory slices.
+    pub placement: Placement,
+}
+
+/// The way to a place for a claim.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// The place is free.
+    Create(Box<Slice>),
+    /// An idle slice of the profile lies exactly there.
+    Reuse(Box<Instance>),
+    /// Idle slices have to be destroyed first.
+    Evict(Vec<Instance>),
+    /// Another holder has the place.
+    Taken(Taken),
+}
+
+/// The holder of a place.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The holder and its instance, in words.
+    pub by: String,
+    pub end: End,
+}
+
+/// The end of a hold on a place.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Nobody knows when.
+    Open,
+    /// Soon, by the work of another process. The scheduler gives the place of a claim only to another one whose claim is
+    /// gone, so the end of a claim is near too.
+    Near,
+    /// Now, if a release succeeds.
+    Due(Box<Entry>),
+}
+
+/// Returns the way to the place of a claim's device. If a local slice has it, that is another place of the profile on
+/// the same GPU. `refused`: places that the driver refused.
+///
+/// # Errors
+/// The GPU is not there or not in MIG mode, or it does not offer the profile at that place.
+pub(super) fn way(
+    inventory: &Inventory,
+    claim: &Claim,
+    place: &ClaimPlace,
+    refused: &[Slot],
+) -> Result<Way> {
+    let (gpu, profile) = offered(inventory, claim, place)?;
+    let slot = |placement| Slot {
+        gpu: gpu.uuid.clone(),
+        profile_id: profile.id,
+        placement,
+    };
+    let occupancy = inventory.room(gpu);
+    let free: Vec<Placement> = { occupancy.places(profile) }
+        .filter(|at| !refused.contains(&slot(*at)))
+        .collect();
+    let own = free.iter().copied().find(|at| *at == place.placement);
+    let Some(at) = own.or_else(|| another(inventory, (gpu, profile), &free)) else {
+        return Ok(Way::Taken(taken(inventory, gpu, place.placement)));
+    };
+    let here = |i: &&Instance| i.slice().is_some_and(|s| slot_of(s) == slot(at));
+    if let Some(idle) = inventory.usable_idle().find(here) {
+        return Ok(Way::Reuse(Box::new(idle.clone())));
+    }
+    let evicted = occupancy.evictions(profile, at);
+    let goes = |i: &&Instance| {
+        let slot = footprint(i);
+        slot.is_some_and(|s| s.gpu == gpu.uuid && evicted.contains(&s.placement))
+    };
+    let idle: Vec<Instance> = { inventory.unleased.iter() }
+        .filter(goes)
+        .cloned()
+        .collect();
+    Ok(match idle.is_empty() {
+        false => Way::Evict(idle),
+        true => Way::Create(Box::new(Slice::planned(gpu, profile, at))),
+    })
+}
+
+/// Returns the cheapest of the free places of a profile on its GPU.
+fn another(
+    inventory: &Inventory,
+    (gpu, profile): (&Gpu, &Profile),
+    free: &[Placement],
+) -> Option<Placement> {
+    let mut snapshot = inventory.snapshot.clone();
+    snapshot.gpus.retain(|g| g.uuid == gpu.uuid);
+    for one in snapshot.gpus.iter_mut().flat_map(|g| &mut g.profiles) {
+        if one.id == profile.id {
+            one.placements.retain(|at| free.contains(at));
+        }
+    }
+    let slice = request::Slice::Profile(profile.name.parse().ok()?);
+    let idle = inventory.idle();
+    let wanted = Constraints {
+        idle: &idle,
+        ..Constraints::one(&slice)
+    };
+    let decision = placement::choose(&snapshot, &inventory.reserved(), &wanted);
+    decision.ok().map(|decision| decision.placement)
+}
+
+fn offered<'a>(
+    inventory: &'a Inventory,
+    claim: &Claim,
+    place: &ClaimPlace,
+) -> Result<(&'a Gpu, &'a Profile)> {
+    let cannot = |why: String| Error::new(format!("cannot make the slice of {claim}: {why}"));
+    let snapshot = &inventory.snapshot;
+    let Some(gpu) = snapshot.gpus.iter().find(|gpu| gpu.uuid == place.gpu) else {
+        let unread = snapshot
+            .unreadable
+            .iter()
+            .map(|(n, why)| format!("; GPU {n}: {why}"));
+        let unread: String = unread.collect();
+        return Err(cannot(format!("GPU {} is not there{unread}", place.gpu))
+            .hint("delete the pod, so that the scheduler chooses another device"));
+    };
+    if gpu.mig != MigMode::Enabled {
+        return Err(
+            cannot(format!("GPU {} is not in MIG mode", gpu.index)).hint(format!(
+                "switch MIG mode on: nvidia-smi -i {} -mig 1",
+                gpu.index
+            )),
+        );
+    }
+    let profile = gpu.profiles.iter().find(|p| p.name == place.profile);
+    match profile.filter(|p| p.placements.contains(&place.placement)) {
+        Some(profile) => Ok((gpu, profile)),
+        None => Err(cannot(format!(
+            "GPU {} has no {} at {}",
+            gpu.index, place.profile, place.placement
+        ))
+        .hint("delete the pod, so that the scheduler chooses another device")),
+    }
+}
+
+/// Returns the holder of the memory slices of a place.
+fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
+    let overlaps =
+        |i: &Instance| footprint(i).is_some_and(|s| s.gpu == gpu.uuid && s.placement.overlaps(at));
+    let is_going = |i: &Instance| {
+        matches!(
+            i.state,
+            InstanceState::Releasing | InstanceState::Quarantined(_)
+        )
+    };
+    if let Some(held) = inventory.leases.iter().find(|h| overlaps(&h.instance)) {
+        return Taken {
+            by: format!(
+                "{} has {}",
+                held.lease.holder.title(),
+                held.instance.resource
+            ),
+            end: match &held.lease {
+                lease if lease.state == LeaseState::Releasing || is_going(&held.instance) => {
+                    End::Due(Box::new(Entry::Held(held.clone())))
+                }
+                lease if lease.claim().is_some() => End::Near,
+                _ => End::Open,
+            },
+        };
+    }
+    if let Some(instance) = inventory.unleased.iter().find(|i| overlaps(i)) {
+        return Taken {
+            by: format!("{} is being released", instance.resource),
+            end: End::Due(Box::new(Entry::Unleased(instance.clone()))),
+        };
+    }
+    if inventory.damaged_at(gpu, at) {
+        return Taken {
+            by: format!(
+                "a record that cannot be read holds {at} on GPU {}",
+                gpu.index
+            ),
+            end: End::Open,
+        };
+    }
+    let foreign = gpu.instances.iter().find(|i| i.placement.overlaps(at));
+    Taken {
+        by: match foreign {
+            Some(i) => format!(
+                "GPU instance {} on GPU {}, which runmig did not make",
+                i.id, gpu.index
+            ),
+            None => format!(
+                "the other slices leave GPU {} no compute slices or engines",
+                gpu.index
+            ),
+        },
+        end: End::Open,
+    }
+}

@@ -1,0 +1,74 @@
+//! The leases of claims: their end, and the half-made slice of a killed Prepare.
+
+use super::destroy;
+use super::patience::Patience;
+use super::release::release;
+use crate::context::LeaseContext;
+use crate::error::{self, Result};
+use crate::store::{Held, InstanceState, Lease, LeaseState};
+
+/// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
+///
+/// # Errors
+/// An instance that is in use after this time. It is quarantined, and the next call tries again.
+pub(crate) fn release_claim(
+    context: &LeaseContext<'_>,
+    uid: &str,
+    patience: Patience,
+) -> Result<()> {
+    let listing = context.store.list()?;
+    let is_its = |held: &&Held| held.lease.claim().is_some_and(|claim| claim.uid == uid);
+    let its: Vec<&Held> = listing.held().filter(is_its).collect();
+    error::all(its.into_iter().map(|held| release(context, held, patience)))
+}
+
+/// Destroys what an ended operation made for a promise, and keeps the promise.
+///
+/// # Errors
+/// The driver's. The record stays as it is.
+pub(crate) fn undo_half_made(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+    let Some(slice) = held.instance.slice() else {
+        return Ok(());
+    };
+    let why = format!("prepare of {}", held.lease.holder.title());
+    let _gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
+    let now = context.store.held_now(held)?;
+    // Without an operation nothing was begun, and an instance at the place is foreign.
+    let is_half_made = |now: &Held| {
+        let is_begun = now.lease.operation.is_some() && now.lease.state == LeaseState::Pending;
+        is_begun && now.instance.state == InstanceState::Creating
+    };
+    let Some(now) = now.filter(is_half_made) else {
+        return Ok(());
+    };
+    let Some(slice) = now.instance.slice() else {
+        return Ok(());
+    };
+    destroy::destroy(&context.driver(), slice, || {
+        destroy::mark(context, &now.instance, |i| {
+            i.change_slice(|s| s.emptied = true)
+        })
+    })??;
+    let ledger = context.store.lock("prepare")?;
+    ledger.update_instance(&now.instance, |i| {
+        i.change_slice(|s| {
+            (s.gpu_instance, s.compute_instance, s.mig_uuid) = (None, None, None);
+            s.emptied = false;
+        })
+    })?;
+    ledger.update_lease(&now.lease, |l| l.operation = None)?;
+    Ok(())
+}
+
+/// Undoes the work of a killed Prepare, for a collection.
+pub(super) fn undo_killed_prepare(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+    let is_over = |id| !context.store.is_at_work(id);
+    let Lease {
+        state, operation, ..
+    } = &held.lease;
+    let is_killed = *state == LeaseState::Pending && operation.as_ref().is_some_and(is_over);
+    match held.lease.claim().is_some() && is_killed {
+        true => undo_half_made(context, held),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,112 @@
+//! Only Kubernetes ends a claim's lease, and an operator by hand.
+
+use super::*;
+
+#[test]
+fn collection_keeps_claims() {
+    let world = World::small();
+    promise(&world, "promised", &place(&world, "1g.6gb", 3, 1)).unwrap();
+    prepare(&world, "made", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    let said_of = said(&mut world.migctl(&["gc"])).ok().stdout;
+    for name in ["promised", "made"] {
+        let why = format!("only Kubernetes withdraws claim team-a/{name}-gpu (pod team-a/train)");
+        assert!(said_of.contains(&why), "{said_of}");
+    }
+    // A create without room collects too.
+    world.bundle_asking("whole", "4g.24gb");
+    said(&mut world.create_command("whole")).exits(1);
+    assert_eq!(world.leases().len(), 2);
+    assert_eq!(world.the_instance().start, 0);
+}
+
+#[test]
+fn operator_releases_claim_by_hand() {
+    let world = World::small();
+    for (name, by) in [("a", "team-a/a-gpu"), ("b", "b")] {
+        prepare(&world, name, &place(&world, "1g.6gb", 0, 1)).unwrap();
+        let told = said(&mut world.migctl(&["release", by])).ok().stdout;
+        let claim = format!("claim team-a/{name}-gpu (pod team-a/train)");
+        assert!(told.contains(&claim), "{told}");
+        nothing_is_left(&world);
+    }
+}
+
+/// A pod that uses it keeps the slice from an operator too.
+#[test]
+fn release_by_hand_spares_processes() {
+    let world = World::small();
+    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    let told = said(&mut world.migctl(&["release", "a"])).exits(1).stderr;
+    assert!(told.contains("in use"), "{told}");
+    assert_eq!(the_lease(&world)["state"], "quarantined");
+    drop(hold);
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+}
+
+#[test]
+fn prepare_replaces_instance_that_went() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 1, 1);
+    prepare(&world, "a", &at).unwrap();
+    world.admin_destroys(0, world.the_instance().gi);
+    let again = prepare(&world, "a", &at).unwrap();
+    assert_eq!(start(&again), 1);
+    let uuid = again.instance.slice().unwrap().mig_uuid.clone();
+    assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+}
+
+/// Between promise and Prepare an administrator made something there.
+#[test]
+fn end_of_promise_spares_foreign_instance() {
+    let world = World::small();
+    for end in ["unprepare", "release"] {
+        promise(&world, "a", &place(&world, "1g.6gb", 1, 1)).unwrap();
+        let gi = world.admin_creates(0, "1g.6gb", 1, false);
+        match end {
+            "unprepare" => unprepare(&world, "a").unwrap(),
+            _ => drop(said(&mut world.migctl(&["release", "a"])).ok()),
+        }
+        assert_eq!(world.the_instance().gi, gi, "{end}");
+        world.admin_destroys(0, gi);
+    }
+}
+
+/// The next slice of the profile at that place is the one that the claim had.
+#[test]
+fn released_slice_is_kept_idle() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    let at = place(&world, "1g.6gb", 0, 1);
+    let first = prepare(&world, "a", &at).unwrap();
+    unprepare(&world, "a").unwrap();
+    assert_eq!(the_lease(&world)["state"], "idle");
+    let second = prepare(&world, "b", &at).unwrap();
+    assert_eq!(second.instance.id, first.instance.id);
+    unprepare(&world, "b").unwrap();
+    // An idle slice is room for a claim of another profile too.
+    let large = prepare(&world, "c", &place(&world, "4g.24gb", 0, 4)).unwrap();
+    assert_eq!(large.instance.slice().unwrap().profile, "4g.24gb");
+    world.the_instance();
+}
+
+/// A record that cannot be read may be the claim's, whose slice must not be made twice.
+#[test]
+fn refuses_claim_with_unreadable_lease() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 0, 1);
+    prepare(&world, "a", &at).unwrap();
+    let leases = std::fs::read_dir(world.state().join("leases")).unwrap();
+    let file = leases.flatten().next().unwrap().path();
+    std::fs::write(&file, "damaged").unwrap();
+    let line = prepare(&world, "a", &at).unwrap_err().line();
+    assert!(
+        line.starts_with("cannot read the lease of claim team-a/a-gpu"),
+        "{line}"
+    );
+    assert!(line.contains("migctl release"), "{line}");
+    world.the_instance();
+}

@@ -1,0 +1,79 @@
+//! Calls the ledger for a claim, as runmig-dra does: one call a process, so that tests can kill it anywhere.
+//!
+//! usage: stub-claims promise|prepare UID GPU PROFILE START SIZE
+//!        stub-claims unprepare UID
+//!
+//! The variable RUNMIG_CONFIG names the configuration.
+
+use runmig_lease::config::Config;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::model::{GpuUuid, Placement};
+use runmig_lease::store::{Claim, ClaimPod};
+use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match call(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{}", e.line());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn call(arguments: &[&str]) -> Result<()> {
+    let [verb, uid, place @ ..] = arguments else {
+        return Err(Error::new("cannot read the arguments: see the source"));
+    };
+    let file = std::env::var_os("RUNMIG_CONFIG").unwrap_or_default();
+    let config = Config::read(Path::new(&file))?;
+    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    match (*verb, place) {
+        ("unprepare", []) => leases.unprepare(uid, Patience::default()),
+        ("promise", [gpu, profile, start, size]) => {
+            let at = place_of(gpu, profile, [start, size])?;
+            leases.promise(claim(uid), &at).map(drop)
+        }
+        ("prepare", [gpu, profile, start, size]) => {
+            let at = place_of(gpu, profile, [start, size])?;
+            let prepared = leases.prepare(claim(uid), &at, Duration::from_secs(3));
+            prepared.map(drop)
+        }
+        _ => Err(Error::new(format!("cannot read the arguments of {verb}"))),
+    }
+}
+
+fn place_of(gpu: &str, profile: &str, placement: [&str; 2]) -> Result<ClaimPlace> {
+    let number = |text: &str| {
+        let number = text.parse();
+        number.map_err(|e| Error::new(format!("cannot read {text}: {e}")))
+    };
+    Ok(ClaimPlace {
+        gpu: GpuUuid::new(gpu),
+        profile: profile.to_owned(),
+        placement: Placement {
+            start: number(placement[0])?,
+            size: number(placement[1])?,
+        },
+    })
+}
+
+fn claim(uid: &str) -> Claim {
+    Claim {
+        uid: uid.to_owned(),
+        namespace: "team-a".to_owned(),
+        name: format!("{uid}-gpu"),
+        request: "slice".to_owned(),
+        pool: "runmig.node".to_owned(),
+        device: "device".to_owned(),
+        pods: vec![ClaimPod {
+            uid: "pod-uid".to_owned(),
+            name: "train".to_owned(),
+        }],
+    }
+}
