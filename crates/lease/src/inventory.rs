@@ -202,6 +202,11 @@ impl Inventory {
         }
     }
 
+    /// Says whether the ledger as a whole could not be read. Then nothing tells which places are taken.
+    pub fn is_blind(&self) -> bool {
+        self.is_blind
+    }
+
     /// Returns all places that the ledger has promised, idle slices among them.
     pub fn taken(&self) -> Vec<Slot> {
         [self.reserved(), self.idle()].concat()

@@ -27,7 +27,7 @@ pub use constraints::Constraints;
 pub use defrag::diagnose::diagnose;
 pub use defrag::search::fewest_moves;
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
-pub use occupancy::{Exhausted, Occupancy, Occupant, Slot};
+pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use pack::Packer;
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
 pub use rejection::{

@@ -59,8 +59,8 @@ pub struct Occupancy<'a> {
     all: SliceSet,
 }
 
-/// Amounts of compute slices and of engines, in the order of `PARTS`.
-pub(super) type Parts = [u32; 6];
+/// Amounts of compute slices and of engines, in the order of [`PARTS`].
+pub type Parts = [u32; 6];
 
 impl<'a> Occupancy<'a> {
     pub(crate) fn new(gpu: &'a Gpu, reserved: &[Slot], idle: &[Slot]) -> Self {
@@ -121,7 +121,7 @@ impl<'a> Occupancy<'a> {
     }
 
     /// Returns the parts of the whole GPU: those of its largest profiles.
-    pub(super) fn limit(gpu: &Gpu) -> Parts {
+    pub fn limit(gpu: &Gpu) -> Parts {
         let mut limit = Parts::default();
         for p in &gpu.profiles {
             for (most, part) in limit.iter_mut().zip(parts(p)) {
@@ -307,8 +307,8 @@ pub enum Exhausted {
     OpticalFlowAccelerators,
 }
 
-/// The order of `Parts`.
-const PARTS: [Exhausted; 6] = [
+/// The order of [`Parts`].
+pub const PARTS: [Exhausted; 6] = [
     Exhausted::ComputeSlices,
     Exhausted::CopyEngines,
     Exhausted::Decoders,
@@ -317,7 +317,8 @@ const PARTS: [Exhausted; 6] = [
     Exhausted::OpticalFlowAccelerators,
 ];
 
-pub(super) fn parts(p: &Profile) -> Parts {
+/// Returns the parts of one slice of a profile.
+pub fn parts(p: &Profile) -> Parts {
     [
         p.compute_slices,
         p.copy_engines,
