@@ -1,0 +1,114 @@
+//! The facts of a node from which its ResourceSlices follow, and the ledger's part of them.
+
+use super::names::DeviceName;
+use runmig_lease::model::{Gpu, GpuUuid, Placement, Profile, Snapshot};
+use runmig_lease::placement::Slot;
+use std::collections::{BTreeMap, HashSet};
+
+/// Everything from which the ResourceSlices of a node follow.
+#[derive(Clone, Debug)]
+pub struct Node<'a> {
+    /// The name of the node.
+    pub name: &'a str,
+    /// The driver's answers.
+    pub snapshot: &'a Snapshot,
+    /// The compute capabilities of the GPUs, as far as they are known.
+    pub compute_capabilities: &'a BTreeMap<GpuUuid, (u32, u32)>,
+    /// The GPUs that are not for claims, each with the rule in words.
+    pub excluded: &'a [(GpuUuid, String)],
+    /// The names of the profiles that no container may have.
+    pub denied_profiles: &'a [String],
+    /// The GPUs that answer but do not work, each with the reason.
+    pub unhealthy: &'a BTreeMap<GpuUuid, String>,
+    /// The places that the ledger has promised. Instances that only the driver shows need no entry.
+    pub uses: &'a [Use],
+    /// The places of idle slices.
+    pub idle: &'a [Slot],
+    /// The devices that claims have, by the ledger and by the API.
+    pub allocated: &'a HashSet<DeviceName>,
+}
+
+/// A promised place on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The place.
+    pub slot: Slot,
+    /// The user.
+    pub user: User,
+}
+
+/// The user of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// A claim, with the device that the scheduler allocated to it. After a move, that names another place.
+    Claim(DeviceName),
+    /// Anything else: a container, an instance that is about to go, a record that cannot be read.
+    Other,
+}
+
+/// A used place, with the profile if the GPU offers it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Occupant<'a> {
+    pub(super) profile: Option<&'a Profile>,
+    pub(super) at: Placement,
+    pub(super) claim: Option<&'a DeviceName>,
+}
+
+impl Node<'_> {
+    /// Returns the compute capability of a GPU.
+    pub(super) fn compute_capability(&self, gpu: &GpuUuid) -> Option<(u32, u32)> {
+        self.compute_capabilities.get(gpu).copied()
+    }
+
+    /// Returns the used places of a GPU as `placement` counts them: instances that are not idle, and promises.
+    pub(super) fn occupants<'s>(&'s self, gpu: &'s Gpu) -> Vec<Occupant<'s>> {
+        let uses = { self.uses.iter() }.filter(|u| u.slot.gpu == gpu.uuid);
+        let mut found: Vec<Occupant<'s>> = Vec::new();
+        for instance in &gpu.instances {
+            let is_here =
+                |slot: &Slot| slot.gpu == gpu.uuid && slot.placement == instance.placement;
+            let is_it = |slot: &Slot| is_here(slot) && slot.profile_id == instance.profile_id;
+            // An idle slice goes for a promise of another profile.
+            let is_promised = uses.clone().any(|u| is_it(&u.slot));
+            if is_promised || !self.idle.iter().any(is_it) {
+                found.push(Occupant {
+                    profile: gpu.profile(instance.profile_id),
+                    at: instance.placement,
+                    claim: None,
+                });
+            }
+        }
+        for used in uses {
+            let claim = match &used.user {
+                User::Claim(device) => Some(device),
+                User::Other => None,
+            };
+            match found.iter_mut().find(|o| o.at == used.slot.placement) {
+                Some(occupant) => occupant.claim = occupant.claim.or(claim),
+                None => found.push(Occupant {
+                    profile: gpu.profile(used.slot.profile_id),
+                    at: used.slot.placement,
+                    claim,
+                }),
+            }
+        }
+        found
+    }
+
+    /// Says whether a use is that of the claim with a device.
+    pub(super) fn is_used(&self, device: &DeviceName) -> bool {
+        let is_its = |used: &Use| matches!(&used.user, User::Claim(its) if its == device);
+        self.uses.iter().any(is_its)
+    }
+
+    /// Returns the places that the scheduler counts as taken and no use covers: those that the devices of moved
+    /// promises name.
+    pub(super) fn vacated(&self) -> impl Iterator<Item = (&DeviceName, &GpuUuid)> {
+        self.uses.iter().filter_map(|used| match &used.user {
+            User::Claim(device) if device.placement() != used.slot.placement => {
+                Some((device, &used.slot.gpu))
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! Devices fit the counters if and only if `placement` and the driver can make them.
+
+use crate::scheduler::{Scheduler, counters};
+use crate::world::{ALL, Card, IN_PLACE, World, models, steps};
+use nvml_sim::engine::Model;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use runmig_dra::layout::{DeviceName, Published, Use, User};
+use runmig_lease::model::{GpuInstance, Placement};
+use runmig_lease::placement::{Constraints, Slot, Verdict, explain};
+use runmig_lease::request::Slice;
+
+/// Says whether `placement` finds the place of a device free.
+fn is_free(world: &World, reserved: &[Slot], device: &DeviceName) -> bool {
+    let slice = Slice::Profile(device.profile().clone());
+    // Idle slices go for the slices made so far.
+    let is_over = |slot: &Slot, idle: &&Slot| {
+        let (one, other) = (slot.placement, idle.placement);
+        let is_before = |a: Placement, b: Placement| a.start + a.size <= b.start;
+        slot.gpu == idle.gpu && !is_before(one, other) && !is_before(other, one)
+    };
+    let goes = |idle: &&Slot| {
+        reserved
+            .iter()
+            .any(|slot| slot != *idle && is_over(slot, idle))
+    };
+    let (evicted, idle): (Vec<&Slot>, Vec<&Slot>) = world.idle.iter().partition(goes);
+    let (evicted, idle): (Vec<Slot>, Vec<Slot>) = (
+        evicted.into_iter().cloned().collect(),
+        idle.into_iter().cloned().collect(),
+    );
+    let constraints = Constraints {
+        idle: &idle,
+        evicted: &evicted,
+        ..Constraints::one(&slice)
+    };
+    let (gpu, _) = device.find(&world.snapshot).unwrap();
+    let reports = explain(&world.snapshot, reserved, &slice, &constraints);
+    let report = reports
+        .into_iter()
+        .find(|report| report.gpu.uuid == gpu.uuid);
+    match report.unwrap().verdict {
+        Verdict::Fits(slots) => slots
+            .iter()
+            .any(|slot| slot.placement == device.placement()),
+        _ => false,
+    }
+}
+
+fn slot(world: &World, device: &DeviceName) -> Slot {
+    let (gpu, profile) = device.find(&world.snapshot).unwrap();
+    Slot {
+        gpu: gpu.uuid.clone(),
+        profile_id: profile.id,
+        placement: device.placement(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn counters_are_the_drivers_limits(
+        models in models(),
+        steps in steps(IN_PLACE),
+        wanted in prop::collection::vec(any::<Index>(), 1..40),
+        order in any::<u64>(),
+    ) {
+        let world = World::filled(&models, &steps);
+        let layout = world.lay_out(&Published::default());
+        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let (mut truth, mut reserved) = (world.truth.clone(), world.reserved());
+        let mut made = Vec::new();
+        for index in wanted {
+            let device = scheduler.devices()[index.index(scheduler.devices().len())];
+            let fits = scheduler.fits(device);
+            prop_assert_eq!(fits, world.makes(&mut truth, &device.name), "{}", device.name);
+            prop_assert_eq!(fits, is_free(&world, &reserved, &device.name), "{}", device.name);
+            if fits {
+                scheduler.allocate(&device.name);
+                reserved.push(slot(&world, &device.name));
+                made.push(&device.name);
+            }
+        }
+        let by_order = |name: &&DeviceName| {
+            let bytes = name.to_string();
+            bytes.bytes().fold(order, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+        };
+        made.sort_by_key(by_order);
+        let mut truth = world.truth.clone();
+        for name in made {
+            prop_assert!(world.makes(&mut truth, name), "{}", name);
+        }
+    }
+
+    #[test]
+    fn moved_claims_never_overstate_room(
+        models in models(),
+        steps in steps(ALL),
+        wanted in prop::collection::vec(any::<Index>(), 1..40),
+    ) {
+        let world = World::filled(&models, &steps);
+        let layout = world.lay_out(&Published::default());
+        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let mut truth = world.truth.clone();
+        for index in wanted {
+            let device = scheduler.devices()[index.index(scheduler.devices().len())];
+            if scheduler.fits(device) {
+                prop_assert!(world.makes(&mut truth, &device.name), "{}", device.name);
+                scheduler.allocate(&device.name);
+            }
+        }
+    }
+}
+
+/// An A100-80GB with 25 places.
+fn a100() -> World {
+    World::new(&[Card::of("a100-80gb")])
+}
+
+fn device(text: &str) -> DeviceName {
+    format!("gpu-0000-07-00-0-mig-{text}").parse().unwrap()
+}
+
+fn of_set(world: &World, counter: &str) -> u64 {
+    let layout = world.lay_out(&Published::default());
+    counters(&layout.published.slices, "gpu-0000-07-00-0")[counter]
+}
+
+#[test]
+fn local_slice_lowers_counters() {
+    let mut world = a100();
+    let before = of_set(&world, "memory");
+    let name = device("3g-40gb-4-4");
+    let slot = slot(&world, &name);
+    let user = User::Other;
+    world.uses.push(Use { slot, user });
+    assert_eq!(of_set(&world, "memory-slice-3"), 1);
+    assert_eq!(of_set(&world, "memory-slice-4"), 0);
+    assert_eq!(of_set(&world, "compute-slices"), 4);
+    assert_eq!(of_set(&world, "copy-engines"), 4);
+    assert_eq!(of_set(&world, "instances-3g-40gb"), 1);
+    assert_eq!(of_set(&world, "instances-4g-40gb"), 1);
+    assert_eq!(of_set(&world, "memory"), before - (40192 << 20));
+}
+
+#[test]
+fn claim_at_its_device_lowers_nothing() {
+    let mut world = a100();
+    let empty = world.lay_out(&Published::default());
+    world.promise(&device("3g-40gb-4-4"));
+    let promised = world.lay_out(&Published::default());
+    let set = |layout: &runmig_dra::layout::Layout| {
+        counters(&layout.published.slices, "gpu-0000-07-00-0").clone()
+    };
+    assert_eq!(set(&empty), set(&promised));
+}
+
+#[test]
+fn moved_claim_lowers_its_new_place() {
+    let mut world = a100();
+    let before = (of_set(&world, "memory"), of_set(&world, "compute-slices"));
+    world.promise(&device("3g-40gb-4-4"));
+    world.uses[0].slot.placement.start = 0;
+    assert_eq!(of_set(&world, "memory-slice-0"), 0);
+    assert_eq!(of_set(&world, "memory-slice-4"), 1);
+    assert_eq!(of_set(&world, "instances-3g-40gb"), 2);
+    assert_eq!(
+        (of_set(&world, "memory"), of_set(&world, "compute-slices")),
+        before
+    );
+}
+
+#[test]
+fn idle_slice_lowers_nothing() {
+    let mut world = a100();
+    let idle = slot(&world, &device("7g-80gb-0-8"));
+    world.snapshot.gpus[0].instances.push(GpuInstance {
+        id: 0,
+        profile_id: idle.profile_id,
+        placement: idle.placement,
+    });
+    assert_eq!(of_set(&world, "memory-slice-0"), 0, "an administrator's");
+    world.idle.push(idle);
+    assert_eq!(of_set(&world, "memory-slice-0"), 1);
+    assert_eq!(of_set(&world, "compute-slices"), 7);
+}
+
+#[test]
+fn memory_counter_never_limits() {
+    for model in Model::with_mig() {
+        let world = World::new(&[Card(model, false)]);
+        let total = of_set(&world, "memory");
+        let gpu = &world.snapshot.gpus[0];
+        let most = gpu
+            .profiles
+            .iter()
+            .map(|p| p.memory_mib << 20)
+            .max()
+            .unwrap();
+        assert!(
+            (most..=most + most / 20).contains(&total),
+            "{}: {most} {total}",
+            model.key
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Only GPUs that come, go or change their MIG mode start a new generation.
+
+use crate::world::{Card, World};
+use runmig_dra::layout::{Layout, Published, Use, User};
+use runmig_lease::model::{GpuInstance, MigMode, Placement};
+use runmig_lease::placement::Slot;
+
+fn a100s(count: usize) -> World {
+    World::new(&vec![Card::of("a100-80gb"); count])
+}
+
+fn generation(layout: &Layout) -> i64 {
+    let mut all = layout.published.slices.iter().map(|slice| slice.generation);
+    let first = all.next().unwrap();
+    assert!(all.all(|generation| generation == first));
+    first
+}
+
+#[test]
+fn slices_and_claims_keep_generation() {
+    let mut world = a100s(2);
+    let mut last = world.lay_out(&Published::default());
+    assert_eq!(generation(&last), 1);
+    let placement = Placement { start: 0, size: 4 };
+    let slot = Slot {
+        gpu: "GPU-1".into(),
+        profile_id: 9,
+        placement,
+    };
+    world.uses.push(Use {
+        slot,
+        user: User::Other,
+    });
+    world.snapshot.gpus[0].instances.push(GpuInstance {
+        id: 0,
+        profile_id: 9,
+        placement,
+    });
+    last = world.lay_out(&last.published);
+    assert_eq!(generation(&last), 1);
+    world.promise(&"gpu-0000-07-00-0-mig-1g-10gb-6-1".parse().unwrap());
+    last = world.lay_out(&last.published);
+    assert_eq!(generation(&last), 1);
+    let unhealthy = ("GPU-1".into(), "the GPU needs a reset".to_owned());
+    world.unhealthy.extend([unhealthy]);
+    assert_eq!(generation(&world.lay_out(&last.published)), 1);
+}
+
+#[test]
+fn gpus_and_mig_mode_start_generations() {
+    let both = a100s(2);
+    let first = a100s(1).lay_out(&Published::default());
+    let second = both.lay_out(&first.published);
+    assert_eq!(generation(&second), 2);
+    let mut off = both.clone();
+    off.snapshot.gpus[1].mig = MigMode::Disabled;
+    off.snapshot.gpus[1].profiles.clear();
+    let third = off.lay_out(&second.published);
+    assert_eq!(generation(&third), 3);
+    assert_eq!(third.published.slices.len(), first.published.slices.len());
+    assert_eq!(generation(&off.lay_out(&third.published)), 3);
+    assert_eq!(generation(&both.lay_out(&third.published)), 4);
+}
+
+/// The counter values and the order of a layout from scratch are those of one that goes on.
+#[test]
+fn restart_changes_nothing() {
+    let mut world = a100s(3);
+    let last = world.lay_out(&Published::default());
+    world.promise(&"gpu-0000-07-00-0-mig-2g-20gb-0-2".parse().unwrap());
+    let last = world.lay_out(&last.published);
+    // A restart reads the ResourceSlices from the API, and knows no GPU.
+    let read = Published {
+        slices: last.published.slices.clone(),
+        gpus: Vec::new(),
+    };
+    assert_eq!(world.lay_out(&read).published, last.published);
+}

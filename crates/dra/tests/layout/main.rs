@@ -1,0 +1,12 @@
+//! The layout of a node, on machines of all GPU models that the simulated driver has.
+
+mod counters;
+mod generation;
+mod limits;
+#[path = "../../../../tests/support/models.rs"]
+mod models;
+mod names;
+mod order;
+mod scheduler;
+mod withdrawal;
+mod world;

@@ -1,0 +1,172 @@
+//! The first device of a profile that fits the counters is `placement`'s choice.
+
+use crate::scheduler::Scheduler;
+use crate::world::{ALL, Card, IN_PLACE, World, models, steps};
+use proptest::prelude::*;
+use runmig_dra::layout::{Content, DeviceName, Published, PublishedSlice, settle};
+use runmig_lease::placement::{Constraints, Slot, choose};
+use runmig_lease::request::Slice;
+
+/// The names of all profiles of a machine.
+fn profiles(world: &World) -> Vec<String> {
+    let all = world.snapshot.gpus.iter().flat_map(|gpu| &gpu.profiles);
+    let mut names: Vec<String> = all.map(|p| p.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// `placement`'s choice for a profile.
+fn choice(world: &World, profile: &str) -> Option<DeviceName> {
+    let slice = Slice::Profile(profile.parse().unwrap());
+    let constraints = Constraints {
+        idle: &world.idle,
+        excluded: &world.excluded,
+        ..Constraints::one(&slice)
+    };
+    let decision = choose(&world.snapshot, &world.reserved(), &constraints).ok()?;
+    let address = decision.gpu.pci_bus_id.parse().unwrap();
+    let profile = profile.parse().unwrap();
+    Some(DeviceName::new(address, profile, decision.placement).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn first_fit_is_the_choice(
+        models in models(),
+        steps in steps(IN_PLACE),
+        excluded in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let mut world = World::filled(&models, &steps);
+        if let Some(index) = excluded {
+            let gpu = world.snapshot.gpus[index.index(models.len())].uuid.clone();
+            world.excluded.push((gpu, "excluded by policy.exclude_gpus".to_owned()));
+        }
+        let layout = world.lay_out(&Published::default());
+        let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        for profile in profiles(&world) {
+            let first = scheduler.first(&profile).map(|device| device.name.clone());
+            prop_assert_eq!(first, choice(&world, &profile), "{}", profile);
+        }
+    }
+
+    /// A burst of claims for one profile sees one list.
+    #[test]
+    fn burst_takes_the_choices(
+        models in models(),
+        steps in steps(IN_PLACE),
+        profile in any::<prop::sample::Index>(),
+    ) {
+        let mut world = World::filled(&models, &steps);
+        // An idle slice that goes for one claim is gone for the next; that, only a look at the driver shows.
+        let idle = std::mem::take(&mut world.idle);
+        let is_idle = |gpu: &runmig_lease::model::Gpu, at| {
+            idle.iter().any(|s: &Slot| s.gpu == gpu.uuid && s.placement == at)
+        };
+        for gpu in &mut world.snapshot.gpus {
+            let mut instances = std::mem::take(&mut gpu.instances);
+            instances.retain(|i| !is_idle(gpu, i.placement));
+            gpu.instances = instances;
+        }
+        let names = profiles(&world);
+        let profile = &names[profile.index(names.len())];
+        let layout = world.lay_out(&Published::default());
+        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        loop {
+            let first = scheduler.first(profile).map(|device| device.name.clone());
+            prop_assert_eq!(&first, &choice(&world, profile), "{}", profile);
+            let Some(first) = first else { break };
+            scheduler.allocate(&first);
+            world.promise(&first);
+        }
+    }
+
+    #[test]
+    fn lists_every_device_once(models in models(), steps in steps(ALL)) {
+        let world = World::filled(&models, &steps);
+        let layout = world.lay_out(&Published::default());
+        let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let mut names: Vec<String> = scheduler.devices().iter().map(|d| d.name.to_string()).collect();
+        let places = world.snapshot.gpus.iter().flat_map(|gpu| &gpu.profiles).flat_map(|p| &p.placements);
+        prop_assert_eq!(names.len(), places.count());
+        names.sort();
+        names.dedup();
+        prop_assert_eq!(names.len(), scheduler.devices().len());
+    }
+
+    /// A list is written only if the scheduler would choose otherwise, and what it keeps is right.
+    #[test]
+    fn kept_list_gives_the_choice(models in models(), steps in steps(IN_PLACE)) {
+        let before = World::new(&models).lay_out(&Published::default()).published;
+        let world = World::filled(&models, &steps);
+        let layout = world.lay_out(&before);
+        let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        for profile in profiles(&world) {
+            let first = scheduler.first(&profile).map(|device| device.name.clone());
+            prop_assert_eq!(first, choice(&world, &profile), "{}", profile);
+        }
+    }
+}
+
+fn h100s(count: usize) -> World {
+    World::new(&vec![Card::of("h100-80gb"); count])
+}
+
+fn list(slices: &[PublishedSlice], profile: &str) -> Vec<DeviceName> {
+    let devices = slices.iter().flat_map(|slice| match &slice.content {
+        Content::Devices(devices) => devices.as_slice(),
+        Content::Counters(_) => &[],
+    });
+    { devices.map(|device| &device.name) }
+        .filter(|name| *profile == *name.profile())
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn allocation_in_order_keeps_list() {
+    let mut world = h100s(2);
+    let before = world.lay_out(&Published::default()).published;
+    let first = list(&before.slices, "1g.10gb")[0].clone();
+    world.promise(&first);
+    let after = world.lay_out(&before).published;
+    assert_eq!(
+        list(&after.slices, "1g.10gb"),
+        list(&before.slices, "1g.10gb")
+    );
+}
+
+#[test]
+fn fills_the_hole_on_another_gpu() {
+    let mut world = h100s(2);
+    for place in ["08-00-0-mig-3g-40gb-4-4", "0f-00-0-mig-4g-40gb-0-4"] {
+        let name = format!("gpu-0000-{}", place.replace("08", "07"));
+        world.promise(&name.parse().unwrap());
+    }
+    let layout = world.lay_out(&Published::default());
+    let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+    let first = scheduler.first("3g.40gb").unwrap().name.to_string();
+    assert_eq!(first, "gpu-0000-0f-00-0-mig-3g-40gb-4-4");
+    let first = scheduler.first("4g.40gb").unwrap().name.to_string();
+    assert_eq!(first, "gpu-0000-07-00-0-mig-4g-40gb-0-4");
+}
+
+#[test]
+fn settles_on_new_order_alone() {
+    let layout = h100s(1).lay_out(&Published::default());
+    let names = list(&layout.published.slices, "1g.10gb");
+    let of =
+        |which: &[usize]| -> Vec<DeviceName> { which.iter().map(|i| names[*i].clone()).collect() };
+    let all = of(&[6, 5, 4, 3, 2, 1, 0]);
+    assert_eq!(settle(&names, &of(&[1, 3, 6]), all.clone()), names);
+    assert_eq!(
+        settle(&names, &of(&[3, 1, 6]), all.clone()),
+        of(&[3, 1, 6, 5, 4, 2, 0])
+    );
+    assert_eq!(
+        settle(&names[1..], &of(&[1, 3, 6]), all),
+        of(&[1, 3, 6, 5, 4, 2, 0])
+    );
+}
