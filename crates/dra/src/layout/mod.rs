@@ -11,10 +11,12 @@
 //! counters    the limits of a GPU, and the room that they leave
 //! gpus        the GPUs and devices to publish, and the reasons against others
 //! node        the facts, with the used places; uses: those of an inventory
+//! classes     DeviceClasses
 //! names       names of devices, pools and ResourceSlices
 //! types       the content of ResourceSlices
 //! ```
 
+mod classes;
 mod counters;
 mod devices;
 mod gpus;
@@ -25,6 +27,7 @@ mod slices;
 mod types;
 mod uses;
 
+pub use classes::{class_name, extended_resource, manifest};
 pub use counters::{MAX_COUNTERS, consumption, totals};
 pub use gpus::{LeftOut, Offer, PublishedGpu};
 pub use names::{

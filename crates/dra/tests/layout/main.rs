@@ -1,5 +1,6 @@
 //! The layout of a node, on machines of all GPU models that the simulated driver has.
 
+mod classes;
 mod counters;
 mod generation;
 mod limits;
