@@ -195,8 +195,8 @@ pub fn spawn(
     let (wait, go) = nix::unistd::pipe2(OFlag::O_CLOEXEC).context(what)?;
 
     let us = nix::unistd::getpid();
-    // SAFETY: this process has one thread. Until its exec the child only makes system calls, and the parent
-    // made all that it needs before.
+    // SAFETY: until its exec the child only makes system calls, and the parent made all that it needs before. So
+    // another thread may be there, as one that waits for a lock in vain.
     match unsafe { nix::unistd::fork() }.context(what)? {
         ForkResult::Parent { child } => Ok(Waiting {
             pid: child,

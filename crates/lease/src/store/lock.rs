@@ -5,6 +5,7 @@ use crate::files;
 use crate::model::Process;
 use crate::process;
 use fs2::FileExt;
+use nix::sys::signal::SigSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -79,13 +80,15 @@ pub(super) fn try_lock(file: &File) -> std::io::Result<bool> {
 ///
 /// The kernel admits waiters in their order, and polling does not. But the kernel's wait has no end, so a
 /// thread waits, and runmig abandons it at the timeout. A lock that the abandoned thread still gets is
-/// released at once. On success the thread has ended, so a later fork happens with one thread.
+/// released at once. On success the thread has ended. The thread takes no signals: an abandoned one would take the
+/// SIGCHLD that tells of the low-level runtime's end.
 fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Result<File>>> {
     let (done, lock) = std::sync::mpsc::channel();
     let mut holder = signature(path)?;
     let waiter = std::thread::Builder::new()
         .stack_size(64 * 1024)
         .spawn(move || {
+            let _ = SigSet::all().thread_block();
             let locked = file.lock_exclusive().map(|()| file);
             let _ = done.send(locked);
         })
