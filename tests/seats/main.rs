@@ -6,6 +6,7 @@ mod faults_support;
 mod support;
 
 mod giving;
+mod late;
 mod mps;
 mod records;
 mod room;

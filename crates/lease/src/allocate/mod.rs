@@ -125,7 +125,14 @@ fn attempts(
                 return Ok(Ended::Ready(vec![lease]));
             }
             Outcome::PeerCreates(peer) => {
-                pod::wait_for(context, &peer, requester.holder, &mut peer_since)?;
+                match pod::wait_for(context, &peer, requester.holder, &mut peer_since) {
+                    Ok(()) => {}
+                    // A seat may have its place in another slice.
+                    Err(late) if peer.lease.share().is_some() => {
+                        tried.late.push(pod::late(context, &peer, &late));
+                    }
+                    Err(late) => return Err(late.into()),
+                }
                 continue;
             }
             Outcome::Evict(idle) => {

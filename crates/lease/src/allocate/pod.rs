@@ -4,7 +4,7 @@
 //! any more, so no new one comes while the last one goes.
 
 use super::footprint::{only, unreserved};
-use super::requester::Requester;
+use super::requester::{Late, Requester};
 use crate::context::LeaseContext;
 use crate::draft::slot_of;
 use crate::error::{Error, Result, printable};
@@ -82,21 +82,34 @@ fn exists(context: &LeaseContext<'_>, driver: &impl Queries, peer: &Held) -> Res
     found.map_err(|e| does_not_answer(peer).caused_by(e))
 }
 
+/// A wait for another create that is in vain.
+pub(super) enum TooLong {
+    /// The GPU of its slice cannot be locked.
+    Locked(Error),
+    /// The slice does not come.
+    Creates(Error),
+}
+
+impl From<TooLong> for Error {
+    fn from(late: TooLong) -> Error {
+        match late {
+            TooLong::Locked(e) | TooLong::Creates(e) => e,
+        }
+    }
+}
+
 /// Waits a moment for the slice that another container of the pod creates, or for the end of that
 /// create; an error where that takes too long. `since`: the peer, and when this create began to wait.
-pub(crate) fn wait_for(
+pub(super) fn wait_for(
     context: &LeaseContext<'_>,
     peer: &Held,
     who: &Container,
     since: &mut Option<(LeaseId, Instant)>,
-) -> Result<()> {
+) -> std::result::Result<(), TooLong> {
     // The peer has the GPU's lock while it creates the slice, or queues for it.
     let why = format!("create of {}", who.key.id);
-    drop(
-        context
-            .store
-            .lock_gpu(peer.instance.resource.gpu_uuid(), &why)?,
-    );
+    let gpu = peer.instance.resource.gpu_uuid();
+    drop({ context.store.lock_gpu(gpu, &why) }.map_err(TooLong::Locked)?);
     let is_made = || {
         let now = context.store.instance_now(&peer.instance).ok().flatten();
         now.is_some_and(|i| i.state == InstanceState::Ready)
@@ -119,17 +132,33 @@ pub(crate) fn wait_for(
         std::thread::sleep(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
         return Ok(());
     }
-    let (from, whom) = match peer.lease.shared_in {
-        Some(_) => (" of the same pod", "all of them"),
-        None => ("", "its seat and this one"),
-    };
-    Err(Error::new(format!(
-        "container {}{from} makes the slice for {whom} (process {}), waited {}",
-        printable(peer.lease.holder.name()),
-        peer.lease.creator.pid,
-        humantime::format_duration(context.config.lock_timeout)
+    Err(TooLong::Creates(
+        Error::new(format!(
+            "container {} of the same pod makes the slice for all of them (process {}), waited {}",
+            printable(peer.lease.holder.name()),
+            peer.lease.creator.pid,
+            humantime::format_duration(context.config.lock_timeout)
+        ))
+        .hint("let it end, or set a longer lock_timeout in the configuration"),
     ))
-    .hint("let it end, or set a longer lock_timeout in the configuration"))
+}
+
+/// Returns the slice of a peer's seat, which this create goes without: it waited for it in vain.
+pub(super) fn late(context: &LeaseContext<'_>, peer: &Held, late: &TooLong) -> Late {
+    let (instance, gpu) = (&peer.instance, peer.instance.resource.gpu_uuid());
+    Late {
+        slice: instance.parent.as_ref().unwrap_or(&instance.id).clone(),
+        why: format!(
+            "container {} makes it (process {}), waited {}",
+            peer.lease.holder.name(),
+            peer.lease.creator.pid,
+            humantime::format_duration(context.config.lock_timeout)
+        ),
+        locked: match late {
+            TooLong::Locked(e) => Some((gpu.clone(), e.reason())),
+            TooLong::Creates(_) => None,
+        },
+    }
 }
 
 fn does_not_answer(peer: &Held) -> Error {

@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::context::{LeaseContext, now};
 use crate::draft;
 use crate::error::Result;
-use crate::model::{Cgroup, InstanceId, LeaseId};
-use crate::placement::Slot;
+use crate::model::{Cgroup, GpuUuid, InstanceId, LeaseId};
+use crate::placement::{GpuObstacle, GpuUse, Slot};
 use crate::process;
 use crate::reclaim::liveness;
 use crate::request::{Request, Wanted};
@@ -97,6 +97,27 @@ pub(crate) struct Tried {
     pub unusable: Vec<Slot>,
     /// Idle slices that were to be destroyed, by instance.
     pub idle: Vec<InstanceId>,
+    /// Slices for seats whose makers took too long.
+    pub late: Vec<Late>,
+}
+
+/// A slice for seats whose maker took too long.
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// The instance of the slice.
+    pub slice: InstanceId,
+    /// The maker, and the time that this create waited for it.
+    pub why: String,
+    /// The GPU that the maker or another process keeps locked, if one does, with the error in words.
+    pub locked: Option<(GpuUuid, String)>,
+}
+
+impl Late {
+    /// Returns the slice's obstacle for a seat.
+    pub(super) fn obstacle(&self) -> GpuObstacle {
+        let why = self.why.clone();
+        GpuObstacle::Used(GpuUse::Unknown { why })
+    }
 }
 
 impl Tried {

@@ -28,7 +28,7 @@ pub(super) enum Outcome {
     Reserved(Allocation),
     /// A lease on the slice of another container of the pod.
     Shared(Held),
-    /// Another container of the pod creates the slice: this is its lease.
+    /// Another container creates the slice, one of the pod or one with a seat: this is its lease.
     PeerCreates(Held),
     /// Idle slices that have to be destroyed first.
     Evict(Vec<Instance>),

@@ -5,7 +5,7 @@ use super::candidates;
 use super::denial::Denial;
 use super::levels::NoLevel;
 use super::plan::{Planner, Step};
-use super::requester::Tried;
+use super::requester::{Late, Tried};
 use super::shares::Terms;
 use crate::admitted::Admitted;
 use crate::gpu::Queries;
@@ -76,10 +76,15 @@ impl<D: Queries> SeatPlanner<'_, D> {
             limit: &limit,
         };
         let slices = self.inventory.seat_slices();
-        let (candidates, slices): (Vec<_>, Vec<_>) = slices
-            .iter()
-            .filter_map(|s| Some((self.candidate(s)?, s)))
-            .unzip();
+        let on_trial = |slice| {
+            let mut on = self.candidate(slice)?;
+            let is_it = |late: &&Late| late.slice == slice.instance.id;
+            if let Some(late) = tried.late.iter().find(is_it).filter(|_| !on.is_ready) {
+                on.on.obstacle = Some(late.obstacle());
+            }
+            Some((on, slice))
+        };
+        let (candidates, slices): (Vec<_>, Vec<_>) = slices.iter().filter_map(on_trial).unzip();
         let mut noes = Vec::new();
         for asked in alternatives {
             let mut no = None;
@@ -169,7 +174,8 @@ impl<D: Queries> SeatPlanner<'_, D> {
         let snapshot = &self.inventory.snapshot;
         let level = |gpu: &Gpu| self.level(gpu);
         let unfit = terms.unfit(snapshot, (&asked.slice, &[size]), wanted, level);
-        let excluded = [wanted.excluded.to_vec(), in_words(unfit)].concat();
+        let locked = tried.late.iter().filter_map(|late| late.locked.clone());
+        let excluded = [wanted.excluded.to_vec(), in_words(unfit), locked.collect()].concat();
         // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
         // the whole slice.
         let mut strict = Policy::default();
@@ -264,6 +270,7 @@ impl<D: Queries> SeatPlanner<'_, D> {
             },
             profile,
             at: on.slice.placement,
+            is_ready: on.instance.state == InstanceState::Ready,
         })
     }
 }

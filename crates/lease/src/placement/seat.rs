@@ -17,6 +17,8 @@ pub(crate) struct SeatCandidate<'a> {
     pub profile: &'a Profile,
     /// Its place.
     pub at: Placement,
+    /// Says whether the slice exists. Another create makes it otherwise.
+    pub is_ready: bool,
 }
 
 /// A request for a seat that gets none.
@@ -71,8 +73,9 @@ impl SeatTerms<'_> {
         }
     }
 
-    /// Chooses a slice with seats for one more: the one with the least free memory, then by GPU and place. Returns its
-    /// number, and the memory of the seat and that which it books, in MiB.
+    /// Chooses a slice with seats for one more: one that exists before one in the making, then the one with the least
+    /// free memory, then by GPU and place. Returns its number, and the memory of the seat and that which it books, in
+    /// MiB.
     pub(crate) fn choose(
         &self,
         slices: &[SeatCandidate<'_>],
@@ -86,7 +89,8 @@ impl SeatTerms<'_> {
         let fits = fits.filter_map(|(n, on)| Some((n, self.seat_in(on, size, constraints).ok()?)));
         fits.min_by_key(|(n, _)| {
             let one = &slices[*n];
-            (one.on.free_mib, one.on.gpu.index, one.at.start)
+            let (gpu, start) = (one.on.gpu.index, one.at.start);
+            (!one.is_ready, one.on.free_mib, gpu, start)
         })
     }
 

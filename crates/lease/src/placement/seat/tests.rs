@@ -51,6 +51,7 @@ fn candidate<'a>(gpu: &'a Gpu, start: u32, booked: &[u64]) -> SeatCandidate<'a> 
         },
         profile: &gpu.profiles[0],
         at: Placement { start, size: 4 },
+        is_ready: true,
     }
 }
 
@@ -156,21 +157,28 @@ fn unfit_gpus_take_no_new_slice() {
 }
 
 proptest! {
-    /// The least free memory that fits, then the lowest GPU, then the lowest place; and never more than there is.
+    /// A slice that exists, then the least free memory that fits, then the lowest GPU, then the lowest place; and never
+    /// more than there is.
     #[test]
     fn chooses_fullest_that_fits(
-        booked in proptest::collection::vec(0..MEMORY, 1..8),
+        slices in proptest::collection::vec((0..MEMORY, proptest::bool::ANY), 1..8),
         mib in 1024..MEMORY,
     ) {
         let gpus: Vec<Gpu> = (0..4).map(mig_gpu).collect();
-        let all: Vec<SeatCandidate<'_>> = { booked.iter().enumerate() }
-            .map(|(n, booked)| candidate(&gpus[n / 2], if n % 2 == 0 { 0 } else { 4 }, &[*booked]))
+        let all: Vec<SeatCandidate<'_>> = { slices.iter().enumerate() }
+            .map(|(n, (booked, is_ready))| SeatCandidate {
+                is_ready: *is_ready,
+                ..candidate(&gpus[n / 2], if n % 2 == 0 { 0 } else { 4 }, &[*booked])
+            })
             .collect();
         let mut best: Option<(u64, usize)> = None;
-        for (n, booked) in booked.iter().enumerate() {
-            let free = MEMORY - booked;
-            if free >= mib + 128 && best.is_none_or(|(least, _)| free < least) {
-                best = Some((free, n));
+        for ready in [true, false] {
+            for (n, (booked, is_ready)) in slices.iter().enumerate() {
+                let free = MEMORY - booked;
+                let fits = *is_ready == ready && free >= mib + 128;
+                if fits && best.is_none_or(|(least, at)| slices[at].1 == ready && free < least) {
+                    best = Some((free, n));
+                }
             }
         }
         let size = ShareSize::Memory(mib);
