@@ -1,10 +1,10 @@
 //! A slice in the making whose maker hangs.
 
+use super::ending::gpu_lock;
 use super::*;
 use fs2::FileExt;
 use nix::sys::signal::Signal;
-use std::fs::{self, File};
-use std::path::PathBuf;
+use std::fs::File;
 use std::process::Stdio;
 use support::process::until;
 use support::{Going, going};
@@ -93,15 +93,6 @@ fn names_maker_that_hangs() {
     assert!(line.contains("; hint: run migctl list to see "), "{line}");
     assert_eq!(setup.leases().len(), 1);
     end(&setup, maker, &[]);
-}
-
-fn gpu_lock(setup: &Setup) -> PathBuf {
-    let mut files = fs::read_dir(setup.state()).unwrap().flatten();
-    let is_gpu = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("gpu-")
-    };
-    files.find_map(|f| Some(f.path()).filter(is_gpu)).unwrap()
 }
 
 /// A maker that sleeps without the GPU's lock leaves the rest of the GPU to others.

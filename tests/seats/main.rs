@@ -5,6 +5,7 @@ mod faults_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ending;
 mod giving;
 mod late;
 mod mps;

@@ -2,7 +2,7 @@
 
 use crate::idle;
 use crate::store::Instance;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time for which a release tries again while a process uses the instance. Zero means one try.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,11 @@ impl Patience {
             Some(_) => Patience::NONE,
             None => Patience::default(),
         }
+    }
+
+    /// Returns the rest of the patience of a release that began then.
+    pub(super) fn left(self, begun: Instant) -> Patience {
+        Patience(self.0.saturating_sub(begun.elapsed()))
     }
 
     /// Returns the patience for an idle slice. The processes of its last container may have been killed a

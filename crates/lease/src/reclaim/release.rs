@@ -8,7 +8,7 @@ use crate::context::{LeaseContext, now};
 use crate::error::{self, Error, Result};
 use crate::model::{InstanceId, Timestamp};
 use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
 const MAX_GAP: Duration = Duration::from_secs(300);
@@ -152,8 +152,9 @@ pub(crate) fn release_instance_unless(
 }
 
 /// Destroys an instance and removes its records, and then its parent's unless others use that. On a failure it
-/// quarantines the instance.
+/// quarantines the instance. The two ends share the patience.
 fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
+    let begun = Instant::now();
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
         Ok(Ended::Gone) => {
@@ -167,7 +168,8 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
             }
             ledger.remove_instance(target.instance)?;
             drop(ledger);
-            end_parent(context, target.instance.parent.as_ref(), patience)
+            let left = patience.left(begun);
+            end_parent(context, target.instance.parent.as_ref(), left)
         }
         Err(e) => Err(quarantine(context, target.instance, e)),
     }
