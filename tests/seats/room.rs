@@ -359,3 +359,34 @@ fn seats_come_at_once() {
         setup.nothing_is_left();
     }
 }
+
+/// A later pair has room in a slice with seats, so the idle slice stays. Without that room it makes way.
+#[test]
+fn evicts_idle_slice_last() {
+    let Some(setup) = on(Low::Runc, "none") else {
+        return;
+    };
+    setup.configure(&format!("{NONE}\nkeep_idle = \"10m\""));
+    let first = create(&setup, "3g.40gb", "1/2");
+    let plain = setup.asking("4g.40gb", "exec sleep 1000");
+    let id = unique();
+    setup.runmig(&["create", "-b", plain.as_str(), &id]).ok();
+    delete(&setup, &id);
+    let idle = || {
+        let leases = setup.leases();
+        leases.iter().filter(|l| l["state"] == "idle").count()
+    };
+    assert_eq!(idle(), 1);
+    let later = create(&setup, "2g.20gb,3g.40gb", "1/4");
+    assert_eq!(device(&setup, &later), device(&setup, &first));
+    let smaller = create(&setup, "3g.40gb", "30Gi,5Gi");
+    assert_eq!(device(&setup, &smaller), device(&setup, &first));
+    assert_eq!(idle(), 1);
+    let evicting = create(&setup, "2g.20gb,3g.40gb", "3/4");
+    assert_eq!(lease(&setup, &evicting)["profile"], "2g.20gb");
+    assert_eq!(idle(), 0);
+    for id in [&first, &later, &smaller, &evicting] {
+        delete(&setup, id);
+    }
+    setup.nothing_is_left();
+}

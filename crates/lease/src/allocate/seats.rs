@@ -55,7 +55,8 @@ pub(super) struct SeatPlanner<'a, D> {
 }
 
 impl<D: Queries> SeatPlanner<'_, D> {
-    /// Plans the first of the alternatives and sizes that can be had. A slice that has seats comes before a new one.
+    /// Plans the first of the alternatives and sizes that can be had. A slice that has seats comes before a new one. No
+    /// idle slice makes way for a new one while a later alternative or size has room in a slice that has seats.
     pub(super) fn plan(
         &self,
         (alternatives, wanted): (&[Alternative], &Constraints<'_>),
@@ -85,7 +86,7 @@ impl<D: Queries> SeatPlanner<'_, D> {
             Some((on, slice))
         };
         let (candidates, slices): (Vec<_>, Vec<_>) = slices.iter().filter_map(on_trial).unzip();
-        let mut noes = Vec::new();
+        let (mut noes, mut evicting) = (Vec::new(), None);
         for asked in alternatives {
             let mut no = None;
             for size in &self.seat.sizes {
@@ -96,7 +97,13 @@ impl<D: Queries> SeatPlanner<'_, D> {
                 if let Some((n, fit)) = terms.choose(&candidates, (&asked.slice, *size), &one) {
                     return Ok(join(slices[n], fit));
                 }
+                if evicting.is_some() {
+                    continue;
+                }
                 match self.new_slice(asked, *size, (&one, &terms), tried) {
+                    Ok(SeatPlan::Create(slice, share, idle)) if !idle.is_empty() => {
+                        evicting = Some(SeatPlan::Create(slice, share, idle));
+                    }
                     Ok(plan) => return Ok(plan),
                     // The first size that may be had one day tells more than one that may not.
                     Err(Denial::Room(_)) if matches!(no, Some(Rejection::NoCapacity(_))) => {}
@@ -105,6 +112,9 @@ impl<D: Queries> SeatPlanner<'_, D> {
                 }
             }
             noes.extend(no);
+        }
+        if let Some(plan) = evicting {
+            return Ok(plan);
         }
         let shortage = SeatShortage {
             wanted: self.seat.clone(),
