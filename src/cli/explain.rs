@@ -186,6 +186,8 @@ fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
         index: on.gpu.index,
         uuid: on.gpu.uuid.to_string(),
         profile: on.profile.map(|p| p.name.clone()),
+        mig_placement: None,
+        seats: None,
         state,
         memory_bytes: None,
         enforcement: None,

@@ -235,6 +235,8 @@ fn seated(slice: &SeatOnTrial) -> GpuAnswer {
     let on = (slice.gpu_index, &slice.gpu_uuid);
     GpuAnswer {
         profile: Some(slice.profile.clone()),
+        mig_placement: Some(slice.placement.into()),
+        seats: Some(slice.seats),
         ..answer(on, slice.obstacle.as_ref(), bytes)
     }
 }
@@ -248,6 +250,8 @@ fn answer(
         index,
         uuid: uuid.to_string(),
         profile: None,
+        mig_placement: None,
+        seats: None,
         state: obstacle.map_or("fits", state),
         memory_bytes,
         free_bytes,

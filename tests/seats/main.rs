@@ -6,6 +6,7 @@ mod faults_support;
 mod support;
 
 mod ending;
+mod explain;
 mod giving;
 mod late;
 mod mps;

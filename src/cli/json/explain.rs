@@ -70,8 +70,12 @@ pub struct GpuAnswer {
     pub index: u32,
     /// The UUID.
     pub uuid: String,
-    /// The profile that the request means on this GPU; null where it has none.
+    /// The profile that the request means on this GPU, or of the slice with seats; null where it has none.
     pub profile: Option<String>,
+    /// For a request of a seat: the memory slices of the slice with seats; null for other requests.
+    pub mig_placement: Option<Placement>,
+    /// For a request of a seat: the number of seats in the slice; null for other requests.
+    pub seats: Option<usize>,
     /// `fits`, `full`, `queued`, `noPlace`, `usedUp`, `noProfile`, `migOff`, `migPending`, `noMig` or `excluded`. For a request of
     /// a share or of whole GPUs: `fits`, `full`, `noPlace`, `queued`, `excluded`, or the GPU's use as in `migctl gpus`.
     pub state: &'static str,
