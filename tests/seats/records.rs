@@ -143,7 +143,8 @@ fn names_are_newer_for_older_versions() {
     setup.nothing_is_left();
 }
 
-/// The hook ends the daemon of a lost ledger. The slice stays, since others may have seats in it.
+/// The hook ends the daemon of a lost ledger. The slice stays, since others may have seats in it, and the error names
+/// the command that frees it.
 #[test]
 fn hook_of_lost_ledger_ends_daemon() {
     let Some(setup) = on(Low::Runc, "mps") else {
@@ -153,8 +154,18 @@ fn hook_of_lost_ledger_ends_daemon() {
     let daemon = pid(&setup, &id).unwrap();
     let slice = setup.machine.the_instance();
     fs::remove_dir_all(setup.state()).unwrap();
-    let _ = setup.runmig(&["delete", "--force", &id]);
+    let said = setup.runmig(&["delete", "--force", &id]);
     assert!(!lives(daemon));
+    let gpu = setup.machine.gpu_uuid(0);
+    let (gi, log) = (
+        slice.gi,
+        fs::read_to_string(setup.state().join("runmig.log")).unwrap(),
+    );
+    let told = format!(
+        "of the seat: it is not on record, and containers may have seats in it; hint: once no container uses it, \
+         nvidia-smi mig -i {gpu} -gi {gi} -ci 0 -dci && nvidia-smi mig -i {gpu} -gi {gi} -dgi"
+    );
+    assert!(log.contains(&told), "{log} {said:?}");
     assert_eq!(setup.machine.instances(), [slice]);
     assert_eq!(setup.daemons(), Vec::<String>::new());
 }

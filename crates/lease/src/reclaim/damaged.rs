@@ -90,7 +90,7 @@ pub(crate) fn release_damaged(
         }
         None => {
             let parent = damaged.instance().and_then(|name| name.parent.as_ref());
-            release::end_parent(context, parent, patience)
+            release::end_parent(context, (parent, None), patience)
         }
     });
     error::all([released, restored])

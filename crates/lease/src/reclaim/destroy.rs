@@ -229,6 +229,19 @@ pub(crate) fn locate(driver: &impl Queries, slice: &Slice) -> Result<Option<List
     Ok(Some(there))
 }
 
+/// Returns the command by which an operator destroys the instance of a slice, if both of its ids are known.
+pub(super) fn command(slice: &Slice) -> Option<String> {
+    let (gpu, gi, ci) = (
+        &slice.gpu_uuid,
+        slice.gpu_instance?,
+        slice.compute_instance?,
+    );
+    Some(format!(
+        "once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci {ci} -dci && nvidia-smi mig -i {gpu} -gi {gi} \
+         -dgi"
+    ))
+}
+
 /// Returns the compute instance that runmig created, if it exists. The compute instances of other programs
 /// stay, and the driver refuses to destroy the GPU instance below them.
 fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {

@@ -53,19 +53,16 @@ impl BundleAccount {
             ));
         }
         let slice = held.as_ref().and_then(|h| h.instance.slice());
-        let instance =
-            slice.and_then(|s| Some((&s.gpu_uuid, s.gpu_instance?, s.compute_instance?)));
-        error.hint(match (instance, self.uuids.as_slice()) {
-            (Some((gpu, gi, ci)), _) => format!(
-                "once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci {ci} -dci && \
-                 nvidia-smi mig -i {gpu} -gi {gi} -dgi"
-            ),
-            (None, []) => "compare nvidia-smi mig -lgi with migctl list".to_owned(),
-            (None, uuids) => format!(
-                "find {} with nvidia-smi -L, and destroy it with nvidia-smi mig -dci and -dgi",
-                uuids.join(" and ")
-            ),
-        })
+        error.hint(
+            match (slice.and_then(destroy::command), self.uuids.as_slice()) {
+                (Some(command), _) => command,
+                (None, []) => "compare nvidia-smi mig -lgi with migctl list".to_owned(),
+                (None, uuids) => format!(
+                    "find {} with nvidia-smi -L, and destroy it with nvidia-smi mig -dci and -dgi",
+                    uuids.join(" and ")
+                ),
+            },
+        )
     }
 }
 

@@ -5,9 +5,11 @@ use super::destroy::{self, Ended, Target};
 use super::patience::Patience;
 use super::{holder, keep};
 use crate::context::{LeaseContext, now};
-use crate::error::{self, Error, Result};
+use crate::error::{self, Context, Error, Result};
 use crate::model::{InstanceId, Timestamp};
-use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
+use crate::store::{
+    Attempt, Held, Instance, InstanceName, InstanceState, Kind, Lease, LeaseState, Slice,
+};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
@@ -168,17 +170,19 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
             }
             ledger.remove_instance(target.instance)?;
             drop(ledger);
-            let left = patience.left(begun);
-            end_parent(context, target.instance.parent.as_ref(), left)
+            let parent = target.instance.parent.as_ref();
+            let slice = target.instance.resource.mig_slice();
+            end_parent(context, (parent, slice), patience.left(begun))
         }
         Err(e) => Err(quarantine(context, target.instance, e)),
     }
 }
 
-/// Releases the slice of a seat whose daemon is gone. A kill before this leaves it to a collector.
+/// Releases the slice of a seat whose daemon is gone. A kill before this leaves it to a collector. `slice` is the copy
+/// in the daemon's record, if that can be read.
 pub(super) fn end_parent(
     context: &LeaseContext<'_>,
-    parent: Option<&InstanceId>,
+    (parent, slice): (Option<&InstanceId>, Option<&Slice>),
     patience: Patience,
 ) -> Result<()> {
     let Some(id) = parent else {
@@ -186,18 +190,55 @@ pub(super) fn end_parent(
     };
     match context.store.instance_with(id) {
         Ok(Some(parent)) => release_instance_unless(context, &parent, patience, |_| None).map(drop),
-        Ok(None) => {
-            tracing::warn!(
-                "slice {id} of the seat is not on record, and may still be there; hint: compare nvidia-smi mig -lgi with \
-                 migctl list, and destroy it with nvidia-smi mig"
-            );
-            Ok(())
-        }
+        Ok(None) => match slice {
+            // Another seat that ended meanwhile may have ended it.
+            Some(slice) => check_lost(context, slice),
+            None => {
+                tracing::warn!(
+                    "slice {id} of the seat is not on record, and may still be there; hint: compare nvidia-smi mig -lgi with \
+                     migctl list, and destroy it with nvidia-smi mig"
+                );
+                Ok(())
+            }
+        },
         Err(e) => {
             // A collector releases it by its name.
             tracing::warn!(instance = id.as_str(), "{}", e.line());
             Ok(())
         }
+    }
+}
+
+/// Fails if a slice of which no record tells is there. Other containers may have seats in it, whose records are lost
+/// too, so an operator has to destroy it.
+fn check_lost(context: &LeaseContext<'_>, slice: &Slice) -> Result<()> {
+    let error = |cause: Error| {
+        let command = destroy::command(slice);
+        let command =
+            command.unwrap_or_else(|| "compare nvidia-smi mig -lgi with migctl list".to_owned());
+        let what = || format!("release {slice} of the seat");
+        Err(cause.hint(command)).context(what)
+    };
+    match destroy::locate(&context.driver(), slice) {
+        Ok(None) => return Ok(()),
+        Ok(Some(_)) => {}
+        Err(e) => {
+            return error(Error::new("the driver does not tell whether it is there").caused_by(e));
+        }
+    }
+    // A slice that another create made there meanwhile is on record.
+    let names = context.store.instance_names()?;
+    let is_there = |name: &InstanceName| {
+        let place = &name.place;
+        name.kind == Kind::Mig
+            && place.gpu_uuid == slice.gpu_uuid
+            && place.placement.overlaps(slice.placement)
+    };
+    match names.iter().any(is_there) {
+        true => Ok(()),
+        false => error(Error::new(
+            "it is not on record, and containers may have seats in it",
+        )),
     }
 }
 
