@@ -17,7 +17,7 @@ use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, Resource};
 use runmig_lease::trust;
-use runmig_lease::{Acquired, LeaseManager, Patience, Returned};
+use runmig_lease::{Acquired, LeaseManager, LimitState, Patience, Returned};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -181,9 +181,9 @@ impl Slicing<'_> {
     /// A limit that cannot be confirmed counts as missing.
     fn unlimited(&self, leases: &[Held]) -> Option<Error> {
         let missing = |held: &Held| {
-            let e = match self.leases.missing_limit(held) {
-                Ok(missing) => missing?,
-                Err(e) => e,
+            let e = match self.leases.limit_state(held) {
+                Ok(LimitState::Set | LimitState::NotPromised) => return None,
+                Ok(LimitState::Failed(e) | LimitState::Awaited(e)) | Err(e) => e,
             };
             Some(e.and(self.leases.end_unlimited(&held.lease).err()))
         };
@@ -197,7 +197,10 @@ impl Slicing<'_> {
 
     /// Returns the error of the hook that limits the container's memory.
     fn limit_error(&self, leases: &[Held]) -> Option<Error> {
-        let failed = |held: &Held| self.leases.failed_limit(held).ok().flatten();
+        let failed = |held: &Held| match self.leases.limit_state(held) {
+            Ok(LimitState::Failed(e)) => Some(e),
+            _ => None,
+        };
         leases.iter().find_map(failed)
     }
 
@@ -256,7 +259,8 @@ impl Slicing<'_> {
         }
         // A low-level runtime may record the first process before it runs the hook.
         let is_early = seen.get_or_insert_with(Instant::now).elapsed() < HOOK_TIME;
-        if is_early && leases.iter().any(|held| self.leases.awaits_limit(held)) {
+        let awaits = |held| matches!(self.leases.limit_state(held), Ok(LimitState::Awaited(_)));
+        if is_early && leases.iter().any(awaits) {
             return Meanwhile::AskAgain;
         }
         if let Some(e) = self.unlimited(leases) {

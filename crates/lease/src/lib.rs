@@ -137,7 +137,7 @@ pub mod request;
 pub mod store;
 pub mod trust;
 
-pub use allocate::{Acquired, ClaimPlace, what_if};
+pub use allocate::{Acquired, ClaimPlace, LimitState, what_if};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{GpuBooking, GpuState, Inventory, ObservedShare, observe};

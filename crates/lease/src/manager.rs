@@ -1,10 +1,10 @@
 //! The operations on leases that other crates call.
 
-use crate::allocate::{self, Acquired, ClaimPlace};
+use crate::allocate::{self, Acquired, ClaimPlace, LimitState};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::mps::Home;
 use crate::queue;
@@ -97,21 +97,9 @@ impl<'a> LeaseManager<'a> {
         allocate::limit_memory(&self.0, lease, (container, pid))
     }
 
-    /// Returns the error of a container that has no limit although its level promises one; see
-    /// `allocate::missing_limit`.
-    pub fn missing_limit(&self, held: &Held) -> Result<Option<Error>> {
-        allocate::missing_limit(&self.0, held)
-    }
-
-    /// Returns whether the hook that limits a container's memory has not told its outcome. A ledger that cannot be read
-    /// tells nothing.
-    pub fn awaits_limit(&self, held: &Held) -> bool {
-        allocate::awaits_limit(&self.0, held)
-    }
-
-    /// Returns the error of the hook that limits a container's memory, if it failed.
-    pub fn failed_limit(&self, held: &Held) -> Result<Option<Error>> {
-        allocate::failed_limit(&self.0, held)
+    /// Returns the driver's limit on the memory of a lease's container.
+    pub fn limit_state(&self, held: &Held) -> Result<LimitState> {
+        allocate::limit_state(&self.0, held)
     }
 
     /// Ends the container of a lease, which runs without its limit.

@@ -5,10 +5,11 @@ use crate::admitted::Admitted;
 use crate::error::{Error, Result};
 use crate::inventory::{Inventory, memory_of, memory_on};
 use crate::model::{GpuUuid, Snapshot};
-use crate::placement::{self, Constraints, Rejection};
+use crate::placement::{self, Constraints, Over, Rejection};
 use crate::policy::{Kind, More, Policy, Subject, Usage};
 use crate::request::{Alternative, Slices};
 use crate::store::{Container, Held, Instance, Lease, Resource, Share};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// Returns what the policy admits of a request; an error where that is nothing.
@@ -76,6 +77,18 @@ impl<'a> Limits<'a> {
         self.check(More::share(memory_mib))
     }
 
+    /// Returns the limits on one share, or seat, of any size.
+    ///
+    /// # Errors
+    /// A limit forbids one more share.
+    pub(super) fn for_share(&self) -> Result<ShareLimits<'_>> {
+        self.allow_share(0)?;
+        Ok(ShareLimits {
+            limits: self,
+            hit: RefCell::default(),
+        })
+    }
+
     fn check(&self, more: More) -> Result<()> {
         self.policy.check_limits(&self.subject, more, &self.usage)
     }
@@ -113,6 +126,32 @@ impl<'a> Limits<'a> {
             .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
             .min()
             .unwrap_or(0)
+    }
+}
+
+/// The limits on one share, or seat, and the first that forbade one.
+pub(super) struct ShareLimits<'a> {
+    limits: &'a Limits<'a>,
+    hit: RefCell<Option<Error>>,
+}
+
+impl ShareLimits<'_> {
+    /// Returns the limit that forbids so many MiB more.
+    pub(super) fn over(&self, mib: u64) -> Option<Over> {
+        let over = self.limits.allow_share(mib).err()?;
+        let words = over.to_string();
+        self.hit.borrow_mut().get_or_insert(over);
+        let is_final = self.limits.of_nobody().allow_share(mib).is_err();
+        Some(Over { words, is_final })
+    }
+
+    /// Returns the denial for a shortage. A request above a limit is not queued, unless it can be had elsewhere one
+    /// day: the shortage may pass.
+    pub(super) fn denial<R>(&self, shortage: R, may_pass: bool) -> Denial<R> {
+        match self.hit.take() {
+            Some(over) if !may_pass => Denial::Limit(over),
+            _ => Denial::Room(shortage),
+        }
     }
 }
 

@@ -61,45 +61,41 @@ fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<LimitedCgrou
     Ok(cgroup)
 }
 
-/// Returns the error of a container whose memory the driver does not limit although its level promises that: the
-/// hook's own error, or that no hook ran. None if the limit is set, or if the lease needs none.
-pub(crate) fn missing_limit(context: &LeaseContext<'_>, held: &Held) -> Result<Option<Error>> {
+/// The limit of the driver on a container's memory, as the record of its lease tells it.
+#[derive(Debug)]
+pub enum LimitState {
+    /// The level of the lease promises no such limit. Or the lease is gone: a container that has ended had its hook
+    /// release it.
+    NotPromised,
+    /// The hook has set the limit.
+    Set,
+    /// The hook failed, with this error.
+    Failed(Error),
+    /// The hook has not told its outcome. The error is that of a container whose hook did not run.
+    Awaited(Error),
+}
+
+/// Returns the limit on the memory of a lease's container.
+pub(crate) fn limit_state(context: &LeaseContext<'_>, held: &Held) -> Result<LimitState> {
     if held.level() != Some(Level::Driver) {
-        return Ok(None);
+        return Ok(LimitState::NotPromised);
     }
-    // A container that has ended had its hook release the lease.
     let Some(lease) = context.store.lease_now(&held.lease)? else {
-        return Ok(None);
+        return Ok(LimitState::NotPromised);
     };
-    if lease.limit.is_some() {
-        return Ok(failed(&lease));
-    }
+    Ok(match &lease.limit {
+        Some(Limit::Set(_)) => LimitState::Set,
+        Some(Limit::Failed(line)) => LimitState::Failed(Error::new(line.clone())),
+        None => LimitState::Awaited(no_hook(&lease)),
+    })
+}
+
+fn no_hook(lease: &Lease) -> Error {
     let container = printable(lease.holder.name());
-    Ok(Some(
-        Error::new(format!(
-            "cannot limit the GPU memory of container {container}: the low-level runtime did not run the hook for it"
-        ))
-        .hint("install all programs of runmig from one version, and use a low-level runtime with createRuntime hooks"),
+    Error::new(format!(
+        "cannot limit the GPU memory of container {container}: the low-level runtime did not run the hook for it"
     ))
-}
-
-/// Returns whether the hook that limits a container's memory has not told its outcome.
-pub(crate) fn awaits_limit(context: &LeaseContext<'_>, held: &Held) -> bool {
-    let lease = context.store.lease_now(&held.lease);
-    held.level() == Some(Level::Driver) && matches!(lease, Ok(Some(lease)) if lease.limit.is_none())
-}
-
-/// Returns the error of the hook that limits a container's memory, if it failed.
-pub(crate) fn failed_limit(context: &LeaseContext<'_>, held: &Held) -> Result<Option<Error>> {
-    let lease = context.store.lease_now(&held.lease)?;
-    Ok(lease.as_ref().and_then(failed))
-}
-
-fn failed(lease: &Lease) -> Option<Error> {
-    match &lease.limit {
-        Some(Limit::Failed(line)) => Some(Error::new(line.clone())),
-        _ => None,
-    }
+    .hint("install all programs of runmig from one version, and use a low-level runtime with createRuntime hooks")
 }
 
 /// Ends the first process of a container that runs without its limit.

@@ -35,7 +35,8 @@ use crate::request::Request;
 use crate::store::{Container, Held, Operation};
 pub use claim::ClaimPlace;
 pub(crate) use claim::{prepare, promise};
-pub(crate) use limit::{awaits_limit, end_unlimited, failed_limit, limit_memory, missing_limit};
+pub use limit::LimitState;
+pub(crate) use limit::{end_unlimited, limit_memory, limit_state};
 
 use denial::Denial;
 use levels::LazyLevels;

@@ -63,15 +63,8 @@ impl<D: Queries> SeatPlanner<'_, D> {
         tried: &Tried,
     ) -> Result<SeatPlan, Denial<SeatShortage>> {
         let limits = Limits::new(self.policy, self.subject.clone(), self.inventory);
-        limits.allow_share(0)?;
-        let hit = RefCell::new(None);
-        let limit = |mib: u64| {
-            let over = limits.allow_share(mib).err()?;
-            let words = over.to_string();
-            hit.borrow_mut().get_or_insert(over);
-            let is_final = limits.of_nobody().allow_share(mib).is_err();
-            Some(Over { words, is_final })
-        };
+        let limits = limits.for_share()?;
+        let limit = |mib| limits.over(mib);
         let terms = SeatTerms {
             most: self.terms.most,
             limit: &limit,
@@ -121,11 +114,8 @@ impl<D: Queries> SeatPlanner<'_, D> {
             taken: terms.taken(&candidates, self.seat, wanted),
             rejection: Rejection::of_all(noes),
         };
-        // A request above a limit is not queued, unless it can be had elsewhere one day.
-        match hit.take() {
-            Some(over) if !shortage.may_pass() => Err(Denial::Limit(over)),
-            _ => Err(Denial::Room(shortage)),
-        }
+        let may_pass = shortage.may_pass();
+        Err(limits.denial(shortage, may_pass))
     }
 
     /// Returns the profiles of the slices in which the request could ever have its seat, by GPU.

@@ -9,14 +9,13 @@ use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::model::{ComputeMode, Gpu, GpuUuid, Level};
 use crate::placement::{
-    self, GpuObstacle, GpuUse, Over, ShareCandidate, ShareLevel, ShareShortage, ShareTerms,
+    self, GpuObstacle, GpuUse, ShareCandidate, ShareLevel, ShareShortage, ShareTerms,
 };
 use crate::policy::{Kind, Policy, Subject};
 use crate::queue;
 use crate::refusal::NoRoom;
 use crate::request::ShareSize;
 use crate::store::{Share, WholeGpu};
-use std::cell::RefCell;
 
 /// The rules for a request: the possible levels, and how many shares one GPU takes.
 #[derive(Clone, Copy)]
@@ -136,32 +135,18 @@ pub(super) fn plan(
     limits: &Limits<'_>,
     (sizes, terms): (&[ShareSize], Terms<'_>),
 ) -> std::result::Result<(WholeGpu, Share), Denial<ShareShortage>> {
-    limits.allow_share(0)?;
-    let hit = RefCell::new(None);
-    let limit = |mib: u64| {
-        let over = limits.allow_share(mib).err()?;
-        let words = over.to_string();
-        hit.borrow_mut().get_or_insert(over);
-        let is_final = limits.of_nobody().allow_share(mib).is_err();
-        Some(Over { words, is_final })
-    };
+    let limits = limits.for_share()?;
+    let limit = |mib| limits.over(mib);
     let asked = ShareTerms {
         sizes,
         most: terms.most,
         limit: &limit,
     };
     let unreadable = &inventory.snapshot.unreadable;
-    let place = match placement::choose_share(candidates, unreadable, &asked) {
-        Ok(place) => place,
-        // A request above a limit is not queued, unless it can be had elsewhere one day.
-        Err(no) if !no.may_pass() => {
-            return Err(match hit.take() {
-                Some(over) => Denial::Limit(over),
-                None => Denial::Room(no),
-            });
-        }
-        Err(no) => return Err(Denial::Room(no)),
-    };
+    let place = placement::choose_share(candidates, unreadable, &asked).map_err(|no| {
+        let may_pass = no.may_pass();
+        limits.denial(no, may_pass)
+    })?;
     let whole = WholeGpu::of(place.gpu, place.gives_out_mib, Some(place.level));
     let share = Share {
         memory_mib: place.memory_mib,
