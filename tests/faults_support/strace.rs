@@ -2,8 +2,8 @@
 //! right before one of them. After one is before the next: what lies between two of them leaves no
 //! trace outside of the process.
 
-use crate::support::process::until;
-use crate::support::{self, Said, going};
+use crate::support::process::{children, until};
+use crate::support::{self, Going, Said, going};
 use std::fs;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -202,8 +202,16 @@ pub fn killed_at(call: &Call, log: &Path, point: &Point) -> bool {
 }
 
 fn under_strace(call: &Call, log: &Path, expressions: &[String]) -> Call {
+    under_strace_at(None, call, log, expressions)
+}
+
+/// The same, with the calls that name a path alone.
+fn under_strace_at(path: Option<&Path>, call: &Call, log: &Path, expressions: &[String]) -> Call {
     let mut traced = Command::new("strace");
     traced.arg("-o").arg(log);
+    if let Some(path) = path {
+        traced.arg("-P").arg(path);
+    }
     for expression in expressions {
         traced.args(["-e", expression]);
     }
@@ -285,4 +293,28 @@ fn somebody_is_ending(session: i32) -> bool {
         let stat = fs::read_to_string(entry.path().join("stat"));
         stat.is_ok_and(|stat| is_ending(&stat) == Some(true))
     })
+}
+
+/// Starts a command and returns when it stands still right after a point, or has ended without it. With a path the point
+/// is the Kth call of its name that names the path.
+pub fn stopped_at(call: &Call, log: &Path, (point, path): (&Point, Option<&Path>)) -> Going {
+    let _ = fs::remove_file(log);
+    let (name, nth) = (&point.call, point.nth);
+    let inject = format!("inject={name}:signal=STOP:when={nth}");
+    let expressions = [format!("trace={name}"), inject];
+    let mut traced = under_strace_at(path, call, log, &expressions).command;
+    let mut going = going(traced.stdin(Stdio::null()));
+    until("it stands still", || {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        said.contains("--- stopped by SIGSTOP ---") || going.ended().is_some()
+    });
+    going
+}
+
+/// Lets a command go on that `stopped_at` has stopped.
+pub fn go_on(stopped: &Going) {
+    for pid in children(stopped.pid()) {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    }
 }

@@ -8,6 +8,7 @@ mod support;
 mod ending;
 mod explain;
 mod giving;
+mod joining;
 mod late;
 mod mps;
 mod records;
