@@ -121,3 +121,30 @@ fn follows_no_process_into_other_cgroups() {
     setup.migctl(&["gc"]).ok();
     setup.nothing_is_left();
 }
+
+/// The cgroup is gone and another one has its path: that one never had the limit, and gets none.
+#[test]
+fn takes_no_other_cgroup_of_same_path() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let (id, bundle, client) = client(&setup, "4Gi");
+    let own = std::path::Path::new(cgroup2::ROOT).join(bundle.cgroup());
+    let init = lease(&setup, &id)["initPid"].to_string();
+    let away = own.with_file_name(format!("{}-away", bundle.cgroup()));
+    fs::create_dir(&away).unwrap();
+    fs::write(away.join("cgroup.procs"), &init).unwrap();
+    until("the cgroup is empty", || fs::remove_dir(&own).is_ok());
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("cgroup.procs"), &init).unwrap();
+    let gone = format!("cgroup {} is gone", own.display());
+    let list = setup.migctl(&["list"]).ok();
+    assert!(list.stderr.contains(&gone), "{}", list.stderr);
+    let gc = setup.migctl(&["gc"]).exits(1);
+    assert!(gc.stdout.contains(&gone), "{}{}", gc.stdout, gc.stderr);
+    assert_eq!(limits(&setup), []);
+    client.end();
+    until("the cgroup is empty", || fs::remove_dir(&away).is_ok());
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+}

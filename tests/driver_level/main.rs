@@ -6,6 +6,7 @@ mod faults_support;
 mod support;
 
 mod choice;
+mod early;
 mod failures;
 mod gaps;
 mod holding;
