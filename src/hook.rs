@@ -5,6 +5,7 @@
 //! With `--limit` it is a createRuntime hook: it limits the container's memory in the driver, and exits with 1 if it
 //! cannot, so that the create fails.
 
+pub mod claim;
 mod limit;
 
 use crate::bundles;
@@ -18,6 +19,7 @@ use runmig_lease::process::signals;
 use runmig_lease::store::{Held, Lease, LeaseState};
 use runmig_lease::{LeaseManager, Patience, Returned};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -191,7 +193,8 @@ fn release(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> 
 /// hook without acting on it.
 pub(crate) fn understand(args: &[OsString], input: impl Read) -> Result<(Vec<LeaseId>, String)> {
     let arguments = parse(args)?;
-    Ok((arguments.leases, read_state(input)?.id))
+    let state: OciState = read_state(input)?;
+    Ok((arguments.leases, state.id))
 }
 
 fn parse(args: &[OsString]) -> Result<Arguments> {
@@ -220,7 +223,7 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
 
 /// Reads the state to its end or to the limit, also after an error. crun dies of SIGPIPE when its hook ends
 /// before crun has written all.
-fn read_state(input: impl Read) -> Result<OciState> {
+fn read_state<T: DeserializeOwned>(input: impl Read) -> Result<T> {
     let what = || "read the container's state from standard input";
     let mut input = BufReader::new(files::limited(input, MAX_STATE));
     let state = serde_json::from_reader(&mut input).context(what);
@@ -306,12 +309,14 @@ mod tests {
 
     #[test]
     fn refuses_large_and_foreign_states() {
-        let line = |bytes: &[u8]| read_state(bytes).unwrap_err().line();
+        let line = |bytes: &[u8]| read_state::<OciState>(bytes).unwrap_err().line();
         assert!(line(b"").contains("it is empty"));
-        let endless = read_state(std::io::repeat(0)).unwrap_err().line();
+        let endless = read_state::<OciState>(std::io::repeat(0))
+            .unwrap_err()
+            .line();
         assert!(endless.contains("longer than 101711872 bytes"), "{endless}");
         assert!(line(b"[]").starts_with("cannot read the container's state from standard input: "));
-        let state =
+        let state: Result<OciState> =
             read_state(&br#"{"ociVersion":"1.0.2","id":"c","status":"stopped","bundle":"/b"}"#[..]);
         assert_eq!(state.unwrap().id, "c");
     }

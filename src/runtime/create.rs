@@ -182,8 +182,8 @@ impl Slicing<'_> {
     fn unlimited(&self, leases: &[Held]) -> Option<Error> {
         let missing = |held: &Held| {
             let e = match self.leases.limit_state(held) {
-                Ok(LimitState::Set | LimitState::NotPromised) => return None,
-                Ok(LimitState::Failed(e) | LimitState::Awaited(e)) | Err(e) => e,
+                Ok(state) => state.missing()?,
+                Err(e) => e,
             };
             Some(e.and(self.leases.end_unlimited(&held.lease).err()))
         };
@@ -197,10 +197,7 @@ impl Slicing<'_> {
 
     /// Returns the error of the hook that limits the container's memory.
     fn limit_error(&self, leases: &[Held]) -> Option<Error> {
-        let failed = |held: &Held| match self.leases.limit_state(held) {
-            Ok(LimitState::Failed(e)) => Some(e),
-            _ => None,
-        };
+        let failed = |held: &Held| self.leases.limit_state(held).ok()?.failure();
         leases.iter().find_map(failed)
     }
 

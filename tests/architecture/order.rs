@@ -48,7 +48,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["diagnosis"],
-        &["claim/mod", "what_if"],
+        &["attach", "claim/mod", "what_if"],
         &["claim/place", "provision"],
         &["reserve"],
         &["record", "try_seat"],

@@ -5,6 +5,7 @@ mod faults_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod containers;
 mod killed;
 mod lasting;
 mod places;

@@ -124,7 +124,7 @@ fn follows_no_process_into_other_cgroups() {
 
 /// The cgroup is gone and another one has its path: that one never had the limit, and gets none.
 #[test]
-fn takes_no_other_cgroup_of_same_path() {
+fn takes_no_cgroup_of_same_path() {
     let Some(setup) = on(Low::Runc, Keeper::Misc) else {
         return;
     };

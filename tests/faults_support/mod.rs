@@ -2,7 +2,7 @@
 //! break things. Everything lies in memory where it can: these tests sync thousands of files.
 //!
 //! ```text
-//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl, the stub under the names of runc and crun, and
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, runmig-claim, migctl, the stub under the names of runc and crun, and
 //!                     stub-claims
 //! DIR/machine/        the simulated driver
 //! DIR/state/          the ledger
@@ -396,6 +396,10 @@ fn bin() -> Arc<TempDir> {
     );
     install(Path::new(env!("CARGO_BIN_EXE_runmig-hook")), "runmig-hook");
     install(Path::new(env!("CARGO_BIN_EXE_migctl")), "migctl");
+    install(
+        Path::new(env!("CARGO_BIN_EXE_runmig-claim")),
+        "runmig-claim",
+    );
     install(&stub("stub-runtime"), "runc");
     install(&stub("stub-runtime"), "crun");
     install(&stub("stub-claims"), "stub-claims");

@@ -179,8 +179,8 @@ fn meet_halfway(operation: &str) {
         .iter()
         .position(is_record)
         .expect("a lease on record");
-    let locks = creates[..record].iter().filter(|step| step.file.is_some());
-    let before = locks.last().expect("the ledger's lock");
+    let mut locks = creates[..record].iter().filter(|step| step.file.is_some());
+    let before = locks.next_back().expect("the ledger's lock");
     let (mut joined, mut made) = (0, 0);
     for step in &releases {
         let create = begin();

@@ -10,7 +10,7 @@ use crate::mps::Home;
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
 use crate::request::Request;
-use crate::store::{Claim, Container, Damaged, Held, Instance, Key, Lease, Store};
+use crate::store::{Claim, ClaimName, Container, Damaged, Held, Instance, Key, Lease, Store};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -71,6 +71,16 @@ impl<'a> LeaseManager<'a> {
     /// Releases the leases of a claim by its UID; see `reclaim::release_claim`.
     pub fn unprepare(&self, uid: &str, patience: Patience) -> Result<()> {
         reclaim::release_claim(&self.0, uid, patience)
+    }
+
+    /// Puts a container's lease on record on the slice of its claim; see `allocate::attach`.
+    pub fn attach(&self, claim: &ClaimName, container: Container, init: Process) -> Result<Lease> {
+        allocate::attach(&self.0, claim, container, init)
+    }
+
+    /// Removes a container's lease from the slice of its claim, without the driver; see `reclaim::detach`.
+    pub fn detach(&self, claim: &ClaimName, container: &str) -> Result<()> {
+        reclaim::detach(&self.0, claim, container)
     }
 
     /// Returns the leases of all claims.

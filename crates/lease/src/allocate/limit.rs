@@ -75,6 +75,24 @@ pub enum LimitState {
     Awaited(Error),
 }
 
+impl LimitState {
+    /// Returns the error of a container that runs without the limit that its level promises.
+    pub fn missing(self) -> Option<Error> {
+        match self {
+            LimitState::Failed(e) | LimitState::Awaited(e) => Some(e),
+            LimitState::Set | LimitState::NotPromised => None,
+        }
+    }
+
+    /// Returns the error of the hook.
+    pub fn failure(self) -> Option<Error> {
+        match self {
+            LimitState::Failed(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the limit on the memory of a lease's container.
 pub(crate) fn limit_state(context: &LeaseContext<'_>, held: &Held) -> Result<LimitState> {
     if held.level() != Some(Level::Driver) {

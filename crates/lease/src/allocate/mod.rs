@@ -2,6 +2,7 @@
 
 mod admit;
 mod adopt;
+mod attach;
 mod candidates;
 mod claim;
 mod denial;
@@ -33,6 +34,7 @@ use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
+pub(crate) use attach::attach;
 pub use claim::ClaimPlace;
 pub(crate) use claim::{prepare, promise};
 pub use limit::LimitState;

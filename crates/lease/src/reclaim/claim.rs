@@ -1,11 +1,11 @@
 //! The leases of claims: their end, and the half-made slice of a killed Prepare.
 
-use super::destroy;
 use super::patience::Patience;
-use super::release::release;
+use super::release::{release, release_unless};
+use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Result};
-use crate::store::{Held, InstanceState, Lease, LeaseState};
+use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
 
 /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
 ///
@@ -17,9 +17,46 @@ pub(crate) fn release_claim(
     patience: Patience,
 ) -> Result<()> {
     let listing = context.store.list()?;
+    let mark = store::mark_of(uid);
+    let is_attached = |held: &&Held| {
+        let shared_in = held.lease.shared_in.as_ref();
+        shared_in.is_some_and(|shared| shared.starts_with(&mark))
+    };
+    // CRI-O deletes a container late. A living one keeps its lease, and the slice with it.
+    let ended = listing.held().filter(is_attached).map(|held| {
+        let lives = |now: &Lease| holder::sign_of_life(&context.store, now);
+        release_unless(context, held, Patience::NONE, lives).map(drop)
+    });
+    let ended: Vec<Result<()>> = ended.collect();
     let is_its = |held: &&Held| held.lease.claim().is_some_and(|claim| claim.uid == uid);
-    let its: Vec<&Held> = listing.held().filter(is_its).collect();
-    error::all(its.into_iter().map(|held| release(context, held, patience)))
+    let its = listing.held().filter(is_its);
+    let its = its.map(|held| release(context, held, patience));
+    error::all(ended.into_iter().chain(its))
+}
+
+/// Removes the lease of a container that has ended on the slice of its claim. The slice ends with the claim, or, if that
+/// has gone, in the next collection: no container waits for the driver here.
+pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &str) -> Result<()> {
+    let ledger = context
+        .store
+        .lock(&format!("end of container {container}"))?;
+    let listing = context.store.listing()?;
+    let mark = claim.mark();
+    let is_its = |held: &&Held| {
+        let is_of_claim = held.lease.shared_in.as_ref() == Some(&mark);
+        is_of_claim
+            && held
+                .lease
+                .container()
+                .is_some_and(|c| c.key.id == container)
+    };
+    for held in listing.held().filter(is_its) {
+        if !destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
+            ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
+        }
+        ledger.remove_lease(&held.lease)?;
+    }
+    Ok(())
 }
 
 /// Destroys what an ended operation made for a promise, and keeps the promise.

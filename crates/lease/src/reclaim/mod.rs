@@ -19,13 +19,13 @@ mod ready;
 mod release;
 mod revive;
 
-pub(crate) use claim::{release_claim, undo_half_made};
+pub(crate) use claim::{detach, release_claim, undo_half_made};
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, unseen};
 pub use patience::Patience;
-pub(crate) use ready::{ready, ready_if_started, started};
+pub(crate) use ready::{own_cgroups, ready, ready_if_started, started};
 pub use release::Returned;
 pub(crate) use release::{release, release_instance_unless, release_unless};

@@ -73,7 +73,7 @@ fn recorded_init(lease: &Lease) -> Option<Process> {
 
 /// Returns the cgroups of a container's init that this process does not share. From then on the record has
 /// exact paths instead of names.
-fn own_cgroups(init: i32) -> Vec<String> {
+pub(crate) fn own_cgroups(init: i32) -> Vec<String> {
     let ours = process::cgroups(std::process::id() as i32);
     process::cgroups(init)
         .into_iter()

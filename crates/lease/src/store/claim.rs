@@ -35,6 +35,32 @@ pub struct ClaimPod {
     pub name: String,
 }
 
+/// The name of a claim's device, as a container's hook knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimName {
+    /// The UID of the claim.
+    pub uid: String,
+    /// The name of the device.
+    pub device: String,
+}
+
+impl ClaimName {
+    /// Returns whether the claim has this name.
+    pub(crate) fn is_of(&self, claim: &Claim) -> bool {
+        (&self.uid, &self.device) == (&claim.uid, &claim.device)
+    }
+
+    /// Returns the mark of the leases of the claim's containers.
+    pub(crate) fn mark(&self) -> String {
+        format!("{}{}", mark_of(&self.uid), self.device)
+    }
+}
+
+/// Returns the first part of the mark of all containers of a claim.
+pub(crate) fn mark_of(uid: &str) -> String {
+    format!("claim {uid} ")
+}
+
 impl Claim {
     /// Returns whether both are the same device of the same claim.
     pub fn is(&self, other: &Claim) -> bool {

@@ -50,7 +50,7 @@ pub struct Lease {
     /// Names of the container's cgroup, as path components.
     #[serde(default)]
     pub cgroups: Vec<String>,
-    /// The pod whose containers share the instance, each with a lease of its own.
+    /// The pod whose containers share the instance, or their claim, each with a lease of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_in: Option<String>,
     /// The outcome of the hook that limits the container's memory in the driver. None before it ran, and at other

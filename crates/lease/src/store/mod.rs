@@ -35,7 +35,8 @@ mod operation;
 mod queue;
 
 pub use bundles::{BundleId, BundleLock};
-pub use claim::{Claim, ClaimPod};
+pub(crate) use claim::mark_of;
+pub use claim::{Claim, ClaimName, ClaimPod};
 pub use damaged::{Damaged, DamagedName};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Container, Holder, Key};

@@ -1,0 +1,138 @@
+//! The containers on a claim's slice: each has a lease of its own, by the hook `runmig-claim`.
+
+use super::*;
+use faults_support::strace::{Call, settled};
+use serde_json::json;
+use std::process::{Child, Command, Stdio};
+use support::Said;
+
+/// A process that stands for the init of a container.
+struct Init(Child);
+
+impl Init {
+    fn new() -> Init {
+        let mut sleep = Command::new("sleep");
+        Init(sleep.arg("1000").stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Calls the hook for the container `c` of the pod `train`.
+fn hook(world: &World, verb: &str, uid: &str, init: Option<&Init>) -> Said {
+    let state = json!({
+        "ociVersion": "1.0.2", "id": "c", "status": "created", "bundle": "/bundles/c",
+        "pid": init.map_or(0, |init| init.0.id()),
+        "annotations": {"io.kubernetes.cri.sandbox-name": "train", "number": 1},
+    });
+    let file = world.path("state.json");
+    std::fs::write(&file, state.to_string()).unwrap();
+    let mut command = world.program("runmig-claim");
+    command.args([verb, "--claim", uid, "--device", "device"]);
+    settled(&Call {
+        command,
+        stdin: Some(file),
+    })
+}
+
+fn prepared() -> World {
+    let world = World::small();
+    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    world
+}
+
+/// The leases of containers, by their ids.
+fn containers(world: &World) -> Vec<String> {
+    let leases = world.leases();
+    let ids = leases.iter().filter_map(|l| l["container"].as_str());
+    ids.filter(|id| !id.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn early_unprepare_spares_container() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    assert_eq!(world.leases().len(), 2);
+    unprepare(&world, "a").unwrap();
+    let lease = the_lease(&world);
+    assert_eq!(
+        (&lease["container"], &lease["pod"]),
+        (&json!("c"), &json!("train"))
+    );
+    world.gc().ok();
+    world.the_instance();
+    // The hook at the end only writes the ledger.
+    let calls = world.driver_calls(|| drop(hook(&world, "detach", "a", None).ok()));
+    assert_eq!(calls, [""; 0]);
+    assert_eq!(the_lease(&world)["state"], "releasing");
+    world.gc().ok();
+    nothing_is_left(&world);
+}
+
+#[test]
+fn hook_leaves_slice_to_its_claim() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    drop(init);
+    for _ in 0..2 {
+        hook(&world, "detach", "a", None).ok();
+    }
+    assert_eq!(the_lease(&world)["state"], "ready");
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+}
+
+/// A killed shim calls no hook.
+#[test]
+fn collection_removes_dead_container_alone() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    world.gc().ok();
+    assert_eq!(containers(&world), ["c"]);
+    drop(init);
+    world.gc().ok();
+    assert_eq!(containers(&world), [""; 0]);
+    assert_eq!(the_lease(&world)["claim"]["uid"], "a");
+    world.the_instance();
+}
+
+/// CRI-O deletes a container after its pod.
+#[test]
+fn unprepare_ends_dead_containers() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    drop(init);
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+    hook(&world, "detach", "a", None).ok();
+}
+
+#[test]
+fn container_without_slice_does_not_start() {
+    let world = prepared();
+    let init = Init::new();
+    let line = hook(&world, "attach", "other", Some(&init)).refused();
+    let why = "runmig-claim: cannot start container c: claim other has no slice for device device";
+    assert!(line.starts_with(why), "{line}");
+    let line = hook(&world, "attach", "a", None).refused();
+    assert!(
+        line.contains("the container's state has no living process"),
+        "{line}"
+    );
+    assert_eq!(containers(&world), [""; 0]);
+    unprepare(&world, "a").unwrap();
+    std::fs::remove_dir_all(world.state()).unwrap();
+    let line = hook(&world, "attach", "a", Some(&init)).refused();
+    assert!(line.contains("there is no ledger in"), "{line}");
+    hook(&world, "detach", "a", None).ok();
+}
