@@ -3,6 +3,7 @@
 mod classes;
 mod counters;
 mod generation;
+mod ledger;
 mod limits;
 #[path = "../../../../tests/support/models.rs"]
 mod models;

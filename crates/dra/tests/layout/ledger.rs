@@ -1,0 +1,182 @@
+//! The used places of a real ledger over a simulated driver.
+
+use crate::scheduler::counters;
+use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
+use nvml_sim::state::{self, Store};
+use runmig_dra::layout::{Amounts, Node, Published, lay_out, uses};
+use runmig_lease::config::Config;
+use runmig_lease::gpu::Queries;
+use runmig_lease::model::Cgroup;
+use runmig_lease::store::{Container, Held, Key};
+use runmig_lease::{Inventory, LeaseManager, NoBundles, Patience, request};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A machine with one A100 in MIG mode, and a state directory.
+struct Host {
+    home: TempDir,
+    config: Config,
+}
+
+impl Host {
+    fn new() -> Host {
+        let home = tempfile::tempdir().unwrap();
+        let machine = home.path().join("machine");
+        let gpu = NewGpu {
+            model: Model::find("a100-80gb").unwrap(),
+            floor_swept: false,
+            mode: Mode::On,
+        };
+        fs::create_dir_all(machine.join("lib")).unwrap();
+        state::create(&machine, &Machine::new("ledger", &[gpu])).unwrap();
+        let mut config = Config::default();
+        config.driver.library = machine.join("lib/libnvidia-ml.so.1");
+        fs::copy(library(), &config.driver.library).unwrap();
+        config.driver.root = machine;
+        config.state_dir = home.path().join("state");
+        config.keep_idle = Duration::from_secs(3600);
+        Host { home, config }
+    }
+
+    fn acquire(&self, profile: &str) -> Held {
+        let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
+        let annotations = [(request::SLICE.to_owned(), profile.to_owned())];
+        let request = request::parse(&annotations).unwrap().unwrap();
+        let holder = Container {
+            key: Key::new("/run/runc".into(), profile.to_owned()),
+            ..Container::default()
+        };
+        let cgroup = Cgroup {
+            names: vec![profile.to_owned()],
+            path: None,
+        };
+        let mut acquired = leases.acquire(holder, &request, cgroup).unwrap();
+        acquired.leases.remove(0)
+    }
+
+    fn release(&self, held: &Held) {
+        let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
+        leases
+            .release_unless(held, Patience::default(), |_| None)
+            .unwrap();
+    }
+
+    fn inventory(&self) -> Inventory {
+        Inventory::look(&self.config, &runmig_lease::driver(&self.config)).unwrap()
+    }
+
+    fn counters(&self) -> Amounts {
+        let inventory = self.inventory();
+        let ledger = uses(&inventory).unwrap();
+        let layout = lay_out(
+            &Node {
+                name: "node-a",
+                snapshot: &inventory.snapshot,
+                compute_capabilities: &BTreeMap::new(),
+                excluded: &[],
+                denied_profiles: &[],
+                unhealthy: &BTreeMap::new(),
+                uses: &ledger.uses,
+                idle: &ledger.idle,
+                allocated: &ledger.allocated,
+            },
+            &Published::default(),
+        );
+        counters(&layout.published.slices, "gpu-0000-07-00-0").clone()
+    }
+}
+
+/// The newest build of the simulated driver, which cargo makes for this test.
+fn library() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let deps = program.parent().unwrap();
+    let folders: [&Path; 2] = [deps, deps.parent().unwrap()];
+    let built = folders.map(|folder| folder.join("libnvml_sim.so"));
+    let time = |file: &PathBuf| file.metadata().ok()?.modified().ok();
+    let built = built
+        .into_iter()
+        .filter(|file| time(file).is_some())
+        .max_by_key(time);
+    built.expect("cargo build -p nvml-sim makes the library")
+}
+
+#[test]
+fn container_lowers_counters_until_idle() {
+    let host = Host::new();
+    let empty = host.counters();
+    assert_eq!((empty["compute-slices"], empty["memory-slice-0"]), (7, 1));
+    let held = host.acquire("4g.40gb");
+    let used = host.counters();
+    assert_eq!((used["compute-slices"], used["memory-slice-0"]), (3, 0));
+    assert_eq!(used["instances-4g-40gb"], 0);
+    host.release(&held);
+    let inventory = host.inventory();
+    assert_eq!(inventory.snapshot.gpus[0].instances.len(), 1);
+    assert_eq!(uses(&inventory).unwrap().idle.len(), 1);
+    assert_eq!(host.counters(), empty);
+}
+
+#[test]
+fn administrators_instance_lowers_counters() {
+    let host = Host::new();
+    let store = Store::open(&host.config.driver.root).unwrap();
+    let mut locked = store.lock().unwrap();
+    let at = engine::Placement { start: 4, size: 4 };
+    locked
+        .machine
+        .create_gpu_instance(0, 9, Some(at), &Unheld)
+        .unwrap();
+    locked.commit(None, false).unwrap();
+    let used = host.counters();
+    assert_eq!((used["compute-slices"], used["memory-slice-4"]), (4, 0));
+    assert_eq!(used["instances-3g-40gb"], 1);
+}
+
+#[test]
+fn unreadable_record_lowers_counters() {
+    let host = Host::new();
+    host.acquire("3g.40gb");
+    let records = host.home.path().join("state/instances");
+    let record = fs::read_dir(&records).unwrap().next().unwrap().unwrap();
+    fs::write(record.path(), "damaged").unwrap();
+    let used = host.counters();
+    assert_eq!(used["compute-slices"], 4);
+    assert_eq!(used["instances-3g-40gb"], 1);
+}
+
+#[test]
+fn blind_ledger_is_an_error() {
+    let host = Host::new();
+    host.acquire("3g.40gb");
+    let leases = host.home.path().join("state/leases");
+    fs::remove_dir_all(&leases).unwrap();
+    fs::write(&leases, "").unwrap();
+    let error = uses(&host.inventory()).unwrap_err().line();
+    assert!(
+        error.starts_with("the used places cannot be found out: "),
+        "{error}"
+    );
+}
+
+/// The driver's own count of what is left agrees with the counters.
+#[test]
+fn driver_agrees_on_each_profile() {
+    let host = Host::new();
+    host.acquire("2g.20gb");
+    let driver = runmig_lease::driver(&host.config);
+    let used = host.counters();
+    for gpu in driver.snapshot().unwrap().gpus {
+        for profile in &gpu.profiles {
+            let left = driver.free_instances(&gpu.uuid, profile.id).unwrap();
+            let label = runmig_dra::layout::profile_label(&profile.name);
+            assert!(
+                u64::from(left) <= used[&format!("instances-{label}")],
+                "{}",
+                profile.name
+            );
+        }
+    }
+}
