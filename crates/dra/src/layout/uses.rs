@@ -1,10 +1,11 @@
 //! The used places of an inventory.
 
-use super::names::DeviceName;
+use super::names::{self, DeviceName};
 use super::node::{Use, User};
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::placement::Slot;
+use runmig_lease::store::Held;
 use std::collections::HashSet;
 
 /// The used places of a ledger.
@@ -18,28 +19,53 @@ pub struct Uses {
     pub allocated: HashSet<DeviceName>,
 }
 
-/// Returns the used places of an inventory.
+/// Returns the used places of an inventory on a node.
 ///
 /// # Errors
 /// The ledger could not be read, so nothing tells which places are taken. The node should keep its last layout.
-pub fn uses(inventory: &Inventory) -> Result<Uses> {
+pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
     if inventory.is_blind() {
-        let why = inventory
-            .unread
-            .last()
-            .map(Error::reason)
-            .unwrap_or_default();
+        let why = inventory.unread.last().map(Error::reason);
+        let why = why.unwrap_or_default();
         return Err(Error::new(format!(
             "the used places cannot be found out: {why}"
         )));
     }
-    let uses = inventory.reserved().into_iter().map(|slot| Use {
-        slot,
-        user: User::Other,
+    let pool = names::pool(node);
+    let claims = inventory.leases.iter().filter_map(|held| {
+        let device = device(held, &pool)?;
+        let slice = held.instance.slice()?;
+        let slot = Slot {
+            gpu: slice.gpu_uuid.clone(),
+            profile_id: slice.profile_id,
+            placement: slice.placement,
+        };
+        Some((slot, device, held.instance.attempt().is_some()))
     });
+    let claims: Vec<(Slot, DeviceName, bool)> = claims.collect();
+    // Unprepare of a quarantined slice has failed, and its claim may have ended since.
+    let user = |slot: &Slot| {
+        let is_its = |(its, _, is_quarantined): &&_| its == slot && !is_quarantined;
+        let claim = claims.iter().find(is_its);
+        claim.map_or(User::Other, |(_, device, _)| User::Claim(device.clone()))
+    };
+    let mut uses: Vec<Use> = Vec::new();
+    for slot in inventory.reserved() {
+        if uses.iter().all(|used| used.slot != slot) {
+            let user = user(&slot);
+            uses.push(Use { slot, user });
+        }
+    }
     Ok(Uses {
-        uses: uses.collect(),
+        uses,
         idle: inventory.idle(),
-        allocated: HashSet::new(),
+        allocated: claims.into_iter().map(|(_, device, _)| device).collect(),
     })
+}
+
+/// Returns the device of a claim's lease, if the node publishes it. The device of another pool is from a time at which
+/// the node had another name.
+fn device(held: &Held, pool: &str) -> Option<DeviceName> {
+    let claim = held.lease.claim().filter(|claim| claim.pool == *pool)?;
+    claim.device.parse().ok()
 }

@@ -2,13 +2,14 @@
 
 use crate::scheduler::counters;
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
+use nvml_sim::holders::hold;
 use nvml_sim::state::{self, Store};
-use runmig_dra::layout::{Amounts, Node, Published, lay_out, uses};
+use runmig_dra::layout::{Amounts, DeviceName, Node, Published, User, lay_out, pool, uses};
 use runmig_lease::config::Config;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::Cgroup;
-use runmig_lease::store::{Container, Held, Key};
-use runmig_lease::{Inventory, LeaseManager, NoBundles, Patience, request};
+use runmig_lease::store::{Claim, Container, Held, Key};
+use runmig_lease::{ClaimPlace, Inventory, LeaseManager, NoBundles, Patience, request};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,13 +65,40 @@ impl Host {
             .unwrap();
     }
 
+    /// Prepares or promises a device for a claim in a pool.
+    fn claim(&self, device: &str, pool: &str, is_prepared: bool) -> Held {
+        let name: DeviceName = device.parse().unwrap();
+        let inventory = self.inventory();
+        let (gpu, profile) = name.find(&inventory.snapshot).unwrap();
+        let place = ClaimPlace {
+            gpu: gpu.uuid.clone(),
+            profile: profile.name.clone(),
+            placement: name.placement(),
+        };
+        let claim = Claim {
+            uid: format!("uid-of-{device}"),
+            namespace: "team-a".to_owned(),
+            name: "train".to_owned(),
+            request: "slice".to_owned(),
+            pool: pool.to_owned(),
+            device: device.to_owned(),
+            pods: Vec::new(),
+        };
+        let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
+        match is_prepared {
+            true => leases.prepare(claim, &place, Duration::ZERO),
+            false => leases.promise(claim, &place),
+        }
+        .unwrap()
+    }
+
     fn inventory(&self) -> Inventory {
         Inventory::look(&self.config, &runmig_lease::driver(&self.config)).unwrap()
     }
 
     fn counters(&self) -> Amounts {
         let inventory = self.inventory();
-        let ledger = uses(&inventory).unwrap();
+        let ledger = uses(&inventory, "node-a").unwrap();
         let layout = lay_out(
             &Node {
                 name: "node-a",
@@ -115,7 +143,7 @@ fn container_lowers_counters_until_idle() {
     host.release(&held);
     let inventory = host.inventory();
     assert_eq!(inventory.snapshot.gpus[0].instances.len(), 1);
-    assert_eq!(uses(&inventory).unwrap().idle.len(), 1);
+    assert_eq!(uses(&inventory, "node-a").unwrap().idle.len(), 1);
     assert_eq!(host.counters(), empty);
 }
 
@@ -154,11 +182,88 @@ fn blind_ledger_is_an_error() {
     let leases = host.home.path().join("state/leases");
     fs::remove_dir_all(&leases).unwrap();
     fs::write(&leases, "").unwrap();
-    let error = uses(&host.inventory()).unwrap_err().line();
+    let error = uses(&host.inventory(), "node-a").unwrap_err().line();
     assert!(
         error.starts_with("the used places cannot be found out: "),
         "{error}"
     );
+}
+
+const HALF: &str = "gpu-0000-07-00-0-mig-3g-40gb-4-4";
+
+#[test]
+fn claim_lowers_nothing_in_any_state() {
+    let host = Host::new();
+    let empty = host.counters();
+    for is_prepared in [false, true, true] {
+        host.claim(HALF, &pool("node-a"), is_prepared);
+        assert_eq!(host.counters(), empty);
+    }
+    let ledger = uses(&host.inventory(), "node-a").unwrap();
+    assert_eq!(ledger.allocated, [HALF.parse().unwrap()].into());
+    assert_eq!(ledger.uses.len(), 1);
+    let leases = LeaseManager::open(&host.config, Box::new(NoBundles)).unwrap();
+    leases
+        .unprepare(&format!("uid-of-{HALF}"), Patience::default())
+        .unwrap();
+    let ledger = uses(&host.inventory(), "node-a").unwrap();
+    assert!(ledger.allocated.is_empty() && ledger.uses.is_empty());
+}
+
+/// A claim of another pool names none of the published devices.
+#[test]
+fn claim_of_another_pool_lowers_counters() {
+    let host = Host::new();
+    host.claim(HALF, "runmig.node-b", false);
+    assert_eq!(host.counters()["compute-slices"], 4);
+}
+
+/// A container was faster than the counters, so the promise has moved to the other half.
+#[test]
+fn moved_promise_lowers_its_new_half() {
+    let host = Host::new();
+    let held = host.acquire("3g.40gb");
+    let taken = held.instance.slice().unwrap().placement;
+    let device = format!(
+        "gpu-0000-07-00-0-mig-3g-40gb-{}-{}",
+        taken.start, taken.size
+    );
+    let moved = host.claim(&device, &pool("node-a"), false);
+    assert_ne!(moved.instance.slice().unwrap().placement, taken);
+    let used = host.counters();
+    assert_eq!((used["memory-slice-0"], used["memory-slice-4"]), (0, 0));
+    assert_eq!((used["compute-slices"], used["instances-3g-40gb"]), (4, 1));
+    let ledger = uses(&host.inventory(), "node-a").unwrap();
+    let is_claim = |user: &User| matches!(user, User::Claim(_));
+    assert_eq!(
+        ledger
+            .uses
+            .iter()
+            .filter(|used| is_claim(&used.user))
+            .count(),
+        1
+    );
+}
+
+/// A quarantined slice stays, whatever becomes of its claim.
+#[test]
+fn quarantined_claim_lowers_counters() {
+    let mut host = Host::new();
+    host.config.keep_idle = Duration::ZERO;
+    let held = host.claim(HALF, &pool("node-a"), true);
+    let slice = held.instance.slice().unwrap();
+    let store = Store::open(&host.config.driver.root).unwrap();
+    let target = engine::Target {
+        gpu: 0,
+        gi: slice.gpu_instance,
+        ci: slice.compute_instance,
+    };
+    let _held = hold(&store, target, engine::context_bytes()).unwrap();
+    let leases = LeaseManager::open(&host.config, Box::new(NoBundles)).unwrap();
+    leases
+        .unprepare(&format!("uid-of-{HALF}"), Patience::NONE)
+        .unwrap_err();
+    assert_eq!(host.counters()["compute-slices"], 4);
 }
 
 /// The driver's own count of what is left agrees with the counters.
