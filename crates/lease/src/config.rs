@@ -47,6 +47,8 @@ pub struct Config {
     pub driver: Driver,
     /// The rules for shares of GPUs.
     pub sharing: Sharing,
+    /// The rules for Kubernetes, which `runmig-dra` alone follows.
+    pub kubernetes: Kubernetes,
     /// The administrator's rules.
     pub policy: Policy,
     /// The file that the configuration comes from. None if the file is missing and all is default.
@@ -80,6 +82,22 @@ pub struct Driver {
     pub root: PathBuf,
 }
 
+/// The rules for Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Kubernetes {
+    /// The absolute path of the kubelet's directory, in which plugins register.
+    pub kubelet_dir: PathBuf,
+}
+
+impl Default for Kubernetes {
+    fn default() -> Self {
+        Kubernetes {
+            kubelet_dir: "/var/lib/kubelet".into(),
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -92,6 +110,7 @@ impl Default for Config {
             adopt: false,
             driver: Driver::default(),
             sharing: Sharing::default(),
+            kubernetes: Kubernetes::default(),
             policy: Policy::default(),
             file: None,
         }
@@ -159,6 +178,10 @@ impl Config {
             ("state_dir", Some(config.state_dir.as_path())),
             ("driver.root", Some(config.driver.root.as_path())),
             ("sharing.mps_control", config.sharing.mps_control.as_deref()),
+            (
+                "kubernetes.kubelet_dir",
+                Some(config.kubernetes.kubelet_dir.as_path()),
+            ),
         ] {
             if let Some(path) = path.filter(|p| !p.is_absolute()) {
                 return Err(Error::new(format!(
@@ -208,7 +231,8 @@ mod tests {
              [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n\
              [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
              mps_control = \"/x/control\"\nmps_overhead = 100\n\
-             round_mps = \"kill\"\n",
+             round_mps = \"kill\"\n\
+             [kubernetes]\nkubelet_dir = \"/x/kubelet\"\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
@@ -225,6 +249,7 @@ mod tests {
         );
         assert_eq!(config.sharing.mps_overhead, 100);
         assert_eq!(config.sharing.round_mps, RoundMps::Kill);
+        assert_eq!(config.kubernetes.kubelet_dir, Path::new("/x/kubelet"));
     }
 
     #[test]
@@ -241,6 +266,7 @@ mod tests {
         assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
         assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));
         assert!(line("sharing.mps_control = \"c\"").contains("is not an absolute path"));
+        assert!(line("kubernetes.kubelet_dir = \"k\"").contains("is not an absolute path"));
         assert!(line("sharing.shares_per_gpu = 49").contains("is no number from 1 to 48"));
     }
 }
