@@ -31,6 +31,16 @@ const CRATES: &[(&str, &[&str])] = &[
     ("toml_edit", &["src/cli/configure/toml_text.rs"]),
     ("jsonc_parser", &["src/cli/configure/json_text.rs"]),
     ("oci_spec", &["src/spec/"]),
+    (
+        "kube",
+        &[
+            "crates/dra/src/api/",
+            "crates/dra/src/prepare.rs",
+            "crates/dra/src/publish.rs",
+        ],
+    ),
+    ("tonic", &["crates/dra/src/kubelet/"]),
+    ("prost", &["crates/dra/src/kubelet/"]),
 ];
 
 /// The files with unsafe code, and the reason for each.
@@ -132,7 +142,7 @@ const READERS: &[(&str, &str)] = &[
 ];
 
 /// The folders of what is installed.
-const SOURCES: &[&str] = &["src", "crates/lease/src", "hooks"];
+const SOURCES: &[&str] = &["src", "crates/dra/src", "crates/lease/src", "hooks"];
 
 /// Lines of code in a file; the tests at its end do not count.
 const LONGEST: usize = 400;

@@ -37,6 +37,20 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["model", "error", "paths", "files"],
         ],
     ),
+    (
+        "crates/dra/src",
+        &[
+            &["bins"],
+            &["run"],
+            &["kubelet", "publish"],
+            &["prepare"],
+            &["api", "ledger"],
+            &["slices"],
+            // pure
+            &["cdi", "claim", "devices", "layout", "options"],
+            &["driver"],
+        ],
+    ),
 ];
 
 /// The files of a room from the top, without tests. A file may import those of the rows below its own, and
@@ -118,7 +132,7 @@ pub fn module(file: &Path) -> (Rows, String) {
     };
     let name = rest.iter().next().unwrap().to_str().unwrap();
     let name = match name.trim_end_matches(".rs") {
-        "bin" | "lib" => "bins",
+        "bin" | "lib" | "main" => "bins",
         name => name,
     };
     (order, name.to_owned())

@@ -1,8 +1,35 @@
 //! A Kubernetes DRA driver for MIG slices, over runmig's ledger.
+//!
+//! `runmig-dra` runs once on each node. It publishes the node's places for slices as devices, and the scheduler
+//! allocates them to ResourceClaims. The kubelet then asks it to prepare a claim: the driver makes the slice and a CDI
+//! file, which the engine applies to the containers of the claim's pod.
+//!
+//! ```text
+//! run         options, then the services until a signal
+//! kubelet     registration and the kubelet's calls, over sockets
+//! prepare     prepares and unprepares a claim: claim, lease, CDI file
+//! ledger      leases of claims, and the nodes of their slices
+//! publish     keeps the ResourceSlices of this node in the API
+//! api         the API server: reads claims
+//! layout      pure: the ResourceSlices of a node
+//! claim, slices, cdi, devices        pure: from claim, inventory and lease to data
+//! ```
 
 #![warn(missing_docs, unreachable_pub)]
 
+mod api;
+mod cdi;
+mod claim;
+mod devices;
+mod driver;
+#[doc(hidden)]
+pub mod kubelet;
 pub mod layout;
+mod ledger;
+mod options;
+mod prepare;
+mod publish;
+mod run;
+mod slices;
 
-/// The driver's name in claims, ResourceSlices and at the kubelet.
-pub const DRIVER: &str = "gpu.runmig.dev";
+pub use run::run;

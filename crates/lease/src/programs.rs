@@ -9,9 +9,11 @@ pub const FRONT: &str = "runmig";
 pub const SLICE: &str = "runmig-slice";
 /// The poststop hook.
 pub const HOOK: &str = "runmig-hook";
+/// The Kubernetes driver.
+pub const DRA: &str = "runmig-dra";
 
-/// All names that no configuration can have, with those that are reserved for the Kubernetes driver.
-const ALL: &[&str] = &[FRONT, SLICE, HOOK, "runmig-dra", "runmig-claim"];
+/// All names that no configuration can have, with the one that is reserved for the driver's hook.
+const ALL: &[&str] = &[FRONT, SLICE, HOOK, DRA, "runmig-claim"];
 
 /// Returns NAME for a link `runmig-NAME`, whatever folder it is in; none for a program's own name.
 pub fn configuration_of(link: &Path) -> Option<&str> {
@@ -47,6 +49,8 @@ mod tests {
             .filter_map(|line| line.strip_prefix("name = "));
         let names: Vec<&str> = names.map(|name| name.trim_matches('"')).collect();
         assert!(names.contains(&"migctl"), "{names:?}");
+        let driver = include_str!("../../dra/Cargo.toml");
+        assert!(driver.contains(&format!("[[bin]]\nname = \"{DRA}\"")));
         for name in names.iter().filter(|name| name.starts_with(FRONT)) {
             assert!(ALL.contains(name), "{name} is not listed");
         }

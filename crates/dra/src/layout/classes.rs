@@ -1,7 +1,7 @@
 //! The DeviceClasses by which pods request devices.
 
 use super::slices::rank;
-use crate::DRIVER;
+use crate::driver::NAME as DRIVER;
 use runmig_lease::model::ProfileName;
 use std::fmt::Write;
 

@@ -1,0 +1,56 @@
+//! The API server: the way to it, and the reads of claims.
+
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use runmig_lease::error::{Context, Error, Result};
+use std::path::Path;
+use std::time::Duration;
+
+/// The time for one answer. The kubelet waits 45 seconds for the whole of a Prepare.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Returns a client of the API server that a file names, or of the cluster whose pod this process is in.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let what = || format!("read kubeconfig {}", file.display());
+            let read = Kubeconfig::read_from(file).context(what)?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(read, &options)
+                .await
+                .context(what)?
+        }
+        None => Config::incluster().map_err(|e| {
+            Error::new("cannot find the API server: this process is in no pod")
+                .hint("name the API server with --kubeconfig FILE")
+                .caused_by(e)
+        })?,
+    };
+    config.connect_timeout = Some(PATIENCE);
+    config.write_timeout = Some(PATIENCE);
+    Client::try_from(config).context(|| "connect to the API server")
+}
+
+/// Returns the claim with a name; none if there is none.
+pub(crate) async fn claim(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<ResourceClaim>> {
+    let claims: Api<ResourceClaim> = Api::namespaced(client.clone(), namespace);
+    in_time(claims.get_opt(name))
+        .await
+        .context(|| format!("read claim {namespace}/{name}"))
+}
+
+/// Waits for an answer of the API server, but not without an end.
+pub(crate) async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(answer) => answer.because(|| "the API server refuses"),
+        Err(_) => Err(Error::new(format!(
+            "the API server has not answered for {} seconds",
+            PATIENCE.as_secs()
+        ))),
+    }
+}

@@ -1,0 +1,218 @@
+//! The CDI file of a claim: the edits that the engine makes to the containers of the claim's pods.
+//!
+//! The kubelet keeps the names of earlier answers and adds new ones to them, so a name follows from the claim's uid and
+//! the device alone.
+
+use runmig_lease::error::{Context, Result};
+use runmig_lease::model::DeviceNode;
+use runmig_lease::trust;
+use serde_json::{Value, json};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+/// The vendor and the class of the devices.
+const KIND: &str = "gpu.runmig.dev/slice";
+
+/// The first version that has every field of these files, and names that begin with a digit.
+const VERSION: &str = "0.5.0";
+
+/// A slice for the containers of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// The request of the claim, or `request/alternative`.
+    pub(crate) request: String,
+    /// The name of the device.
+    pub(crate) device: String,
+    /// The UUID of the MIG device.
+    pub(crate) mig_uuid: String,
+    /// The device nodes.
+    pub(crate) nodes: Vec<DeviceNode>,
+}
+
+/// Returns the name by which the engine finds a device of a claim.
+pub(crate) fn id(uid: &str, device: &str) -> String {
+    format!("{KIND}={}", name(uid, device))
+}
+
+fn name(uid: &str, device: &str) -> String {
+    format!("{uid}-{device}")
+}
+
+/// Returns the content of a claim's file.
+pub(crate) fn specification(uid: &str, slices: &[Slice]) -> Value {
+    let device = |slice: &Slice| {
+        json!({
+            "name": name(uid, &slice.device),
+            "containerEdits": {
+                "env": [
+                    // nvidia-container-runtime adds devices by the image's value, unless it reads this one.
+                    "NVIDIA_VISIBLE_DEVICES=void",
+                    format!("{}={}", variable(&slice.request), uuids(slices, &slice.request)),
+                ],
+                "deviceNodes": slice.nodes.iter().map(node).collect::<Vec<_>>(),
+            },
+        })
+    };
+    json!({
+        "cdiVersion": VERSION,
+        "kind": KIND,
+        "devices": slices.iter().map(device).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the variable that tells a container the slices of a request.
+fn variable(request: &str) -> String {
+    let request = request.split('/').next().unwrap_or_default();
+    format!(
+        "RUNMIG_SLICE_{}",
+        request.to_ascii_uppercase().replace(['-', '.'], "_")
+    )
+}
+
+/// Returns the UUIDs of all slices of a request. Each of its devices sets the variable, and the last one counts.
+fn uuids(slices: &[Slice], request: &str) -> String {
+    let of_request = slices
+        .iter()
+        .filter(|slice| variable(&slice.request) == variable(request));
+    let uuids: Vec<&str> = of_request.map(|slice| slice.mig_uuid.as_str()).collect();
+    uuids.join(",")
+}
+
+fn node(node: &DeviceNode) -> Value {
+    json!({
+        "path": node.path,
+        "type": "c",
+        "major": node.major,
+        "minor": node.minor,
+        "fileMode": node.mode,
+        "permissions": "rw",
+    })
+}
+
+/// The folder of the files.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Names the folder. It need not exist yet.
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Folder {
+        Folder(path.into())
+    }
+
+    /// Writes the file of a claim, completely or not at all.
+    pub(crate) fn write(&self, uid: &str, specification: &Value) -> Result<()> {
+        let file = self.file(uid);
+        let what = || format!("write CDI file {}", file.display());
+        fs::create_dir_all(&self.0).context(what)?;
+        // The engine runs a file's hooks as root.
+        trust::folder(&self.0).context(what)?;
+        // No reader of CDI files takes this name for one.
+        let unfinished = file.with_extension("new");
+        let written = write(&unfinished, specification.to_string().as_bytes())
+            .and_then(|()| fs::rename(&unfinished, &file));
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        written.context(what)
+    }
+
+    /// Removes the file of a claim. A missing file is no error.
+    pub(crate) fn remove(&self, uid: &str) -> Result<()> {
+        let file = self.file(uid);
+        match fs::remove_file(&file) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                Err(e).context(|| format!("remove CDI file {}", file.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self, uid: &str) -> PathBuf {
+        self.0.join(format!("gpu.runmig.dev-{uid}.json"))
+    }
+}
+
+fn write(file: &PathBuf, bytes: &[u8]) -> std::io::Result<()> {
+    // A killed process left it.
+    match fs::remove_file(file) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut out = options
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(file)?;
+    out.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(request: &str, device: &str, uuid: &str) -> Slice {
+        Slice {
+            request: request.to_owned(),
+            device: device.to_owned(),
+            mig_uuid: uuid.to_owned(),
+            nodes: vec![DeviceNode {
+                path: "/dev/nvidia-caps/nvidia-cap12".into(),
+                major: 511,
+                minor: 12,
+                mode: 0o444,
+            }],
+        }
+    }
+
+    #[test]
+    fn names_every_slice_of_request() {
+        let slices = [
+            slice("big-one/first", "a", "MIG-1"),
+            slice("other", "b", "MIG-2"),
+            slice("big-one/first", "c", "MIG-3"),
+        ];
+        let written = specification("u-1", &slices);
+        let device = |at: usize| &written["devices"][at];
+        assert_eq!(device(0)["name"], "u-1-a");
+        assert_eq!(id("u-1", "a"), "gpu.runmig.dev/slice=u-1-a");
+        let env = |at: usize| &device(at)["containerEdits"]["env"];
+        let both = json!([
+            "NVIDIA_VISIBLE_DEVICES=void",
+            "RUNMIG_SLICE_BIG_ONE=MIG-1,MIG-3"
+        ]);
+        assert_eq!((env(0), env(2)), (&both, &both));
+        assert_eq!(env(1)[1], "RUNMIG_SLICE_OTHER=MIG-2");
+        let nodes = &device(0)["containerEdits"]["deviceNodes"];
+        let node = json!({
+            "path": "/dev/nvidia-caps/nvidia-cap12", "type": "c",
+            "major": 511, "minor": 12, "fileMode": 0o444, "permissions": "rw",
+        });
+        assert_eq!(nodes, &json!([node]));
+    }
+
+    #[test]
+    fn leaves_whole_file_or_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().join("cdi"));
+        let text = specification("u-1", &[slice("r", "a", "MIG-1")]);
+        fs::create_dir(dir.path().join("cdi")).unwrap();
+        let left = dir.path().join("cdi/gpu.runmig.dev-u-1.new");
+        fs::write(&left, "half").unwrap();
+        for _ in 0..2 {
+            folder.write("u-1", &text).unwrap();
+            let files: Vec<_> = fs::read_dir(dir.path().join("cdi")).unwrap().collect();
+            assert_eq!(files.len(), 1);
+            let read = fs::read(files[0].as_ref().unwrap().path()).unwrap();
+            assert_eq!(serde_json::from_slice::<Value>(&read).unwrap(), text);
+        }
+        // A folder in the place of the file: the rename fails.
+        folder.remove("u-1").unwrap();
+        folder.remove("u-1").unwrap();
+        fs::create_dir(dir.path().join("cdi/gpu.runmig.dev-u-1.json")).unwrap();
+        let line = folder.write("u-1", &text).unwrap_err().line();
+        assert!(line.starts_with("cannot write CDI file "), "{line}");
+        assert!(!left.exists());
+    }
+}

@@ -1,0 +1,158 @@
+//! Checks an allocated claim: pure, from the API's answer to the devices that this node prepares.
+
+use crate::driver::NAME as DRIVER;
+use k8s_openapi::api::resource::v1::{
+    DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim,
+    ResourceClaimConsumerReference,
+};
+use runmig_lease::error::{Error, Result};
+use runmig_lease::store::ClaimPod;
+use std::fmt;
+
+/// A claim as the kubelet names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimName {
+    /// The namespace.
+    pub(crate) namespace: String,
+    /// The name in the namespace.
+    pub(crate) name: String,
+    /// The uid, which a later claim of the same name does not have.
+    pub(crate) uid: String,
+}
+
+impl fmt::Display for ClaimName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl ClaimName {
+    /// Checks that the uid can be a part of the name of a file.
+    pub(crate) fn check(&self) -> Result<()> {
+        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        let uid = self.uid.as_bytes();
+        if uid.len() <= 64
+            && uid.first().is_some_and(u8::is_ascii_alphanumeric)
+            && uid.iter().all(|c| plain(*c))
+        {
+            return Ok(());
+        }
+        Err(
+            Error::new(format!("uid {:?} is no uid of Kubernetes", self.uid))
+                .hint("look for another plugin that calls this driver's socket"),
+        )
+    }
+}
+
+/// The devices of a claim on this node.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Allocated {
+    /// The devices, in the claim's order.
+    pub(crate) devices: Vec<Allocation>,
+    /// The pods for which the claim is reserved.
+    pub(crate) pods: Vec<ClaimPod>,
+}
+
+/// One device of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    /// The request of the claim, or `request/alternative`.
+    pub(crate) request: String,
+    /// The pool of the device.
+    pub(crate) pool: String,
+    /// The name of the device.
+    pub(crate) device: String,
+}
+
+/// Returns the devices of a claim that are in this node's pool. `found` is the API's answer for the name of the claim.
+///
+/// # Errors
+/// A claim that is gone, replaced, not allocated here or reserved for no pod, and one that wants more than a slice.
+pub(crate) fn allocated(
+    found: Option<&ResourceClaim>,
+    asked: &ClaimName,
+    pool: &str,
+) -> Result<Allocated> {
+    const AGAIN: &str = "delete the pod, so that the scheduler allocates a claim for its successor";
+    let stale = |why: String| Err(Error::new(why).hint(AGAIN));
+    let Some(claim) = found else {
+        return stale("the claim does not exist any more".to_owned());
+    };
+    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+    if uid != asked.uid {
+        let asked = &asked.uid;
+        return stale(format!(
+            "the claim has uid {uid}, and the pod wants an earlier claim with uid {asked}"
+        ));
+    }
+    let status = claim.status.as_ref();
+    let Some(allocation) = status.and_then(|status| status.allocation.as_ref()) else {
+        return stale("the claim is not allocated".to_owned());
+    };
+    let pods = status.and_then(|status| status.reserved_for.as_ref());
+    let pods: Vec<ClaimPod> = pods.into_iter().flatten().filter_map(pod).collect();
+    if pods.is_empty() {
+        return stale("the claim is reserved for no pod".to_owned());
+    }
+    let devices = allocation.devices.as_ref();
+    let results = devices.and_then(|devices| devices.results.as_ref());
+    let ours = results
+        .into_iter()
+        .flatten()
+        .filter(|result| result.driver == DRIVER);
+    let ours: Vec<&DeviceRequestAllocationResult> = ours.collect();
+    if ours.is_empty() {
+        return stale(format!("the claim has no device of {DRIVER}"));
+    }
+    for result in &ours {
+        let (request, device) = (&result.request, &result.device);
+        if result.pool != pool {
+            return stale(format!(
+                "device {device} is in pool {}, and this node's pool is {pool}",
+                result.pool
+            ));
+        }
+        if result.admin_access == Some(true) {
+            return Err(Error::new(format!(
+                "request {request} has adminAccess, and {DRIVER} gives none"
+            ))
+            .hint("remove adminAccess from the claim"));
+        }
+    }
+    let configuration = devices.and_then(|devices| devices.config.as_ref());
+    if configuration.into_iter().flatten().any(is_ours) {
+        return Err(Error::new(format!(
+            "the claim or its class has a configuration for {DRIVER}, which has none"
+        ))
+        .hint("remove the opaque configuration from the claim and its DeviceClass"));
+    }
+    let allocation = |result: &DeviceRequestAllocationResult| Allocation {
+        request: result.request.clone(),
+        pool: result.pool.clone(),
+        device: result.device.clone(),
+    };
+    Ok(Allocated {
+        devices: ours.into_iter().map(allocation).collect(),
+        pods,
+    })
+}
+
+fn pod(reference: &ResourceClaimConsumerReference) -> Option<ClaimPod> {
+    let is_core = reference
+        .api_group
+        .as_deref()
+        .unwrap_or_default()
+        .is_empty();
+    (is_core && reference.resource == "pods").then(|| ClaimPod {
+        uid: reference.uid.clone(),
+        name: reference.name.clone(),
+    })
+}
+
+fn is_ours(configuration: &DeviceAllocationConfiguration) -> bool {
+    let opaque = configuration.opaque.as_ref();
+    opaque.is_some_and(|opaque| opaque.driver == DRIVER)
+}
+
+#[cfg(test)]
+mod tests;

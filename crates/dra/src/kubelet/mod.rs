@@ -1,0 +1,71 @@
+//! The kubelet's side of the driver: it registers at the kubelet and answers its calls.
+//!
+//! The kubelet watches a folder for sockets, dials one that appears, and asks for the plugin behind it. The answer names
+//! a second socket, on which the kubelet calls the services. Both sockets belong to root alone.
+
+mod health;
+pub mod messages;
+mod plugin;
+mod registration;
+mod sockets;
+
+/// The services, made by `build.rs`.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+pub mod services {
+    include!(concat!(
+        env!("OUT_DIR"),
+        "/pluginregistration.Registration.rs"
+    ));
+    include!(concat!(
+        env!("OUT_DIR"),
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin.rs"
+    ));
+    include!(concat!(env!("OUT_DIR"), "/v1alpha1.DRAResourceHealth.rs"));
+}
+
+use crate::prepare::Claims;
+use runmig_lease::error::{Context, Result};
+use services::d_r_a_plugin_server::DRAPluginServer;
+use services::d_r_a_resource_health_server::DRAResourceHealthServer;
+use services::registration_server::RegistrationServer;
+use sockets::Socket;
+use std::path::Path;
+use std::sync::Arc;
+use tonic::transport::Server;
+
+/// The sockets of this driver below the kubelet's directory. Both are removed at the end.
+pub(crate) struct Sockets {
+    registration: Socket,
+    plugin: Socket,
+}
+
+impl Sockets {
+    /// Listens on both sockets. The kubelet sees the socket for the registration last.
+    pub(crate) fn open(kubelet_dir: &Path) -> Result<Sockets> {
+        let driver = crate::driver::NAME;
+        let plugin = kubelet_dir.join("plugins").join(driver);
+        let plugin = Socket::listen(&plugin, "dra.sock")?;
+        // The kubelet sends the path as HTTP/2's authority, with a percent sign for each slash. The http crate takes a
+        // percent sign only before an "@", so the name of the file has one.
+        let name = format!("{driver}@reg.sock");
+        let registration = Socket::listen(&kubelet_dir.join("plugins_registry"), &name)?;
+        Ok(Sockets {
+            registration,
+            plugin,
+        })
+    }
+
+    /// Answers the kubelet's calls, without an end.
+    pub(crate) async fn serve(&mut self, claims: Arc<Claims>) -> Result<()> {
+        let registration = registration::Registration::new(self.plugin.path());
+        let registering = Server::builder()
+            .add_service(RegistrationServer::new(registration))
+            .serve_with_incoming(self.registration.connections()?);
+        let serving = Server::builder()
+            .add_service(DRAPluginServer::new(plugin::Plugin::new(claims)))
+            .add_service(DRAResourceHealthServer::new(health::Health))
+            .serve_with_incoming(self.plugin.connections()?);
+        let ended = tokio::try_join!(registering, serving);
+        ended.context(|| "serve the kubelet").map(drop)
+    }
+}

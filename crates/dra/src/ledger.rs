@@ -1,0 +1,80 @@
+//! The ledger's part of a claim: a lease for each allocated device, and the nodes of its slice.
+
+use crate::cdi;
+use crate::claim::{Allocated, Allocation, ClaimName};
+use crate::devices;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::gpu::Queries;
+use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::store::{Claim, Held};
+use runmig_lease::{LeaseManager, NoBundles, Patience};
+use std::time::Duration;
+
+/// The time that a Prepare waits for slices that are being released.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Makes the slices of a claim. After an error the leases of its other devices stay, and the next call continues.
+pub(crate) fn prepare(
+    config: &Config,
+    claim: &ClaimName,
+    allocated: &Allocated,
+) -> Result<Vec<cdi::Slice>> {
+    let root = &config.driver.root;
+    let nodes = Nodes::read(root)
+        .context(|| format!("read the driver's device numbers below {}", root.display()))?;
+    let snapshot = runmig_lease::driver(config).snapshot()?;
+    let leases = LeaseManager::open(config, Box::new(NoBundles))?;
+    let slice = |allocation: &Allocation| {
+        let place = devices::find(&snapshot, &allocation.device)?;
+        let holder = Claim {
+            uid: claim.uid.clone(),
+            namespace: claim.namespace.clone(),
+            name: claim.name.clone(),
+            request: allocation.request.clone(),
+            pool: allocation.pool.clone(),
+            device: allocation.device.clone(),
+            pods: allocated.pods.clone(),
+        };
+        let held = leases.prepare(holder, &place, PATIENCE)?;
+        granted(&nodes, allocation, &held)
+    };
+    allocated.devices.iter().map(slice).collect()
+}
+
+/// Ends the leases of a claim. A claim without a lease has ended already.
+pub(crate) fn unprepare(config: &Config, uid: &str) -> Result<()> {
+    match LeaseManager::existing(config, Box::new(NoBundles))? {
+        Some(leases) => leases.unprepare(uid, Patience::default()),
+        None => Ok(()),
+    }
+}
+
+/// Returns the nodes and the UUID of a slice.
+fn granted(nodes: &Nodes, allocation: &Allocation, held: &Held) -> Result<cdi::Slice> {
+    let slice = held.instance.slice();
+    let ids = slice.and_then(|s| {
+        Some((
+            s,
+            s.gpu_instance?,
+            s.compute_instance?,
+            s.mig_uuid.as_ref()?,
+        ))
+    });
+    let Some((slice, gi, ci, uuid)) = ids else {
+        return Err(
+            Error::new(format!("the lease {} has no slice", held.lease.id.as_str()))
+                .hint("run migctl inspect on the node to see its record"),
+        );
+    };
+    let mut all = nodes.required_nodes().to_vec();
+    all.push(nodes.gpu_node(slice.gpu_minor));
+    all.extend(nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
+    all.extend(nodes.optional_nodes());
+    Ok(cdi::Slice {
+        request: allocation.request.clone(),
+        device: allocation.device.clone(),
+        mig_uuid: uuid.clone(),
+        nodes: all,
+    })
+}

@@ -1,0 +1,147 @@
+//! The command line of `runmig-dra`.
+
+use runmig_lease::error::{Error, Result};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The text of `--help`.
+pub(crate) const HELP: &str = "\
+The Kubernetes DRA driver for MIG slices. It runs as root, once on each node.
+
+usage: runmig-dra [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR]
+
+  --node NAME        the name of the Node object (default: the environment variable NODE_NAME)
+  --kubeconfig FILE  the way to the API server (default: the service account of the pod)
+  --cdi-dir DIR      the folder for CDI files, one that the engine reads (default: /var/run/cdi)
+
+The configuration is /etc/runmig/config.toml, as for runmig.
+";
+
+/// The options of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The name of the Node object.
+    pub(crate) node: String,
+    /// The file that names the API server. None inside of a pod.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The folder for CDI files.
+    pub(crate) cdi_dir: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            node: String::new(),
+            kubeconfig: None,
+            cdi_dir: "/var/run/cdi".into(),
+        }
+    }
+}
+
+/// The meaning of the command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// Print `HELP`.
+    Help,
+    /// Serve the node.
+    Serve(Options),
+}
+
+/// Reads the arguments. `node_name` is the environment variable NODE_NAME.
+pub(crate) fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    node_name: Option<String>,
+) -> Result<Call> {
+    let mut options = Options::default();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let arg = arg.to_string_lossy().into_owned();
+        let (name, inline) = match arg.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
+            None => (arg, None),
+        };
+        let mut value = || {
+            let value = inline.clone().or_else(|| args.next());
+            value.ok_or_else(|| wrong(format!("option {name} has no value")))
+        };
+        match name.as_str() {
+            "-h" | "--help" => return Ok(Call::Help),
+            "--node" => options.node = value()?.to_string_lossy().into_owned(),
+            "--cdi-dir" => options.cdi_dir = value()?.into(),
+            "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
+            _ => return Err(wrong(format!("argument {name:?} is unknown"))),
+        }
+    }
+    if options.node.is_empty() {
+        options.node = node_name.unwrap_or_default();
+    }
+    if !is_node_name(&options.node) {
+        return Err(match options.node.as_str() {
+            "" => Error::new("cannot find the name of this node")
+                .hint("name it with --node, or set NODE_NAME from spec.nodeName"),
+            name => wrong(format!("{name:?} is no name of a Node object")),
+        });
+    }
+    Ok(Call::Serve(options))
+}
+
+fn wrong(what: String) -> Error {
+    Error::new(what).hint("run runmig-dra --help")
+}
+
+/// Returns whether a text is a DNS subdomain, as the name of a Node object is.
+fn is_node_name(name: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    let is_label = |label: &str| {
+        let edge = |c: char| c != '-';
+        !label.is_empty()
+            && label.bytes().all(inner)
+            && label.starts_with(edge)
+            && label.ends_with(edge)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str], node_name: Option<&str>) -> Result<Call, String> {
+        let args = args.iter().map(OsString::from);
+        parse(args, node_name.map(str::to_owned)).map_err(|e| e.line())
+    }
+
+    #[test]
+    fn reads_every_option() {
+        let options = |node: &str, kubeconfig: Option<&str>| {
+            Ok(Call::Serve(Options {
+                node: node.to_owned(),
+                kubeconfig: kubeconfig.map(PathBuf::from),
+                ..Options::default()
+            }))
+        };
+        assert_eq!(parsed(&[], Some("a.b")), options("a.b", None));
+        let both = ["--node=n", "--kubeconfig", "/f"];
+        assert_eq!(parsed(&both, Some("a")), options("n", Some("/f")));
+        let elsewhere = Call::Serve(Options {
+            node: "n".to_owned(),
+            cdi_dir: "/c".into(),
+            ..Options::default()
+        });
+        assert_eq!(parsed(&["--cdi-dir=/c"], Some("n")), Ok(elsewhere));
+        assert_eq!(parsed(&["--help"], None), Ok(Call::Help));
+    }
+
+    #[test]
+    fn names_wrong_arguments() {
+        let line = |args: &[&str]| parsed(args, None).unwrap_err();
+        assert!(line(&[]).contains("hint: name it with --node"));
+        assert!(line(&["--node"]).contains("option --node has no value"));
+        assert!(line(&["--node", "a_b"]).contains("\"a_b\" is no name of a Node object"));
+        assert!(line(&["--nodes", "a"]).contains("argument \"--nodes\" is unknown"));
+        let long = "a".repeat(254);
+        for name in ["", "-a", "a..b", "A", long.as_str()] {
+            assert!(!is_node_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Prepares and unprepares claims: reads the claim, takes the lease, writes the CDI file.
+//!
+//! Claims are independent of each other. The steps of one claim follow each other, whoever asks for them.
+
+mod serial;
+
+use crate::cdi::{self, Folder, Slice};
+use crate::claim::{Allocated, ClaimName, allocated};
+use crate::{api, ledger};
+use kube::Client;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Error, Result};
+use serial::Serial;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time for an answer. The kubelet gives up after 45 seconds.
+const ANSWER: Duration = Duration::from_secs(42);
+
+/// A device that is ready for containers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// The request of the claim, or `request/alternative`.
+    pub(crate) request: String,
+    /// The pool of the device.
+    pub(crate) pool: String,
+    /// The name of the device.
+    pub(crate) device: String,
+    /// The name by which the engine finds the edits of a container.
+    pub(crate) cdi_id: String,
+}
+
+/// The claims of this node.
+pub(crate) struct Claims {
+    node: Arc<Node>,
+    serial: Serial,
+}
+
+/// The parts that a claim is made with.
+pub(crate) struct Node {
+    /// The API server.
+    pub(crate) client: Client,
+    /// The configuration of runmig.
+    pub(crate) config: Config,
+    /// The pool of this node.
+    pub(crate) pool: String,
+    /// The folder of CDI files.
+    pub(crate) cdi: Folder,
+}
+
+impl Claims {
+    /// Takes no look at the claims that exist.
+    pub(crate) fn new(node: Node) -> Claims {
+        Claims {
+            node: Arc::new(node),
+            serial: Serial::default(),
+        }
+    }
+
+    /// Makes the slices of a claim and its CDI file. A repeated call gives the same answer.
+    pub(crate) async fn prepare(&self, claim: &ClaimName) -> Result<Vec<Ready>> {
+        let (node, asked) = (self.node.clone(), claim.clone());
+        let work = async move {
+            let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
+            let allocated = allocated(found.as_ref(), &asked, &node.pool)?;
+            blocking(move || make(&node, &asked, &allocated)).await
+        };
+        let answer = self.in_turn(claim, work).await;
+        answer.context(|| format!("prepare claim {claim}"))
+    }
+
+    /// Ends the lease of a claim, and removes its CDI file. An unknown claim has ended already.
+    pub(crate) async fn unprepare(&self, claim: &ClaimName) -> Result<()> {
+        let (node, uid) = (self.node.clone(), claim.uid.clone());
+        let work = blocking(move || {
+            ledger::unprepare(&node.config, &uid)?;
+            // Until here a container of the claim could start.
+            node.cdi.remove(&uid)
+        });
+        let answer = self.in_turn(claim, work).await;
+        answer.context(|| format!("unprepare claim {claim}"))
+    }
+
+    /// Does the work of a claim after all earlier work of it. Without an answer in time the work continues.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        claim: &ClaimName,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        claim.check()?;
+        let turn = self.serial.turn(&claim.uid);
+        let working = tokio::spawn(async move {
+            let _turn = turn.await;
+            work.await
+        });
+        match tokio::time::timeout(ANSWER, working).await {
+            Ok(done) => done.because(|| "the driver failed at the claim")?,
+            Err(_) => Err(Error::new(format!(
+                "the work on the claim is not done after {} seconds and continues",
+                ANSWER.as_secs()
+            ))
+            .hint("wait, since the kubelet asks again")),
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.because(|| "the driver failed at the claim")?
+}
+
+fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Ready>> {
+    let slices = ledger::prepare(&node.config, claim, allocated)?;
+    node.cdi
+        .write(&claim.uid, &cdi::specification(&claim.uid, &slices))?;
+    let ready = |slice: Slice| Ready {
+        cdi_id: cdi::id(&claim.uid, &slice.device),
+        request: slice.request,
+        pool: node.pool.clone(),
+        device: slice.device,
+    };
+    Ok(slices.into_iter().map(ready).collect())
+}

@@ -1,0 +1,83 @@
+//! The process: options, configuration, and the services until a signal.
+
+use crate::cdi::Folder;
+use crate::kubelet::Sockets;
+use crate::options::{self, Call, HELP, Options};
+use crate::prepare::{Claims, Node};
+use crate::publish::publish;
+use crate::{api, devices, driver, slices};
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::gpu::Queries;
+use runmig_lease::trust;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The time that work on a claim gets at the end of the process. The next process continues the rest.
+const END: Duration = Duration::from_secs(5);
+
+/// Runs the driver with these arguments until a signal ends it.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let called = options::parse(args, std::env::var("NODE_NAME").ok());
+    let ended = called.and_then(|call| match call {
+        Call::Help => {
+            print!("{HELP}");
+            Ok(())
+        }
+        Call::Serve(options) => serve(&options),
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("runmig-dra: {}", e.line());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(options: &Options) -> Result<()> {
+    if !trust::is_host_root() {
+        return Err(
+            Error::new("cannot serve the kubelet: this process is not root on the host")
+                .hint("run runmig-dra as root, outside of any user namespace"),
+        );
+    }
+    let config = Config::for_program(None)?;
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    // Work that blocks has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context(|| "start the runtime")?;
+    let ended = runtime.block_on(until_signal(options, config));
+    runtime.shutdown_timeout(END);
+    ended
+}
+
+async fn until_signal(options: &Options, config: Config) -> Result<()> {
+    let what = || "wait for signals";
+    let mut terminate = signal(SignalKind::terminate()).context(what)?;
+    let mut interrupt = signal(SignalKind::interrupt()).context(what)?;
+    let client = api::connect(options.kubeconfig.as_deref()).await?;
+    let snapshot = runmig_lease::driver(&config).snapshot()?;
+    let wanted = slices::slices(&options.node, &devices::devices(&snapshot));
+    let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
+    let claims = Claims::new(Node {
+        client: client.clone(),
+        config,
+        pool: driver::pool(&options.node),
+        cdi: Folder::new(&options.cdi_dir),
+    });
+    tokio::select! {
+        ended = sockets.serve(Arc::new(claims)) => ended,
+        () = publish(client, &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}

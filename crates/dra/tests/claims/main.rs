@@ -1,0 +1,215 @@
+//! The kubelet's calls for claims, over the driver's socket, beside a real API server.
+
+mod cluster;
+
+use cluster::{Cluster, until};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use kube::Api;
+use kube::api::DeleteParams;
+use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+const POOL: &str = "runmig.node";
+
+/// One API server serves all cases, since it starts in seconds. Each leaves it as it was.
+#[tokio::test]
+async fn answers_the_kubelet() {
+    let Some(mut cluster) = Cluster::up().await else {
+        return;
+    };
+    let devices = devices(&cluster).await;
+    assert_eq!(devices.len(), 7, "{devices:?}");
+    repeats_its_answer(&mut cluster, &devices).await;
+    serves_claims_at_once(&cluster, &devices).await;
+    refuses_stale_claims(&cluster, &devices).await;
+    accepts_unknown_claims(&cluster).await;
+    for socket in [
+        "plugins/gpu.runmig.dev/dra.sock",
+        "plugins_registry/gpu.runmig.dev@reg.sock",
+    ] {
+        let meta = fs::metadata(cluster.at("kubelet").join(socket)).unwrap();
+        assert_eq!((meta.mode() & 0o777, meta.uid()), (0o600, 0), "{socket}");
+    }
+}
+
+/// Also after a restart of the driver, and it restores the CDI file.
+async fn repeats_its_answer(cluster: &mut Cluster, devices: &[String]) {
+    let claim = cluster.claim("again", &devices[2], POOL).await;
+    let first = prepared(cluster, &claim).await;
+    assert_eq!(first.error, "");
+    let device = &first.devices[0];
+    assert_eq!((first.devices.len(), &device.device_name), (1, &devices[2]));
+    assert_eq!(
+        (&device.pool_name[..], &device.request_names[..]),
+        (POOL, &["slice".to_owned()][..])
+    );
+    assert_eq!(cluster.starts(), [2]);
+    let file = cluster
+        .at("cdi")
+        .join(format!("gpu.runmig.dev-{}.json", claim.uid));
+    let text = fs::read(&file).unwrap();
+    let written: Value = serde_json::from_slice(&text).unwrap();
+    let name = written["devices"][0]["name"].as_str().unwrap();
+    let id = format!("{}={name}", written["kind"].as_str().unwrap());
+    assert_eq!(device.cdi_device_ids, [id]);
+
+    let (one, other) = tokio::join!(prepared(cluster, &claim), prepared(cluster, &claim));
+    assert_eq!((&one, &other), (&first, &first));
+    fs::remove_file(&file).unwrap();
+    cluster.start_driver();
+    assert_eq!(prepared(cluster, &claim).await, first);
+    assert_eq!(fs::read(&file).unwrap(), text);
+    assert_eq!(cluster.starts(), [2]);
+
+    unprepare(cluster, &claim).await;
+    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+}
+
+/// A call for several claims has an answer for each, and an error spares the others.
+async fn serves_claims_at_once(cluster: &Cluster, devices: &[String]) {
+    let mut claims = Vec::new();
+    for (at, device) in devices.iter().enumerate() {
+        claims.push(cluster.claim(&format!("at-once-{at}"), device, POOL).await);
+    }
+    let unknown = cluster.claim("unknown", "gpu-0-1g-10gb-0", POOL).await;
+    let request = PrepareRequest {
+        claims: [&claims[..], &[unknown.clone()]].concat(),
+    };
+    let answer = cluster.plugin().await.node_prepare_resources(request).await;
+    let answers = answer.unwrap().into_inner().claims;
+    assert_eq!(answers.len(), 8);
+    for claim in &claims {
+        assert_eq!(answers[&claim.uid].error, "");
+    }
+    let error = &answers[&unknown.uid].error;
+    let words =
+        "cannot prepare claim default/unknown: device gpu-0-1g-10gb-0 is not on this node; hint: ";
+    assert!(error.starts_with(words), "{error}");
+    assert_eq!(cluster.starts(), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(cluster.cdi_files().len(), 7);
+    let request = UnprepareRequest { claims };
+    let answer = cluster
+        .plugin()
+        .await
+        .node_unprepare_resources(request)
+        .await;
+    let answers = answer.unwrap().into_inner().claims;
+    assert!(
+        answers.len() == 7 && answers.values().all(|answer| answer.error.is_empty()),
+        "{answers:?}"
+    );
+    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+}
+
+async fn refuses_stale_claims(cluster: &Cluster, devices: &[String]) {
+    let claim = cluster.claim("stale", &devices[0], POOL).await;
+    let replaced = Claim {
+        uid: "0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2".to_owned(),
+        ..claim.clone()
+    };
+    refused(
+        cluster,
+        &replaced,
+        "and the pod wants an earlier claim with uid 0b7d5d6c-",
+    )
+    .await;
+    let hostile = Claim {
+        uid: "../../etc/x".to_owned(),
+        ..claim.clone()
+    };
+    refused(
+        cluster,
+        &hostile,
+        "uid \"../../etc/x\" is no uid of Kubernetes",
+    )
+    .await;
+    let elsewhere = cluster
+        .claim("elsewhere", &devices[0], "runmig.other")
+        .await;
+    refused(
+        cluster,
+        &elsewhere,
+        "is in pool runmig.other, and this node's pool is runmig.node",
+    )
+    .await;
+    cluster
+        .set_status("stale", json!({"reservedFor": null}))
+        .await;
+    refused(cluster, &claim, "the claim is reserved for no pod").await;
+    cluster
+        .set_status("stale", json!({"allocation": null}))
+        .await;
+    refused(cluster, &claim, "the claim is not allocated").await;
+    let api: Api<ResourceClaim> = Api::default_namespaced(cluster.client.clone());
+    api.delete("stale", &DeleteParams::default()).await.unwrap();
+    until("the claim is gone", async || {
+        api.get_opt("stale").await.unwrap().is_none()
+    })
+    .await;
+    refused(cluster, &claim, "the claim does not exist any more").await;
+}
+
+async fn accepts_unknown_claims(cluster: &Cluster) {
+    let claim = Claim {
+        namespace: "default".to_owned(),
+        name: "unknown".to_owned(),
+        uid: "0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2".to_owned(),
+    };
+    unprepare(cluster, &claim).await;
+}
+
+/// The names of the devices in the ResourceSlices, once those are published.
+async fn devices(cluster: &Cluster) -> Vec<String> {
+    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let mut names = Vec::new();
+    until("the ResourceSlices are published", async || {
+        let slices = api.list(&Default::default()).await.unwrap();
+        let devices = slices
+            .items
+            .into_iter()
+            .filter_map(|slice| slice.spec.devices);
+        names = devices.flatten().map(|device| device.name).collect();
+        !names.is_empty()
+    })
+    .await;
+    names
+}
+
+async fn prepared(cluster: &Cluster, claim: &Claim) -> Prepared {
+    let claims = vec![claim.clone()];
+    let answer = cluster
+        .plugin()
+        .await
+        .node_prepare_resources(PrepareRequest { claims })
+        .await;
+    let mut answers = answer.unwrap().into_inner().claims;
+    assert_eq!(answers.len(), 1);
+    answers.remove(&claim.uid).unwrap()
+}
+
+async fn refused(cluster: &Cluster, claim: &Claim, words: &str) {
+    let Prepared { devices, error } = prepared(cluster, claim).await;
+    assert!(devices.is_empty() && error.contains(words), "{error}");
+    assert!(
+        error.starts_with(&format!("cannot prepare claim default/{}: ", claim.name)),
+        "{error}"
+    );
+    assert!(error.contains("; hint: "), "{error}");
+    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+}
+
+/// Twice, since the kubelet repeats a call whose answer it lost.
+async fn unprepare(cluster: &Cluster, claim: &Claim) {
+    for _ in 0..2 {
+        let claims = vec![claim.clone()];
+        let answer = cluster
+            .plugin()
+            .await
+            .node_unprepare_resources(UnprepareRequest { claims })
+            .await;
+        let answers = answer.unwrap().into_inner().claims;
+        assert_eq!(answers[&claim.uid].error, "");
+    }
+}
