@@ -7,6 +7,7 @@
 mod support;
 
 mod cases;
+mod claims;
 mod node;
 
 use node::Node;
@@ -18,7 +19,7 @@ fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, Case); 10] = [
+    let cases: [(&str, Case); 14] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a GPU without MIG", cases::a_gpu_without_mig),
@@ -32,6 +33,13 @@ fn every_case(engine: &'static str) {
         ),
         ("the engine is restarted", cases::survives_restarted_engine),
         ("the node is rebooted", cases::the_node_is_rebooted),
+        (
+            "the claims that are shipped",
+            claims::the_claims_that_are_shipped,
+        ),
+        ("a pod by claim", claims::a_pod_by_claim),
+        ("pods fill the GPU", claims::pods_fill_the_gpu),
+        ("restores ResourceSlices", claims::restores_resource_slices),
     ];
     // To run one of them alone, by a part of its name.
     let only = std::env::var("RUNMIG_CASE").unwrap_or_default();

@@ -49,10 +49,8 @@ impl Node {
             machine: Machine::to_be(),
         };
         let programs = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
-        node.script(
-            "up",
-            &["--engine", engine, "--from", programs.to_str().unwrap()],
-        );
+        let programs = programs.to_str().unwrap();
+        node.script("up", &["--dra", "--engine", engine, "--from", programs]);
         Some(node)
     }
 

@@ -1,0 +1,183 @@
+//! Pods with ResourceClaims, on the plain low-level runtime: the DRA driver makes their slices.
+
+use crate::node::{Node, eventually, pod_spec};
+use crate::support::bundle::{NODES, SHOW, nodes, visible};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+const PROFILE: &str = "1g.10gb";
+const TEMPLATE: &str = "small-slice";
+/// The slices of this profile that fit an A100.
+const PLACES: usize = 7;
+
+/// As it is shipped: a pod whose claim comes from a template, and a pod with an extended resource.
+pub fn the_claims_that_are_shipped(node: &Node) {
+    for (file, pod) in [("template", "train"), ("pod", "infer")] {
+        let file = format!("kubernetes/dra/examples/{file}.yaml");
+        node.kubectl(&["apply", "-f", &file]).ok();
+        node.is("jsonpath={.status.phase}=Succeeded", &format!("pod/{pod}"));
+        let said = node.logs(pod);
+        assert_eq!(nodes(&said).len(), NODES, "{said}");
+        assert_eq!(visible(&said), Some("void"), "{said}");
+        node.delete(pod);
+        is_over(node);
+    }
+    let template = format!("resourceclaimtemplate/{TEMPLATE}");
+    node.kubectl(&["delete", &template]).ok();
+}
+
+/// The pod has its slice and nothing else, also after a restart of the kubelet and of the driver. The slice goes with
+/// the pod.
+pub fn a_pod_by_claim(node: &Node) {
+    template(node);
+    let script = format!("{SHOW}; echo UUID=$RUNMIG_SLICE_SLICE");
+    pod(node, "claims", &script);
+    node.is_ready("claims");
+    let instance = node.machine.the_instance();
+    assert_eq!(instance.profile, PROFILE);
+    let said = node.logs("claims");
+    assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
+    assert_eq!(visible(&said), Some("void"), "{said}");
+    assert!(
+        said.contains(&format!("UUID={}\n", instance.uuid)),
+        "{said}"
+    );
+
+    let leases = node.leases();
+    let lease = &leases[0];
+    assert_eq!((leases.len(), &lease["state"]), (1, &json!("ready")));
+    assert_eq!(lease["migUUID"], instance.uuid.as_str());
+    let claims = node.get(&["resourceclaims"]);
+    let claim = &claims["items"][0];
+    let result = &claim["status"]["allocation"]["devices"]["results"][0];
+    let device = result["device"].as_str().unwrap();
+    assert_eq!(result["pool"], "runmig.node", "{claim}");
+    assert!(
+        device.ends_with(&format!("-1g-10gb-{}", instance.start)),
+        "{device}"
+    );
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    let list = node.run("migctl", &["list"]).ok().stdout;
+    assert!(list.contains(&format!("claim default/{name}")), "{list}");
+    let uid = claim["metadata"]["uid"].as_str().unwrap();
+    let file = format!("gpu.runmig.dev-{uid}.json");
+    assert_eq!(cdi_files(node), [file.as_str()]);
+
+    for part in ["kubelet", "runmig-dra"] {
+        let slices = resource_slices(node);
+        node.script("restart", &[part]);
+        let its = node.machine.nodes_of(&instance);
+        eventually("the pod answers", || {
+            let inside = node.kubectl(&["exec", "claims", "--", "sh", "-c", SHOW]);
+            nodes(&inside.stdout) == its
+        });
+        // The kubelet removes them at its start.
+        eventually("the ResourceSlices are back", || {
+            resource_slices(node) == slices
+        });
+        assert_eq!(
+            (node.leases(), node.machine.the_instance()),
+            (leases.clone(), instance.clone())
+        );
+        assert_eq!(cdi_files(node), [file.as_str()]);
+    }
+    let now = node.get(&["pod", "claims"]);
+    assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0);
+    node.delete("claims");
+    is_over(node);
+}
+
+/// The scheduler leaves a pod pending that finds no place, and starts it when one is free.
+pub fn pods_fill_the_gpu(node: &Node) {
+    template(node);
+    let names: Vec<String> = (0..=PLACES).map(|n| format!("n{n}")).collect();
+    let (last, first) = names.split_last().unwrap();
+    for name in first {
+        pod(node, name, "true");
+    }
+    for name in first {
+        node.is_ready(name);
+    }
+    assert_eq!(node.machine.instances().len(), PLACES);
+    pod(node, last, "true");
+    let pending = format!("pod/{last}");
+    node.is("condition=PodScheduled=False", &pending);
+    let said = node.describe(last);
+    assert!(said.contains("cannot allocate all claims"), "{said}");
+    node.delete(&names[0]);
+    node.is_ready(last);
+    for name in &names[1..] {
+        node.delete(name);
+    }
+    is_over(node);
+}
+
+/// Others may delete and change ResourceSlices; the driver restores them.
+pub fn restores_resource_slices(node: &Node) {
+    let before = resource_slices(node);
+    let all = ["delete", "resourceslices", "--all"];
+    node.kubectl(&all).ok();
+    eventually("the ResourceSlices are back", || {
+        resource_slices(node) == before
+    });
+    let name = before[0]["metadata"]["name"].as_str().unwrap();
+    let none = r#"{"spec": {"devices": []}}"#;
+    node.kubectl(&["patch", "resourceslice", name, "--type=merge", "-p", none])
+        .ok();
+    eventually("the ResourceSlice is as before", || {
+        resource_slices(node) == before
+    });
+}
+
+fn template(node: &Node) {
+    node.apply(&json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": TEMPLATE},
+        "spec": {"spec": {"devices": {"requests": [
+            {"name": "slice", "exactly": {"deviceClassName": format!("mig-{PROFILE}")}},
+        ]}}},
+    }));
+}
+
+/// A pod whose one container, `c`, has a claim from the template, and no RuntimeClass.
+fn pod(node: &Node, name: &str, script: &str) {
+    let script = format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait");
+    let mut spec = pod_spec(&script, "Always");
+    spec.as_object_mut().unwrap().remove("runtimeClassName");
+    spec["resourceClaims"] = json!([{"name": "gpu", "resourceClaimTemplateName": TEMPLATE}]);
+    spec["containers"][0]["resources"] = json!({"claims": [{"name": "gpu"}]});
+    node.apply(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
+    }));
+}
+
+/// Neither instances nor leases nor CDI files: Unprepare comes before the end of a pod.
+fn is_over(node: &Node) {
+    assert_eq!(node.machine.instances(), []);
+    assert_eq!(node.leases(), [Value::Null; 0]);
+    assert_eq!(cdi_files(node), [""; 0]);
+}
+
+/// The ResourceSlices, without the fields that change at each write.
+fn resource_slices(node: &Node) -> Vec<Value> {
+    let slices = node.get(&["resourceslices"]);
+    let mut slices = slices["items"].as_array().unwrap().clone();
+    for slice in &mut slices {
+        slice["metadata"] = json!({"name": slice["metadata"]["name"]});
+    }
+    slices
+}
+
+fn cdi_files(node: &Node) -> Vec<String> {
+    let init = fs::read_to_string(node.dir().join("init")).unwrap();
+    let init = init.split(' ').next().unwrap();
+    let dir = PathBuf::from(format!("/proc/{init}/root/run/cdi"));
+    let files = fs::read_dir(dir).into_iter().flatten();
+    let name =
+        |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = files.map(name).collect();
+    names.sort();
+    names
+}
