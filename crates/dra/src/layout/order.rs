@@ -65,8 +65,11 @@ impl<'n> Orderer<'n> {
             })
             .map(|gpu| (gpu.uuid.clone(), String::new()))
             .collect();
+        let offered = self.node.snapshot.gpus.iter().flat_map(|gpu| &gpu.profiles);
+        let most = { offered.filter(|p| *p.name == *profile) }.map(|p| p.placements.len());
+        let most: usize = most.sum();
         let mut found: Vec<(GpuUuid, Placement)> = Vec::new();
-        loop {
+        while found.len() < most {
             let passed = { found.iter() }.map(|(gpu, placement)| Slot {
                 gpu: gpu.clone(),
                 profile_id: NO_PROFILE,
@@ -74,7 +77,7 @@ impl<'n> Orderer<'n> {
             });
             let passed: Vec<Slot> = passed.collect();
             let before = found.len();
-            self.repeat(&slice, &excluded, passed, &mut found);
+            self.repeat((&slice, most), &excluded, passed, &mut found);
             if found.len() == before {
                 break;
             }
@@ -86,10 +89,10 @@ impl<'n> Orderer<'n> {
         found.into_iter().filter_map(name).collect()
     }
 
-    /// Adds the choices for repeated requests to `found`.
+    /// Adds the choices for repeated requests to `found`, up to so many.
     fn repeat(
         &self,
-        slice: &Slice,
+        (slice, most): (&Slice, usize),
         excluded: &[(GpuUuid, String)],
         passed: Vec<Slot>,
         found: &mut Vec<(GpuUuid, Placement)>,
@@ -102,7 +105,7 @@ impl<'n> Orderer<'n> {
         };
         let (mut evicted, mut idle): (Vec<Slot>, Vec<Slot>) =
             self.node.idle.iter().cloned().partition(goes);
-        loop {
+        while found.len() < most {
             let constraints = Constraints {
                 excluded,
                 denied_profiles: self.node.denied_profiles,

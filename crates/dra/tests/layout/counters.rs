@@ -113,6 +113,49 @@ proptest! {
     }
 }
 
+/// The limits of GPUs that are not on sale, where each limit binds alone: per profile compute slices, engines and
+/// instances.
+fn limits() -> impl Strategy<Value = Vec<(u32, [u32; 5], u32)>> {
+    // Most are so low that each limit is the first to bind somewhere.
+    let engine = prop_oneof![4 => Just(0u32), 1 => 1u32..4];
+    let compute = prop_oneof![3 => Just(1u32), 1 => 2u32..8];
+    let one = (compute, prop::array::uniform5(engine), 1u32..4);
+    prop::collection::vec(one, 12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn counters_are_the_limits_of_placement(
+        models in models(),
+        limits in limits(),
+        wanted in prop::collection::vec(any::<Index>(), 1..40),
+    ) {
+        let mut world = World::new(&models[..1]);
+        let profiles = world.snapshot.gpus[0].profiles.iter_mut();
+        for (profile, (compute_slices, engines, most)) in profiles.zip(limits) {
+            profile.compute_slices = compute_slices;
+            profile.max_instances = most;
+            let [copy, decoders, encoders, jpegs, ofas] = engines;
+            (profile.copy_engines, profile.decoders, profile.encoders) = (copy, decoders, encoders);
+            (profile.jpegs, profile.ofas) = (jpegs, ofas);
+        }
+        let layout = world.lay_out(&Published::default());
+        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let mut reserved = Vec::new();
+        for index in wanted {
+            let device = scheduler.devices()[index.index(scheduler.devices().len())];
+            let fits = scheduler.fits(device);
+            prop_assert_eq!(fits, is_free(&world, &reserved, &device.name), "{}", device.name);
+            if fits {
+                scheduler.allocate(&device.name);
+                reserved.push(slot(&world, &device.name));
+            }
+        }
+    }
+}
+
 /// An A100-80GB with 25 places.
 fn a100() -> World {
     World::new(&[Card::of("a100-80gb")])
