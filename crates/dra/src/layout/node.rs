@@ -14,9 +14,10 @@ pub struct Node<'a> {
     pub snapshot: &'a Snapshot,
     /// The compute capabilities of the GPUs, as far as they are known.
     pub compute_capabilities: &'a BTreeMap<GpuUuid, (u32, u32)>,
-    /// The GPUs that are not for claims, each with the rule in words.
+    /// The GPUs that are not for claims, each with the rule in words. `Policy::excluded` returns them for
+    /// `Subject::default()`: a claim has no pod yet, so a GPU that is reserved for some is for none.
     pub excluded: &'a [(GpuUuid, String)],
-    /// The names of the profiles that no container may have.
+    /// The names of the profiles that no container may have, as `Policy::denied_profiles` returns them.
     pub denied_profiles: &'a [String],
     /// The GPUs that answer but do not work, each with the reason.
     pub unhealthy: &'a BTreeMap<GpuUuid, String>,

@@ -4,6 +4,7 @@ use crate::scheduler::Scheduler;
 use crate::world::{Card, World};
 use runmig_dra::layout::{Device, DeviceName, Layout, Published, Taint};
 use runmig_lease::model::MigMode;
+use runmig_lease::policy::{GpuName, Policy, Reserve, Subject};
 use std::collections::HashSet;
 
 fn h100s(count: usize) -> World {
@@ -58,6 +59,33 @@ fn names_reason_for_each_gpu() {
     );
     assert_eq!(layout.published.gpus.len(), 1);
     assert_eq!(on(&layout, "gpu-0000-2f-00-0").len(), 25);
+}
+
+/// A claim has no pod yet, so a GPU that is reserved for some pods is for no claim.
+#[test]
+fn policy_leaves_out_gpus() {
+    let mut world = h100s(3);
+    let policy = Policy {
+        exclude_gpus: vec![GpuName::Index(0)],
+        reserve: vec![Reserve {
+            gpus: vec![GpuName::Index(2)],
+            namespace: Some("*".to_owned()),
+            pod: None,
+            user: None,
+        }],
+        ..Policy::default()
+    };
+    world.excluded = policy.excluded(&world.snapshot.gpus, &Subject::default());
+    let layout = world.lay_out(&Published::default());
+    let published: Vec<u32> = { layout.published.gpus.iter() }
+        .map(|g| g.gpu.index)
+        .collect();
+    assert_eq!(published, [1]);
+    let reasons: Vec<&str> = { layout.left_out.iter() }
+        .map(|l| l.reason.as_str())
+        .collect();
+    let reserved = "reserved for namespace * by [[policy.reserve]] 1";
+    assert_eq!(reasons, ["excluded by policy.exclude_gpus", reserved]);
 }
 
 #[test]
