@@ -42,12 +42,12 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
         &[
             &["bins"],
             &["run"],
-            &["kubelet", "publish"],
+            &["kubelet", "publish", "room"],
             &["prepare"],
             &["api", "ledger"],
             &["slices"],
             // pure
-            &["cdi", "claim", "devices", "layout", "options"],
+            &["cdi", "claim", "layout", "options"],
             &["driver"],
         ],
     ),

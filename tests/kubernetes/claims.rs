@@ -54,7 +54,7 @@ pub fn a_pod_by_claim(node: &Node) {
     let device = result["device"].as_str().unwrap();
     assert_eq!(result["pool"], "runmig.node", "{claim}");
     assert!(
-        device.ends_with(&format!("-1g-10gb-{}", instance.start)),
+        device.ends_with(&format!("-mig-1g-10gb-{}-1", instance.start)),
         "{device}"
     );
     let name = claim["metadata"]["name"].as_str().unwrap();
@@ -121,7 +121,7 @@ pub fn restores_resource_slices(node: &Node) {
     eventually("the ResourceSlices are back", || {
         resource_slices(node) == before
     });
-    let name = before[0]["metadata"]["name"].as_str().unwrap();
+    let (name, _) = before.last().unwrap();
     let none = r#"{"spec": {"devices": []}}"#;
     node.kubectl(&["patch", "resourceslice", name, "--type=merge", "-p", none])
         .ok();
@@ -160,14 +160,23 @@ fn is_over(node: &Node) {
     assert_eq!(cdi_files(node), [""; 0]);
 }
 
-/// The ResourceSlices, without the fields that change at each write.
-fn resource_slices(node: &Node) -> Vec<Value> {
+/// The names of the ResourceSlices, each with those of its devices. Their order changes with the room.
+fn resource_slices(node: &Node) -> Vec<(String, Vec<String>)> {
+    let name = |of: &Value| of.as_str().unwrap().to_owned();
     let slices = node.get(&["resourceslices"]);
-    let mut slices = slices["items"].as_array().unwrap().clone();
-    for slice in &mut slices {
-        slice["metadata"] = json!({"name": slice["metadata"]["name"]});
-    }
-    slices
+    let content = |slice: &Value| {
+        let devices = slice["spec"]["devices"].as_array();
+        let devices = devices.into_iter().flatten();
+        let mut devices: Vec<String> = devices.map(|device| name(&device["name"])).collect();
+        devices.sort();
+        (name(&slice["metadata"]["name"]), devices)
+    };
+    slices["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(content)
+        .collect()
 }
 
 fn cdi_files(node: &Node) -> Vec<String> {

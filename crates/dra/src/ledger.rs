@@ -2,13 +2,14 @@
 
 use crate::cdi;
 use crate::claim::{Allocated, Allocation, ClaimName};
-use crate::devices;
+use crate::layout::DeviceName;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, Held};
-use runmig_lease::{LeaseManager, NoBundles, Patience};
+use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
 use std::time::Duration;
 
 /// The time that a Prepare waits for slices that are being released.
@@ -26,7 +27,7 @@ pub(crate) fn prepare(
     let snapshot = runmig_lease::driver(config).snapshot()?;
     let leases = LeaseManager::open(config, Box::new(NoBundles))?;
     let slice = |allocation: &Allocation| {
-        let place = devices::find(&snapshot, &allocation.device)?;
+        let place = place(&snapshot, &allocation.device)?;
         let holder = Claim {
             uid: claim.uid.clone(),
             namespace: claim.namespace.clone(),
@@ -48,6 +49,17 @@ pub(crate) fn unprepare(config: &Config, uid: &str) -> Result<()> {
         Some(leases) => leases.unprepare(uid, Patience::default()),
         None => Ok(()),
     }
+}
+
+/// Returns the place that a device names.
+fn place(snapshot: &Snapshot, device: &str) -> Result<ClaimPlace> {
+    let name: DeviceName = device.parse()?;
+    let (gpu, profile) = name.find(snapshot)?;
+    Ok(ClaimPlace {
+        gpu: gpu.uuid.clone(),
+        profile: profile.name.clone(),
+        placement: name.placement(),
+    })
 }
 
 /// Returns the nodes and the UUID of a slice.

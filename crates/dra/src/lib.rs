@@ -9,10 +9,11 @@
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
 //! ledger      leases of claims, and the nodes of their slices
+//! room        looks at the node, and lays out its ResourceSlices
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims
 //! layout      pure: the ResourceSlices of a node
-//! claim, slices, cdi, devices        pure: from claim, inventory and lease to data
+//! claim, slices, cdi     pure: from claim, layout and lease to data
 //! ```
 
 #![warn(missing_docs, unreachable_pub)]
@@ -20,7 +21,6 @@
 mod api;
 mod cdi;
 mod claim;
-mod devices;
 mod driver;
 #[doc(hidden)]
 pub mod kubelet;
@@ -29,6 +29,7 @@ mod ledger;
 mod options;
 mod prepare;
 mod publish;
+mod room;
 mod run;
 mod slices;
 

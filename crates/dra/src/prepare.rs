@@ -41,7 +41,7 @@ pub(crate) struct Node {
     /// The API server.
     pub(crate) client: Client,
     /// The configuration of runmig.
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     /// The pool of this node.
     pub(crate) pool: String,
     /// The folder of CDI files.

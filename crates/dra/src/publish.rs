@@ -1,8 +1,7 @@
 //! Keeps the ResourceSlices of this node in the API. Others change and delete them: the kubelet removes all when the
 //! driver is away for long, and at its own start.
 
-use crate::api::in_time;
-use crate::driver::NAME as DRIVER;
+use crate::api::{in_time, slices_of};
 use futures::StreamExt;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
@@ -13,6 +12,7 @@ use runmig_lease::error::{Context, Result};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// The time after a change in which more changes come.
 const JOIN: Duration = Duration::from_millis(100);
@@ -20,30 +20,40 @@ const JOIN: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Writes the ResourceSlices of a node and restores them, without an end.
-pub(crate) async fn publish(client: Client, node: &str, wanted: Vec<ResourceSlice>) {
+pub(crate) async fn publish(
+    client: Client,
+    node: &str,
+    mut wanted: watch::Receiver<Vec<ResourceSlice>>,
+) {
+    // Until then nobody knows which of those that are present are wanted.
+    if wanted.changed().await.is_err() {
+        return;
+    }
     let api: Api<ResourceSlice> = Api::all(client);
     let mut published = Published {
         api: api.clone(),
-        wanted,
-        accepted: BTreeMap::new(),
+        wanted: wanted.borrow_and_update().clone(),
+        written: BTreeMap::new(),
         present: BTreeMap::new(),
     };
-    let ours = format!("spec.driver={DRIVER},spec.nodeName={node}");
+    let ours = slices_of(node);
     let mut changes =
         pin!(watcher(api, watcher::Config::default().fields(&ours)).default_backoff());
     // The first list tells what is present.
     let mut listed = false;
     loop {
-        let due = if listed && !published.is_right() {
-            JOIN
-        } else {
-            Duration::MAX
-        };
-        match tokio::time::timeout(due, changes.next()).await {
-            Ok(Some(Ok(event))) => listed |= published.see(event),
-            Ok(Some(Err(e))) => tracing::warn!("cannot watch the ResourceSlices of this node: {e}"),
-            Ok(None) => return,
-            Err(_) => {
+        let is_due = listed && !published.is_right();
+        tokio::select! {
+            change = changes.next() => match change {
+                Some(Ok(event)) => listed |= published.see(event),
+                Some(Err(e)) => tracing::warn!("cannot watch the ResourceSlices of this node: {e}"),
+                None => return,
+            },
+            told = wanted.changed() => match told {
+                Ok(()) => published.wanted = wanted.borrow_and_update().clone(),
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(JOIN), if is_due => {
                 if let Err(e) = published.correct().await {
                     tracing::warn!("{}", e.line());
                     tokio::time::sleep(PAUSE).await;
@@ -56,8 +66,8 @@ pub(crate) async fn publish(client: Client, node: &str, wanted: Vec<ResourceSlic
 struct Published {
     api: Api<ResourceSlice>,
     wanted: Vec<ResourceSlice>,
-    /// The API server's spelling of a ResourceSlice that this process wrote.
-    accepted: BTreeMap<String, ResourceSliceSpec>,
+    /// The ResourceSlices that this process wrote, each in its own spelling and in the API server's.
+    written: BTreeMap<String, [ResourceSliceSpec; 2]>,
     present: BTreeMap<String, ResourceSlice>,
 }
 
@@ -86,7 +96,8 @@ impl Published {
     fn stands(&self, wanted: &ResourceSlice) -> bool {
         let name = wanted.name_any();
         let present = self.present.get(&name).map(|present| &present.spec);
-        present.is_some() && present == self.accepted.get(&name)
+        { self.written.get(&name) }
+            .is_some_and(|[ours, theirs]| *ours == wanted.spec && present == Some(theirs))
     }
 
     /// Writes what is missing or different, and removes what nobody wants.
@@ -106,7 +117,8 @@ impl Published {
             };
             let written = written.context(|| format!("write ResourceSlice {name}"))?;
             tracing::info!("ResourceSlice {name} is in place");
-            self.accepted.insert(name.clone(), written.spec.clone());
+            let spellings = [slice.spec, written.spec.clone()];
+            self.written.insert(name.clone(), spellings);
             self.present.insert(name, written);
         }
         let is_wanted = |name: &str| self.wanted.iter().any(|wanted| wanted.name_any() == name);

@@ -5,16 +5,17 @@ use crate::kubelet::Sockets;
 use crate::options::{self, Call, HELP, Options};
 use crate::prepare::{Claims, Node};
 use crate::publish::publish;
-use crate::{api, devices, driver, slices};
+use crate::room::{Room, follow};
+use crate::{api, layout, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::gpu::Queries;
 use runmig_lease::trust;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// The time that work on a claim gets at the end of the process. The next process continues the rest.
 const END: Duration = Duration::from_secs(5);
@@ -65,17 +66,20 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context(what)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(what)?;
     let client = api::connect(options.kubeconfig.as_deref()).await?;
-    let snapshot = runmig_lease::driver(&config).snapshot()?;
-    let wanted = slices::slices(&options.node, &devices::devices(&snapshot));
+    let earlier = slices::earlier(&api::slices(&client, &options.node).await?);
+    let config = Arc::new(config);
+    let room = Room::new(config.clone(), &options.node, earlier);
+    let (told, wanted) = watch::channel(Vec::new());
     let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
     let claims = Claims::new(Node {
         client: client.clone(),
         config,
-        pool: driver::pool(&options.node),
+        pool: layout::pool(&options.node),
         cdi: Folder::new(&options.cdi_dir),
     });
     tokio::select! {
         ended = sockets.serve(Arc::new(claims)) => ended,
+        () = follow(room, told) => Err(Error::new("the look at the room of the node ended")),
         () = publish(client, &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

@@ -1,55 +1,140 @@
-//! The ResourceSlices of this node: pure, from the devices to the objects in the API.
+//! The ResourceSlices of this node: pure, from the layout to the objects in the API, and back as far as the next layout
+//! needs it.
 
-use crate::devices::Device;
 use crate::driver;
+use crate::layout::{
+    Amounts, Attribute, Content, CounterSet, Device, Published, PublishedSlice, Taint, quantity,
+};
 use k8s_openapi::api::resource::v1::{
-    Device as ApiDevice, DeviceAttribute, DeviceCapacity, ResourcePool, ResourceSlice,
-    ResourceSliceSpec,
+    Counter, CounterSet as ApiCounterSet, Device as ApiDevice, DeviceAttribute, DeviceCapacity,
+    DeviceCounterConsumption, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
-/// Returns the ResourceSlices of a node.
-pub(crate) fn slices(node: &str, devices: &[Device]) -> Vec<ResourceSlice> {
-    let devices: Vec<ApiDevice> = devices.iter().map(device).collect();
-    vec![ResourceSlice {
+/// Returns the object of a ResourceSlice.
+pub(crate) fn resource_slice(slice: &PublishedSlice) -> ResourceSlice {
+    let (devices, shared_counters) = match &slice.content {
+        Content::Devices(devices) => (Some(devices.iter().map(device).collect()), None),
+        Content::Counters(sets) => (None, Some(sets.iter().map(counter_set).collect())),
+    };
+    ResourceSlice {
         metadata: ObjectMeta {
-            name: Some(format!("runmig.{node}")),
+            name: Some(slice.name.clone()),
             ..ObjectMeta::default()
         },
         spec: ResourceSliceSpec {
-            devices: Some(devices),
+            devices,
+            shared_counters,
             driver: driver::NAME.to_owned(),
-            node_name: Some(node.to_owned()),
+            node_name: Some(slice.node.clone()),
             pool: ResourcePool {
-                generation: 1,
-                name: driver::pool(node),
-                resource_slice_count: 1,
+                generation: slice.generation,
+                name: slice.pool.clone(),
+                resource_slice_count: slice.slice_count,
             },
             ..ResourceSliceSpec::default()
         },
-    }]
+    }
+}
+
+fn counter_set(set: &CounterSet) -> ApiCounterSet {
+    ApiCounterSet {
+        name: set.name.clone(),
+        counters: counters(&set.counters),
+    }
+}
+
+fn counters(amounts: &Amounts) -> BTreeMap<String, Counter> {
+    let counter = |(name, amount): (&String, &u64)| {
+        let value = Quantity(quantity(*amount));
+        (name.clone(), Counter { value })
+    };
+    amounts.iter().map(counter).collect()
 }
 
 fn device(device: &Device) -> ApiDevice {
-    let text = |value: &str| DeviceAttribute {
-        string: Some(value.to_owned()),
-        ..DeviceAttribute::default()
-    };
-    let attributes = BTreeMap::from([
-        ("profile".to_owned(), text(&device.place.profile)),
-        ("parentUUID".to_owned(), text(device.place.gpu.as_str())),
-        ("productName".to_owned(), text(&device.model)),
-    ]);
-    let memory = DeviceCapacity {
-        request_policy: None,
-        value: Quantity(format!("{}Mi", device.memory_mib)),
-    };
+    let attributes = device.attributes.iter().map(|(name, value)| {
+        let mut attribute = DeviceAttribute::default();
+        match value {
+            Attribute::Text(text) => attribute.string = Some(text.clone()),
+            Attribute::Version(version) => attribute.version = Some(version.clone()),
+        }
+        ((*name).to_owned(), attribute)
+    });
+    let capacity = device.capacity.iter().map(|(name, amount)| {
+        let capacity = DeviceCapacity {
+            request_policy: None,
+            value: Quantity(quantity(*amount)),
+        };
+        ((*name).to_owned(), capacity)
+    });
     ApiDevice {
-        name: device.name.clone(),
-        attributes: Some(attributes),
-        capacity: Some(BTreeMap::from([("memory".to_owned(), memory)])),
+        name: device.name.to_string(),
+        attributes: Some(attributes.collect()),
+        capacity: Some(capacity.collect()),
+        consumes_counters: Some(vec![DeviceCounterConsumption {
+            counter_set: device.counter_set.clone(),
+            counters: counters(&device.consumes),
+        }]),
+        taints: device.taint.as_ref().map(|taint| vec![self::taint(taint)]),
         ..ApiDevice::default()
+    }
+}
+
+fn taint(taint: &Taint) -> DeviceTaint {
+    let key = match taint {
+        Taint::Unhealthy(_) => "runmig.dev/unhealthy",
+        Taint::Withdrawn(_) => "runmig.dev/withdrawn",
+    };
+    DeviceTaint {
+        effect: "NoSchedule".to_owned(),
+        key: key.to_owned(),
+        time_added: None,
+        value: None,
+    }
+}
+
+/// Returns what the next layout needs of the ResourceSlices that an earlier process wrote: their generation, their
+/// members and the order of those.
+pub(crate) fn earlier(slices: &[ResourceSlice]) -> Published {
+    let slices = slices.iter().map(|slice| {
+        let spec = &slice.spec;
+        let content = match &spec.shared_counters {
+            Some(sets) => Content::Counters(sets.iter().map(|set| named_set(&set.name)).collect()),
+            None => {
+                let devices = spec.devices.iter().flatten();
+                let names = devices.filter_map(|device| device.name.parse().ok());
+                let device = |name| Device {
+                    name,
+                    attributes: BTreeMap::new(),
+                    capacity: BTreeMap::new(),
+                    counter_set: String::new(),
+                    consumes: Amounts::new(),
+                    taint: None,
+                };
+                Content::Devices(names.map(device).collect())
+            }
+        };
+        PublishedSlice {
+            name: slice.metadata.name.clone().unwrap_or_default(),
+            pool: spec.pool.name.clone(),
+            node: spec.node_name.clone().unwrap_or_default(),
+            generation: spec.pool.generation,
+            slice_count: spec.pool.resource_slice_count,
+            content,
+        }
+    });
+    Published {
+        slices: slices.collect(),
+        gpus: Vec::new(),
+    }
+}
+
+fn named_set(name: &str) -> CounterSet {
+    CounterSet {
+        name: name.to_owned(),
+        counters: Amounts::new(),
     }
 }

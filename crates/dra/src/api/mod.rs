@@ -1,6 +1,8 @@
 //! The API server: the way to it, and the reads of claims.
 
-use k8s_openapi::api::resource::v1::ResourceClaim;
+use crate::driver;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use runmig_lease::error::{Context, Error, Result};
@@ -42,6 +44,21 @@ pub(crate) async fn claim(
     in_time(claims.get_opt(name))
         .await
         .context(|| format!("read claim {namespace}/{name}"))
+}
+
+/// Returns the ResourceSlices of this driver on a node.
+pub(crate) async fn slices(client: &Client, node: &str) -> Result<Vec<ResourceSlice>> {
+    let slices: Api<ResourceSlice> = Api::all(client.clone());
+    let ours = ListParams::default().fields(&slices_of(node));
+    let list = in_time(slices.list(&ours)).await;
+    Ok(list
+        .context(|| "list the ResourceSlices of this node")?
+        .items)
+}
+
+/// Returns the selector of the ResourceSlices of this driver on a node.
+pub(crate) fn slices_of(node: &str) -> String {
+    format!("spec.driver={},spec.nodeName={node}", driver::NAME)
 }
 
 /// Waits for an answer of the API server, but not without an end.
