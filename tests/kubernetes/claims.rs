@@ -113,6 +113,35 @@ pub fn pods_fill_the_gpu(node: &Node) {
     is_over(node);
 }
 
+/// The scheduler sees the room that a local slice takes, and its end.
+pub fn counters_follow_local_slices(node: &Node) {
+    template(node);
+    node.sleeper("local", "7g.80gb");
+    node.is_ready("local");
+    let is_full = || {
+        let set = "{.items[*].spec.sharedCounters[0].counters.memory.value}";
+        let query = format!("jsonpath={set}");
+        node.kubectl(&["get", "resourceslices", "-o", &query])
+            .ok()
+            .stdout
+            == "0"
+    };
+    eventually("the counters are lower", is_full);
+    pod(node, "late", "true");
+    node.is("condition=PodScheduled=False", "pod/late");
+    node.delete("local");
+    eventually("the local slice is gone", || {
+        // CRI-O removes the container a while after its pod.
+        node.run("migctl", &["gc"]).ok();
+        node.leases()
+            .iter()
+            .all(|lease| lease["profile"] != "7g.80gb")
+    });
+    node.is_ready("late");
+    node.delete("late");
+    is_over(node);
+}
+
 /// Others may delete and change ResourceSlices; the driver restores them.
 pub fn restores_resource_slices(node: &Node) {
     let before = resource_slices(node);

@@ -19,7 +19,7 @@ fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, Case); 14] = [
+    let cases: [(&str, Case); 15] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a GPU without MIG", cases::a_gpu_without_mig),
@@ -39,6 +39,10 @@ fn every_case(engine: &'static str) {
         ),
         ("a pod by claim", claims::a_pod_by_claim),
         ("pods fill the GPU", claims::pods_fill_the_gpu),
+        (
+            "counters follow local slices",
+            claims::counters_follow_local_slices,
+        ),
         ("restores ResourceSlices", claims::restores_resource_slices),
     ];
     // To run one of them alone, by a part of its name.
