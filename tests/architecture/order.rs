@@ -42,9 +42,9 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
         &[
             &["bins"],
             &["run"],
-            &["kubelet", "publish", "room"],
+            &["kubelet", "promise", "publish", "room", "sweep"],
             &["prepare"],
-            &["api", "ledger"],
+            &["api", "changes", "ledger"],
             &["slices"],
             // pure
             &["cdi", "claim", "layout", "options"],

@@ -72,7 +72,7 @@ fn early_unprepare_spares_container() {
     let calls = world.driver_calls(|| drop(hook(&world, "detach", "a", None).ok()));
     assert_eq!(calls, [""; 0]);
     assert_eq!(the_lease(&world)["state"], "releasing");
-    world.gc().ok();
+    with(&world, |leases| leases.release_ended()).unwrap();
     nothing_is_left(&world);
 }
 
@@ -103,6 +103,40 @@ fn collection_removes_dead_container_alone() {
     assert_eq!(containers(&world), [""; 0]);
     assert_eq!(the_lease(&world)["claim"]["uid"], "a");
     world.the_instance();
+}
+
+/// The driver of the claims has the bundles of none, so it ends no other leases.
+#[test]
+fn sweep_ends_containers_of_claims_alone() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    unprepare(&world, "a").unwrap();
+    world.abandoned("other");
+    let sweep = || with(&world, |leases| leases.release_ended()).unwrap();
+    sweep();
+    assert_eq!(world.leases().len(), 2);
+    drop(init);
+    sweep();
+    assert_eq!(containers(&world), ["other"]);
+    world.gc().ok();
+    nothing_is_left(&world);
+}
+
+#[test]
+fn names_user_of_claim() {
+    let world = prepared();
+    let user = || with(&world, |leases| leases.user_of_claim("a")).unwrap();
+    assert_eq!(user(), None);
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    let pid = std::process::id();
+    assert!(user().unwrap().starts_with(&format!("process {pid} ")));
+    drop(hold);
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    assert!(user().unwrap().starts_with("container c lives"));
+    drop(init);
+    assert_eq!(user(), None);
 }
 
 /// CRI-O deletes a container after its pod.

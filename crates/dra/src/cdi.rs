@@ -10,13 +10,16 @@ use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The vendor and the class of the devices.
 const KIND: &str = "gpu.runmig.dev/slice";
 
 /// The first version that has every field of these files, and names that begin with a digit.
 const VERSION: &str = "0.5.0";
+
+/// Seconds. The hook waits for the ledger's lock at most.
+const HOOK_TIMEOUT_S: u32 = 30;
 
 /// A slice for the containers of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +44,17 @@ fn name(uid: &str, device: &str) -> String {
 }
 
 /// Returns the content of a claim's file.
-pub(crate) fn specification(uid: &str, slices: &[Slice]) -> Value {
+///
+/// `hook` is the program that gives a container a lease of its own on its slice.
+pub(crate) fn specification(uid: &str, slices: &[Slice], hook: &Path) -> Value {
+    let call = |stage: &str, verb: &str, device: &str| {
+        json!({
+            "hookName": stage,
+            "path": hook,
+            "args": ["runmig-claim", verb, "--claim", uid, "--device", device],
+            "timeout": HOOK_TIMEOUT_S,
+        })
+    };
     let device = |slice: &Slice| {
         json!({
             "name": name(uid, &slice.device),
@@ -52,6 +65,10 @@ pub(crate) fn specification(uid: &str, slices: &[Slice]) -> Value {
                     format!("{}={}", variable(&slice.request), uuids(slices, &slice.request)),
                 ],
                 "deviceNodes": slice.nodes.iter().map(node).collect::<Vec<_>>(),
+                "hooks": [
+                    call("createRuntime", "attach", &slice.device),
+                    call("poststop", "detach", &slice.device),
+                ],
             },
         })
     };
@@ -173,7 +190,7 @@ mod tests {
             slice("other", "b", "MIG-2"),
             slice("big-one/first", "c", "MIG-3"),
         ];
-        let written = specification("u-1", &slices);
+        let written = specification("u-1", &slices, Path::new("/hook"));
         let device = |at: usize| &written["devices"][at];
         assert_eq!(device(0)["name"], "u-1-a");
         assert_eq!(id("u-1", "a"), "gpu.runmig.dev/slice=u-1-a");
@@ -184,6 +201,13 @@ mod tests {
         ]);
         assert_eq!((env(0), env(2)), (&both, &both));
         assert_eq!(env(1)[1], "RUNMIG_SLICE_OTHER=MIG-2");
+        let hooks = &device(0)["containerEdits"]["hooks"];
+        let attach = ["runmig-claim", "attach", "--claim", "u-1", "--device", "a"];
+        assert_eq!(
+            (&hooks[0]["path"], &hooks[0]["args"]),
+            (&json!("/hook"), &json!(attach))
+        );
+        assert_eq!(hooks[1]["hookName"], "poststop");
         let nodes = &device(0)["containerEdits"]["deviceNodes"];
         let node = json!({
             "path": "/dev/nvidia-caps/nvidia-cap12", "type": "c",
@@ -196,7 +220,7 @@ mod tests {
     fn leaves_whole_file_or_none() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().join("cdi"));
-        let text = specification("u-1", &[slice("r", "a", "MIG-1")]);
+        let text = specification("u-1", &[slice("r", "a", "MIG-1")], Path::new("/hook"));
         fs::create_dir(dir.path().join("cdi")).unwrap();
         let left = dir.path().join("cdi/gpu.runmig.dev-u-1.new");
         fs::write(&left, "half").unwrap();

@@ -6,7 +6,7 @@ use k8s_openapi::api::resource::v1::{
     ResourceClaimConsumerReference,
 };
 use runmig_lease::error::{Error, Result};
-use runmig_lease::store::ClaimPod;
+use runmig_lease::store::{Claim, ClaimPod};
 use std::fmt;
 
 /// A claim as the kubelet names it.
@@ -135,6 +135,20 @@ pub(crate) fn allocated(
         devices: ours.into_iter().map(allocation).collect(),
         pods,
     })
+}
+
+/// Returns the reason for which a claim on record has no right to its device any more. None while it has.
+pub(crate) fn withdrawn(found: Option<&ResourceClaim>, held: &Claim) -> Option<String> {
+    let asked = ClaimName {
+        namespace: held.namespace.clone(),
+        name: held.name.clone(),
+        uid: held.uid.clone(),
+    };
+    match allocated(found, &asked, &held.pool) {
+        Err(why) => Some(why.reason()),
+        Ok(now) if now.devices.iter().any(|d| d.device == held.device) => None,
+        Ok(_) => Some(format!("the claim has not device {} any more", held.device)),
+    }
 }
 
 fn pod(reference: &ResourceClaimConsumerReference) -> Option<ClaimPod> {

@@ -28,19 +28,60 @@ pub(crate) fn prepare(
     let leases = LeaseManager::open(config, Box::new(NoBundles))?;
     let slice = |allocation: &Allocation| {
         let place = place(&snapshot, &allocation.device)?;
-        let holder = Claim {
-            uid: claim.uid.clone(),
-            namespace: claim.namespace.clone(),
-            name: claim.name.clone(),
-            request: allocation.request.clone(),
-            pool: allocation.pool.clone(),
-            device: allocation.device.clone(),
-            pods: allocated.pods.clone(),
-        };
-        let held = leases.prepare(holder, &place, PATIENCE)?;
+        let held = leases.prepare(holder(claim, allocated, allocation), &place, PATIENCE)?;
         granted(&nodes, allocation, &held)
     };
     allocated.devices.iter().map(slice).collect()
+}
+
+/// Puts the places of a claim's devices on record, before the kubelet asks for the slices.
+pub(crate) fn promise(config: &Config, claim: &ClaimName, allocated: &Allocated) -> Result<()> {
+    let snapshot = runmig_lease::driver(config).snapshot()?;
+    let leases = LeaseManager::open(config, Box::new(NoBundles))?;
+    for allocation in &allocated.devices {
+        let place = place(&snapshot, &allocation.device)?;
+        leases.promise(holder(claim, allocated, allocation), &place)?;
+    }
+    Ok(())
+}
+
+/// Returns the claims on record, one for each device.
+pub(crate) fn claims(config: &Config) -> Result<Vec<Claim>> {
+    let Some(leases) = LeaseManager::existing(config, Box::new(NoBundles))? else {
+        return Ok(Vec::new());
+    };
+    let held = leases.claims()?;
+    Ok({ held.iter() }
+        .filter_map(|held| held.lease.claim().cloned())
+        .collect())
+}
+
+/// Ends what containers of claims left.
+pub(crate) fn release_ended(config: &Config) -> Result<()> {
+    match LeaseManager::existing(config, Box::new(NoBundles))? {
+        Some(leases) => leases.release_ended(),
+        None => Ok(()),
+    }
+}
+
+/// Returns the container or the process that uses the slices of a claim, in words.
+pub(crate) fn user_of(config: &Config, uid: &str) -> Result<Option<String>> {
+    match LeaseManager::existing(config, Box::new(NoBundles))? {
+        Some(leases) => leases.user_of_claim(uid),
+        None => Ok(None),
+    }
+}
+
+fn holder(claim: &ClaimName, allocated: &Allocated, allocation: &Allocation) -> Claim {
+    Claim {
+        uid: claim.uid.clone(),
+        namespace: claim.namespace.clone(),
+        name: claim.name.clone(),
+        request: allocation.request.clone(),
+        pool: allocation.pool.clone(),
+        device: allocation.device.clone(),
+        pods: allocated.pods.clone(),
+    }
 }
 
 /// Ends the leases of a claim. A claim without a lease has ended already.

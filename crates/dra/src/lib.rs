@@ -9,7 +9,10 @@
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
 //! ledger      leases of claims, and the nodes of their slices
+//! changes     tells when the ledger changes
 //! room        looks at the node, and lays out its ResourceSlices
+//! promise     puts the claims of bound pods on record
+//! sweep       ends the leases of claims that Kubernetes withdrew
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims
 //! layout      pure: the ResourceSlices of a node
@@ -20,6 +23,7 @@
 
 mod api;
 mod cdi;
+mod changes;
 mod claim;
 mod driver;
 #[doc(hidden)]
@@ -28,9 +32,11 @@ pub mod layout;
 mod ledger;
 mod options;
 mod prepare;
+mod promise;
 mod publish;
 mod room;
 mod run;
 mod slices;
+mod sweep;
 
 pub use run::run;

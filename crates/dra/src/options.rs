@@ -8,11 +8,12 @@ use std::path::PathBuf;
 pub(crate) const HELP: &str = "\
 The Kubernetes DRA driver for MIG slices. It runs as root, once on each node.
 
-usage: runmig-dra [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR]
+usage: runmig-dra [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR] [--claim-hook FILE]
 
   --node NAME        the name of the Node object (default: the environment variable NODE_NAME)
   --kubeconfig FILE  the way to the API server (default: the service account of the pod)
   --cdi-dir DIR      the folder for CDI files, one that the engine reads (default: /var/run/cdi)
+  --claim-hook FILE  runmig-claim, where the low-level runtime of the node finds it (default: beside this program)
 
 The configuration is /etc/runmig/config.toml, as for runmig.
 ";
@@ -26,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The folder for CDI files.
     pub(crate) cdi_dir: PathBuf,
+    /// The hook of the containers. None for the one beside this program.
+    pub(crate) claim_hook: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             node: String::new(),
             kubeconfig: None,
             cdi_dir: "/var/run/cdi".into(),
+            claim_hook: None,
         }
     }
 }
@@ -68,6 +72,7 @@ pub(crate) fn parse(
             "-h" | "--help" => return Ok(Call::Help),
             "--node" => options.node = value()?.to_string_lossy().into_owned(),
             "--cdi-dir" => options.cdi_dir = value()?.into(),
+            "--claim-hook" => options.claim_hook = Some(value()?.into()),
             "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
             _ => return Err(wrong(format!("argument {name:?} is unknown"))),
         }
@@ -126,9 +131,11 @@ mod tests {
         let elsewhere = Call::Serve(Options {
             node: "n".to_owned(),
             cdi_dir: "/c".into(),
+            claim_hook: Some("/h".into()),
             ..Options::default()
         });
-        assert_eq!(parsed(&["--cdi-dir=/c"], Some("n")), Ok(elsewhere));
+        let both = ["--cdi-dir=/c", "--claim-hook", "/h"];
+        assert_eq!(parsed(&both, Some("n")), Ok(elsewhere));
         assert_eq!(parsed(&["--help"], None), Ok(Call::Help));
     }
 

@@ -7,10 +7,13 @@ mod serial;
 use crate::cdi::{self, Folder, Slice};
 use crate::claim::{Allocated, ClaimName, allocated};
 use crate::{api, ledger};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Client;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::store::Claim;
 use serial::Serial;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +49,8 @@ pub(crate) struct Node {
     pub(crate) pool: String,
     /// The folder of CDI files.
     pub(crate) cdi: Folder,
+    /// The hook of the containers.
+    pub(crate) hook: PathBuf,
 }
 
 impl Claims {
@@ -67,6 +72,42 @@ impl Claims {
         };
         let answer = self.in_turn(claim, work).await;
         answer.context(|| format!("prepare claim {claim}"))
+    }
+
+    /// Puts the places of a claim's devices on record, without hardware.
+    pub(crate) async fn promise_devices(
+        &self,
+        claim: &ClaimName,
+        allocated: Allocated,
+    ) -> Result<()> {
+        let (node, asked) = (self.node.clone(), claim.clone());
+        let work = blocking(move || ledger::promise(&node.config, &asked, &allocated));
+        self.in_turn(claim, work).await
+    }
+
+    /// Returns the claims on record.
+    pub(crate) async fn on_record(&self) -> Result<Vec<Claim>> {
+        let node = self.node.clone();
+        blocking(move || ledger::claims(&node.config)).await
+    }
+
+    /// Returns the devices of a claim in the pool of this node.
+    pub(crate) fn allocated(
+        &self,
+        found: Option<&ResourceClaim>,
+        asked: &ClaimName,
+    ) -> Result<Allocated> {
+        allocated(found, asked, &self.node.pool)
+    }
+
+    /// Returns the client of the API server.
+    pub(crate) fn client(&self) -> &Client {
+        &self.node.client
+    }
+
+    /// Returns the configuration of runmig.
+    pub(crate) fn config(&self) -> &Config {
+        &self.node.config
     }
 
     /// Ends the lease of a claim, and removes its CDI file. An unknown claim has ended already.
@@ -104,7 +145,8 @@ impl Claims {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+/// Does work that blocks in a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -113,8 +155,10 @@ async fn blocking<T: Send + 'static>(
 
 fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Ready>> {
     let slices = ledger::prepare(&node.config, claim, allocated)?;
-    node.cdi
-        .write(&claim.uid, &cdi::specification(&claim.uid, &slices))?;
+    node.cdi.write(
+        &claim.uid,
+        &cdi::specification(&claim.uid, &slices, &node.hook),
+    )?;
     let ready = |slice: Slice| Ready {
         cdi_id: cdi::id(&claim.uid, &slice.device),
         request: slice.request,

@@ -1,5 +1,6 @@
 //! The room of the node: looks at driver and ledger, and lays out the ResourceSlices.
 
+use crate::changes::Changes;
 use crate::layout::{LeftOut, Node, Published, lay_out, uses};
 use crate::slices::resource_slice;
 use k8s_openapi::api::resource::v1::ResourceSlice;
@@ -13,8 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The time between two looks.
-const LOOK: Duration = Duration::from_secs(5);
+/// The time between two looks while the ledger does not change. An administrator's instance comes without a record.
+const LOOK: Duration = Duration::from_secs(30);
+/// The time after a change of the ledger in which more changes come: each write wakes every pod that waits.
+const JOIN: Duration = Duration::from_millis(100);
+/// The time between two looks without a watch on the ledger.
+const BLIND: Duration = Duration::from_secs(5);
 
 /// The looks at the room of a node.
 pub(crate) struct Room {
@@ -78,6 +83,9 @@ impl Room {
 
 /// Looks again and again, and tells the ResourceSlices that have changed, without an end.
 pub(crate) async fn follow(mut room: Room, told: watch::Sender<Vec<ResourceSlice>>) {
+    let config = room.config.clone();
+    // Before the first look, so that no change is missed.
+    let mut changes = Changes::of(&config).ok();
     loop {
         let looking = tokio::task::spawn_blocking(move || {
             let seen = room.look();
@@ -97,6 +105,26 @@ pub(crate) async fn follow(mut room: Room, told: watch::Sender<Vec<ResourceSlice
             }
             Err(e) => tracing::warn!("{}", e.line()),
         }
-        tokio::time::sleep(LOOK).await;
+        changed(&config, &mut changes).await;
+    }
+}
+
+/// Waits for a change of the ledger, and then for those that follow at once. Without a ledger to watch it only waits.
+async fn changed(config: &Config, changes: &mut Option<Changes>) {
+    if changes.is_none() {
+        // The first create makes the ledger.
+        *changes = Changes::of(config).ok();
+    }
+    let Some(watch) = changes else {
+        return tokio::time::sleep(BLIND).await;
+    };
+    match tokio::time::timeout(LOOK, watch.next()).await {
+        Ok(Ok(())) => tokio::time::sleep(JOIN).await,
+        Ok(Err(e)) => {
+            tracing::warn!("{}", e.line());
+            *changes = None;
+            tokio::time::sleep(BLIND).await;
+        }
+        Err(_) => {}
     }
 }

@@ -4,18 +4,21 @@ use crate::cdi::Folder;
 use crate::kubelet::Sockets;
 use crate::options::{self, Call, HELP, Options};
 use crate::prepare::{Claims, Node};
+use crate::promise::promise;
 use crate::publish::publish;
 use crate::room::{Room, follow};
+use crate::sweep::sweep;
 use crate::{api, layout, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::trust;
+use runmig_lease::{programs, trust};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The time that work on a claim gets at the end of the process. The next process continues the rest.
 const END: Duration = Duration::from_secs(5);
@@ -71,17 +74,39 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
     let room = Room::new(config.clone(), &options.node, earlier);
     let (told, wanted) = watch::channel(Vec::new());
     let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
-    let claims = Claims::new(Node {
+    let claims = Arc::new(Claims::new(Node {
         client: client.clone(),
         config,
         pool: layout::pool(&options.node),
         cdi: Folder::new(&options.cdi_dir),
-    });
+        hook: hook(options)?,
+    }));
+    let asked = Arc::new(Notify::new());
     tokio::select! {
-        ended = sockets.serve(Arc::new(claims)) => ended,
+        ended = sockets.serve(claims.clone()) => ended,
+        () = promise(claims.clone(), &options.node, asked.clone()) => {
+            Err(Error::new("the watch on the pods of the node ended"))
+        }
+        () = sweep(claims, asked) => Err(Error::new("the sweep ended")),
         () = follow(room, told) => Err(Error::new("the look at the room of the node ended")),
         () = publish(client, &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }
+}
+
+/// Returns the hook of the containers, which the low-level runtime executes as root.
+fn hook(options: &Options) -> Result<PathBuf> {
+    let hook = match &options.claim_hook {
+        Some(hook) => hook.clone(),
+        None => std::env::current_exe()
+            .context(|| "find the folder of this program")?
+            .with_file_name(programs::CLAIM),
+    };
+    let (found, _) = trust::program(&hook)
+        .context(|| format!("use hook {}", hook.display()))
+        .map_err(|e| {
+            e.hint("install runmig-claim beside runmig-dra, or name it with --claim-hook")
+        })?;
+    Ok(found)
 }

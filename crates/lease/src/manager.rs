@@ -83,6 +83,16 @@ impl<'a> LeaseManager<'a> {
         reclaim::detach(&self.0, claim, container)
     }
 
+    /// Ends what containers of claims left; see `reclaim::release_ended`.
+    pub fn release_ended(&self) -> Result<()> {
+        reclaim::release_ended(&self.0)
+    }
+
+    /// Returns the container or the process that uses a slice of a claim; see `reclaim::user_of_claim`.
+    pub fn user_of_claim(&self, uid: &str) -> Result<Option<String>> {
+        reclaim::user_of_claim(&self.0, uid)
+    }
+
     /// Returns the leases of all claims.
     ///
     /// # Errors

@@ -11,9 +11,11 @@ pub const SLICE: &str = "runmig-slice";
 pub const HOOK: &str = "runmig-hook";
 /// The Kubernetes driver.
 pub const DRA: &str = "runmig-dra";
+/// The hook of containers with a claim of Kubernetes.
+pub const CLAIM: &str = "runmig-claim";
 
-/// All names that no configuration can have, with the one that is reserved for the driver's hook.
-const ALL: &[&str] = &[FRONT, SLICE, HOOK, DRA, "runmig-claim"];
+/// All names that no configuration can have.
+const ALL: &[&str] = &[FRONT, SLICE, HOOK, DRA, CLAIM];
 
 /// Returns NAME for a link `runmig-NAME`, whatever folder it is in; none for a program's own name.
 pub fn configuration_of(link: &Path) -> Option<&str> {

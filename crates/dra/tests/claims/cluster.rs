@@ -149,6 +149,7 @@ impl Cluster {
             .arg(self.at("kubeconfig"))
             .arg("--cdi-dir")
             .arg(self.at("cdi"))
+            .args(["--claim-hook", "/bin/true"])
             .env("RUNMIG_CONFIG", self.at("config.toml"))
             .stdin(Stdio::null())
             .stderr(log.unwrap())

@@ -1,11 +1,12 @@
 //! The leases of claims: their end, and the half-made slice of a killed Prepare.
 
+use super::liveness::{A_MOMENT, lasting};
 use super::patience::Patience;
-use super::release::{release, release_unless};
+use super::release::{is_due, release, release_instance_unless, release_unless};
 use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Result};
-use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
+use crate::store::{self, ClaimName, Entry, Held, Instance, InstanceState, Lease, LeaseState};
 
 /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
 ///
@@ -23,15 +24,73 @@ pub(crate) fn release_claim(
         shared_in.is_some_and(|shared| shared.starts_with(&mark))
     };
     // CRI-O deletes a container late. A living one keeps its lease, and the slice with it.
-    let ended = listing.held().filter(is_attached).map(|held| {
-        let lives = |now: &Lease| holder::sign_of_life(&context.store, now);
-        release_unless(context, held, Patience::NONE, lives).map(drop)
-    });
-    let ended: Vec<Result<()>> = ended.collect();
+    let ended = listing.held().filter(is_attached);
+    let ended: Vec<Result<()>> = ended.map(|held| release_dead(context, held)).collect();
     let is_its = |held: &&Held| held.lease.claim().is_some_and(|claim| claim.uid == uid);
     let its = listing.held().filter(is_its);
     let its = its.map(|held| release(context, held, patience));
     error::all(ended.into_iter().chain(its))
+}
+
+/// Releases the lease of a container on a claim's slice, if the container is gone.
+fn release_dead(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+    // A container that was just killed takes a moment to end.
+    let lives = |now: &Lease| lasting(A_MOMENT, || holder::sign_of_life(&context.store, now));
+    release_unless(context, held, Patience::NONE, lives).map(drop)
+}
+
+/// Ends what containers of claims left: their leases, and the instances whose last lease was a container's. Leases
+/// without a claim are none of its business.
+///
+/// # Errors
+/// An instance that is in use. It is quarantined, and the next call tries again.
+pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
+    let listing = context.store.list()?;
+    let release = |entry: &Entry| match entry {
+        Entry::Held(held) => match &held.lease.shared_in {
+            Some(mark) if store::is_mark(mark) => release_dead(context, held),
+            _ => Ok(()),
+        },
+        Entry::Unleased(instance) => match instance.state {
+            InstanceState::Releasing | InstanceState::Quarantined(_)
+                if is_due(instance) && instance.boot_id == context.boot_id =>
+            {
+                let kept = |_: &Instance| None;
+                release_instance_unless(context, instance, Patience::NONE, kept).map(drop)
+            }
+            _ => Ok(()),
+        },
+    };
+    error::all(listing.entries.iter().map(release))
+}
+
+/// Returns the container or the process that uses a slice of a claim, in words. A doubt counts as use.
+pub(crate) fn user_of_claim(context: &LeaseContext<'_>, uid: &str) -> Result<Option<String>> {
+    let listing = context.store.list()?;
+    let mark = store::mark_of(uid);
+    for held in listing.held() {
+        let shared_in = held.lease.shared_in.as_ref();
+        if shared_in.is_some_and(|shared| shared.starts_with(&mark))
+            && let Some(life) = holder::sign_of_life(&context.store, &held.lease)
+        {
+            return Ok(Some(format!(
+                "{} lives ({life})",
+                held.lease.holder.title()
+            )));
+        }
+        if held.lease.claim().is_some_and(|claim| claim.uid == uid) {
+            let holders = destroy::holders(context, &held.instance);
+            if let Some((pid, name)) = holders.seen.first() {
+                return Ok(Some(format!("process {pid} {name} has it open")));
+            }
+            if let Some(why) = holders.unseen {
+                return Ok(Some(format!(
+                    "whether a process has it open cannot be seen: {why}"
+                )));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Removes the lease of a container that has ended on the slice of its claim. The slice ends with the claim, or, if that

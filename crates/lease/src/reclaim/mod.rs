@@ -19,7 +19,7 @@ mod ready;
 mod release;
 mod revive;
 
-pub(crate) use claim::{detach, release_claim, undo_half_made};
+pub(crate) use claim::{detach, release_claim, release_ended, undo_half_made, user_of_claim};
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};

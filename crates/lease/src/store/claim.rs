@@ -61,6 +61,11 @@ pub(crate) fn mark_of(uid: &str) -> String {
     format!("claim {uid} ")
 }
 
+/// Returns whether a text is the mark of a claim's container.
+pub(crate) fn is_mark(text: &str) -> bool {
+    text.starts_with("claim ")
+}
+
 impl Claim {
     /// Returns whether both are the same device of the same claim.
     pub fn is(&self, other: &Claim) -> bool {

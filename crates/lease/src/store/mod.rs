@@ -35,8 +35,8 @@ mod operation;
 mod queue;
 
 pub use bundles::{BundleId, BundleLock};
-pub(crate) use claim::mark_of;
 pub use claim::{Claim, ClaimName, ClaimPod};
+pub(crate) use claim::{is_mark, mark_of};
 pub use damaged::{Damaged, DamagedName};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Container, Holder, Key};

@@ -1,0 +1,93 @@
+//! Tells when the ledger changes: a record comes, changes or goes.
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Error, Result};
+use tokio::sync::mpsc;
+
+/// The folders of records below the state directory.
+const FOLDERS: [&str; 2] = ["leases", "instances"];
+
+/// A watch on the ledger. A thread of its own reads the kernel's events.
+pub(crate) struct Changes(mpsc::Receiver<()>);
+
+impl Changes {
+    /// Watches a ledger that exists.
+    ///
+    /// # Errors
+    /// A folder that is missing, or no inotify instance left.
+    pub(crate) fn of(config: &Config) -> Result<Changes> {
+        let what = || format!("watch the ledger in {}", config.state_dir.display());
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC).context(what)?;
+        // A record is written under another name and renamed.
+        let flags =
+            AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_DELETE_SELF;
+        for folder in FOLDERS {
+            let folder = config.state_dir.join(folder);
+            inotify.add_watch(&folder, flags).context(what)?;
+        }
+        let (told, changes) = mpsc::channel(1);
+        let read = move || tell(&inotify, &told);
+        let thread = std::thread::Builder::new().name("changes".to_owned());
+        thread.spawn(read).context(what)?;
+        Ok(Changes(changes))
+    }
+
+    /// Returns after the next change. Changes since the last call count.
+    ///
+    /// # Errors
+    /// The watch is over: the folder of the records is gone.
+    pub(crate) async fn next(&mut self) -> Result<()> {
+        let next = self.0.recv().await;
+        next.ok_or_else(|| Error::new("cannot watch the ledger: its folder is gone"))
+    }
+}
+
+/// Tells each change until a folder goes, or nobody listens.
+fn tell(inotify: &Inotify, told: &mpsc::Sender<()>) {
+    loop {
+        let events = match inotify.read_events() {
+            Err(Errno::EINTR) => continue,
+            Err(_) => return,
+            Ok(events) => events,
+        };
+        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_IGNORED;
+        if events.iter().any(|event| event.mask.intersects(gone)) || told.blocking_send(()).is_err()
+        {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn tells_changes_of_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            state_dir: dir.path().to_owned(),
+            ..Config::default()
+        };
+        assert!(Changes::of(&config).is_err());
+        for folder in FOLDERS {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        let mut changes = Changes::of(&config).unwrap();
+        let (new, record) = (
+            dir.path().join("leases/.new-a"),
+            dir.path().join("leases/a"),
+        );
+        std::fs::write(&new, "").unwrap();
+        assert!(changes.next().now_or_never().is_none());
+        std::fs::rename(new, &record).unwrap();
+        changes.next().await.unwrap();
+        std::fs::remove_file(record).unwrap();
+        changes.next().await.unwrap();
+        std::fs::remove_dir(dir.path().join("instances")).unwrap();
+        assert!(changes.next().await.is_err());
+    }
+}
