@@ -11,6 +11,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Client;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::process;
 use runmig_lease::store::Claim;
 use serial::Serial;
 use std::path::PathBuf;
@@ -149,6 +150,10 @@ impl Claims {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
+    let work = || {
+        process::renew_patience();
+        work()
+    };
     let done = tokio::task::spawn_blocking(work).await;
     done.because(|| "the driver failed at the claim")?
 }

@@ -30,7 +30,8 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
                         continue;
                     }
                     match claims.promise(&name, pod.uid().unwrap_or_default()).await {
-                        Ok(()) => drop(done.insert(name)),
+                        Ok(true) => drop(done.insert(name)),
+                        Ok(false) => {}
                         // Prepare says it to the pod.
                         Err(e) => tracing::warn!("{}", e.line()),
                     }
@@ -76,13 +77,14 @@ fn claims_of(pod: &Pod) -> Vec<(String, String)> {
 }
 
 impl Claims {
-    /// Promises the devices of a claim that is reserved for a pod. A claim without a device of ours needs nothing.
-    async fn promise(&self, (namespace, name): &(String, String), pod: String) -> Result<()> {
+    /// Promises the devices of a claim that is reserved for a pod. Returns false for a claim that is none of ours, or not
+    /// yet.
+    async fn promise(&self, (namespace, name): &(String, String), pod: String) -> Result<bool> {
         let what = || format!("promise the slices of claim {namespace}/{name}");
         let claims = Api::namespaced(self.client().clone(), namespace);
         let found = in_time(claims.get_opt(name)).await.context(what)?;
         let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
-            return Ok(());
+            return Ok(false);
         };
         let asked = ClaimName {
             namespace: namespace.clone(),
@@ -92,9 +94,10 @@ impl Claims {
         // A claim for others, or of a later pod, is no failure here.
         match self.allocated(found.as_ref(), &asked) {
             Ok(allocated) if allocated.pods.iter().any(|p| p.uid == pod) => {
-                self.promise_devices(&asked, allocated).await.context(what)
+                let promised = self.promise_devices(&asked, allocated).await;
+                promised.context(what).map(|()| true)
             }
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 }

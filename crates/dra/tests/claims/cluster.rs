@@ -95,6 +95,7 @@ impl Cluster {
             "--cert-dir=certificates",
             "--token-auth-file=tokens",
             "--authorization-mode=AlwaysAllow",
+            "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-account-key-file=account.key",

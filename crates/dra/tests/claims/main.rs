@@ -1,6 +1,7 @@
 //! The kubelet's calls for claims, over the driver's socket, beside a real API server.
 
 mod cluster;
+mod withdrawn;
 
 use cluster::{Cluster, until};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
@@ -25,6 +26,8 @@ async fn answers_the_kubelet() {
     serves_claims_at_once(&cluster, &devices).await;
     refuses_stale_claims(&cluster, &devices).await;
     accepts_unknown_claims(&cluster).await;
+    withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
+    withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
     for socket in [
         "plugins/gpu.runmig.dev/dra.sock",
         "plugins_registry/gpu.runmig.dev@reg.sock",

@@ -46,9 +46,15 @@ pub(super) struct File {
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The time that this process may still wait for blocked calls in total, in milliseconds. Blocked calls
 /// delay one call of runmig by no more than this.
-static LEFT: AtomicU64 = AtomicU64::new(700);
+static LEFT: AtomicU64 = AtomicU64::new(BUDGET);
+const BUDGET: u64 = 700;
 /// The time between two looks at the child.
 const STEP: Duration = Duration::from_millis(10);
+
+/// Gives the next piece of work its own time for blocked calls. A process that never ends would lose it for good.
+pub fn renew_patience() {
+    LEFT.store(BUDGET, SeqCst);
+}
 
 /// The result of one look. Only the child writes it, until the child has ended.
 #[derive(Default)]

@@ -14,6 +14,7 @@ pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
 pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
+pub use look::renew_patience;
 pub use mounts::answers;
 pub(crate) use pidfd::PidFd;
 pub use reads::{Host, Reads, is_gone};
