@@ -36,6 +36,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &[
             "crates/dra/src/api/",
             "crates/dra/src/prepare.rs",
+            "crates/dra/src/promise.rs",
             "crates/dra/src/publish.rs",
         ],
     ),

@@ -2,6 +2,7 @@
 
 use super::*;
 use faults_support::strace::{Call, settled};
+use runmig_lease::store::ClaimName;
 use serde_json::json;
 use std::process::{Child, Command, Stdio};
 use support::Said;
@@ -126,7 +127,11 @@ fn sweep_ends_containers_of_claims_alone() {
 #[test]
 fn names_user_of_claim() {
     let world = prepared();
-    let user = || with(&world, |leases| leases.user_of_claim("a")).unwrap();
+    let device = ClaimName {
+        uid: "a".to_owned(),
+        device: "device".to_owned(),
+    };
+    let user = || with(&world, |leases| leases.user_of_device(&device)).unwrap();
     assert_eq!(user(), None);
     let hold = world.hold(0, world.the_instance().gi, Some(0));
     let pid = std::process::id();
@@ -169,4 +174,33 @@ fn container_without_slice_does_not_start() {
     let line = hook(&world, "attach", "a", Some(&init)).refused();
     assert!(line.contains("there is no ledger in"), "{line}");
     hook(&world, "detach", "a", None).ok();
+}
+
+/// The pod was force-deleted: its claim has ended, and its container lives on.
+#[test]
+fn waits_for_container_of_ended_claim() {
+    let world = World::small();
+    let at = place(&world, "4g.24gb", 0, 4);
+    prepare(&world, "a", &at).unwrap();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    unprepare(&world, "a").unwrap();
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains("container c has 4g.24gb"), "{line}");
+    assert_eq!(containers(&world), ["c"]);
+    waits::ends(&world, &at, || drop(init));
+}
+
+/// No restart of a container moves the slice of a claim.
+#[test]
+fn defrag_leaves_claims_alone() {
+    let world = World::small();
+    prepare(&world, "a", &place(&world, "1g.6gb", 1, 1)).unwrap();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    let plan = said(&mut world.migctl(&["defrag", "4g.24gb", "-o", "json"])).stdout;
+    assert!(
+        !plan.contains("\"container\": \"c\"") && !plan.contains("\"container\":\"c\""),
+        "{plan}"
+    );
 }

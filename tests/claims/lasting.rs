@@ -110,3 +110,36 @@ fn refuses_claim_with_unreadable_lease() {
     assert!(line.contains("migctl release"), "{line}");
     world.the_instance();
 }
+
+/// A promise on an idle slice has hardware, although nobody has begun to make it.
+#[test]
+fn promise_on_idle_slice_loses_nothing() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    let at = place(&world, "1g.6gb", 0, 1);
+    prepare(&world, "a", &at).unwrap();
+    unprepare(&world, "a").unwrap();
+    promise(&world, "b", &at).unwrap();
+    world.configure("");
+    unprepare(&world, "b").unwrap();
+    nothing_is_left(&world);
+}
+
+/// The kubelet prepares a claim once, however many pods it is reserved for.
+#[test]
+fn promise_names_later_pods() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 0, 1);
+    prepare(&world, "a", &at).unwrap();
+    let mut shared = claim("a");
+    shared.pods.push(ClaimPod {
+        uid: "second-uid".to_owned(),
+        name: "second".to_owned(),
+    });
+    with(&world, |leases| leases.promise(shared.clone(), &at)).unwrap();
+    let lease = the_lease(&world);
+    assert_eq!(lease["state"], "ready");
+    assert_eq!(lease["claim"]["pods"][1]["name"], "second");
+    let list = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(list.contains("team-a/train and 1 more"), "{list}");
+}

@@ -35,7 +35,7 @@ fn waits_for_end_of_old_claim() {
 }
 
 /// Prepares the claim `new` while the obstacle goes.
-fn ends(world: &World, at: &ClaimPlace, go: impl FnOnce()) {
+pub fn ends(world: &World, at: &ClaimPlace, go: impl FnOnce()) {
     let (begun, is_begun) = mpsc::channel();
     std::thread::scope(|scope| {
         let new = scope.spawn(move || {

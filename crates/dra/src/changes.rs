@@ -4,10 +4,18 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The folders of records below the state directory.
 const FOLDERS: [&str; 2] = ["leases", "instances"];
+
+/// The time between two looks while the ledger does not change. An administrator's instance comes without a record.
+const LOOK: Duration = Duration::from_secs(30);
+/// The time after a change of the ledger in which more changes come: each write wakes every pod that waits.
+const JOIN: Duration = Duration::from_millis(100);
+/// The time between two looks without a watch on the ledger.
+const BLIND: Duration = Duration::from_secs(5);
 
 /// A watch on the ledger. A thread of its own reads the kernel's events.
 pub(crate) struct Changes(mpsc::Receiver<()>);
@@ -41,6 +49,26 @@ impl Changes {
     pub(crate) async fn next(&mut self) -> Result<()> {
         let next = self.0.recv().await;
         next.ok_or_else(|| Error::new("cannot watch the ledger: its folder is gone"))
+    }
+}
+
+/// Waits for a change of the ledger, and then for those that follow at once. Without a ledger to watch it only waits.
+pub(crate) async fn changed(config: &Config, changes: &mut Option<Changes>) {
+    if changes.is_none() {
+        // The first create makes the ledger.
+        *changes = Changes::of(config).ok();
+    }
+    let Some(watch) = changes else {
+        return tokio::time::sleep(BLIND).await;
+    };
+    match tokio::time::timeout(LOOK, watch.next()).await {
+        Ok(Ok(())) => tokio::time::sleep(JOIN).await,
+        Ok(Err(e)) => {
+            tracing::warn!("{}", e.line());
+            *changes = None;
+            tokio::time::sleep(BLIND).await;
+        }
+        Err(_) => {}
     }
 }
 

@@ -8,7 +8,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::Snapshot;
-use runmig_lease::store::{Claim, Held};
+use runmig_lease::store::{Claim, ClaimName as LeasedDevice, Held};
 use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
 use std::time::Duration;
 
@@ -31,7 +31,17 @@ pub(crate) fn prepare(
         let held = leases.prepare(holder(claim, allocated, allocation), &place, PATIENCE)?;
         granted(&nodes, allocation, &held)
     };
-    allocated.devices.iter().map(slice).collect()
+    let slices = allocated.devices.iter().map(slice);
+    let slices = slices.collect::<Result<Vec<_>>>()?;
+    // Devices of an earlier allocation of the claim, whose Unprepare was lost.
+    for held in leases.claims()? {
+        let lost = held.lease.claim().filter(|c| c.uid == claim.uid);
+        let lost = lost.filter(|c| allocated.devices.iter().all(|d| d.device != c.device));
+        if let Some(lost) = lost {
+            leases.release_device(&device_of(lost), Patience::default())?;
+        }
+    }
+    Ok(slices)
 }
 
 /// Puts the places of a claim's devices on record, before the kubelet asks for the slices.
@@ -64,11 +74,29 @@ pub(crate) fn release_ended(config: &Config) -> Result<()> {
     }
 }
 
-/// Returns the container or the process that uses the slices of a claim, in words.
-pub(crate) fn user_of(config: &Config, uid: &str) -> Result<Option<String>> {
+/// Returns the container or the process that uses a device of a claim, in words.
+pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> {
     match LeaseManager::existing(config, Box::new(NoBundles))? {
-        Some(leases) => leases.user_of_claim(uid),
+        Some(leases) => leases.user_of_device(&device_of(claim)),
         None => Ok(None),
+    }
+}
+
+/// Ends the lease of one device of a claim. Returns whether the claim has no other.
+pub(crate) fn release_device(config: &Config, claim: &Claim) -> Result<bool> {
+    let Some(leases) = LeaseManager::existing(config, Box::new(NoBundles))? else {
+        return Ok(true);
+    };
+    leases.release_device(&device_of(claim), Patience::default())?;
+    let left = leases.claims()?;
+    let is_its = |held: &Held| held.lease.claim().is_some_and(|c| c.uid == claim.uid);
+    Ok(!left.iter().any(is_its))
+}
+
+fn device_of(claim: &Claim) -> LeasedDevice {
+    LeasedDevice {
+        uid: claim.uid.clone(),
+        device: claim.device.clone(),
     }
 }
 

@@ -5,9 +5,8 @@
 mod serial;
 
 use crate::cdi::{self, Folder, Slice};
-use crate::claim::{Allocated, ClaimName, allocated};
+use crate::claim::{Allocated, ClaimName, allocated, withdrawn};
 use crate::{api, ledger};
-use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Client;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
@@ -32,6 +31,24 @@ pub(crate) struct Ready {
     pub(crate) device: String,
     /// The name by which the engine finds the edits of a container.
     pub(crate) cdi_id: String,
+}
+
+/// The outcome of a sweep of one device.
+pub(crate) enum Swept {
+    /// The claim has the device.
+    Kept,
+    /// The claim has lost it, and something uses the slice.
+    Used {
+        /// The reason for which the claim has lost it.
+        why: String,
+        /// The user.
+        by: String,
+    },
+    /// The lease is gone.
+    Released {
+        /// The reason for which the claim has lost it.
+        why: String,
+    },
 }
 
 /// The claims of this node.
@@ -75,30 +92,54 @@ impl Claims {
         answer.context(|| format!("prepare claim {claim}"))
     }
 
-    /// Puts the places of a claim's devices on record, without hardware.
-    pub(crate) async fn promise_devices(
-        &self,
-        claim: &ClaimName,
-        allocated: Allocated,
-    ) -> Result<()> {
+    /// Puts the places of a claim's devices on record, without hardware, if it is reserved for this pod. Returns false
+    /// if it is not, and while other work on the claim goes on.
+    pub(crate) async fn promise(&self, claim: &ClaimName, pod: &str) -> Result<bool> {
+        claim.check()?;
+        let Some(_turn) = self.serial.try_turn(&claim.uid) else {
+            return Ok(false);
+        };
+        // Read in the turn: the claim may have ended since its pod was seen.
+        let found = api::claim(&self.node.client, &claim.namespace, &claim.name).await?;
+        let allocated = match allocated(found.as_ref(), claim, &self.node.pool) {
+            Ok(allocated) if allocated.pods.iter().any(|p| p.uid == pod) => allocated,
+            // A claim for others, or of a later pod, is no failure here.
+            _ => return Ok(false),
+        };
         let (node, asked) = (self.node.clone(), claim.clone());
-        let work = blocking(move || ledger::promise(&node.config, &asked, &allocated));
-        self.in_turn(claim, work).await
+        blocking(move || ledger::promise(&node.config, &asked, &allocated)).await?;
+        Ok(true)
+    }
+
+    /// Ends the lease of a device that the claim has lost, unless a container or a process uses its slice.
+    pub(crate) async fn sweep(&self, claim: &ClaimName, held: Claim) -> Result<Swept> {
+        let (node, asked) = (self.node.clone(), claim.clone());
+        let work = async move {
+            // Read in the turn: a pod may have got the claim since the first look.
+            let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
+            let Some(why) = withdrawn(found.as_ref(), &held) else {
+                return Ok(Swept::Kept);
+            };
+            blocking(move || {
+                if let Some(by) = ledger::user_of(&node.config, &held)? {
+                    return Ok(Swept::Used { why, by });
+                }
+                let is_last = ledger::release_device(&node.config, &held)?;
+                if is_last {
+                    node.cdi.remove(&held.uid)?;
+                }
+                Ok(Swept::Released { why })
+            })
+            .await
+        };
+        let answer = self.in_turn(claim, work).await;
+        answer.context(|| format!("unprepare claim {claim}"))
     }
 
     /// Returns the claims on record.
     pub(crate) async fn on_record(&self) -> Result<Vec<Claim>> {
         let node = self.node.clone();
         blocking(move || ledger::claims(&node.config)).await
-    }
-
-    /// Returns the devices of a claim in the pool of this node.
-    pub(crate) fn allocated(
-        &self,
-        found: Option<&ResourceClaim>,
-        asked: &ClaimName,
-    ) -> Result<Allocated> {
-        allocated(found, asked, &self.node.pool)
     }
 
     /// Returns the client of the API server.

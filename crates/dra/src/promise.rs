@@ -1,7 +1,7 @@
 //! Promises: puts the places of a bound pod's claims on record before the kubelet asks for them, so that no local create
 //! takes them. It watches the pods of this node, and never all claims of the cluster.
 
-use crate::api::in_time;
+use crate::api;
 use crate::claim::ClaimName;
 use crate::prepare::Claims;
 use futures::StreamExt;
@@ -10,7 +10,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use runmig_lease::error::{Context, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -20,17 +20,19 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
     let pods: Api<Pod> = Api::all(claims.client().clone());
     let here = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
     let mut changes = pin!(watcher(pods, here).default_backoff());
-    // The claims that are on record, so that a pod's later changes cost nothing.
-    let mut done = BTreeSet::new();
+    // The claims of each pod that are on record, so that the pod's later changes cost nothing.
+    let mut done: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while let Some(change) = changes.next().await {
         match change {
             Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
+                let (uid, namespace) = (pod.uid().unwrap_or_default(), pod.namespace());
+                let namespace = namespace.unwrap_or_default();
                 for name in claims_of(&pod) {
-                    if done.contains(&name) {
+                    if done.get(&uid).is_some_and(|names| names.contains(&name)) {
                         continue;
                     }
-                    match claims.promise(&name, pod.uid().unwrap_or_default()).await {
-                        Ok(true) => drop(done.insert(name)),
+                    match one(&claims, &namespace, &name, &uid).await {
+                        Ok(true) => drop(done.entry(uid.clone()).or_default().insert(name)),
                         Ok(false) => {}
                         // Prepare says it to the pod.
                         Err(e) => tracing::warn!("{}", e.line()),
@@ -38,25 +40,42 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
                 }
             }
             Ok(Event::Delete(pod)) => {
-                for name in claims_of(&pod) {
-                    done.remove(&name);
-                }
+                done.remove(&pod.uid().unwrap_or_default());
                 sweep.notify_one();
             }
-            Ok(Event::Init | Event::InitDone) => {}
+            // Pods that went during a lost watch are not told.
+            Ok(Event::Init) => done.clear(),
+            Ok(Event::InitDone) => sweep.notify_one(),
             Err(e) => tracing::warn!("cannot watch the pods of this node: {e}"),
         }
     }
 }
 
-/// Returns the claims of a pod that has not started, as namespace and name.
-fn claims_of(pod: &Pod) -> Vec<(String, String)> {
+/// Promises a claim of a pod. Returns false for a claim that is none of ours, or not yet.
+async fn one(claims: &Claims, namespace: &str, name: &str, pod: &str) -> Result<bool> {
+    let what = || format!("promise the slices of claim {namespace}/{name}");
+    let found = api::claim(claims.client(), namespace, name)
+        .await
+        .context(what)?;
+    let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
+        return Ok(false);
+    };
+    let claim = ClaimName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid,
+    };
+    claims.promise(&claim, pod).await.context(what)
+}
+
+/// Returns the names of the claims of a pod that goes on.
+fn claims_of(pod: &Pod) -> BTreeSet<String> {
     let status = pod.status.as_ref();
     let is_over = status
         .and_then(|s| s.phase.as_deref())
         .is_some_and(|phase| ["Succeeded", "Failed"].contains(&phase));
-    if is_over {
-        return Vec::new();
+    if is_over || pod.metadata.deletion_timestamp.is_some() {
+        return BTreeSet::new();
     }
     let generated = { status.and_then(|s| s.resource_claim_statuses.as_ref()) }
         .into_iter()
@@ -68,38 +87,7 @@ fn claims_of(pod: &Pod) -> Vec<(String, String)> {
         .filter_map(|c| c.resource_claim_name.clone());
     let extended = { status.and_then(|s| s.extended_resource_claim_status.as_ref()) }
         .map(|s| s.resource_claim_name.clone());
-    let namespace = pod.namespace().unwrap_or_default();
-    let names: BTreeSet<String> = generated.chain(named).chain(extended).collect();
-    names
-        .into_iter()
-        .map(|name| (namespace.clone(), name))
-        .collect()
-}
-
-impl Claims {
-    /// Promises the devices of a claim that is reserved for a pod. Returns false for a claim that is none of ours, or not
-    /// yet.
-    async fn promise(&self, (namespace, name): &(String, String), pod: String) -> Result<bool> {
-        let what = || format!("promise the slices of claim {namespace}/{name}");
-        let claims = Api::namespaced(self.client().clone(), namespace);
-        let found = in_time(claims.get_opt(name)).await.context(what)?;
-        let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
-            return Ok(false);
-        };
-        let asked = ClaimName {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            uid,
-        };
-        // A claim for others, or of a later pod, is no failure here.
-        match self.allocated(found.as_ref(), &asked) {
-            Ok(allocated) if allocated.pods.iter().any(|p| p.uid == pod) => {
-                let promised = self.promise_devices(&asked, allocated).await;
-                promised.context(what).map(|()| true)
-            }
-            _ => Ok(false),
-        }
-    }
+    generated.chain(named).chain(extended).collect()
 }
 
 #[cfg(test)]
@@ -124,12 +112,12 @@ mod tests {
             });
             serde_json::from_value(pod).unwrap()
         };
-        let names: Vec<String> = claims_of(&pod("Pending"))
-            .into_iter()
-            .map(|(_, n)| n)
-            .collect();
+        let names: Vec<String> = claims_of(&pod("Running")).into_iter().collect();
         assert_eq!(names, ["extended", "made", "named"]);
-        assert_eq!(claims_of(&pod("Succeeded")), []);
-        assert_eq!(claims_of(&Pod::default()), []);
+        assert!(claims_of(&pod("Succeeded")).is_empty());
+        let mut going = pod("Running");
+        going.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(claims_of(&going).is_empty() && claims_of(&Pod::default()).is_empty());
     }
 }

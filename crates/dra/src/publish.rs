@@ -45,7 +45,11 @@ pub(crate) async fn publish(
         let is_due = listed && !published.is_right();
         tokio::select! {
             change = changes.next() => match change {
-                Some(Ok(event)) => listed |= published.see(event),
+                Some(Ok(event)) => {
+                    // A list that begins anew tells what is present only at its end.
+                    listed &= !matches!(event, Event::Init);
+                    listed |= published.see(event);
+                }
                 Some(Err(e)) => tracing::warn!("cannot watch the ResourceSlices of this node: {e}"),
                 None => return,
             },

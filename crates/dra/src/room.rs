@@ -1,6 +1,6 @@
 //! The room of the node: looks at driver and ledger, and lays out the ResourceSlices.
 
-use crate::changes::Changes;
+use crate::changes::{Changes, changed};
 use crate::layout::{LeftOut, Node, Published, lay_out, uses};
 use crate::slices::resource_slice;
 use k8s_openapi::api::resource::v1::ResourceSlice;
@@ -11,15 +11,7 @@ use runmig_lease::gpu::Queries;
 use runmig_lease::policy::Subject;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
-
-/// The time between two looks while the ledger does not change. An administrator's instance comes without a record.
-const LOOK: Duration = Duration::from_secs(30);
-/// The time after a change of the ledger in which more changes come: each write wakes every pod that waits.
-const JOIN: Duration = Duration::from_millis(100);
-/// The time between two looks without a watch on the ledger.
-const BLIND: Duration = Duration::from_secs(5);
 
 /// The looks at the room of a node.
 pub(crate) struct Room {
@@ -106,25 +98,5 @@ pub(crate) async fn follow(mut room: Room, told: watch::Sender<Vec<ResourceSlice
             Err(e) => tracing::warn!("{}", e.line()),
         }
         changed(&config, &mut changes).await;
-    }
-}
-
-/// Waits for a change of the ledger, and then for those that follow at once. Without a ledger to watch it only waits.
-async fn changed(config: &Config, changes: &mut Option<Changes>) {
-    if changes.is_none() {
-        // The first create makes the ledger.
-        *changes = Changes::of(config).ok();
-    }
-    let Some(watch) = changes else {
-        return tokio::time::sleep(BLIND).await;
-    };
-    match tokio::time::timeout(LOOK, watch.next()).await {
-        Ok(Ok(())) => tokio::time::sleep(JOIN).await,
-        Ok(Err(e)) => {
-            tracing::warn!("{}", e.line());
-            *changes = None;
-            tokio::time::sleep(BLIND).await;
-        }
-        Err(_) => {}
     }
 }

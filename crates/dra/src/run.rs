@@ -7,7 +7,7 @@ use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
 use crate::room::{Room, follow};
-use crate::sweep::sweep;
+use crate::sweep::{end_left, sweep};
 use crate::{api, layout, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
@@ -69,27 +69,32 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context(what)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(what)?;
     let client = api::connect(options.kubeconfig.as_deref()).await?;
-    let earlier = slices::earlier(&api::slices(&client, &options.node).await?);
     let config = Arc::new(config);
-    let room = Room::new(config.clone(), &options.node, earlier);
     let (told, wanted) = watch::channel(Vec::new());
     let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
     let claims = Arc::new(Claims::new(Node {
         client: client.clone(),
-        config,
+        config: config.clone(),
         pool: layout::pool(&options.node),
         cdi: Folder::new(&options.cdi_dir),
         hook: hook(options)?,
     }));
     let asked = Arc::new(Notify::new());
+    // The kubelet is served while the API server is away.
+    let look = async {
+        let earlier = api::slices_at_last(&client, &options.node).await;
+        let room = Room::new(config.clone(), &options.node, slices::earlier(&earlier));
+        follow(room, told).await;
+    };
     tokio::select! {
         ended = sockets.serve(claims.clone()) => ended,
         () = promise(claims.clone(), &options.node, asked.clone()) => {
             Err(Error::new("the watch on the pods of the node ended"))
         }
         () = sweep(claims, asked) => Err(Error::new("the sweep ended")),
-        () = follow(room, told) => Err(Error::new("the look at the room of the node ended")),
-        () = publish(client, &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
+        () = end_left(config.clone()) => Err(Error::new("the watch on the ledger ended")),
+        () = look => Err(Error::new("the look at the room of the node ended")),
+        () = publish(client.clone(), &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }

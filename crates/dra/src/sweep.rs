@@ -1,11 +1,13 @@
-//! Ends the leases of claims that Kubernetes has withdrawn without a word to this node: at the start, every minute, and
-//! when a pod of the node goes.
+//! Ends the leases of devices that Kubernetes has taken from a claim without a word to this node: at the start, every
+//! minute, and when a pod of the node goes.
 
-use crate::api;
+use crate::changes::{Changes, changed};
 use crate::claim::{ClaimName, withdrawn};
-use crate::ledger;
-use crate::prepare::{Claims, blocking};
+use crate::prepare::{Claims, Swept, blocking};
+use crate::{api, ledger};
+use runmig_lease::config::Config;
 use runmig_lease::error::Result;
+use runmig_lease::store::Claim;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -16,45 +18,54 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Sweeps without an end. `wake` asks for one at once.
 pub(crate) async fn sweep(claims: Arc<Claims>, wake: Arc<Notify>) {
     loop {
-        if let Err(e) = once(&claims).await {
-            tracing::warn!("{}", e.line());
+        let config = claims.config().clone();
+        warn(blocking(move || ledger::release_ended(&config)).await);
+        match claims.on_record().await {
+            Ok(all) => {
+                for held in all {
+                    warn(one(&claims, &held).await);
+                }
+            }
+            Err(e) => tracing::warn!("{}", e.line()),
         }
         // A sweep that is asked for too often changes nothing.
         let _ = tokio::time::timeout(EVERY, wake.notified()).await;
     }
 }
 
-/// Looks at each claim on record. An API server that does not answer keeps all.
-async fn once(claims: &Claims) -> Result<()> {
-    let config = claims.config().clone();
-    blocking(move || ledger::release_ended(&config)).await?;
-    for held in claims.on_record().await? {
-        let name = ClaimName {
-            namespace: held.namespace.clone(),
-            name: held.name.clone(),
-            uid: held.uid.clone(),
-        };
-        let found = api::claim(claims.client(), &name.namespace, &name.name).await?;
-        let Some(why) = withdrawn(found.as_ref(), &held) else {
-            continue;
-        };
-        match claims.unprepare_unused(&name).await {
-            Ok(None) => tracing::info!("{held} is released: {why}"),
-            Ok(Some(used)) => tracing::info!("{held} keeps its slice, although {why}: {used}"),
-            Err(e) => tracing::warn!("{}", e.line()),
-        }
+/// Ends what containers of claims left, whenever the ledger changes: the hook at their end only writes it.
+pub(crate) async fn end_left(config: Arc<Config>) {
+    let mut changes = Changes::of(&config).ok();
+    loop {
+        changed(&config, &mut changes).await;
+        let config = config.clone();
+        warn(blocking(move || ledger::release_ended(&config)).await);
     }
-    Ok(())
 }
 
-impl Claims {
-    /// Ends the lease of a claim unless a container or a process uses its slice. Returns the user.
-    async fn unprepare_unused(&self, claim: &ClaimName) -> Result<Option<String>> {
-        let (config, uid) = (self.config().clone(), claim.uid.clone());
-        let used = blocking(move || ledger::user_of(&config, &uid)).await?;
-        match used {
-            Some(used) => Ok(Some(used)),
-            None => self.unprepare(claim).await.map(|()| None),
-        }
+/// Logs a failure, which spares the other claims.
+fn warn(done: Result<()>) {
+    if let Err(e) = done {
+        tracing::warn!("{}", e.line());
     }
+}
+
+/// Looks at one device of a claim on record. An API server that does not answer keeps it.
+async fn one(claims: &Claims, held: &Claim) -> Result<()> {
+    let name = ClaimName {
+        namespace: held.namespace.clone(),
+        name: held.name.clone(),
+        uid: held.uid.clone(),
+    };
+    // The first look needs no turn. Most claims are in order.
+    let found = api::claim(claims.client(), &name.namespace, &name.name).await?;
+    if withdrawn(found.as_ref(), held).is_none() {
+        return Ok(());
+    }
+    match claims.sweep(&name, held.clone()).await? {
+        Swept::Kept => {}
+        Swept::Used { why, by } => tracing::info!("{held} keeps its slice, although {why}: {by}"),
+        Swept::Released { why } => tracing::info!("{held} is released: {why}"),
+    }
+    Ok(())
 }

@@ -304,8 +304,8 @@ impl Inventory {
             })
         };
         let moves = |h: &&Held| {
-            // A claim names its device, so no restart moves it.
-            let is_claim = h.lease.claim().is_some();
+            // A claim names its device, so no restart moves it, nor a container on it.
+            let is_claim = h.lease.is_of_claim();
             let is_going = h.lease.state == LeaseState::Releasing;
             let is_fixed = is_going || is_claim || h.instance.is_adopted();
             !is_fixed && !is_one_of_several(h)

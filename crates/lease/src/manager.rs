@@ -88,9 +88,14 @@ impl<'a> LeaseManager<'a> {
         reclaim::release_ended(&self.0)
     }
 
-    /// Returns the container or the process that uses a slice of a claim; see `reclaim::user_of_claim`.
-    pub fn user_of_claim(&self, uid: &str) -> Result<Option<String>> {
-        reclaim::user_of_claim(&self.0, uid)
+    /// Releases the lease of one device of a claim; see `reclaim::release_device`.
+    pub fn release_device(&self, device: &ClaimName, patience: Patience) -> Result<()> {
+        reclaim::release_device(&self.0, device, patience)
+    }
+
+    /// Returns the container or the process that uses a device of a claim; see `reclaim::user_of_device`.
+    pub fn user_of_device(&self, device: &ClaimName) -> Result<Option<String>> {
+        reclaim::user_of_device(&self.0, device)
     }
 
     /// Returns the leases of all claims.

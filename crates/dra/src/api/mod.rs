@@ -9,6 +9,9 @@ use runmig_lease::error::{Context, Error, Result};
 use std::path::Path;
 use std::time::Duration;
 
+/// The time before the API server is asked again.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// The time for one answer. The kubelet waits 45 seconds for the whole of a Prepare.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -59,6 +62,17 @@ pub(crate) async fn slices(client: &Client, node: &str) -> Result<Vec<ResourceSl
 /// Returns the selector of the ResourceSlices of this driver on a node.
 pub(crate) fn slices_of(node: &str) -> String {
     format!("spec.driver={},spec.nodeName={node}", driver::NAME)
+}
+
+/// Returns the ResourceSlices of this driver's node, as soon as the API server answers.
+pub(crate) async fn slices_at_last(client: &Client, node: &str) -> Vec<ResourceSlice> {
+    loop {
+        match slices(client, node).await {
+            Ok(slices) => return slices,
+            Err(e) => tracing::warn!("{}", e.line()),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Waits for an answer of the API server, but not without an end.

@@ -2,7 +2,7 @@
 
 use runmig_lease::error::{Context, Error, Result};
 use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -10,6 +10,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 /// A socket in the file system. Its file goes with it.
 pub(super) struct Socket {
     path: PathBuf,
+    inode: u64,
     listener: Option<UnixListener>,
 }
 
@@ -29,9 +30,11 @@ impl Socket {
         remove(&unfinished).context(what)?;
         let listener = UnixListener::bind(&unfinished).context(what)?;
         fs::set_permissions(&unfinished, Permissions::from_mode(0o600)).context(what)?;
+        let inode = inode(&unfinished).context(what)?;
         fs::rename(&unfinished, &path).context(what)?;
         Ok(Socket {
             path,
+            inode,
             listener: Some(listener),
         })
     }
@@ -51,9 +54,15 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A socket without a process is taken over by the next process.
-        let _ = remove(&self.path);
+        // A socket without a process is taken over by the next process, which may have done so already.
+        if inode(&self.path).is_ok_and(|now| now == self.inode) {
+            let _ = remove(&self.path);
+        }
     }
+}
+
+fn inode(path: &Path) -> std::io::Result<u64> {
+    Ok(fs::symlink_metadata(path)?.ino())
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {
@@ -66,18 +75,16 @@ fn remove(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[tokio::test]
     async fn takes_over_left_socket() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("plugins");
         let first = Socket::listen(&folder, "a@b.sock").unwrap();
-        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
-        let earlier = inode(first.path());
-        std::mem::forget(first);
         let second = Socket::listen(&folder, "a@b.sock").unwrap();
-        assert_ne!(inode(second.path()), earlier);
+        assert_ne!(second.inode, first.inode);
+        // The end of the earlier process spares the socket of the next.
+        drop(first);
         let mode = fs::metadata(second.path()).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);

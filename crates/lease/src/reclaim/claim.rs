@@ -2,10 +2,10 @@
 
 use super::liveness::{A_MOMENT, lasting};
 use super::patience::Patience;
-use super::release::{is_due, release, release_instance_unless, release_unless};
+use super::release::{Returned, is_due, release, release_instance_unless, release_unless};
 use super::{destroy, holder};
 use crate::context::LeaseContext;
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::store::{self, ClaimName, Entry, Held, Instance, InstanceState, Lease, LeaseState};
 
 /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
@@ -18,6 +18,7 @@ pub(crate) fn release_claim(
     patience: Patience,
 ) -> Result<()> {
     let listing = context.store.list()?;
+    let is_its = |lease: &Lease| lease.claim().is_some_and(|claim| claim.uid == uid);
     let mark = store::mark_of(uid);
     let is_attached = |held: &&Held| {
         let shared_in = held.lease.shared_in.as_ref();
@@ -25,18 +26,42 @@ pub(crate) fn release_claim(
     };
     // CRI-O deletes a container late. A living one keeps its lease, and the slice with it.
     let ended = listing.held().filter(is_attached);
-    let ended: Vec<Result<()>> = ended.map(|held| release_dead(context, held)).collect();
-    let is_its = |held: &&Held| held.lease.claim().is_some_and(|claim| claim.uid == uid);
-    let its = listing.held().filter(is_its);
+    let ended: Vec<Result<()>> = ended
+        .map(|held| release_dead(context, held).map(drop))
+        .collect();
+    let its = listing.held().filter(|held| is_its(&held.lease));
     let its = its.map(|held| release(context, held, patience));
-    error::all(ended.into_iter().chain(its))
+    let unread = listing
+        .damaged
+        .iter()
+        .filter(|d| d.unfinished().is_none() && d.lease.as_ref().is_some_and(is_its));
+    let unread = unread.map(|damaged| {
+        let (id, why) = (damaged.id().unwrap_or_default(), damaged.why.line());
+        Err(
+            Error::new(format!("cannot release a slice of claim {uid}: {why}"))
+                .hint(format!("once its pod is gone, migctl release {id}")),
+        )
+    });
+    error::all(ended.into_iter().chain(its).chain(unread))
+}
+
+/// Releases the lease of one device of a claim, which Kubernetes gave away. See `release_claim`.
+pub(crate) fn release_device(
+    context: &LeaseContext<'_>,
+    device: &ClaimName,
+    patience: Patience,
+) -> Result<()> {
+    let listing = context.store.list()?;
+    let is_it = |held: &&Held| held.lease.claim().is_some_and(|claim| device.is_of(claim));
+    let its = listing.held().filter(is_it);
+    error::all(its.map(|held| release(context, held, patience)))
 }
 
 /// Releases the lease of a container on a claim's slice, if the container is gone.
-fn release_dead(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+pub(crate) fn release_dead(context: &LeaseContext<'_>, held: &Held) -> Result<Returned> {
     // A container that was just killed takes a moment to end.
     let lives = |now: &Lease| lasting(A_MOMENT, || holder::sign_of_life(&context.store, now));
-    release_unless(context, held, Patience::NONE, lives).map(drop)
+    release_unless(context, held, Patience::NONE, lives)
 }
 
 /// Ends what containers of claims left: their leases, and the instances whose last lease was a container's. Leases
@@ -48,7 +73,9 @@ pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
     let listing = context.store.list()?;
     let release = |entry: &Entry| match entry {
         Entry::Held(held) => match &held.lease.shared_in {
-            Some(mark) if store::is_mark(mark) => release_dead(context, held),
+            Some(mark) if store::is_mark(mark) && is_due(&held.instance) => {
+                release_dead(context, held).map(drop)
+            }
             _ => Ok(()),
         },
         Entry::Unleased(instance) => match instance.state {
@@ -64,13 +91,15 @@ pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
     error::all(listing.entries.iter().map(release))
 }
 
-/// Returns the container or the process that uses a slice of a claim, in words. A doubt counts as use.
-pub(crate) fn user_of_claim(context: &LeaseContext<'_>, uid: &str) -> Result<Option<String>> {
+/// Returns the container or the process that uses a device of a claim, in words. A doubt counts as use.
+pub(crate) fn user_of_device(
+    context: &LeaseContext<'_>,
+    device: &ClaimName,
+) -> Result<Option<String>> {
     let listing = context.store.list()?;
-    let mark = store::mark_of(uid);
+    let mark = device.mark();
     for held in listing.held() {
-        let shared_in = held.lease.shared_in.as_ref();
-        if shared_in.is_some_and(|shared| shared.starts_with(&mark))
+        if held.lease.shared_in.as_ref() == Some(&mark)
             && let Some(life) = holder::sign_of_life(&context.store, &held.lease)
         {
             return Ok(Some(format!(
@@ -78,7 +107,7 @@ pub(crate) fn user_of_claim(context: &LeaseContext<'_>, uid: &str) -> Result<Opt
                 held.lease.holder.title()
             )));
         }
-        if held.lease.claim().is_some_and(|claim| claim.uid == uid) {
+        if held.lease.claim().is_some_and(|claim| device.is_of(claim)) {
             let holders = destroy::holders(context, &held.instance);
             if let Some((pid, name)) = holders.seen.first() {
                 return Ok(Some(format!("process {pid} {name} has it open")));
@@ -132,7 +161,9 @@ pub(crate) fn undo_half_made(context: &LeaseContext<'_>, held: &Held) -> Result<
     // Without an operation nothing was begun, and an instance at the place is foreign.
     let is_half_made = |now: &Held| {
         let is_begun = now.lease.operation.is_some() && now.lease.state == LeaseState::Pending;
-        is_begun && now.instance.state == InstanceState::Creating
+        // Another Prepare may have undone it and begun anew.
+        let is_same = now.lease.operation == held.lease.operation;
+        is_begun && is_same && now.instance.state == InstanceState::Creating
     };
     let Some(now) = now.filter(is_half_made) else {
         return Ok(());

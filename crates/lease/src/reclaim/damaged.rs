@@ -11,8 +11,8 @@ use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::model::LeaseId;
 use crate::store::{
-    Damaged, DamagedName, FormerName, Instance, InstanceName, InstanceState, Key, LeaseState,
-    Ledger, Origin, Ownership, Resource,
+    Damaged, DamagedName, FormerName, Instance, InstanceName, InstanceState, Key, Lease,
+    LeaseState, Ledger, Origin, Ownership, Resource,
 };
 use std::path::Path;
 
@@ -302,7 +302,7 @@ fn has_other_users(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool
     Ok(others.next().is_some() || context.store.has_children(&instance.instance)?)
 }
 
-/// Returns whether a readable lease has the instance for its container alone. The other leases of a pod's
+/// Returns whether a readable lease has the instance for its container alone. The other leases of a pod's or claim's
 /// instance prove nothing about this one's container.
 fn is_held_alone(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
     let Some(name) = damaged.instance() else {
@@ -310,7 +310,8 @@ fn is_held_alone(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> 
     };
     let listing = context.store.listing()?;
     let mut on = listing.held().filter(|h| h.lease.instance == name.instance);
-    Ok(on.any(|h| Some(h.lease.id.as_str()) != damaged.id() && h.lease.shared_in.is_none()))
+    let is_alone = |lease: &Lease| lease.shared_in.is_none() && lease.claim().is_none();
+    Ok(on.any(|h| Some(h.lease.id.as_str()) != damaged.id() && is_alone(&h.lease)))
 }
 
 /// Returns whether the record of another instance names the place, so that nothing there is of this one.

@@ -10,7 +10,7 @@ use crate::idle;
 use crate::model::{InstanceId, ListedInstance};
 use crate::mps::{self, Home};
 use crate::process::{self, Holders, Host};
-use crate::store::{Instance, Lease, LeaseName, Resource, Slice};
+use crate::store::{Instance, InstanceState, Lease, LeaseName, Resource, Slice};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -98,10 +98,13 @@ fn try_destroy(
     if end_record(context, target)? == Ended::Elsewhere {
         return Ok(Ok(Ended::Elsewhere));
     }
+    // Prepare may have begun since the caller read the lease.
+    let lease = target.lease.map(|lease| context.store.lease_now(lease));
+    let has_not_begun = { lease.transpose()?.flatten() }.is_some_and(|l| l.has_not_begun());
     let driver = session.get_or_insert_with(|| context.driver());
     let destroyed = match &instance.resource {
         // An instance at the place of a mere promise is foreign.
-        Resource::Mig(_) if target.lease.is_some_and(Lease::has_not_begun) => Ok(()),
+        Resource::Mig(_) if instance.state == InstanceState::Creating && has_not_begun => Ok(()),
         Resource::Mig(slice) => destroy(driver, slice, || {
             mark(context, &instance, |i| i.change_slice(|s| s.emptied = true))
         })?

@@ -139,6 +139,12 @@ fn look_at_instance(
     outcome(released, why)
 }
 
+/// Tries once to release an instance without a lease that is on its way out, for a claim that wants its place.
+pub(crate) fn release_going(context: &LeaseContext<'_>, instance: &Instance) -> Result<Returned> {
+    let against = |now: &Instance| why_destroy(context, now, true).err();
+    release::release_instance_unless(context, instance, Patience::NONE, against)
+}
+
 fn outcome(released: Result<Returned>, why: String) -> Outcome {
     match released {
         Ok(Returned::Yes) => Outcome::Released(why),

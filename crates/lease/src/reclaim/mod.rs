@@ -19,12 +19,15 @@ mod ready;
 mod release;
 mod revive;
 
-pub(crate) use claim::{detach, release_claim, release_ended, undo_half_made, user_of_claim};
+pub(crate) use claim::{
+    detach, release_claim, release_dead, release_device, release_ended, undo_half_made,
+    user_of_device,
+};
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
-pub(crate) use gc::{collect, discard_idle, gc, unseen};
+pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};
 pub use patience::Patience;
 pub(crate) use ready::{own_cgroups, ready, ready_if_started, started};
 pub use release::Returned;

@@ -72,7 +72,7 @@ pub(crate) fn release_unless(
     if let Err(e) = ledger.put_lease(&held.lease) {
         // Without the mark another container could share this slice, so the release stops.
         let is_seat = held.lease.share().is_some() && held.instance.slice().is_some();
-        if held.lease.shared_in.is_some() || is_seat {
+        if held.lease.shared_in.is_some() || held.lease.claim().is_some() || is_seat {
             return Err(e);
         }
         tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());

@@ -1,6 +1,6 @@
 //! The record of a lease: a holder's portion of an instance.
 
-use super::claim::Claim;
+use super::claim::{Claim, is_mark};
 use super::format::{self, Record};
 use super::holder::{Container, Holder, Key};
 use super::instance::{Instance, InstanceState, Resource};
@@ -100,6 +100,12 @@ impl Lease {
             #[cfg(test)]
             Holder::Dummy(_) => None,
         }
+    }
+
+    /// Returns whether the lease is a claim's, or that of a container on the slice of a claim.
+    pub(crate) fn is_of_claim(&self) -> bool {
+        let shared_in = self.shared_in.as_deref();
+        self.claim().is_some() || shared_in.is_some_and(is_mark)
     }
 
     /// Returns whether the lease promises a place to a claim, and no operation has begun to make the instance.

@@ -1,0 +1,168 @@
+//! Makes the slice of a claim's promise, and ends what is in its way.
+
+use super::place::{End, Taken};
+use super::work::Work;
+use crate::allocate::provision::{Trouble, create_slice};
+use crate::allocate::record::{Undo, roll_back};
+use crate::allocate::validate::validate;
+use crate::draft;
+use crate::error::{Error, Result};
+use crate::gpu::nvml::Session;
+use crate::process;
+use crate::reclaim::{self, Patience, Returned};
+use crate::store::{Entry, Held, Holder, InstanceState, LeaseState, Operation, Resource};
+
+/// How often the driver may refuse a place that looked free.
+const MAX_REFUSALS: usize = 8;
+
+/// The outcome of one try to make the slice of a promise.
+pub(super) enum Made {
+    Ready(Box<Held>),
+    /// The record has changed, or the driver refused the place.
+    Again,
+    Obstacle(Taken),
+}
+
+impl Work<'_, '_> {
+    /// Tries once to end an instance that is on its way out. Returns whether it is gone.
+    pub(super) fn release(&self, entry: &Entry) -> Result<bool> {
+        let (context, once) = (self.context, Patience::NONE);
+        match entry {
+            Entry::Held(held) if held.lease.state == LeaseState::Releasing => {
+                reclaim::release(context, held, once).map(|()| true)
+            }
+            // Quarantined, or of a container of an ended claim.
+            Entry::Held(held) if held.lease.claim().is_none() => {
+                Ok(reclaim::release_dead(context, held)? == Returned::Yes)
+            }
+            Entry::Held(_) => Ok(false),
+            Entry::Unleased(instance) => match reclaim::release_going(context, instance)? {
+                Returned::Yes => Ok(true),
+                Returned::No(why) => Err(Error::new(why)),
+            },
+        }
+    }
+
+    /// Makes the slice of a lease that is on record.
+    pub(super) fn make(
+        &mut self,
+        driver: &Session,
+        held: &Held,
+        operation: &Operation,
+    ) -> Result<Made> {
+        let context = self.context;
+        if held.lease.state == LeaseState::Releasing {
+            return Ok(Made::Obstacle(Taken {
+                by: format!("its earlier {} is being released", held.instance.resource),
+                end: End::Due(Box::new(Entry::Held(held.clone()))),
+            }));
+        }
+        let Some(held) = self.begin(held, operation)? else {
+            return Ok(Made::Obstacle(Taken {
+                by: "another call makes it".to_owned(),
+                end: End::Near,
+            }));
+        };
+        match &held.instance.state {
+            InstanceState::Ready if reclaim::exists(context, driver, &held.instance)? => {
+                self.finish(held)
+            }
+            InstanceState::Idle { .. } => match validate(context, driver, &held) {
+                Some(held) => self.finish(held),
+                None => self.give_up(Undo::GiveUp(held, Patience::default())),
+            },
+            InstanceState::Creating => self.create(driver, held),
+            // An administrator, or a reset, removed the instance.
+            _ => self.give_up(Undo::Release(held)),
+        }
+    }
+
+    fn give_up(&self, undo: Undo) -> Result<Made> {
+        roll_back(self.context, vec![undo])?;
+        Ok(Made::Again)
+    }
+
+    /// Puts this operation on record, which is the intent to make the instance. Returns none if another operation is at
+    /// work on it.
+    fn begin(&self, held: &Held, operation: &Operation) -> Result<Option<Held>> {
+        let store = &self.context.store;
+        let ledger = store.lock(&self.purpose())?;
+        let now = store.held_now(held)?;
+        // A release at work has the lease.
+        let Some(now) = now.filter(|now| now.lease.state != LeaseState::Releasing) else {
+            return Ok(None);
+        };
+        let others = now
+            .lease
+            .operation
+            .as_ref()
+            .filter(|id| *id != operation.id());
+        if others.is_some_and(|id| store.is_at_work(id)) {
+            return Ok(None);
+        }
+        let half_made =
+            now.lease.operation.is_some() && now.instance.state == InstanceState::Creating;
+        let (ledger, now) = match half_made {
+            false => (ledger, now),
+            true => {
+                drop(ledger);
+                reclaim::undo_half_made(self.context, &now)?;
+                let ledger = store.lock(&self.purpose())?;
+                let Some(now) = store
+                    .held_now(&now)?
+                    .filter(|h| h.lease.operation.is_none())
+                else {
+                    return Ok(None);
+                };
+                (ledger, now)
+            }
+        };
+        let lease = ledger.update_lease(&now.lease, |l| {
+            l.operation = Some(operation.id().clone());
+            l.creator = process::current();
+            l.holder = Holder::Claim(self.claim.clone());
+        })?;
+        let instance = now.instance;
+        Ok(lease.map(|lease| Held { lease, instance }))
+    }
+
+    fn create(&mut self, driver: &Session, held: Held) -> Result<Made> {
+        let Resource::Mig(slice) = &held.instance.resource else {
+            return Err(Error::new(format!(
+                "the lease of {} is on no slice",
+                self.claim
+            )));
+        };
+        match create_slice(self.context, driver, (&held, slice)) {
+            Ok(held) => self.finish(held),
+            Err(Trouble::Refused(e)) => {
+                let slot = draft::slot_of(slice);
+                self.give_up(Undo::Forget(held))?;
+                if self.refused.len() >= MAX_REFUSALS {
+                    return Err(e);
+                }
+                self.refused.push(slot);
+                Ok(Made::Again)
+            }
+            Err(Trouble::Other(e)) => {
+                let undone = reclaim::undo_half_made(self.context, &held);
+                Err(e.and(undone.err()))
+            }
+        }
+    }
+
+    fn finish(&self, held: Held) -> Result<Made> {
+        let ledger = self.context.store.lock(&self.purpose())?;
+        let now = self.context.store.lease_now(&held.lease)?;
+        let stays = now.is_some_and(|now| now.state != LeaseState::Releasing);
+        let lease = match stays {
+            true => ledger.update_lease(&held.lease, |l| l.state = LeaseState::Ready)?,
+            false => None,
+        };
+        let instance = held.instance;
+        Ok(match lease {
+            Some(lease) => Made::Ready(Box::new(Held { lease, instance })),
+            None => Made::Again,
+        })
+    }
+}
