@@ -175,11 +175,9 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
                 lease if lease.state == LeaseState::Releasing || is_going(&held.instance) => {
                     End::Due(Box::new(Entry::Held(held.clone())))
                 }
-                // The container of a claim that has ended.
-                lease if lease.is_of_claim() && lease.claim().is_none() => {
-                    End::Due(Box::new(Entry::Held(held.clone())))
-                }
                 lease if lease.claim().is_some() => End::Near,
+                // The container of a claim that has ended.
+                lease if lease.is_of_claim() => End::Due(Box::new(Entry::Held(held.clone()))),
                 _ => End::Open,
             },
         };
