@@ -16,8 +16,9 @@ pub struct Kind {
     /// The profile that the request means on each GPU.
     pub on: Vec<Option<&'static GiProfile>>,
     /// The least memory, in MiB, that its slice takes on any GPU.
-    memory: u64,
-    share: f64,
+    pub memory: u64,
+    /// The part of all requests.
+    pub share: f64,
 }
 
 impl Kind {
@@ -213,7 +214,7 @@ struct Leaving {
 }
 
 /// The names of a mix's kinds for the packer.
-const NAMES: [&str; 12] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
+pub const NAMES: [&str; 12] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
 
 /// Returns the packer of an empty machine. Its profiles are the kinds of requests.
 pub fn packer(fleet: &Fleet, kinds: &[Kind]) -> Packer {

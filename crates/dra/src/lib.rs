@@ -33,10 +33,12 @@ mod ledger;
 mod options;
 mod prepare;
 mod promise;
-mod publish;
+#[doc(hidden)]
+pub mod publish;
 mod room;
 mod run;
-mod slices;
+#[doc(hidden)]
+pub mod slices;
 mod sweep;
 
 pub use run::run;

@@ -20,11 +20,7 @@ const JOIN: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Writes the ResourceSlices of a node and restores them, without an end.
-pub(crate) async fn publish(
-    client: Client,
-    node: &str,
-    mut wanted: watch::Receiver<Vec<ResourceSlice>>,
-) {
+pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec<ResourceSlice>>) {
     // Until then nobody knows which of those that are present are wanted.
     if wanted.changed().await.is_err() {
         return;

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
 /// Returns the object of a ResourceSlice.
-pub(crate) fn resource_slice(slice: &PublishedSlice) -> ResourceSlice {
+pub fn resource_slice(slice: &PublishedSlice) -> ResourceSlice {
     let (devices, shared_counters) = match &slice.content {
         Content::Devices(devices) => (Some(devices.iter().map(device).collect()), None),
         Content::Counters(sets) => (None, Some(sets.iter().map(counter_set).collect())),
