@@ -44,6 +44,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["run"],
             &["kubelet", "promise", "publish", "room", "sweep"],
             &["prepare"],
+            &["report"],
             &["api", "changes", "ledger"],
             &["slices"],
             // pure

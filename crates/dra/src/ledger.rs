@@ -55,12 +55,17 @@ pub(crate) fn promise(config: &Config, claim: &ClaimName, allocated: &Allocated)
     Ok(())
 }
 
+/// Returns the leases of claims with their instances, one for each device.
+pub(crate) fn held(config: &Config) -> Result<Vec<Held>> {
+    match LeaseManager::existing(config, Box::new(NoBundles))? {
+        Some(leases) => leases.claims(),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// Returns the claims on record, one for each device.
 pub(crate) fn claims(config: &Config) -> Result<Vec<Claim>> {
-    let Some(leases) = LeaseManager::existing(config, Box::new(NoBundles))? else {
-        return Ok(Vec::new());
-    };
-    let held = leases.claims()?;
+    let held = held(config)?;
     Ok({ held.iter() }
         .filter_map(|held| held.lease.claim().cloned())
         .collect())

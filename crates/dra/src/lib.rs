@@ -13,8 +13,9 @@
 //! room        looks at the node, and lays out its ResourceSlices
 //! promise     puts the claims of bound pods on record
 //! sweep       ends the leases of claims that Kubernetes withdrew
+//! report      reports claims to the API
 //! publish     keeps the ResourceSlices of this node in the API
-//! api         the API server: reads claims
+//! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
 //! claim, slices, cdi     pure: from claim, layout and lease to data
 //! ```
@@ -35,6 +36,7 @@ mod prepare;
 mod promise;
 #[doc(hidden)]
 pub mod publish;
+mod report;
 mod room;
 mod run;
 #[doc(hidden)]

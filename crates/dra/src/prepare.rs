@@ -6,6 +6,7 @@ mod serial;
 
 use crate::cdi::{self, Folder, Slice};
 use crate::claim::{Allocated, ClaimName, allocated, withdrawn};
+use crate::report::Reports;
 use crate::{api, ledger};
 use kube::Client;
 use runmig_lease::config::Config;
@@ -69,6 +70,8 @@ pub(crate) struct Node {
     pub(crate) cdi: Folder,
     /// The hook of the containers.
     pub(crate) hook: PathBuf,
+    /// The reports about claims to the API.
+    pub(crate) reports: Reports,
 }
 
 impl Claims {
@@ -86,7 +89,10 @@ impl Claims {
         let work = async move {
             let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
             let allocated = allocated(found.as_ref(), &asked, &node.pool)?;
-            blocking(move || make(&node, &asked, &allocated)).await
+            let (maker, claim) = (node.clone(), asked.clone());
+            let ready = blocking(move || make(&maker, &claim, &allocated)).await?;
+            node.reports.made(asked);
+            Ok(ready)
         };
         let answer = self.in_turn(claim, work).await;
         answer.context(|| format!("prepare claim {claim}"))

@@ -6,6 +6,7 @@ use crate::options::{self, Call, HELP, Options};
 use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
+use crate::report::{report, reports};
 use crate::room::{Room, follow};
 use crate::sweep::{end_left, sweep};
 use crate::{api, layout, slices};
@@ -72,12 +73,14 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
     let config = Arc::new(config);
     let (told, wanted) = watch::channel(Vec::new());
     let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
+    let (reports, inbox) = reports();
     let claims = Arc::new(Claims::new(Node {
         client: client.clone(),
         config: config.clone(),
         pool: layout::pool(&options.node),
         cdi: Folder::new(&options.cdi_dir),
         hook: hook(options)?,
+        reports,
     }));
     let asked = Arc::new(Notify::new());
     // The kubelet is served while the API server is away.
@@ -93,6 +96,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         }
         () = sweep(claims, asked) => Err(Error::new("the sweep ended")),
         () = end_left(config.clone()) => Err(Error::new("the watch on the ledger ended")),
+        () = report(client.clone(), config.clone(), &options.node, inbox) => Err(Error::new("the reports ended")),
         () = look => Err(Error::new("the look at the room of the node ended")),
         () = publish(client.clone(), &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
         _ = terminate.recv() => Ok(()),

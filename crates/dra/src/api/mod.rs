@@ -1,11 +1,15 @@
-//! The API server: the way to it, and the reads of claims.
+//! The API server: the way to it, the reads of claims, and reports about them.
+
+mod status;
 
 use crate::driver;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+pub(crate) use kube::Client;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Config};
 use runmig_lease::error::{Context, Error, Result};
+pub(crate) use status::{Written, set_devices};
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The kubelet's calls for claims, over the driver's socket, beside a real API server.
 
 mod cluster;
+mod reported;
 mod withdrawn;
 
 use cluster::{Cluster, until};
@@ -26,6 +27,7 @@ async fn answers_the_kubelet() {
     serves_claims_at_once(&cluster, &devices).await;
     refuses_stale_claims(&cluster, &devices).await;
     accepts_unknown_claims(&cluster).await;
+    reported::status_agrees_with_migctl(&mut cluster, &devices[3]).await;
     withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
     for socket in [

@@ -1,0 +1,177 @@
+//! Reports about claims to the API, for people: `status.devices`. The work on claims never waits for them, and a report
+//! that fails is tried again.
+//!
+//! ```text
+//! status      pure: the devices in the status of a claim
+//! ```
+
+mod status;
+
+use crate::api::{self, Client, Written};
+use crate::claim::ClaimName;
+use crate::ledger;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::store::Held;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// The most claims that wait for their report: more than a node has slices.
+const MAX_WAITING: usize = 1024;
+/// The time before the next try after an error. It doubles, up to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// The way to report.
+#[derive(Clone)]
+pub(crate) struct Reports {
+    made: mpsc::Sender<ClaimName>,
+}
+
+/// The reports that were handed in.
+pub(crate) struct Inbox {
+    made: mpsc::Receiver<ClaimName>,
+}
+
+/// Returns both ends of the way to report.
+pub(crate) fn reports() -> (Reports, Inbox) {
+    let (made, all) = mpsc::channel(MAX_WAITING);
+    (Reports { made }, Inbox { made: all })
+}
+
+impl Reports {
+    /// Reports the slices of a claim in its status.
+    pub(crate) fn made(&self, claim: ClaimName) {
+        // With too many at once the restart of the driver reports the others.
+        if let Err(e) = self.made.try_send(claim) {
+            tracing::warn!("the status of a claim is not written: {e}");
+        }
+    }
+}
+
+/// Writes the reports, without an end. Begins with the claims that are on record, which an earlier process may not have
+/// reported.
+pub(crate) async fn report(client: Client, config: Arc<Config>, node: &str, mut inbox: Inbox) {
+    let mut reporter = Reporter {
+        client,
+        config,
+        node: node.to_owned(),
+        waiting: VecDeque::new(),
+        is_told: false,
+        is_dropped: false,
+    };
+    match reporter.held().await {
+        Ok(held) => { held.iter() }
+            .filter_map(|held| held.lease.claim())
+            .for_each(|claim| reporter.add(name(claim))),
+        Err(e) => tracing::warn!("{}", e.line()),
+    }
+    let mut pause = PAUSE.0;
+    let mut next = Instant::now();
+    loop {
+        tokio::select! {
+            made = inbox.made.recv() => match made {
+                Some(claim) => reporter.add(claim),
+                None => return,
+            },
+            () = tokio::time::sleep_until(next), if !reporter.waiting.is_empty() => {
+                if reporter.try_first().await {
+                    pause = PAUSE.0;
+                } else {
+                    next = Instant::now() + pause;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+            }
+        }
+    }
+}
+
+fn name(claim: &runmig_lease::store::Claim) -> ClaimName {
+    ClaimName {
+        namespace: claim.namespace.clone(),
+        name: claim.name.clone(),
+        uid: claim.uid.clone(),
+    }
+}
+
+struct Reporter {
+    client: Client,
+    config: Arc<Config>,
+    node: String,
+    /// The claims whose status is not written yet, each once.
+    waiting: VecDeque<ClaimName>,
+    /// Says whether the log has the reason for which no status can be written.
+    is_told: bool,
+    /// Says whether the log has that the API server drops the devices.
+    is_dropped: bool,
+}
+
+impl Reporter {
+    fn add(&mut self, claim: ClaimName) {
+        if self.waiting.len() < MAX_WAITING && !self.waiting.contains(&claim) {
+            self.waiting.push_back(claim);
+        }
+    }
+
+    /// Reports the first claim. After an error it goes behind the others, and this returns false.
+    async fn try_first(&mut self) -> bool {
+        let Some(claim) = self.waiting.pop_front() else {
+            return true;
+        };
+        match self.write(&claim).await {
+            Ok(()) => {
+                self.is_told = false;
+                true
+            }
+            Err(e) => {
+                // Once, until a write succeeds: the pods run.
+                if !self.is_told {
+                    tracing::warn!("{}", e.line());
+                }
+                self.is_told = true;
+                self.waiting.push_back(claim);
+                false
+            }
+        }
+    }
+
+    async fn write(&mut self, claim: &ClaimName) -> Result<()> {
+        let found = api::claim(&self.client, &claim.namespace, &claim.name).await?;
+        let uid = found.as_ref().and_then(|found| found.metadata.uid.as_ref());
+        let Some(found) = found.as_ref().filter(|_| uid == Some(&claim.uid)) else {
+            return Ok(());
+        };
+        let held = self.held().await?;
+        let now = Time(Timestamp::now());
+        let Some(devices) = status::devices(found, &held, &self.node, &now) else {
+            return Ok(());
+        };
+        match api::set_devices(&self.client, found, &devices).await? {
+            Written::Done => self.is_dropped = false,
+            Written::Lost => {}
+            Written::Dropped => {
+                if !self.is_dropped {
+                    tracing::warn!("{}", dropped().line());
+                }
+                self.is_dropped = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the leases of claims.
+    async fn held(&self) -> Result<Vec<Held>> {
+        let config = self.config.clone();
+        let read = tokio::task::spawn_blocking(move || ledger::held(&config)).await;
+        read.unwrap_or_else(|e| Err(Error::new(format!("cannot read the claims on record: {e}"))))
+    }
+}
+
+fn dropped() -> Error {
+    Error::new("cannot write the status of claims: the API server drops status.devices")
+        .hint("turn on the feature gate DRAResourceClaimDeviceStatus")
+}
