@@ -46,7 +46,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["prepare"],
             &["report"],
             &["api", "changes", "ledger"],
-            &["slices"],
+            &["slices", "health"],
             // pure
             &["cdi", "claim", "layout", "options"],
             &["driver"],

@@ -10,14 +10,14 @@
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
 //! ledger      leases of claims, and the nodes of their slices
 //! changes     tells when the ledger changes
-//! room        looks at the node, and lays out its ResourceSlices
+//! room        looks at the node: lays out its ResourceSlices, and tells the health of devices
 //! promise     puts the claims of bound pods on record
 //! sweep       ends the leases of claims that Kubernetes withdrew
 //! report      reports claims to the API
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
-//! claim, slices, cdi     pure: from claim, layout and lease to data
+//! claim, slices, cdi, health     pure: from claim, layout, ledger and lease to data
 //! ```
 
 #![warn(missing_docs, unreachable_pub)]
@@ -27,6 +27,7 @@ mod cdi;
 mod changes;
 mod claim;
 mod driver;
+mod health;
 #[doc(hidden)]
 pub mod kubelet;
 pub mod layout;

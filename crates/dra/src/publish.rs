@@ -2,6 +2,7 @@
 //! driver is away for long, and at its own start.
 
 use crate::api::{in_time, slices_of};
+use crate::slices::keep_times;
 use futures::StreamExt;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
@@ -110,6 +111,10 @@ impl Published {
             let name = slice.name_any();
             let write = PostParams::default();
             let present = self.present.get(&name);
+            let ours = slice.spec.clone();
+            if let Some(present) = present {
+                keep_times(&mut slice, present);
+            }
             slice.metadata.resource_version = present.and_then(ResourceExt::resource_version);
             let written = match present {
                 Some(_) => in_time(self.api.replace(&name, &write, &slice)).await,
@@ -117,7 +122,7 @@ impl Published {
             };
             let written = written.context(|| format!("write ResourceSlice {name}"))?;
             tracing::info!("ResourceSlice {name} is in place");
-            let spellings = [slice.spec, written.spec.clone()];
+            let spellings = [ours, written.spec.clone()];
             self.written.insert(name.clone(), spellings);
             self.present.insert(name, written);
         }

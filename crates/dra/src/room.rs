@@ -1,16 +1,19 @@
-//! The room of the node: looks at driver and ledger, and lays out the ResourceSlices.
+//! The room of the node: looks at driver and ledger, lays out the ResourceSlices, and tells the health of devices.
 
 use crate::changes::{Changes, changed};
-use crate::layout::{LeftOut, Node, Published, lay_out, uses};
+use crate::health::{self, DeviceHealth, Sick};
+use crate::layout::{LeftOut, Node, Published, lay_out, pool, uses};
 use crate::slices::resource_slice;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::gpu::Queries;
+use runmig_lease::model::InstanceId;
 use runmig_lease::policy::Subject;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// The looks at the room of a node.
@@ -19,6 +22,10 @@ pub(crate) struct Room {
     node: String,
     published: Published,
     left_out: Vec<LeftOut>,
+    healths: Vec<DeviceHealth>,
+    /// The instances that were ready on record at the last look.
+    ready: BTreeSet<InstanceId>,
+    sick: Sick,
 }
 
 impl Room {
@@ -29,6 +36,9 @@ impl Room {
             node: node.to_owned(),
             published: earlier,
             left_out: Vec::new(),
+            healths: Vec::new(),
+            ready: BTreeSet::new(),
+            sick: Sick::default(),
         }
     }
 
@@ -48,7 +58,7 @@ impl Room {
             Some((gpu.uuid.clone(), capability))
         });
         let policy = &self.config.policy;
-        let layout = lay_out(
+        let mut layout = lay_out(
             &Node {
                 name: &self.node,
                 snapshot: &inventory.snapshot,
@@ -68,13 +78,38 @@ impl Room {
             }
             self.left_out = layout.left_out;
         }
+        self.look_at_health(&inventory);
+        self.sick.taint(&mut layout.published.slices);
+        let evicted = match self.config.kubernetes.evict {
+            true => self.sick.lasting(Instant::now()),
+            false => BTreeSet::new(),
+        };
         self.published = layout.published;
-        Ok(self.published.slices.iter().map(resource_slice).collect())
+        let slices = { self.published.slices.iter() }.map(|s| resource_slice(s, &evicted));
+        Ok(slices.collect())
+    }
+
+    /// Notes the health of the devices with claims, and logs its changes.
+    fn look_at_health(&mut self, inventory: &Inventory) {
+        self.healths = health::healths(inventory, &pool(&self.node), &self.ready);
+        self.ready = health::ready(inventory);
+        for change in self.sick.update(&self.healths, Instant::now()) {
+            tracing::warn!("{change}");
+        }
     }
 }
 
-/// Looks again and again, and tells the ResourceSlices that have changed, without an end.
-pub(crate) async fn follow(mut room: Room, told: watch::Sender<Vec<ResourceSlice>>) {
+/// The ends of a look: ResourceSlices for the API, and healths for the kubelet.
+pub(crate) struct Told {
+    /// The ResourceSlices.
+    pub(crate) slices: watch::Sender<Vec<ResourceSlice>>,
+    /// The health of the devices with claims. None before the first look.
+    pub(crate) healths: watch::Sender<Option<Vec<DeviceHealth>>>,
+}
+
+/// Looks again and again, without an end. Tells the ResourceSlices that have changed, and the healths of every look: the
+/// kubelet forgets those that are not repeated.
+pub(crate) async fn follow(mut room: Room, told: Told) {
     let config = room.config.clone();
     // Before the first look, so that no change is missed.
     let mut changes = Changes::of(&config).ok();
@@ -89,7 +124,8 @@ pub(crate) async fn follow(mut room: Room, told: watch::Sender<Vec<ResourceSlice
         room = back;
         match seen {
             Ok(slices) => {
-                told.send_if_modified(|last| {
+                told.healths.send_replace(Some(room.healths.clone()));
+                told.slices.send_if_modified(|last| {
                     let is_new = *last != slices;
                     *last = slices;
                     is_new

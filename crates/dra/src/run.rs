@@ -7,7 +7,7 @@ use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
 use crate::report::{report, reports};
-use crate::room::{Room, follow};
+use crate::room::{Room, Told, follow};
 use crate::sweep::{end_left, sweep};
 use crate::{api, layout, slices};
 use runmig_lease::config::Config;
@@ -71,7 +71,12 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context(what)?;
     let client = api::connect(options.kubeconfig.as_deref()).await?;
     let config = Arc::new(config);
-    let (told, wanted) = watch::channel(Vec::new());
+    let (slices_told, wanted) = watch::channel(Vec::new());
+    let (healths_told, healths) = watch::channel(None);
+    let told = Told {
+        slices: slices_told,
+        healths: healths_told,
+    };
     let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
     let (reports, inbox) = reports();
     let claims = Arc::new(Claims::new(Node {
@@ -90,7 +95,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         follow(room, told).await;
     };
     tokio::select! {
-        ended = sockets.serve(claims.clone()) => ended,
+        ended = sockets.serve(claims.clone(), healths) => ended,
         () = promise(claims.clone(), &options.node, asked.clone()) => {
             Err(Error::new("the watch on the pods of the node ended"))
         }

@@ -11,10 +11,11 @@ use k8s_openapi::api::resource::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the object of a ResourceSlice.
-pub fn resource_slice(slice: &PublishedSlice) -> ResourceSlice {
+/// Returns the object of a ResourceSlice. Kubernetes evicts the pods with a device in `evicted`, if it is unhealthy.
+pub fn resource_slice(slice: &PublishedSlice, evicted: &BTreeSet<String>) -> ResourceSlice {
+    let device = |device: &Device| self::device(device, evicted);
     let (devices, shared_counters) = match &slice.content {
         Content::Devices(devices) => (Some(devices.iter().map(device).collect()), None),
         Content::Counters(sets) => (None, Some(sets.iter().map(counter_set).collect())),
@@ -54,7 +55,12 @@ fn counters(amounts: &Amounts) -> BTreeMap<String, Counter> {
     amounts.iter().map(counter).collect()
 }
 
-fn device(device: &Device) -> ApiDevice {
+fn device(device: &Device, evicted: &BTreeSet<String>) -> ApiDevice {
+    let name = device.name.to_string();
+    let taint = device
+        .taint
+        .as_ref()
+        .map(|taint| vec![self::taint(taint, evicted.contains(&name))]);
     let attributes = device.attributes.iter().map(|(name, value)| {
         let mut attribute = DeviceAttribute::default();
         match value {
@@ -71,28 +77,49 @@ fn device(device: &Device) -> ApiDevice {
         ((*name).to_owned(), capacity)
     });
     ApiDevice {
-        name: device.name.to_string(),
+        name,
         attributes: Some(attributes.collect()),
         capacity: Some(capacity.collect()),
         consumes_counters: Some(vec![DeviceCounterConsumption {
             counter_set: device.counter_set.clone(),
             counters: counters(&device.consumes),
         }]),
-        taints: device.taint.as_ref().map(|taint| vec![self::taint(taint)]),
+        taints: taint,
         ..ApiDevice::default()
     }
 }
 
-fn taint(taint: &Taint) -> DeviceTaint {
-    let key = match taint {
-        Taint::Unhealthy(_) => "runmig.dev/unhealthy",
-        Taint::Withdrawn(_) => "runmig.dev/withdrawn",
+fn taint(taint: &Taint, is_evicted: bool) -> DeviceTaint {
+    let (key, effect) = match taint {
+        Taint::Unhealthy(_) if is_evicted => ("runmig.dev/unhealthy", "NoExecute"),
+        Taint::Unhealthy(_) => ("runmig.dev/unhealthy", "NoSchedule"),
+        Taint::Withdrawn(_) => ("runmig.dev/withdrawn", "NoSchedule"),
     };
     DeviceTaint {
-        effect: "NoSchedule".to_owned(),
+        effect: effect.to_owned(),
         key: key.to_owned(),
         time_added: None,
         value: None,
+    }
+}
+
+/// Keeps the times of the taints that a ResourceSlice in the API has already: a pod may tolerate one for a time.
+pub(crate) fn keep_times(slice: &mut ResourceSlice, present: &ResourceSlice) {
+    let present: BTreeMap<&str, &[DeviceTaint]> = { present.spec.devices.iter().flatten() }
+        .filter_map(|device| Some((device.name.as_str(), device.taints.as_deref()?)))
+        .collect();
+    for device in slice.spec.devices.iter_mut().flatten() {
+        let before = present
+            .get(device.name.as_str())
+            .copied()
+            .unwrap_or_default();
+        for taint in device.taints.iter_mut().flatten() {
+            let is_same = |b: &&DeviceTaint| (&b.key, &b.effect) == (&taint.key, &taint.effect);
+            taint.time_added = before
+                .iter()
+                .find(is_same)
+                .and_then(|b| b.time_added.clone());
+        }
     }
 }
 
@@ -136,5 +163,47 @@ fn named_set(name: &str) -> CounterSet {
     CounterSet {
         name: name.to_owned(),
         counters: Amounts::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tainted(effect: &str, time: Option<&str>) -> ResourceSlice {
+        let taint = json!({"key": "runmig.dev/unhealthy", "effect": effect, "timeAdded": time});
+        let slice = json!({
+            "metadata": {"name": "s"},
+            "spec": {
+                "driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "a", "taints": [taint]}, {"name": "b"}],
+            },
+        });
+        serde_json::from_value(slice).unwrap()
+    }
+
+    #[test]
+    fn taint_keeps_its_time() {
+        let time = Some("2026-01-01T00:00:00Z");
+        let present = tainted("NoSchedule", time);
+        let mut next = tainted("NoSchedule", None);
+        keep_times(&mut next, &present);
+        assert_eq!(next, present);
+        let mut harder = tainted("NoExecute", None);
+        keep_times(&mut harder, &present);
+        assert_eq!(harder, tainted("NoExecute", None));
+    }
+
+    #[test]
+    fn lasting_illness_evicts() {
+        let effect = |taint: &Taint, is_evicted| super::taint(taint, is_evicted).effect;
+        let sick = Taint::Unhealthy("lost".to_owned());
+        assert_eq!(effect(&sick, false), "NoSchedule");
+        assert_eq!(effect(&sick, true), "NoExecute");
+        assert_eq!(
+            effect(&Taint::Withdrawn("policy".to_owned()), true),
+            "NoSchedule"
+        );
     }
 }

@@ -88,12 +88,15 @@ pub struct Driver {
 pub struct Kubernetes {
     /// The absolute path of the kubelet's directory, in which plugins register.
     pub kubelet_dir: PathBuf,
+    /// Says whether Kubernetes evicts the pods of claims whose slice or GPU does not work.
+    pub evict: bool,
 }
 
 impl Default for Kubernetes {
     fn default() -> Self {
         Kubernetes {
             kubelet_dir: "/var/lib/kubelet".into(),
+            evict: false,
         }
     }
 }
@@ -232,7 +235,7 @@ mod tests {
              [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
              mps_control = \"/x/control\"\nmps_overhead = 100\n\
              round_mps = \"kill\"\n\
-             [kubernetes]\nkubelet_dir = \"/x/kubelet\"\n",
+             [kubernetes]\nkubelet_dir = \"/x/kubelet\"\nevict = true\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
@@ -250,6 +253,7 @@ mod tests {
         assert_eq!(config.sharing.mps_overhead, 100);
         assert_eq!(config.sharing.round_mps, RoundMps::Kill);
         assert_eq!(config.kubernetes.kubelet_dir, Path::new("/x/kubelet"));
+        assert!(config.kubernetes.evict);
     }
 
     #[test]

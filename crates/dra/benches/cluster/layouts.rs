@@ -3,6 +3,7 @@
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 use runmig_dra::layout::{DeviceName, PublishedSlice, pool};
 use runmig_dra::slices::resource_slice;
+use std::collections::BTreeSet;
 
 /// A way to put the devices of a node into ResourceSlices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +40,10 @@ impl Layout {
 
     /// Returns the ResourceSlices of a node from those of `runmig-dra`.
     pub fn arrange(self, node: &str, ours: &[PublishedSlice]) -> Vec<ResourceSlice> {
-        let ours: Vec<ResourceSlice> = ours.iter().map(resource_slice).collect();
+        let ours: Vec<ResourceSlice> = ours
+            .iter()
+            .map(|slice| resource_slice(slice, &BTreeSet::new()))
+            .collect();
         match self {
             Layout::Ours => ours,
             Layout::PoolPerGpu => pools(node, &ours),

@@ -129,6 +129,41 @@ pub struct Unprepared {
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchRequest {}
 
-/// The health of devices. The driver does not tell it yet, so the list has no type.
+/// The health of all devices that the driver watches.
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchResponse {}
+pub struct WatchResponse {
+    /// The devices.
+    #[prost(message, repeated, tag = "1")]
+    pub devices: Vec<DeviceHealth>,
+}
+
+/// The health of a device.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DeviceHealth {
+    /// The device.
+    #[prost(message, optional, tag = "1")]
+    pub device: Option<DeviceIdentifier>,
+    /// Its health: 0 for unknown, 1 for healthy, 2 for unhealthy.
+    #[prost(int32, tag = "2")]
+    pub health: i32,
+    /// The time of the look, in seconds since 1970.
+    #[prost(int64, tag = "3")]
+    pub last_updated_time: i64,
+    /// The time after which the kubelet counts the health as unknown, in seconds.
+    #[prost(int64, tag = "4")]
+    pub health_check_timeout_seconds: i64,
+    /// The reason.
+    #[prost(string, tag = "5")]
+    pub message: String,
+}
+
+/// The name of a device in its pool.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DeviceIdentifier {
+    /// The pool.
+    #[prost(string, tag = "1")]
+    pub pool_name: String,
+    /// The name.
+    #[prost(string, tag = "2")]
+    pub device_name: String,
+}

@@ -23,6 +23,7 @@ pub mod services {
     include!(concat!(env!("OUT_DIR"), "/v1alpha1.DRAResourceHealth.rs"));
 }
 
+use crate::health::DeviceHealth;
 use crate::prepare::Claims;
 use runmig_lease::error::{Context, Result};
 use services::d_r_a_plugin_server::DRAPluginServer;
@@ -31,6 +32,7 @@ use services::registration_server::RegistrationServer;
 use sockets::Socket;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tonic::transport::Server;
 
 /// The sockets of this driver below the kubelet's directory. Both are removed at the end.
@@ -56,14 +58,18 @@ impl Sockets {
     }
 
     /// Answers the kubelet's calls, without an end.
-    pub(crate) async fn serve(&mut self, claims: Arc<Claims>) -> Result<()> {
+    pub(crate) async fn serve(
+        &mut self,
+        claims: Arc<Claims>,
+        healths: watch::Receiver<Option<Vec<DeviceHealth>>>,
+    ) -> Result<()> {
         let registration = registration::Registration::new(self.plugin.path());
         let registering = Server::builder()
             .add_service(RegistrationServer::new(registration))
             .serve_with_incoming(self.registration.connections()?);
         let serving = Server::builder()
             .add_service(DRAPluginServer::new(plugin::Plugin::new(claims)))
-            .add_service(DRAResourceHealthServer::new(health::Health))
+            .add_service(DRAResourceHealthServer::new(health::Watch::new(healths)))
             .serve_with_incoming(self.plugin.connections()?);
         let ended = tokio::try_join!(registering, serving);
         ended.context(|| "serve the kubelet").map(drop)

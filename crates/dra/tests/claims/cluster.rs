@@ -279,7 +279,7 @@ fn free_ports() -> [u16; 3] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-fn sim(arguments: &[&str]) -> String {
+pub fn sim(arguments: &[&str]) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_runmig-dra"))
         .parent()
         .unwrap();

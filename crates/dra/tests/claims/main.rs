@@ -1,6 +1,7 @@
 //! The kubelet's calls for claims, over the driver's socket, beside a real API server.
 
 mod cluster;
+mod health;
 mod reported;
 mod withdrawn;
 
@@ -30,6 +31,7 @@ async fn answers_the_kubelet() {
     reported::status_agrees_with_migctl(&mut cluster, &devices[3]).await;
     withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
+    health::health_follows_the_machine(&mut cluster, &devices[4]).await;
     for socket in [
         "plugins/gpu.runmig.dev/dra.sock",
         "plugins_registry/gpu.runmig.dev@reg.sock",

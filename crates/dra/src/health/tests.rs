@@ -1,0 +1,182 @@
+use super::*;
+use runmig_lease::model::{GpuInstance, Placement};
+use runmig_lease::store::{Claim, Holder, Instance, Lease, Origin, Portion, Resource};
+use std::iter::repeat_with;
+
+const POOL: &str = "runmig.node";
+const DEVICE: &str = "gpu-0000-07-00-0-mig-1g-10gb-2-1";
+const AT: Placement = Placement { start: 2, size: 1 };
+
+fn gpu() -> Gpu {
+    Gpu {
+        index: 0,
+        minor: 0,
+        uuid: "GPU-0".into(),
+        name: "A100".to_owned(),
+        pci_bus_id: "00000000:07:00.0".to_owned(),
+        mig: MigMode::Enabled,
+        mig_pending: None,
+        profiles: Vec::new(),
+        instances: vec![GpuInstance {
+            id: 7,
+            profile_id: 19,
+            placement: AT,
+        }],
+    }
+}
+
+fn held() -> Held {
+    let instance = Instance {
+        id: InstanceId::new("i"),
+        boot_id: "boot".into(),
+        created: Default::default(),
+        origin: Origin::Ours,
+        state: InstanceState::Ready,
+        resource: Resource::Mig(Slice {
+            profile: "1g.10gb".to_owned(),
+            profile_id: 19,
+            gpu_uuid: "GPU-0".into(),
+            gpu_index: 0,
+            gpu_minor: 0,
+            placement: AT,
+            gpu_instance: Some(7),
+            compute_instance: Some(0),
+            mig_uuid: Some("MIG-7".to_owned()),
+            emptied: false,
+            seats: None,
+        }),
+        parent: None,
+        unknown: Default::default(),
+    };
+    let claim = Claim {
+        uid: "u".to_owned(),
+        namespace: "team-a".to_owned(),
+        name: "train".to_owned(),
+        pool: POOL.to_owned(),
+        device: DEVICE.to_owned(),
+        ..Claim::default()
+    };
+    let lease = Lease {
+        id: "l".into(),
+        instance: instance.id.clone(),
+        portion: Portion::All,
+        state: LeaseState::Ready,
+        boot_id: "boot".into(),
+        created: Default::default(),
+        request: "1g.10gb".to_owned(),
+        holder: Holder::Claim(claim),
+        operation: None,
+        creator: runmig_lease::process::current(),
+        runtime_process: None,
+        init: None,
+        namespaces: None,
+        cgroups: Vec::new(),
+        shared_in: None,
+        limit: None,
+        unknown: Default::default(),
+    };
+    Held { lease, instance }
+}
+
+fn inventory() -> Inventory {
+    let mut inventory = Inventory::default();
+    inventory.snapshot.gpus.push(gpu());
+    inventory.leases.push(held());
+    inventory
+}
+
+/// The health by a look whose predecessor saw the instance ready, or not.
+fn seen(inventory: &Inventory, is_known: bool) -> Health {
+    let earlier = match is_known {
+        true => ready(inventory),
+        false => BTreeSet::new(),
+    };
+    let [device] = &healths(inventory, POOL, &earlier)[..] else {
+        panic!("not one device");
+    };
+    assert_eq!(
+        (device.pool.as_str(), device.device.as_str()),
+        (POOL, DEVICE)
+    );
+    device.health.clone()
+}
+
+fn reason(health: Health) -> String {
+    let Health::Unhealthy(why) = health else {
+        panic!("{health:?}");
+    };
+    why
+}
+
+#[test]
+fn names_lost_gpu() {
+    let mut inventory = inventory();
+    assert_eq!(seen(&inventory, true), Health::Healthy);
+    inventory.snapshot.gpus.clear();
+    assert_eq!(reason(seen(&inventory, false)), "GPU GPU-0 is gone");
+    let lost = (0, "GPU is lost".to_owned());
+    inventory.snapshot.unreadable.push(lost);
+    let words = "GPU GPU-0 does not answer: GPU is lost";
+    assert_eq!(reason(seen(&inventory, false)), words);
+}
+
+#[test]
+fn names_missing_mig_mode() {
+    let mut inventory = inventory();
+    inventory.snapshot.gpus[0].mig_pending = Some(MigMode::Disabled);
+    assert_eq!(seen(&inventory, false), Health::Healthy);
+    inventory.snapshot.gpus[0].mig = MigMode::Disabled;
+    let words = "the MIG mode of GPU 0 is off";
+    assert_eq!(reason(seen(&inventory, false)), words);
+}
+
+/// A slice that became ready after the driver was asked is not in its answer.
+#[test]
+fn names_missing_instance_at_second_look() {
+    let mut inventory = inventory();
+    inventory.snapshot.gpus[0].instances[0].id = 8;
+    assert_eq!(seen(&inventory, false), Health::Unknown);
+    let words = "GPU instance 7 (1g.10gb at 2:1) on GPU 0 is gone, and runmig did not destroy it";
+    assert_eq!(reason(seen(&inventory, true)), words);
+    inventory.snapshot.gpus[0].instances.clear();
+    assert_eq!(reason(seen(&inventory, true)), words);
+    // A promise and a release have no instance to miss.
+    for state in [LeaseState::Pending, LeaseState::Releasing] {
+        inventory.leases[0].lease.state = state;
+        assert_eq!(seen(&inventory, true), Health::Healthy);
+    }
+}
+
+#[test]
+fn leaves_out_other_pools() {
+    assert!(healths(&inventory(), "runmig.other", &BTreeSet::new()).is_empty());
+}
+
+#[test]
+fn only_lasting_illness_evicts() {
+    let (mut sick, now) = (Sick::default(), Instant::now());
+    let look = |health: Health| {
+        let device = DeviceHealth {
+            pool: POOL.to_owned(),
+            device: DEVICE.to_owned(),
+            claim: "claim team-a/train".to_owned(),
+            health,
+        };
+        vec![device]
+    };
+    let ill = look(Health::Unhealthy("lost".to_owned()));
+    let told = sick.update(&ill, now);
+    let words = format!("device {DEVICE} of claim team-a/train is unhealthy: lost");
+    assert_eq!(told, [words]);
+    assert!(sick.lasting(now).is_empty());
+    let later = now + LASTING;
+    let told: Vec<String> = repeat_with(|| sick.update(&ill, later))
+        .take(2)
+        .flatten()
+        .collect();
+    assert_eq!(told, [""; 0]);
+    assert_eq!(sick.lasting(later), BTreeSet::from([DEVICE.to_owned()]));
+    assert_eq!(sick.update(&look(Health::Healthy), later).len(), 1);
+    sick.update(&ill, later);
+    assert!(sick.lasting(later).is_empty());
+}

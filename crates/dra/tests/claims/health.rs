@@ -1,0 +1,142 @@
+//! The health of devices with claims: at the kubelet, and as taints.
+
+use crate::cluster::{Cluster, sim, until};
+use crate::{POOL, prepared, unprepare};
+use k8s_openapi::api::resource::v1::ResourceSlice;
+use kube::Api;
+use runmig_dra::kubelet::messages::{DeviceHealth, WatchRequest, WatchResponse};
+use runmig_dra::kubelet::services::d_r_a_resource_health_client::DRAResourceHealthClient;
+use serde_json::Value;
+use std::fs;
+use tonic::Streaming;
+use tonic::transport::Endpoint;
+
+const HEALTHY: i32 = 1;
+const UNHEALTHY: i32 = 2;
+
+async fn watch(cluster: &Cluster) -> Streaming<WatchResponse> {
+    // The socket exists with the plugin.
+    cluster.plugin().await;
+    let socket = cluster.at("kubelet/plugins/gpu.runmig.dev/dra.sock");
+    let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let mut client = DRAResourceHealthClient::new(channel);
+    let stream = client.node_watch_resources(WatchRequest {}).await;
+    stream.unwrap().into_inner()
+}
+
+/// Makes the driver look at once, by a change in the folder of the leases.
+fn poke(cluster: &Cluster) {
+    let file = cluster.at("state/leases/.new-poke");
+    fs::write(&file, "").unwrap();
+    fs::remove_file(&file).unwrap();
+}
+
+/// The device's health by the first look that tells this one.
+async fn told(
+    cluster: &Cluster,
+    stream: &mut Streaming<WatchResponse>,
+    device: &str,
+    health: i32,
+) -> DeviceHealth {
+    poke(cluster);
+    loop {
+        let message = stream.message().await.unwrap().unwrap();
+        let mut devices = message.devices.into_iter();
+        let is_it = |d: &DeviceHealth| {
+            let id = d.device.as_ref().unwrap();
+            (id.pool_name.as_str(), id.device_name.as_str()) == (POOL, device)
+        };
+        if let Some(found) = devices.find(is_it).filter(|d| d.health == health) {
+            return found;
+        }
+    }
+}
+
+/// Waits until the device has the taint with this effect, or none.
+async fn tainted(cluster: &Cluster, device: &str, effect: Option<&str>) {
+    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    until(
+        &format!("device {device} has taint {effect:?}"),
+        async || {
+            poke(cluster);
+            let slices = api.list(&Default::default()).await.unwrap();
+            let mut devices = slices
+                .items
+                .into_iter()
+                .filter_map(|s| s.spec.devices)
+                .flatten();
+            let found = devices.find(|d| d.name == device);
+            found.is_some_and(|found| {
+                let taint = found.taints.and_then(|mut taints| taints.pop());
+                let is_ours = |key: &str| key == "runmig.dev/unhealthy";
+                assert!(taint.as_ref().is_none_or(|t| is_ours(&t.key)), "{taint:?}");
+                taint.map(|taint| taint.effect).as_deref() == effect
+            })
+        },
+    )
+    .await;
+}
+
+/// Destroys the only instance, as an administrator does. Returns its id.
+pub fn destroy(cluster: &Cluster) -> String {
+    let machine = cluster.at("machine");
+    let machine = machine.to_str().unwrap();
+    let shown = sim(&["show", machine, "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let id = shown["gpus"][0]["gpuInstances"][0]["id"].to_string();
+    sim(&["destroy", machine, "--gpu", "0", "--gi", &id]);
+    id
+}
+
+/// With `evict` an illness that lasts evicts the pods.
+pub async fn health_follows_the_machine(cluster: &mut Cluster, device: &str) {
+    let config = fs::read_to_string(cluster.at("config.toml")).unwrap();
+    fs::write(cluster.at("config.toml"), format!("{config}evict = true\n")).unwrap();
+    cluster.start_driver();
+    let machine = cluster.at("machine");
+    let machine = machine.to_str().unwrap();
+    let mut stream = watch(cluster).await;
+    let claim = cluster.claim("health", device, POOL).await;
+    assert_eq!(prepared(cluster, &claim).await.error, "");
+    let healthy = told(cluster, &mut stream, device, HEALTHY).await;
+    assert_eq!(healthy.message, "");
+
+    let id = destroy(cluster);
+    let sick = told(cluster, &mut stream, device, UNHEALTHY).await;
+    let words = format!("GPU instance {id} (1g.10gb at ");
+    assert!(sick.message.starts_with(&words), "{sick:?}");
+    assert!(sick.last_updated_time > 0 && sick.health_check_timeout_seconds > 30);
+    tainted(cluster, device, Some("NoSchedule")).await;
+    tainted(cluster, device, Some("NoExecute")).await;
+    // Prepare makes the slice anew.
+    assert_eq!(prepared(cluster, &claim).await.error, "");
+    told(cluster, &mut stream, device, HEALTHY).await;
+    tainted(cluster, device, None).await;
+
+    sim(&["lose", machine, "--gpu", "0"]);
+    let sick = told(cluster, &mut stream, device, UNHEALTHY).await;
+    assert!(sick.message.contains(" does not answer: "), "{sick:?}");
+    tainted(cluster, device, Some("NoSchedule")).await;
+    sim(&["restore", machine, "--gpu", "0"]);
+    told(cluster, &mut stream, device, HEALTHY).await;
+
+    destroy(cluster);
+    sim(&["mig", machine, "--gpu", "0", "off"]);
+    let mut sick = told(cluster, &mut stream, device, UNHEALTHY).await;
+    // A look may have come before.
+    while !sick.message.contains("MIG mode") {
+        sick = told(cluster, &mut stream, device, UNHEALTHY).await;
+    }
+    assert_eq!(sick.message, "the MIG mode of GPU 0 is off");
+    tainted(cluster, device, Some("NoSchedule")).await;
+    sim(&["mig", machine, "--gpu", "0", "on"]);
+    assert_eq!(prepared(cluster, &claim).await.error, "");
+    // A stream that begins later has the last look at once.
+    let mut later = watch(cluster).await;
+    told(cluster, &mut later, device, HEALTHY).await;
+    tainted(cluster, device, None).await;
+    unprepare(cluster, &claim).await;
+    fs::write(cluster.at("config.toml"), config).unwrap();
+    cluster.start_driver();
+}
