@@ -34,7 +34,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["placement", "store", "gpu", "config", "mps"],
             &["policy"],
             &["request", "process", "trust", "framed", "programs", "dummy"],
-            &["model", "error", "paths", "files"],
+            &["model", "error", "paths", "files", "log"],
         ],
     ),
     (
@@ -48,7 +48,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["api", "changes", "ledger"],
             &["slices", "health"],
             // pure
-            &["cdi", "claim", "layout", "options"],
+            &["cdi", "claim", "layout", "log", "options"],
             &["driver"],
         ],
     ),
@@ -66,7 +66,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
         &["attach", "claim/mod", "what_if"],
         &["claim/make"],
         &["claim/work", "provision"],
-        &["claim/place"],
+        &["claim/place", "claim/news"],
         &["reserve"],
         &["record", "try_seat"],
         &["seats"],

@@ -9,17 +9,19 @@ use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, ClaimName as LeasedDevice, Held};
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use runmig_lease::{ClaimNews, ClaimPlace, LeaseManager, NoBundles, Patience};
 use std::time::Duration;
 
 /// The time that a Prepare waits for slices that are being released.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Makes the slices of a claim. After an error the leases of its other devices stay, and the next call continues.
+/// Makes the slices of a claim. After an error the leases of its other devices stay, and the next call continues. `hear` is
+/// told of moves and waits.
 pub(crate) fn prepare(
     config: &Config,
     claim: &ClaimName,
     allocated: &Allocated,
+    hear: &dyn Fn(&Claim, ClaimNews),
 ) -> Result<Vec<cdi::Slice>> {
     let root = &config.driver.root;
     let nodes = Nodes::read(root)
@@ -28,7 +30,9 @@ pub(crate) fn prepare(
     let leases = LeaseManager::open(config, Box::new(NoBundles))?;
     let slice = |allocation: &Allocation| {
         let place = place(&snapshot, &allocation.device)?;
-        let held = leases.prepare(holder(claim, allocated, allocation), &place, PATIENCE)?;
+        let holder = holder(claim, allocated, allocation);
+        let hear = |news| hear(&holder, news);
+        let held = leases.prepare_telling(holder.clone(), &place, PATIENCE, &hear)?;
         granted(&nodes, allocation, &held)
     };
     let slices = allocated.devices.iter().map(slice);
@@ -44,13 +48,20 @@ pub(crate) fn prepare(
     Ok(slices)
 }
 
-/// Puts the places of a claim's devices on record, before the kubelet asks for the slices.
-pub(crate) fn promise(config: &Config, claim: &ClaimName, allocated: &Allocated) -> Result<()> {
+/// Puts the places of a claim's devices on record, before the kubelet asks for the slices. `hear` is told of moves.
+pub(crate) fn promise(
+    config: &Config,
+    claim: &ClaimName,
+    allocated: &Allocated,
+    hear: &dyn Fn(&Claim, ClaimNews),
+) -> Result<()> {
     let snapshot = runmig_lease::driver(config).snapshot()?;
     let leases = LeaseManager::open(config, Box::new(NoBundles))?;
     for allocation in &allocated.devices {
         let place = place(&snapshot, &allocation.device)?;
-        leases.promise(holder(claim, allocated, allocation), &place)?;
+        let holder = holder(claim, allocated, allocation);
+        let hear = |news| hear(&holder, news);
+        leases.promise_telling(holder.clone(), &place, &hear)?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@
 //! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
 //! claim, slices, cdi, health     pure: from claim, layout, ledger and lease to data
+//! log         standard error, and the ledger's log
 //! ```
 
 #![warn(missing_docs, unreachable_pub)]
@@ -32,6 +33,7 @@ mod health;
 pub mod kubelet;
 pub mod layout;
 mod ledger;
+mod log;
 mod options;
 mod prepare;
 mod promise;

@@ -6,9 +6,10 @@ mod serial;
 
 use crate::cdi::{self, Folder, Slice};
 use crate::claim::{Allocated, ClaimName, allocated, withdrawn};
-use crate::report::Reports;
+use crate::report::{News, Reports};
 use crate::{api, ledger};
 use kube::Client;
+use runmig_lease::ClaimNews;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::process;
@@ -74,6 +75,14 @@ pub(crate) struct Node {
     pub(crate) reports: Reports,
 }
 
+impl Node {
+    /// Reports news of the ledger.
+    fn hear(&self, claim: &Claim, what: ClaimNews) {
+        let claim = claim.clone();
+        self.reports.news(News { claim, what });
+    }
+}
+
 impl Claims {
     /// Takes no look at the claims that exist.
     pub(crate) fn new(node: Node) -> Claims {
@@ -91,6 +100,7 @@ impl Claims {
             let allocated = allocated(found.as_ref(), &asked, &node.pool)?;
             let (maker, claim) = (node.clone(), asked.clone());
             let ready = blocking(move || make(&maker, &claim, &allocated)).await?;
+            tracing::info!("claim {asked} is prepared");
             node.reports.made(asked);
             Ok(ready)
         };
@@ -113,7 +123,11 @@ impl Claims {
             _ => return Ok(false),
         };
         let (node, asked) = (self.node.clone(), claim.clone());
-        blocking(move || ledger::promise(&node.config, &asked, &allocated)).await?;
+        let promise = move || {
+            let hear = |claim: &Claim, what| node.hear(claim, what);
+            ledger::promise(&node.config, &asked, &allocated, &hear)
+        };
+        blocking(promise).await?;
         Ok(true)
     }
 
@@ -160,11 +174,13 @@ impl Claims {
 
     /// Ends the lease of a claim, and removes its CDI file. An unknown claim has ended already.
     pub(crate) async fn unprepare(&self, claim: &ClaimName) -> Result<()> {
-        let (node, uid) = (self.node.clone(), claim.uid.clone());
+        let (node, ended) = (self.node.clone(), claim.clone());
         let work = blocking(move || {
-            ledger::unprepare(&node.config, &uid)?;
+            ledger::unprepare(&node.config, &ended.uid)?;
             // Until here a container of the claim could start.
-            node.cdi.remove(&uid)
+            node.cdi.remove(&ended.uid)?;
+            tracing::info!("claim {ended} is unprepared");
+            Ok(())
         });
         let answer = self.in_turn(claim, work).await;
         answer.context(|| format!("unprepare claim {claim}"))
@@ -206,7 +222,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Ready>> {
-    let slices = ledger::prepare(&node.config, claim, allocated)?;
+    let hear = |claim: &Claim, what| node.hear(claim, what);
+    let slices = ledger::prepare(&node.config, claim, allocated, &hear)?;
     node.cdi.write(
         &claim.uid,
         &cdi::specification(&claim.uid, &slices, &node.hook),

@@ -9,7 +9,7 @@ use crate::publish::publish;
 use crate::report::{report, reports};
 use crate::room::{Room, Told, follow};
 use crate::sweep::{end_left, sweep};
-use crate::{api, layout, slices};
+use crate::{api, layout, log, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::{programs, trust};
@@ -51,10 +51,7 @@ fn serve(options: &Options) -> Result<()> {
         );
     }
     let config = Config::for_program(None)?;
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
+    log::start(&config);
     // Work that blocks has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

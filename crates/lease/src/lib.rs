@@ -122,6 +122,7 @@ pub mod gpu;
 mod idle;
 mod inventory;
 mod limit;
+pub mod log;
 mod manager;
 pub mod model;
 mod mps;
@@ -137,7 +138,7 @@ pub mod request;
 pub mod store;
 pub mod trust;
 
-pub use allocate::{Acquired, ClaimPlace, LimitState, what_if};
+pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, what_if};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{GpuBooking, GpuState, Inventory, ObservedShare, observe};

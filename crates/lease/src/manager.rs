@@ -1,6 +1,6 @@
 //! The operations on leases that other crates call.
 
-use crate::allocate::{self, Acquired, ClaimPlace, LimitState};
+use crate::allocate::{self, Acquired, ClaimNews, ClaimPlace, LimitState};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
@@ -59,13 +59,34 @@ impl<'a> LeaseManager<'a> {
 
     /// Promises the place of a device to a claim; see `allocate::promise`.
     pub fn promise(&self, claim: Claim, at: &ClaimPlace) -> Result<Held> {
-        allocate::promise(&self.0, claim, at)
+        self.promise_telling(claim, at, &|_| ())
+    }
+
+    /// Promises as `promise` does, and tells a move.
+    pub fn promise_telling(
+        &self,
+        claim: Claim,
+        at: &ClaimPlace,
+        hear: &dyn Fn(ClaimNews),
+    ) -> Result<Held> {
+        allocate::promise(&self.0, claim, at, hear)
     }
 
     /// Makes the slice of a claim's device, and waits for this time for slices that are being released; see
     /// `allocate::prepare`.
     pub fn prepare(&self, claim: Claim, at: &ClaimPlace, patience: Duration) -> Result<Held> {
-        allocate::prepare(&self.0, claim, at, patience)
+        self.prepare_telling(claim, at, patience, &|_| ())
+    }
+
+    /// Prepares as `prepare` does, and tells a move and a wait that lasts.
+    pub fn prepare_telling(
+        &self,
+        claim: Claim,
+        at: &ClaimPlace,
+        patience: Duration,
+        hear: &dyn Fn(ClaimNews),
+    ) -> Result<Held> {
+        allocate::prepare(&self.0, claim, at, patience, hear)
     }
 
     /// Releases the leases of a claim by its UID; see `reclaim::release_claim`.

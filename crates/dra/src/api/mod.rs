@@ -1,8 +1,10 @@
 //! The API server: the way to it, the reads of claims, and reports about them.
 
+mod events;
 mod status;
 
 use crate::driver;
+pub(crate) use events::create_event;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 pub(crate) use kube::Client;
 use kube::api::ListParams;

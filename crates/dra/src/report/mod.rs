@@ -1,16 +1,20 @@
-//! Reports about claims to the API, for people: `status.devices`. The work on claims never waits for them, and a report
-//! that fails is tried again.
+//! Reports about claims to the API, for people: `status.devices`, and events on pods. The work on claims never waits for
+//! them. A status that cannot be written is tried again, and an event is told anew when it happens again.
 //!
 //! ```text
+//! events      pure: events on the pods of a claim
 //! status      pure: the devices in the status of a claim
 //! ```
 
+mod events;
 mod status;
 
 use crate::api::{self, Client, Written};
 use crate::claim::ClaimName;
 use crate::ledger;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+pub(crate) use events::News;
+use events::{MAX_PODS, Told};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
@@ -23,6 +27,8 @@ use tokio::time::Instant;
 
 /// The most claims that wait for their report: more than a node has slices.
 const MAX_WAITING: usize = 1024;
+/// The most events that wait.
+const MAX_NEWS: usize = 64;
 /// The time before the next try after an error. It doubles, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -30,17 +36,24 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 #[derive(Clone)]
 pub(crate) struct Reports {
     made: mpsc::Sender<ClaimName>,
+    news: mpsc::Sender<News>,
 }
 
 /// The reports that were handed in.
 pub(crate) struct Inbox {
     made: mpsc::Receiver<ClaimName>,
+    news: mpsc::Receiver<News>,
 }
 
 /// Returns both ends of the way to report.
 pub(crate) fn reports() -> (Reports, Inbox) {
-    let (made, all) = mpsc::channel(MAX_WAITING);
-    (Reports { made }, Inbox { made: all })
+    let (made, all_made) = mpsc::channel(MAX_WAITING);
+    let (news, all_news) = mpsc::channel(MAX_NEWS);
+    let inbox = Inbox {
+        made: all_made,
+        news: all_news,
+    };
+    (Reports { made, news }, inbox)
 }
 
 impl Reports {
@@ -51,11 +64,56 @@ impl Reports {
             tracing::warn!("the status of a claim is not written: {e}");
         }
     }
+
+    /// Reports news on the pods of a claim.
+    pub(crate) fn news(&self, news: News) {
+        // With too many at once the ledger's log alone has the others.
+        let _ = self.news.try_send(news);
+    }
 }
 
-/// Writes the reports, without an end. Begins with the claims that are on record, which an earlier process may not have
+/// Writes the reports, without an end.
+pub(crate) async fn report(client: Client, config: Arc<Config>, node: &str, inbox: Inbox) {
+    let Inbox { made, news } = inbox;
+    tokio::join!(
+        report_slices(client.clone(), config, node, made),
+        report_news(client, node, news)
+    );
+}
+
+/// Creates events, once for each pod and text. One that fails is told again when it happens again.
+async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>) {
+    let mut told = Told::default();
+    let mut is_failing = false;
+    while let Some(news) = inbox.recv().await {
+        let note = news.note();
+        for pod in news.claim.pods.iter().take(MAX_PODS) {
+            if !told.note(&pod.uid, &note, std::time::Instant::now()) {
+                continue;
+            }
+            let event = news.event(pod, node, MicroTime(Timestamp::now()));
+            match api::create_event(&client, &event).await {
+                Ok(()) => is_failing = false,
+                Err(e) => {
+                    told.forget(&pod.uid, &note);
+                    if !is_failing {
+                        tracing::warn!("{}", e.line());
+                    }
+                    is_failing = true;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the status of claims. Begins with the claims that are on record, which an earlier process may not have
 /// reported.
-pub(crate) async fn report(client: Client, config: Arc<Config>, node: &str, mut inbox: Inbox) {
+async fn report_slices(
+    client: Client,
+    config: Arc<Config>,
+    node: &str,
+    mut inbox: mpsc::Receiver<ClaimName>,
+) {
     let mut reporter = Reporter {
         client,
         config,
@@ -74,7 +132,7 @@ pub(crate) async fn report(client: Client, config: Arc<Config>, node: &str, mut 
     let mut next = Instant::now();
     loop {
         tokio::select! {
-            made = inbox.made.recv() => match made {
+            made = inbox.recv() => match made {
                 Some(claim) => reporter.add(claim),
                 None => return,
             },

@@ -29,9 +29,11 @@ async fn answers_the_kubelet() {
     refuses_stale_claims(&cluster, &devices).await;
     accepts_unknown_claims(&cluster).await;
     reported::status_agrees_with_migctl(&mut cluster, &devices[3]).await;
+    reported::events_name_the_holder(&cluster, &devices[0]).await;
     withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
     health::health_follows_the_machine(&mut cluster, &devices[4]).await;
+    reported::log_has_each_action(&cluster);
     for socket in [
         "plugins/gpu.runmig.dev/dra.sock",
         "plugins_registry/gpu.runmig.dev@reg.sock",

@@ -1,12 +1,14 @@
 //! Reports about claims in the API.
 
-use crate::cluster::{Cluster, until};
-use crate::{POOL, prepared, unprepare};
+use crate::cluster::{Cluster, sim, until};
+use crate::{POOL, health, prepared, unprepare};
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use runmig_dra::kubelet::messages::Claim;
 use serde_json::{Value, json};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -116,4 +118,81 @@ pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
     };
     assert_eq!(again["data"], *data);
     unprepare(cluster, &claim).await;
+}
+
+/// The text of the one event of a pod with a reason, as `kubectl describe pod` finds it.
+async fn event(cluster: &Cluster, pod: &str, reason: &str) -> String {
+    let api: Api<Event> = Api::default_namespaced(cluster.client.clone());
+    let its = format!("involvedObject.name={pod},involvedObject.uid=p-1,reason={reason}");
+    let mut notes = Vec::new();
+    until("the pod has an event", async || {
+        let events = api.list(&ListParams::default().fields(&its)).await;
+        let events = events.unwrap().items.into_iter();
+        notes = events.map(|event| event.message.unwrap()).collect();
+        !notes.is_empty()
+    })
+    .await;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    notes.remove(0)
+}
+
+/// A foreign instance has the place of the first claim. The second has to wait for a third, which has the whole GPU.
+pub async fn events_name_the_holder(cluster: &Cluster, device: &str) {
+    let machine = cluster.at("machine");
+    let machine = machine.to_str().unwrap();
+    sim(&[
+        "create",
+        machine,
+        "--gpu",
+        "0",
+        "--profile",
+        "1g.10gb",
+        "--start",
+        "0",
+    ]);
+    let claim = cluster.claim("moved", device, POOL).await;
+    for _ in 0..2 {
+        assert_eq!(prepared(cluster, &claim).await.error, "");
+    }
+    let note = event(cluster, "pod-of-moved", "SliceMoved").await;
+    let words = format!("not at the place of device {device}: GPU instance ");
+    assert!(
+        note.contains(&words) && note.ends_with("which runmig did not make"),
+        "{note}"
+    );
+    unprepare(cluster, &claim).await;
+    health::destroy(cluster);
+
+    let whole = device.replace("1g-10gb-0-1", "7g-80gb-0-8");
+    let first = cluster.claim("first", &whole, POOL).await;
+    assert_eq!(prepared(cluster, &first).await.error, "");
+    let second = cluster.claim("second", &whole, POOL).await;
+    let (waited, ()) = tokio::join!(prepared(cluster, &second), async {
+        let note = event(cluster, "pod-of-second", "SliceWaits").await;
+        let words = format!(
+            "default/second waits for {whole}: claim default/first (pod default/pod-of-first) has "
+        );
+        assert!(note.contains(&words), "{note}");
+        unprepare(cluster, &first).await;
+    });
+    assert_eq!(waited.error, "");
+    unprepare(cluster, &second).await;
+}
+
+/// The ledger's log has a line for each action on a claim of the cases before, as standard error has.
+pub fn log_has_each_action(cluster: &Cluster) {
+    let [ledger, stderr] =
+        ["state/runmig.log", "driver.log"].map(|log| fs::read_to_string(cluster.at(log)).unwrap());
+    for action in [
+        "is promised to claim default/bound (pod default/bound)",
+        "is promised to claim default/moved (pod default/pod-of-moved) instead of 0:1: GPU instance ",
+        "claim default/second (pod default/pod-of-second) waits: claim default/first ",
+        "claim default/reported is prepared",
+        "claim default/reported is unprepared",
+        "claim default/deleted (pod default/pod-of-deleted) is released: the claim does not exist any more",
+    ] {
+        assert!(ledger.contains(action), "{action}: {ledger}");
+        assert!(stderr.contains(action), "{action}: {stderr}");
+    }
+    assert!(stderr.contains(" is in place") && !ledger.contains(" is in place"));
 }

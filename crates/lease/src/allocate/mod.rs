@@ -35,7 +35,7 @@ use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{Container, Held, Operation};
 pub(crate) use attach::attach;
-pub use claim::ClaimPlace;
+pub use claim::{ClaimNews, ClaimPlace};
 pub(crate) use claim::{prepare, promise};
 pub use limit::LimitState;
 pub(crate) use limit::{end_unlimited, limit_memory, limit_state};

@@ -4,6 +4,7 @@
 //! scheduler. A promise that lost its place to a local slice moves to another place of the profile on the same GPU.
 
 mod make;
+mod news;
 mod place;
 mod work;
 
@@ -21,22 +22,31 @@ use crate::store::{
     Resource,
 };
 use make::Made;
+pub use news::ClaimNews;
+use news::Hear;
 pub use place::ClaimPlace;
-use place::{End, Taken, Way, way};
+use place::{End, Taken, Way, holder, way};
 use std::time::{Duration, Instant};
 use work::Work;
 
 /// The time between two looks at an obstacle that is on its way out. It doubles, up to the second.
 const GAP: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The wait after which people hear of it. Most releases are shorter.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// Puts the place of a claim's device on record, without hardware. A claim that is on record keeps its place, and learns
-/// its pods.
+/// its pods. `hear` is told of a move.
 ///
 /// # Errors
 /// The place and all others of its profile on the GPU are taken, or the GPU does not offer it.
-pub(crate) fn promise(context: &LeaseContext<'_>, claim: Claim, at: &ClaimPlace) -> Result<Held> {
+pub(crate) fn promise(
+    context: &LeaseContext<'_>,
+    claim: Claim,
+    at: &ClaimPlace,
+    hear: Hear<'_>,
+) -> Result<Held> {
     let driver = &context.driver();
-    let mut work = Work::new(context, claim, at);
+    let mut work = Work::new(context, claim, at, hear);
     loop {
         match work.look(driver)? {
             Found::OnRecord(held) => return work.name_pods(held),
@@ -48,7 +58,7 @@ pub(crate) fn promise(context: &LeaseContext<'_>, claim: Claim, at: &ClaimPlace)
 }
 
 /// Makes the slice of a claim's device, and waits for this time for obstacles on their way out. A slice that is there
-/// is returned as it is.
+/// is returned as it is. `hear` is told of a move, and of a wait that lasts.
 ///
 /// # Errors
 /// As `promise`, and the driver's. The promise stays, unless the driver refused every place.
@@ -57,11 +67,13 @@ pub(crate) fn prepare(
     claim: Claim,
     at: &ClaimPlace,
     patience: Duration,
+    hear: Hear<'_>,
 ) -> Result<Held> {
-    let end = Instant::now() + patience;
+    let begun = Instant::now();
+    let end = begun + patience;
     let mut gap = GAP.0;
     let operation = context.store.begin()?;
-    let mut work = Work::new(context, claim, at);
+    let mut work = Work::new(context, claim, at, hear);
     loop {
         // Closed before a wait: a long session sees stale handles, and may itself hold the instance that has to go.
         let session = context.driver();
@@ -96,6 +108,9 @@ pub(crate) fn prepare(
             Ok(false) | Err(_) => {}
         }
         drop(session);
+        if begun.elapsed() >= NEWS {
+            work.tell_wait(&obstacle);
+        }
         std::thread::sleep(gap);
         gap = (gap * 2).min(GAP.1);
     }
@@ -155,7 +170,19 @@ impl Work<'_, '_> {
             }
         }
         let (lease, claim) = (held.lease.id.as_str(), &self.claim);
-        tracing::info!(lease, "{held} is promised to {claim}");
+        let at = held.instance.slice().map(|slice| slice.placement);
+        match at.filter(|at| *at != self.at.placement) {
+            None => tracing::info!(lease, "{held} is promised to {claim}"),
+            Some(to) => {
+                let by = holder(&inventory, self.at, &self.refused);
+                let from = self.at.placement;
+                tracing::info!(
+                    lease,
+                    "{held} is promised to {claim} instead of {from}: {by}"
+                );
+                self.tell_move(to, by);
+            }
+        }
         Ok(Found::Promised(held))
     }
 

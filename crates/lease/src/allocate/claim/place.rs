@@ -155,6 +155,19 @@ fn offered<'a>(
 }
 
 /// Returns the holder of the memory slices of a place.
+/// Returns the reason for which a device is not at its own place, in words.
+pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]) -> String {
+    let here = |slot: &&Slot| (&slot.gpu, slot.placement) == (&place.gpu, place.placement);
+    if refused.iter().any(|slot| here(&slot)) {
+        return "the GPU driver refused it".to_owned();
+    }
+    let mut gpus = inventory.snapshot.gpus.iter();
+    match gpus.find(|gpu| gpu.uuid == place.gpu) {
+        Some(gpu) => taken(inventory, gpu, place.placement).by,
+        None => "its GPU is gone".to_owned(),
+    }
+}
+
 fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
     let overlaps =
         |i: &Instance| footprint(i).is_some_and(|s| s.gpu == gpu.uuid && s.placement.overlaps(at));

@@ -1,0 +1,67 @@
+//! The log of the process: standard error, and for actions on claims the ledger's log beside it.
+
+use runmig_lease::config::Config;
+use runmig_lease::log;
+use std::fs::File;
+use std::path::PathBuf;
+use tracing::Metadata;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::{MakeWriterExt, OptionalWriter};
+
+/// The module whose lines are about ResourceSlices alone. They would push the actions out of the ledger's log.
+const PUBLISH: &str = "runmig_dra::publish";
+
+/// Starts the log.
+pub(crate) fn start(config: &Config) {
+    let ledger = Ledger {
+        state_dir: config.state_dir.clone(),
+    };
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(std::io::stderr.and(ledger))
+        .init();
+}
+
+/// The ledger's log. Each line opens it anew, since runmig begins a new one while this process runs.
+struct Ledger {
+    state_dir: PathBuf,
+}
+
+impl<'a> MakeWriter<'a> for Ledger {
+    type Writer = OptionalWriter<File>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        log::open(&self.state_dir).map_or_else(OptionalWriter::none, OptionalWriter::some)
+    }
+
+    fn make_writer_for(&'a self, line: &Metadata<'_>) -> Self::Writer {
+        match is_action(line.target()) {
+            true => self.make_writer(),
+            false => OptionalWriter::none(),
+        }
+    }
+}
+
+fn is_action(module: &str) -> bool {
+    module.starts_with("runmig") && !module.starts_with(PUBLISH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_out_resource_slices() {
+        for module in [
+            "runmig_dra::prepare",
+            "runmig_dra::sweep",
+            "runmig_lease::reclaim::release",
+        ] {
+            assert!(is_action(module), "{module}");
+        }
+        for module in ["runmig_dra::publish", "kube_client::client", "hyper"] {
+            assert!(!is_action(module), "{module}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The log of actions and failures for people: `runmig.log` in the state directory.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The name of the log.
+pub const NAME: &str = "runmig.log";
+
+/// Largest log in bytes. The state directory is a tmpfs, so the log takes that much memory, and the older log
+/// in `.1` as much again.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// Opens the log at its end, and begins a new one if it is too large. None if it cannot be written, which is no reason to
+/// fail.
+pub fn open(state_dir: &Path) -> Option<File> {
+    let file = state_dir.join(NAME);
+    rotate(&file);
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(&file);
+    // A file with a second name could be another user's, linked to here.
+    let is_ours = |file: &File| file.metadata().is_ok_and(|m| m.is_file() && m.nlink() == 1);
+    opened.ok().filter(is_ours)
+}
+
+fn rotate(file: &Path) {
+    if std::fs::symlink_metadata(file).is_ok_and(|m| m.len() > MAX_SIZE) {
+        let _ = std::fs::rename(file, file.with_extension("log.1"));
+    }
+}
