@@ -73,8 +73,7 @@ async fn claim_beside_other_driver(cluster: &Cluster, device: &str) -> Claim {
     }
 }
 
-/// The words are those of migctl, and the entry of another driver stays. What an earlier process has not written, the
-/// next one does.
+/// The words are those of migctl, and the entry of another driver stays. The next process writes what is missing.
 pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
     let claim = claim_beside_other_driver(cluster, device).await;
     assert_eq!(prepared(cluster, &claim).await.error, "");
