@@ -16,10 +16,14 @@ use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const HELP: &str = "a hook of containers with a claim of Kubernetes; reads the container's state on standard input\n\
     attach --claim UID --device NAME [--config FILE]  createRuntime: records the container on the claim's slice\n\
     detach --claim UID --device NAME [--config FILE]  poststop: removes that record";
+
+/// The time that a container waits until the driver has its pod on record. The hook's own timeout is twice as long.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The fields of the OCI state that the hook needs.
 #[derive(Debug, Deserialize)]
@@ -95,8 +99,8 @@ fn attach(leases: &LeaseManager<'_>, claim: &ClaimName, state: &OciState) -> Res
     let init = init.ok_or_else(|| Error::new("the container's state has no living process"));
     let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
     let annotations: Vec<(String, String)> = state.annotations.iter().filter_map(text).collect();
-    // Names are for people, so annotations that contradict each other name nobody.
-    let identity = identity(&annotations).unwrap_or_default();
+    // The engine sets one of the keys with the pod's uid. A pod that sets the other engine's contradicts it.
+    let identity = identity(&annotations).context(what)?;
     let container = Container {
         // The hook does not learn the low-level runtime's root, and the bundle is as unique.
         key: Key::new(state.bundle.clone(), state.id.clone()),
@@ -108,7 +112,7 @@ fn attach(leases: &LeaseManager<'_>, claim: &ClaimName, state: &OciState) -> Res
         ..Container::default()
     };
     leases
-        .attach(claim, container, init.context(what)?)
+        .attach(claim, container, init.context(what)?, PATIENCE)
         .map(drop)
 }
 

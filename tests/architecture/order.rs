@@ -64,7 +64,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
         &["mod"],
         &["diagnosis"],
         &["attach", "claim/mod", "what_if"],
-        &["claim/make"],
+        &["claim/make", "claimed"],
         &["claim/work", "provision"],
         &["claim/place", "claim/news"],
         &["reserve"],

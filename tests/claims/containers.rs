@@ -3,15 +3,15 @@
 use super::*;
 use faults_support::strace::{Call, settled};
 use runmig_lease::store::ClaimName;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 use support::Said;
 
 /// A process that stands for the init of a container.
-struct Init(Child);
+pub struct Init(Child);
 
 impl Init {
-    fn new() -> Init {
+    pub fn new() -> Init {
         let mut sleep = Command::new("sleep");
         Init(sleep.arg("1000").stdout(Stdio::null()).spawn().unwrap())
     }
@@ -25,11 +25,27 @@ impl Drop for Init {
 }
 
 /// Calls the hook for the container `c` of the pod `train`.
-fn hook(world: &World, verb: &str, uid: &str, init: Option<&Init>) -> Said {
+pub fn hook(world: &World, verb: &str, uid: &str, init: Option<&Init>) -> Said {
+    let annotations = json!({
+        "io.kubernetes.cri.sandbox-name": "train",
+        "io.kubernetes.cri.sandbox-uid": "pod-uid",
+        "number": 1,
+    });
+    hook_of(world, verb, uid, init, annotations)
+}
+
+/// Calls the hook for the container `c` with these annotations.
+pub fn hook_of(
+    world: &World,
+    verb: &str,
+    uid: &str,
+    init: Option<&Init>,
+    annotations: Value,
+) -> Said {
     let state = json!({
         "ociVersion": "1.0.2", "id": "c", "status": "created", "bundle": "/bundles/c",
         "pid": init.map_or(0, |init| init.0.id()),
-        "annotations": {"io.kubernetes.cri.sandbox-name": "train", "number": 1},
+        "annotations": annotations,
     });
     let file = world.path("state.json");
     std::fs::write(&file, state.to_string()).unwrap();
@@ -41,14 +57,14 @@ fn hook(world: &World, verb: &str, uid: &str, init: Option<&Init>) -> Said {
     })
 }
 
-fn prepared() -> World {
+pub fn prepared() -> World {
     let world = World::small();
     prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
     world
 }
 
 /// The leases of containers, by their ids.
-fn containers(world: &World) -> Vec<String> {
+pub fn containers(world: &World) -> Vec<String> {
     let leases = world.leases();
     let ids = leases.iter().filter_map(|l| l["container"].as_str());
     ids.filter(|id| !id.is_empty()).map(str::to_owned).collect()

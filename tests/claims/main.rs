@@ -9,6 +9,7 @@ mod containers;
 mod killed;
 mod lasting;
 mod places;
+mod pods;
 mod waits;
 
 use faults_support::World;

@@ -109,12 +109,10 @@ impl Claims {
     }
 
     /// Puts the places of a claim's devices on record, without hardware, if it is reserved for this pod. Returns false
-    /// if it is not, and while other work on the claim goes on.
+    /// if it is not. The kubelet prepares a claim once, so this puts its later pods on record too.
     pub(crate) async fn promise(&self, claim: &ClaimName, pod: &str) -> Result<bool> {
         claim.check()?;
-        let Some(_turn) = self.serial.try_turn(&claim.uid) else {
-            return Ok(false);
-        };
+        let _turn = self.serial.turn(&claim.uid).await;
         // Read in the turn: the claim may have ended since its pod was seen.
         let found = api::claim(&self.node.client, &claim.namespace, &claim.name).await?;
         let allocated = match allocated(found.as_ref(), claim, &self.node.pool) {

@@ -5,6 +5,7 @@ use crate::api;
 use crate::claim::ClaimName;
 use crate::prepare::Claims;
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -22,21 +23,34 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
     let mut changes = pin!(watcher(pods, here).default_backoff());
     // The claims of each pod that are on record, so that the pod's later changes cost nothing.
     let mut done: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    while let Some(change) = changes.next().await {
+    // A claim may be at work for long, and the others do not wait for it.
+    let mut working = FuturesUnordered::new();
+    loop {
+        let change = tokio::select! {
+            change = changes.next() => change,
+            Some((uid, name, promised)) = working.next(), if !working.is_empty() => {
+                let promised: Result<bool> = promised;
+                match (promised, done.get_mut(&uid)) {
+                    (Ok(true), Some(names)) => drop(names.insert(name)),
+                    (Ok(_), _) => {}
+                    // Prepare says it to the pod.
+                    (Err(e), _) => tracing::warn!("{}", e.line()),
+                }
+                continue;
+            }
+        };
+        let Some(change) = change else { return };
         match change {
             Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
                 let (uid, namespace) = (pod.uid().unwrap_or_default(), pod.namespace());
-                let namespace = namespace.unwrap_or_default();
-                for name in claims_of(&pod) {
-                    if done.get(&uid).is_some_and(|names| names.contains(&name)) {
-                        continue;
-                    }
-                    match one(&claims, &namespace, &name, &uid).await {
-                        Ok(true) => drop(done.entry(uid.clone()).or_default().insert(name)),
-                        Ok(false) => {}
-                        // Prepare says it to the pod.
-                        Err(e) => tracing::warn!("{}", e.line()),
-                    }
+                let on_record = done.entry(uid.clone()).or_default();
+                for name in claims_of(&pod).difference(on_record) {
+                    working.push(one(
+                        claims.clone(),
+                        namespace.clone().unwrap_or_default(),
+                        name.clone(),
+                        uid.clone(),
+                    ));
                 }
             }
             Ok(Event::Delete(pod)) => {
@@ -51,21 +65,29 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
     }
 }
 
-/// Promises a claim of a pod. Returns false for a claim that is none of ours, or not yet.
-async fn one(claims: &Claims, namespace: &str, name: &str, pod: &str) -> Result<bool> {
+/// Promises a claim of a pod. Returns the uid of the pod, the name of the claim, and whether the claim has the pod on
+/// record. A claim that is none of ours, or not yet, has not.
+async fn one(
+    claims: Arc<Claims>,
+    namespace: String,
+    name: String,
+    pod: String,
+) -> (String, String, Result<bool>) {
+    let work = async {
+        let found = api::claim(claims.client(), &namespace, &name).await?;
+        let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
+            return Ok(false);
+        };
+        let claim = ClaimName {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            uid,
+        };
+        claims.promise(&claim, &pod).await
+    };
     let what = || format!("promise the slices of claim {namespace}/{name}");
-    let found = api::claim(claims.client(), namespace, name)
-        .await
-        .context(what)?;
-    let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
-        return Ok(false);
-    };
-    let claim = ClaimName {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid,
-    };
-    claims.promise(&claim, pod).await.context(what)
+    let promised = work.await.context(what);
+    (pod, name, promised)
 }
 
 /// Returns the names of the claims of a pod that goes on.

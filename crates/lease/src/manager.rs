@@ -57,6 +57,17 @@ impl<'a> LeaseManager<'a> {
         allocate::acquire(&self.0, holder, request, cgroup)
     }
 
+    /// Puts a container on the slices of claims, before it exists; see `allocate::acquire_claimed`.
+    pub fn acquire_claimed(
+        &self,
+        holder: &Container,
+        claims: &[ClaimName],
+        cgroup: &Cgroup,
+        patience: Duration,
+    ) -> Result<Acquired> {
+        allocate::acquire_claimed(&self.0, holder, claims, cgroup, patience)
+    }
+
     /// Promises the place of a device to a claim; see `allocate::promise`.
     pub fn promise(&self, claim: Claim, at: &ClaimPlace) -> Result<Held> {
         self.promise_telling(claim, at, &|_| ())
@@ -95,8 +106,14 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Puts a container's lease on record on the slice of its claim; see `allocate::attach`.
-    pub fn attach(&self, claim: &ClaimName, container: Container, init: Process) -> Result<Lease> {
-        allocate::attach(&self.0, claim, container, init)
+    pub fn attach(
+        &self,
+        claim: &ClaimName,
+        container: Container,
+        init: Process,
+        patience: Duration,
+    ) -> Result<Lease> {
+        allocate::attach(&self.0, claim, container, init, patience)
     }
 
     /// Removes a container's lease from the slice of its claim, without the driver; see `reclaim::detach`.

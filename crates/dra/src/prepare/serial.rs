@@ -19,13 +19,6 @@ impl Serial {
         let turns = claims.entry(uid.to_owned()).or_default().clone();
         turns.lock_owned()
     }
-
-    /// Returns a claim's turn if nobody has it.
-    pub(super) fn try_turn(&self, uid: &str) -> Option<OwnedMutexGuard<()>> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        let turns = claims.entry(uid.to_owned()).or_default().clone();
-        turns.try_lock_owned().ok()
-    }
 }
 
 #[cfg(test)]
@@ -39,8 +32,7 @@ mod tests {
         let first = serial.turn("a").await;
         let mut second = Box::pin(serial.turn("a"));
         assert!((&mut second).now_or_never().is_none());
-        assert!(serial.try_turn("a").is_none());
-        drop(serial.try_turn("c").unwrap());
+        drop(serial.turn("c").now_or_never().unwrap());
         let other = serial.turn("b").now_or_never();
         assert!(other.is_some());
         drop((first, other));

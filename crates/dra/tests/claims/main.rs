@@ -31,6 +31,7 @@ async fn answers_the_kubelet() {
     reported::status_agrees_with_migctl(&mut cluster, &devices[3]).await;
     reported::events_name_the_holder(&cluster, &devices[0]).await;
     withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
+    withdrawn::names_later_pods_of_claim(&cluster, &devices[5]).await;
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
     health::health_follows_the_machine(&mut cluster, &devices[4]).await;
     reported::log_has_each_action(&cluster);

@@ -1,7 +1,7 @@
 //! Claims that come with a bound pod, and go without a word of the kubelet.
 
 use crate::cluster::{Cluster, until};
-use crate::{POOL, prepared};
+use crate::{POOL, prepared, unprepare};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Api;
@@ -18,20 +18,49 @@ fn claims(cluster: &Cluster) -> Vec<Held> {
     leases.map_or_else(Vec::new, |leases| leases.claims().unwrap())
 }
 
-/// The place is on record before the kubelet asks for the slice, and free again when the pod goes.
-pub async fn promises_claims_of_bound_pods(cluster: &Cluster, device: &str) {
-    cluster.claim("bound", device, POOL).await;
-    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+/// Returns a pod that is bound to the node and names a claim.
+async fn bound(cluster: &Cluster, name: &str, claim: &str) -> Pod {
     let pod = json!({
-        "metadata": {"name": "bound"},
+        "metadata": {"name": name},
         "spec": {
             "nodeName": "node",
             "containers": [{"name": "c", "image": "none"}],
-            "resourceClaims": [{"name": "gpu", "resourceClaimName": "bound"}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}],
         },
     });
     let pod: Pod = serde_json::from_value(pod).unwrap();
-    let made = pods.create(&PostParams::default(), &pod).await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    pods.create(&PostParams::default(), &pod).await.unwrap()
+}
+
+/// The kubelet prepares a shared claim once, and the hook lets in only pods that are on record.
+pub async fn names_later_pods_of_claim(cluster: &Cluster, device: &str) {
+    let claim = cluster.claim("shared", device, POOL).await;
+    assert_eq!(prepared(cluster, &claim).await.error, "");
+    let pods = || claims(cluster)[0].lease.claim().unwrap().pods.clone();
+    let first = pods();
+    let late = bound(cluster, "late", "shared").await;
+    let mut all = vec![json!({"resource": "pods", "name": first[0].name, "uid": first[0].uid})];
+    all.push(json!({"resource": "pods", "name": "late", "uid": late.metadata.uid}));
+    cluster
+        .set_status("shared", json!({"reservedFor": all}))
+        .await;
+    let label = Patch::Merge(json!({"metadata": {"labels": {"changed": "true"}}}));
+    let api: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    api.patch("late", &PatchParams::default(), &label)
+        .await
+        .unwrap();
+    until("the later pod is on record", async || pods().len() == 2).await;
+    let now = DeleteParams::default().grace_period(0);
+    api.delete("late", &now).await.unwrap();
+    unprepare(cluster, &claim).await;
+}
+
+/// The place is on record before the kubelet asks for the slice, and free again when the pod goes.
+pub async fn promises_claims_of_bound_pods(cluster: &Cluster, device: &str) {
+    cluster.claim("bound", device, POOL).await;
+    let made = bound(cluster, "bound", "bound").await;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
     // The claim is of another pod until here.
     let reference =
         json!({"resource": "pods", "name": "bound", "uid": made.metadata.uid.as_ref().unwrap()});

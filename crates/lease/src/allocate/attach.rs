@@ -1,71 +1,134 @@
 //! The lease of a container on the slice of its claim. The slice stays as long as one of them runs, also after the end
 //! of the claim.
 
+use super::claimed::{Claimed, on_claims};
+use super::{occupied, previous};
 use crate::context::{LeaseContext, now};
 use crate::error::{Error, Result, printable};
-use crate::model::{LeaseId, Process};
+use crate::model::{Cgroup, LeaseId, Process};
 use crate::process;
 use crate::reclaim::{self, liveness};
-use crate::store::{self, ClaimName, Container, Held, Holder, Lease, LeaseState, Portion};
+use crate::store::{
+    self, ClaimName, Container, Held, Holder, Lease, LeaseState, Operation, Portion,
+};
+use std::time::Duration;
 
 /// Puts a container's lease on record on the slice of a claim's device, before any process of its image runs. A second
 /// call for the container changes nothing.
 ///
+/// `patience`: the time to wait until the claim names the container's pod.
+///
 /// # Errors
-/// The claim has no slice.
+/// The claim has no slice, or is not reserved for the container's pod.
 pub(crate) fn attach(
     context: &LeaseContext<'_>,
     claim: &ClaimName,
     container: Container,
     init: Process,
+    patience: Duration,
 ) -> Result<Lease> {
-    let id = printable(&container.key.id);
-    let ledger = context.store.lock(&format!("start of container {id}"))?;
-    let listing = context.store.listing()?;
-    let is_its = |held: &&Held| {
-        let its = held.lease.claim().is_some_and(|c| claim.is_of(c));
-        its && held.lease.state == LeaseState::Ready && held.lease.boot_id == context.boot_id
+    let found = on_claims(context, std::slice::from_ref(claim), &container, patience)?;
+    let [of_claim] = found.slices.as_slice() else {
+        return Err(Error::new("the claim has no slice"));
     };
-    let Some(claimed) = listing.held().find(is_its) else {
-        return Err(Error::new(format!(
-            "cannot start container {id}: claim {} has no slice for device {}",
-            printable(&claim.uid),
-            printable(&claim.device)
-        ))
-        .hint("delete the pod; the kubelet prepares the claim of the next one"));
-    };
-    let instance = &claimed.instance;
+    let instance = &of_claim.instance;
     let has = |held: &&Held| held.instance.id == instance.id && held.lease.is_of(&container.key);
-    if let Some(held) = listing.held().find(has) {
+    if let Some(held) = found.listing.held().find(has) {
         return Ok(held.lease.clone());
     }
     let lease = Lease {
-        id: LeaseId::new(store::random_id()?),
-        instance: instance.id.clone(),
-        portion: Portion::All,
         state: LeaseState::Ready,
+        init: Some(init),
+        cgroups: reclaim::own_cgroups(init.pid),
+        ..draft(context, of_claim, claim, &container)?
+    };
+    found.ledger.sweep();
+    found.ledger.put_lease(&lease)?;
+    log(&lease, of_claim);
+    Ok(lease)
+}
+
+/// Puts a container's leases on record on the slices of these devices, before the container exists. They are *pending*
+/// and name the operation, so a collector removes them after a kill.
+///
+/// # Errors
+/// As `attach`. Then none of them is on record. Another container lives under the same id or in the same cgroup.
+pub(crate) fn attach_new(
+    context: &LeaseContext<'_>,
+    claims: &[ClaimName],
+    container: &Container,
+    cgroup: &Cgroup,
+    patience: Duration,
+) -> Result<(Vec<Held>, Operation)> {
+    previous::release_previous(context, container)?;
+    if let Some(path) = &cgroup.path {
+        occupied::by_process(container, path)?;
+    }
+    let operation = context.store.begin()?;
+    let Claimed {
+        ledger,
+        listing,
+        slices,
+    } = on_claims(context, claims, container, patience)?;
+    if let Some(path) = &cgroup.path {
+        let leases: Vec<Held> = listing.held().cloned().collect();
+        occupied::by_lease(&context.store, container, path, &leases)?;
+    }
+    ledger.sweep();
+    let mut leases: Vec<Held> = Vec::new();
+    for (claim, of_claim) in claims.iter().zip(&slices) {
+        let lease = Lease {
+            operation: Some(operation.id().clone()),
+            cgroups: cgroup.names.iter().chain(&cgroup.path).cloned().collect(),
+            ..draft(context, of_claim, claim, container)?
+        };
+        if let Err(e) = ledger.put_lease(&lease) {
+            let undone = leases.iter().map(|held| ledger.remove_lease(&held.lease));
+            return Err(e.and(crate::error::all(undone.collect::<Vec<_>>()).err()));
+        }
+        log(&lease, of_claim);
+        leases.push(Held {
+            lease,
+            instance: of_claim.instance.clone(),
+        });
+    }
+    Ok((leases, operation))
+}
+
+fn draft(
+    context: &LeaseContext<'_>,
+    of_claim: &Held,
+    claim: &ClaimName,
+    container: &Container,
+) -> Result<Lease> {
+    Ok(Lease {
+        id: LeaseId::new(store::random_id()?),
+        instance: of_claim.instance.id.clone(),
+        portion: Portion::All,
+        state: LeaseState::Pending,
         boot_id: context.boot_id.clone(),
         created: now(),
-        request: claimed.lease.request.clone(),
-        holder: Holder::Container(container),
+        request: of_claim.lease.request.clone(),
+        holder: Holder::Container(container.clone()),
         operation: None,
         creator: process::current(),
         runtime_process: None,
-        init: Some(init),
+        init: None,
         namespaces: Some(liveness::namespaces()?),
-        cgroups: reclaim::own_cgroups(init.pid),
+        cgroups: Vec::new(),
         shared_in: Some(claim.mark()),
         limit: None,
         unknown: serde_json::Map::new(),
-    };
-    ledger.sweep();
-    ledger.put_lease(&lease)?;
-    let (lease_id, resource) = (lease.id.as_str(), &instance.resource);
+    })
+}
+
+fn log(lease: &Lease, of_claim: &Held) {
+    let (id, container) = (lease.id.as_str(), printable(lease.holder.name()));
+    let (resource, claim) = (&of_claim.instance.resource, &of_claim.lease.holder);
     tracing::info!(
-        lease = lease_id,
-        container = id,
-        "uses {resource} of claim {}",
-        claim.uid
+        lease = id,
+        container,
+        "uses {resource} of {}",
+        claim.title()
     );
-    Ok(lease)
 }

@@ -5,6 +5,7 @@ mod adopt;
 mod attach;
 mod candidates;
 mod claim;
+mod claimed;
 mod denial;
 mod diagnosis;
 mod footprint;
@@ -33,12 +34,13 @@ use crate::error::{Error, Result};
 use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
-use crate::store::{Container, Held, Operation};
+use crate::store::{ClaimName, Container, Held, Operation};
 pub(crate) use attach::attach;
 pub use claim::{ClaimNews, ClaimPlace};
 pub(crate) use claim::{prepare, promise};
 pub use limit::LimitState;
 pub(crate) use limit::{end_unlimited, limit_memory, limit_state};
+use std::time::Duration;
 
 use denial::Denial;
 use levels::LazyLevels;
@@ -99,6 +101,20 @@ pub(crate) fn acquire(
             return Err(error.and(reclaim::unseen(context)));
         }
     }
+}
+
+/// Returns leases for a container on the slices of claims; see `attach::attach_new`.
+pub(crate) fn acquire_claimed(
+    context: &LeaseContext<'_>,
+    holder: &Container,
+    claims: &[ClaimName],
+    cgroup: &Cgroup,
+    patience: Duration,
+) -> Result<Acquired> {
+    // As for `acquire`.
+    liveness::namespaces()?;
+    let (leases, operation) = attach::attach_new(context, claims, holder, cgroup, patience)?;
+    Ok(Acquired { leases, operation })
 }
 
 /// The end of a series of attempts between two waits.

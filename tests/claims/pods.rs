@@ -1,0 +1,92 @@
+//! The pods of a claim: the hook gives no other pod its slice.
+
+use super::*;
+use containers::{Init, containers, hook, hook_of, prepared};
+use runmig_lease::process;
+use runmig_lease::store::{ClaimName, Container, Key};
+use serde_json::json;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// It names the claim's CDI device in an annotation.
+#[test]
+fn refuses_pod_of_another_namespace() {
+    let world = prepared();
+    let init = Init::new();
+    let annotations = json!({
+        "io.kubernetes.cri.sandbox-name": "spy",
+        "io.kubernetes.cri.sandbox-namespace": "other",
+        "io.kubernetes.cri.sandbox-uid": "spy-uid",
+    });
+    let line = hook_of(&world, "attach", "a", Some(&init), annotations).refused();
+    let why = "runmig-claim: cannot start container c: claim team-a/a-gpu (pod team-a/train) is not reserved for pod \
+               other/spy (uid spy-uid); hint: let the pod request a slice of its own";
+    assert!(line.starts_with(why), "{line}");
+    assert_eq!(containers(&world), [""; 0]);
+}
+
+/// CRI-O passes a pod's annotations on, and containerd's keys with them.
+#[test]
+fn refuses_forged_pod() {
+    let world = prepared();
+    let init = Init::new();
+    let attach = |annotations| hook_of(&world, "attach", "a", Some(&init), annotations).refused();
+    let line = attach(json!({
+        "io.kubernetes.cri.sandbox-uid": "pod-uid",
+        "io.kubernetes.pod.uid": "spy-uid",
+    }));
+    assert!(line.contains("contradict each other"), "{line}");
+    let line = attach(json!({"io.kubernetes.cri.sandbox-name": "train"}));
+    assert!(
+        line.contains("annotations of the container name no pod"),
+        "{line}"
+    );
+    assert_eq!(containers(&world), [""; 0]);
+    hook(&world, "attach", "a", Some(&init)).ok();
+    assert_eq!(containers(&world), ["c"]);
+}
+
+/// The kubelet prepares a shared claim once. A later pod gets on record while its container starts.
+#[test]
+fn waits_until_claim_names_pod() {
+    let world = prepared();
+    let init = process::current();
+    let container = Container {
+        key: Key::new("/bundles/c".into(), "c".to_owned()),
+        namespace: Some("team-a".to_owned()),
+        pod: Some("late".to_owned()),
+        pod_uid: Some("late-uid".to_owned()),
+        ..Container::default()
+    };
+    let device = ClaimName {
+        uid: "a".to_owned(),
+        device: "device".to_owned(),
+    };
+    let attach = |patience| {
+        let container = container.clone();
+        with(&world, |leases| {
+            leases.attach(&device, container, init, patience)
+        })
+    };
+    let line = attach(Duration::ZERO).unwrap_err().line();
+    assert!(
+        line.contains("is not reserved for pod team-a/late (uid late-uid)"),
+        "{line}"
+    );
+    assert!(
+        line.contains("see that runmig-dra runs on the node"),
+        "{line}"
+    );
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| attach(LONG).unwrap());
+        let mut of_both = claim("a");
+        of_both.pods.push(ClaimPod {
+            uid: "late-uid".to_owned(),
+            name: "late".to_owned(),
+        });
+        let at = place(&world, "1g.6gb", 0, 1);
+        with(&world, |leases| leases.promise(of_both, &at)).unwrap();
+        late.join().unwrap();
+    });
+    assert_eq!(containers(&world), ["c"]);
+}
