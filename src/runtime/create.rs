@@ -1,17 +1,16 @@
 //! Creates a container with its slices, from the request to the running low-level runtime.
 
 use super::args::Family;
-use super::detect::{Asking, Stays};
+use super::detect::{self, Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, companion, key, mps, report};
+use super::{Front, companion, driver, key, mps, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, MemoryShare, cdi};
-use runmig_lease::config::DriverFiles as Choice;
+use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, MemoryShare};
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::on_host;
-use runmig_lease::model::{LeaseId, Level};
+use runmig_lease::model::{Cgroup, LeaseId, Level};
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
@@ -28,12 +27,19 @@ const HOOK_TIMEOUT_S: u32 = 30;
 /// runtime.
 const HOOK_TIME: Duration = Duration::from_secs(HOOK_TIMEOUT_S as u64 + 5);
 
-pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
-    let Some(request) = &asking.request else {
+/// The time that a create waits until a claim names the container's pod.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(15);
+
+pub fn create(front: &Front<'_>, mut asking: Asking<'_>) -> Result<i32> {
+    if asking.request.is_none() && asking.claims.is_empty() {
         restore_original(front, &asking.bundle)?;
-        drop(asking);
-        return Err(front.runtime.exec(front.args));
-    };
+        // The edit of an earlier create has no hooks of claims.
+        asking.claims = detect::claims(&asking.bundle.peek()?)?;
+        if asking.claims.is_empty() {
+            drop(asking);
+            return Err(front.runtime.exec(front.args));
+        }
+    }
     // runmig lists the descriptors before it opens any library, since a library's descriptors are not for the
     // container. The bundle's descriptor is runmig's own.
     let inherited = Inherited::now(&[&asking.bundle])?;
@@ -56,7 +62,7 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         leases,
         nodes,
     }
-    .run(request)
+    .run()
 }
 
 /// Puts the original back into a bundle whose container no longer asks for a slice.
@@ -96,10 +102,10 @@ fn memory_share(held: &Held) -> Option<MemoryShare> {
 }
 
 impl Slicing<'_> {
-    fn run(self, asked: &Request) -> Result<i32> {
+    fn run(self) -> Result<i32> {
         let stays = self.asking.stays;
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
-        let driver = self.driver_files()?;
+        let driver = driver::files(self.front)?;
         let hook = companion::program(programs::HOOK)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let manager = CgroupManager {
@@ -109,21 +115,14 @@ impl Slicing<'_> {
         };
         let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
 
-        let asked = &Request {
-            no_mps: match asked.wanted {
-                Wanted::Share(_) | Wanted::Seat(_) => mps::obstacle(self.front.runtime, &original)?,
-                Wanted::Slices(_) | Wanted::Gpus(_) => None,
-            },
-            ..asked.clone()
-        };
-        let Acquired { leases, operation } = self.leases.acquire(holder, asked, cgroup)?;
+        let Acquired { leases, operation } = self.acquire(holder, &original, cgroup)?;
         let made = self
             .check_door(&leases, &original)
             .and_then(|()| self.edit(&leases, &original, &driver, hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
                 bundle.install(self.leases.author(&leases)?, &original, &edited)?;
-                self.hand_over(&leases, stays, asked)
+                self.hand_over(&leases, stays)
             });
         let ended = match made {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
@@ -225,10 +224,28 @@ impl Slicing<'_> {
         error::all([released, restored.map(drop)])
     }
 
-    fn hand_over(&self, leases: &[Held], stays: Stays, asked: &Request) -> Result<spawn::Ended> {
+    fn acquire(&self, holder: Container, original: &[u8], cgroup: Cgroup) -> Result<Acquired> {
+        let Some(asked) = &self.asking.request else {
+            let claims = &self.asking.claims;
+            return self
+                .leases
+                .acquire_claimed(&holder, claims, &cgroup, CLAIM_PATIENCE);
+        };
+        let asked = &Request {
+            no_mps: match asked.wanted {
+                Wanted::Share(_) | Wanted::Seat(_) => mps::obstacle(self.front.runtime, original)?,
+                Wanted::Slices(_) | Wanted::Gpus(_) => None,
+            },
+            ..asked.clone()
+        };
+        self.leases.acquire(holder, asked, cgroup)
+    }
+
+    fn hand_over(&self, leases: &[Held], stays: Stays) -> Result<spawn::Ended> {
         // A foreground run outlives runmig, as a container of runc outlives runc. A create that the engine
         // kills at its deadline must end: otherwise it makes a container that no engine deletes.
-        let ends_with_us = stays == Stays::Until && asked.deadline.is_some_and(|d| d.kills);
+        let deadline = request::deadline(&self.asking.annotations);
+        let ends_with_us = stays == Stays::Until && deadline.is_some_and(|d| d.kills);
         let (runtime, args) = (self.front.runtime, self.front.args);
         let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
         for Held { lease, .. } in leases {
@@ -336,30 +353,6 @@ impl Slicing<'_> {
         )?;
         spec::check_dev(&edited)?;
         Ok(edited)
-    }
-
-    fn driver_files(&self) -> Result<DriverFiles> {
-        let name = self
-            .front
-            .runtime
-            .path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
-        let is_nvidia = name.starts_with("nvidia-container-runtime");
-        let found = || -> Result<cdi::Found> {
-            let found = cdi::read(&cdi::DIRS.map(Path::new))?;
-            for why in &found.skipped {
-                tracing::warn!("passed over: {}", why.line());
-            }
-            Ok(found)
-        };
-        match self.front.config.driver_files {
-            Choice::None | Choice::NvidiaRuntime => Ok(DriverFiles::default()),
-            Choice::Auto if is_nvidia => Ok(DriverFiles::default()),
-            Choice::Auto => Ok(found()?.files.unwrap_or_default()),
-            Choice::Cdi => found()?.required(),
-        }
     }
 
     fn holder(&self, who: request::Identity) -> Result<Container> {

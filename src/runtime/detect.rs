@@ -2,9 +2,11 @@
 
 use super::args::{Create, Run, Verb};
 use super::{Front, podman};
+use crate::spec::Peek;
 use crate::spec::bundle::{Bundle, peek_config};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::request::{self, Request};
+use runmig_lease::store::ClaimName;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -12,9 +14,11 @@ use std::path::{Path, PathBuf};
 pub struct Asking<'a> {
     pub id: &'a OsStr,
     pub stays: Stays,
-    /// `None` for a container that no longer asks for a slice, while an earlier create of runmig left its
-    /// edit in the bundle.
+    /// The annotations' request. Without a claim, `None` is for a container that no longer asks for a slice, while an
+    /// earlier create of runmig left its edit in the bundle.
     pub request: Option<Request>,
+    /// The devices of claims of Kubernetes that the container has.
+    pub claims: Vec<ClaimName>,
     /// The annotations that the user or the engine set.
     pub annotations: Vec<(String, String)>,
     /// The canonical path of the bundle.
@@ -47,7 +51,8 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         None => bundle.peek()?,
         Some(file) => peek_config(file)?,
     };
-    if !seen.marked && !seen.annotations.keys().any(|key| request::is_ours(key)) {
+    let is_told = seen.marked || seen.attaches > 0;
+    if !is_told && !seen.annotations.keys().any(|key| request::is_ours(key)) {
         return Ok(None);
     }
     if let Some(doubt) = seen.doubt {
@@ -56,6 +61,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         ))
         .hint("write each annotation once, as a string under the key annotations"));
     }
+    let claims = claims(&seen)?;
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
     let annotations = request::believed(
@@ -64,8 +70,15 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         front.config.policy.image_annotations,
     )?;
     let request = request::parse(&annotations)?;
-    if request.is_none() && !seen.marked {
+    if request.is_none() && !is_told {
         return Ok(None);
+    }
+    if request.is_some() && !claims.is_empty() {
+        return Err(Error::new(format!(
+            "container {} has two requests: an annotation of runmig and a ResourceClaim",
+            id.display()
+        ))
+        .hint("remove the annotation from the pod, or set slice.runmig.dev/CONTAINER: none for this container"));
     }
     if let Verb::Restore { .. } = front.call.verb {
         return Err(Error::new(format!(
@@ -92,10 +105,25 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         id,
         stays,
         request,
+        claims,
         annotations,
         bundle_path,
         bundle,
     }))
+}
+
+/// Returns the devices of claims in config.json.
+///
+/// # Errors
+/// A hook of a claim that names no device, as no CDI file of `runmig-dra` has it.
+pub fn claims(seen: &Peek) -> Result<Vec<ClaimName>> {
+    if seen.claims.len() != seen.attaches {
+        return Err(Error::new(
+            "cannot tell from config.json which claim the container has: a hook runmig-claim names no device",
+        )
+        .hint("look for a CDI file with that hook, and delete it unless runmig-dra wrote it"));
+    }
+    Ok(seen.claims.clone())
 }
 
 /// Returns crun's `--config`, if it names another file than the bundle's.

@@ -11,6 +11,7 @@ mod companion;
 mod create;
 mod delete;
 mod detect;
+mod driver;
 mod features;
 mod image;
 mod key;

@@ -7,6 +7,7 @@ mod annotations;
 pub mod bundle;
 pub mod cdi;
 mod cgroups;
+mod claims;
 mod devices;
 mod document;
 mod door;

@@ -5,6 +5,7 @@
 //! slice. This includes keys in another case, each of two equal keys, and text that is not UTF-8. runmig
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
+use super::claims;
 use super::document::{LIMIT, not_json};
 use super::hooks::{STAGES, is_ours};
 use super::oci::is_same;
@@ -12,6 +13,7 @@ use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::files;
+use runmig_lease::store::ClaimName;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,6 +36,10 @@ pub struct Peek {
     pub annotations: BTreeMap<String, String>,
     /// Says whether the file has runmig's hook, which an earlier create left in its edit.
     pub marked: bool,
+    /// The devices of claims that the container is to be attached to.
+    pub claims: Vec<ClaimName>,
+    /// The number of hooks that attach a container to a claim, also of those that name no device.
+    pub attaches: usize,
     /// The reason for which readers could read the annotations differently.
     pub doubt: Option<String>,
 }
@@ -135,6 +141,8 @@ impl Seen {
             self.args
                 .push(text.map_or(String::new(), |t| t.lossy().into_owned()));
             self.peek.marked |= is_ours(self.args.iter().map(String::as_str));
+            self.peek.attaches += usize::from(claims::begins(&self.args));
+            self.peek.claims.extend(claims::device(&self.args));
         }
         match token {
             Token::Object => self.path.push(Some(String::new())),
@@ -217,6 +225,32 @@ mod tests {
             let seen = peek(plain.as_bytes()).unwrap();
             assert!(seen.annotations.is_empty() && !seen.marked, "{plain}");
         }
+    }
+
+    #[test]
+    fn reads_claims_of_hooks() {
+        let hook = |verb: &str, rest: &str| {
+            format!(r#"{{"path":"/x","args":["runmig-claim","{verb}","--claim","u"{rest}]}}"#)
+        };
+        let (one, two) = (r#","--device","a""#, r#","--device","b""#);
+        let text = format!(
+            r#"{{"hooks":{{"createRuntime":[{},{{"args":["runmig-claim"]}},{}],"poststop":[{}]}}}}"#,
+            hook("attach", one),
+            hook("attach", two),
+            hook("detach", one)
+        );
+        let seen = peek(text.as_bytes()).unwrap();
+        let devices: Vec<&str> = seen.claims.iter().map(|c| c.device.as_str()).collect();
+        assert_eq!(
+            (devices, seen.attaches, seen.marked),
+            (vec!["a", "b"], 2, false)
+        );
+        let odd = format!(
+            r#"{{"hooks":{{"createRuntime":[{}]}}}}"#,
+            hook("attach", "")
+        );
+        let seen = peek(odd.as_bytes()).unwrap();
+        assert_eq!((seen.claims.len(), seen.attaches), (0, 1));
     }
 
     #[test]

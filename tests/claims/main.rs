@@ -10,6 +10,8 @@ mod killed;
 mod lasting;
 mod places;
 mod pods;
+mod real;
+mod sealed;
 mod waits;
 
 use faults_support::World;

@@ -180,6 +180,7 @@ matrix! {
     unprepare_claim: "unprepare-claim";
     gc_of_half_made_claim: "gc-of-half-made-claim";
     / driver_is_not_asked:
+    create_with_claim: "create-with-claim";
     delete_to_idle: "delete-to-idle";
     gc_of_earlier_boot: "gc-of-earlier-boot";
     delete_adopted: "delete-adopted";

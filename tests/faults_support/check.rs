@@ -25,7 +25,12 @@ impl World {
         };
         for instance in &instances {
             let owners: Vec<&Value> = leases.iter().filter(|l| claims(l, instance)).collect();
-            let pods: Vec<Option<&str>> = owners.iter().map(|l| l["sharedIn"].as_str()).collect();
+            // A claim and its containers have one slice.
+            let shared = |l: &&Value| match l["claim"]["uid"].as_str() {
+                Some(uid) => Some(format!("claim {uid} device")),
+                None => l["sharedIn"].as_str().map(str::to_owned),
+            };
+            let pods: Vec<Option<String>> = owners.iter().map(shared).collect();
             let together = pods.iter().all(|p| p.is_some() && *p == pods[0])
                 || owners.iter().all(|l| l["kind"] == "seat");
             let is_theirs = self.theirs().contains(&instance.generation);

@@ -273,6 +273,39 @@ impl World {
         self.bundle_saying(id, &all)
     }
 
+    /// Makes a bundle of a container of the pod `train` as the CDI files of these claims leave it.
+    pub fn bundle_with_claims(&self, id: &str, claims: &[&str]) -> PathBuf {
+        let dir = self.bundle_saying(
+            id,
+            &[
+                ("io.kubernetes.cri.sandbox-namespace", "team-a"),
+                ("io.kubernetes.cri.sandbox-name", "train"),
+                ("io.kubernetes.cri.sandbox-uid", "pod-uid"),
+            ],
+        );
+        let text = fs::read_to_string(dir.join("original")).unwrap();
+        let hooks = |verb: &str| {
+            let hook = |uid: &&str| {
+                format!(
+                    r#"{{"path": "/opt/runmig-claim", "timeout": 30,
+  "args": ["runmig-claim", "{verb}", "--claim", "{uid}", "--device", "device"]}}"#
+                )
+            };
+            claims.iter().map(hook).collect::<Vec<_>>().join(", ")
+        };
+        let (attach, detach) = (hooks("attach"), hooks("detach"));
+        let section = format!(
+            "\"hooks\": {{\"createRuntime\": [{attach}], \"poststop\": [{detach}]}},\n  \"linux\": {{"
+        );
+        let text = text.replace("\"linux\": {", &section).replace(
+            "\"PATH=/bin\"",
+            "\"PATH=/bin\", \"NVIDIA_VISIBLE_DEVICES=void\", \"RUNMIG_SLICE_SLICE=x\"",
+        );
+        fs::write(dir.join("config.json"), &text).unwrap();
+        fs::write(dir.join("original"), &text).unwrap();
+        dir
+    }
+
     pub fn bundle_saying(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
         let dir = self.path("bundles").join(id);
         if !dir.join("config.json").exists() {

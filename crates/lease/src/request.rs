@@ -10,7 +10,9 @@ mod share;
 mod slice;
 mod wanted;
 
-pub use engine::{Deadline, Engine, Identity, Image, ImageAnnotations, believed, identity};
+pub use engine::{
+    Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
+};
 
 pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;

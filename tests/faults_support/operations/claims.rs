@@ -47,6 +47,12 @@ pub const ALL: &[Operation] = &[
         world.note_claims();
         world.migctl(&["release", ID]).into()
     }),
+    operation("create-with-claim", Kind::Create, |world| {
+        made(world, ID);
+        world.note_claims();
+        world.bundle_with_claims(ID, &[ID]);
+        world.create_command(ID).into()
+    }),
 ];
 
 /// A file that says that the world has claims.
@@ -93,5 +99,7 @@ pub fn kubelet_tries_again(world: &World) -> Result<(), String> {
     for uid in [ID, PEER] {
         said(&mut world.claims("unprepare", uid)).ok();
     }
+    // The driver of the claims knows no bundles, and an engine removes those of a pod.
+    let _ = fs::remove_dir_all(world.path("bundles").join(ID));
     Ok(())
 }

@@ -181,7 +181,8 @@ pub struct Identity {
 
 const CONTAINERD: &str = "containerd";
 
-pub(super) fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
+/// Returns the time that the engine waits for a create, by the annotations that it sets; none if it is not known.
+pub fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
     let has = |prefix: &str| annotations.iter().any(|(key, _)| key.starts_with(prefix));
     let by = |manager: &str| {
         annotations

@@ -1,0 +1,147 @@
+//! Containers with a claim whose low-level runtime is runmig: it attaches them itself, and seals them.
+
+use super::*;
+use containers::containers;
+use serde_json::{Value, json};
+
+/// Makes the slice of each claim, at the places of the first GPU in this order.
+fn prepared(claims: &[&str]) -> World {
+    let world = World::small();
+    for (uid, start) in claims.iter().zip(0..) {
+        prepare(&world, uid, &place(&world, "1g.6gb", start, 1)).unwrap();
+    }
+    world
+}
+
+fn config(world: &World, id: &str) -> Value {
+    let file = world.path("bundles").join(id).join("config.json");
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+/// Returns the UUIDs of the container's devices, in their order.
+fn visible(world: &World, id: &str) -> Vec<String> {
+    let config = config(world, id);
+    let env = config["process"]["env"].as_array().unwrap().iter();
+    let value = env.filter_map(|entry| entry.as_str()?.strip_prefix("NVIDIA_VISIBLE_DEVICES="));
+    let values: Vec<&str> = value.collect();
+    assert_eq!(values.len(), 1, "{config}");
+    values[0].split(',').map(str::to_owned).collect()
+}
+
+/// Returns the programs of the hooks of a stage.
+fn hooks(config: &Value, stage: &str) -> Vec<String> {
+    let hooks = config["hooks"][stage].as_array();
+    let program = |hook: &Value| hook["args"][0].as_str().unwrap().to_owned();
+    hooks.into_iter().flatten().map(program).collect()
+}
+
+fn original(world: &World, id: &str) -> Value {
+    let file = world.path("bundles").join(id).join("original");
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn attaches_and_seals_container() {
+    let world = prepared(&["a", "b"]);
+    world.bundle_with_claims("c", &["b", "a"]);
+    let calls = world.driver_calls(|| drop(world.create("c")));
+    assert_eq!(calls, [""; 0]);
+    let uuid = |uid: &str| {
+        let leases = world.leases();
+        let its = leases.iter().find(|l| l["claim"]["uid"] == uid).unwrap();
+        its["migUUID"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(visible(&world, "c"), [uuid("b"), uuid("a")]);
+    let edited = config(&world, "c");
+    assert_eq!(hooks(&edited, "createRuntime"), [""; 0]);
+    assert_eq!(hooks(&edited, "poststop"), ["runmig-hook"]);
+    // The device nodes of two slices, of the GPU, and the common ones.
+    let nodes = edited["linux"]["devices"].as_array().unwrap();
+    assert!(nodes.len() > 6, "{nodes:#?}");
+    assert_eq!(containers(&world), ["c", "c"]);
+    for lease in world.leases() {
+        assert_eq!(
+            (&lease["state"], &lease["pod"]),
+            (&json!("ready"), &json!("train"))
+        );
+    }
+    // A collection takes nothing from a living container, and its end nothing from the claims.
+    world.gc().ok();
+    world.delete("c");
+    assert_eq!(containers(&world), [""; 0]);
+    assert_eq!((world.leases().len(), world.instances().len()), (2, 2));
+    assert_eq!(config(&world, "c"), original(&world, "c"));
+    for uid in ["a", "b"] {
+        unprepare(&world, uid).unwrap();
+    }
+    nothing_is_left(&world);
+}
+
+#[test]
+fn last_container_ends_the_slice() {
+    let world = prepared(&["a"]);
+    world.bundle_with_claims("c", &["a"]);
+    world.create("c");
+    unprepare(&world, "a").unwrap();
+    world.the_instance();
+    assert_eq!(containers(&world), ["c"]);
+    world.delete("c");
+    nothing_is_left(&world);
+}
+
+/// The edit of a killed create has no hook of the claim.
+#[test]
+fn seals_container_again() {
+    let world = prepared(&["a"]);
+    world.bundle_with_claims("c", &["a"]);
+    world.abandoned("c");
+    let edited = config(&world, "c");
+    assert_eq!(hooks(&edited, "createRuntime"), [""; 0]);
+    world.create("c");
+    assert_eq!(
+        visible(&world, "c"),
+        [world.the_instance().uuids[0].as_str()]
+    );
+    assert_eq!(containers(&world), ["c"]);
+}
+
+#[test]
+fn refuses_claim_beside_annotation() {
+    let world = prepared(&["a"]);
+    let dir = world.bundle_with_claims("c", &["a"]);
+    let annotate = |value: &str| {
+        let mut config = original(&world, "c");
+        config["annotations"]["runmig.dev/slice"] = json!(value);
+        std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
+    };
+    annotate("1g.6gb");
+    let line = said(&mut world.create_command("c")).refused();
+    let why = "container c has two requests: an annotation of runmig and a ResourceClaim; hint: ";
+    assert!(line.contains(why), "{line}");
+    assert_eq!(containers(&world), [""; 0]);
+    annotate("none");
+    world.create("c");
+    assert_eq!(containers(&world), ["c"]);
+}
+
+#[test]
+fn refuses_claim_of_another_pod() {
+    let world = prepared(&["a"]);
+    let dir = world.bundle_with_claims("c", &["a"]);
+    let mut config = original(&world, "c");
+    config["annotations"]["io.kubernetes.cri.sandbox-namespace"] = json!("other");
+    config["annotations"]["io.kubernetes.cri.sandbox-uid"] = json!("spy-uid");
+    std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
+    let line = said(&mut world.create_command("c")).refused();
+    let why = "cannot start container c: claim team-a/a-gpu (pod team-a/train) is not reserved for pod other/train";
+    assert!(line.contains(why), "{line}");
+    config["hooks"]["createRuntime"][0]["args"] = json!(["runmig-claim", "attach", "--claim", "a"]);
+    std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
+    let line = said(&mut world.create_command("c")).refused();
+    assert!(
+        line.contains("a hook runmig-claim names no device"),
+        "{line}"
+    );
+    assert_eq!(containers(&world), [""; 0]);
+    assert_eq!(self::config(&world, "c"), config);
+}
