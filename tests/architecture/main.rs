@@ -22,7 +22,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "crates/lease/src/store/lock.rs",
         ],
     ),
-    ("serde_yaml_ng", &["src/spec/cdi.rs"]),
+    ("serde_yaml_ng", &["crates/lease/src/cdi.rs"]),
     (
         "toml",
         &["crates/lease/src/config.rs", "src/cli/configure/"],

@@ -31,7 +31,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
             &["limit"],
-            &["placement", "store", "gpu", "config", "mps"],
+            &["placement", "store", "gpu", "config", "mps", "cdi"],
             &["policy"],
             &["request", "process", "trust", "framed", "programs", "dummy"],
             &["model", "error", "paths", "files", "log"],
@@ -45,7 +45,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["kubelet", "promise", "publish", "room", "sweep"],
             &["prepare"],
             &["report"],
-            &["api", "changes", "ledger"],
+            &["api", "changes", "files", "ledger"],
             &["slices", "health"],
             // pure
             &["cdi", "claim", "layout", "log", "options"],

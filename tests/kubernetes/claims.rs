@@ -191,7 +191,7 @@ fn pod(node: &Node, name: &str, script: &str) {
 
 /// Neither instances nor leases nor CDI files: Unprepare comes before the end of a pod, and ends the lease of a
 /// container that CRI-O deletes late.
-fn is_over(node: &Node) {
+pub fn is_over(node: &Node) {
     assert_eq!(node.machine.instances(), []);
     assert_eq!(node.leases(), [Value::Null; 0]);
     assert_eq!(cdi_files(node), [""; 0]);
@@ -216,11 +216,15 @@ fn resource_slices(node: &Node) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-fn cdi_files(node: &Node) -> Vec<String> {
+/// The node's folder for CDI files.
+pub fn cdi_folder(node: &Node) -> PathBuf {
     let init = fs::read_to_string(node.dir().join("init")).unwrap();
     let init = init.split(' ').next().unwrap();
-    let dir = PathBuf::from(format!("/proc/{init}/root/run/cdi"));
-    let files = fs::read_dir(dir).into_iter().flatten();
+    PathBuf::from(format!("/proc/{init}/root/run/cdi"))
+}
+
+fn cdi_files(node: &Node) -> Vec<String> {
+    let files = fs::read_dir(cdi_folder(node)).into_iter().flatten();
     let name =
         |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
     let mut names: Vec<String> = files.map(name).collect();

@@ -9,6 +9,7 @@ mod support;
 mod cases;
 mod claims;
 mod node;
+mod several;
 
 use node::Node;
 
@@ -19,7 +20,7 @@ fn every_case(engine: &'static str) {
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, Case); 15] = [
+    let cases: [(&str, Case); 17] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a GPU without MIG", cases::a_gpu_without_mig),
@@ -44,6 +45,8 @@ fn every_case(engine: &'static str) {
             claims::counters_follow_local_slices,
         ),
         ("restores ResourceSlices", claims::restores_resource_slices),
+        ("several claims in a pod", several::several_claims_in_a_pod),
+        ("several pods on a claim", several::several_pods_on_a_claim),
     ];
     // To run one of them alone, by a part of its name.
     let only = std::env::var("RUNMIG_CASE").unwrap_or_default();

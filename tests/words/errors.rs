@@ -96,7 +96,7 @@ const VERBLESS: &[(&str, &str, &str)] = &[
         "names the object, and its cause is a statement",
     ),
     (
-        "src/spec/cdi.rs",
+        "crates/lease/src/cdi.rs",
         "CDI specification {",
         "names the object, and its cause is a statement",
     ),

@@ -3,6 +3,7 @@
 //! The kubelet keeps the names of earlier answers and adds new ones to them, so a name follows from the claim's uid and
 //! the device alone.
 
+use runmig_lease::cdi::{CLAIM_FILE, Edits};
 use runmig_lease::error::{Context, Result};
 use runmig_lease::model::DeviceNode;
 use runmig_lease::trust;
@@ -17,6 +18,9 @@ const KIND: &str = "gpu.runmig.dev/slice";
 
 /// The first version that has every field of these files, and names that begin with a digit.
 const VERSION: &str = "0.5.0";
+
+/// The first version that has groups.
+const VERSION_WITH_GROUPS: &str = "0.7.0";
 
 /// Seconds. The hook waits for the ledger's lock at most.
 const HOOK_TIMEOUT_S: u32 = 30;
@@ -45,8 +49,14 @@ fn name(uid: &str, device: &str) -> String {
 
 /// Returns the content of a claim's file.
 ///
-/// `hook` is the program that gives a container a lease of its own on its slice.
-pub(crate) fn specification(uid: &str, slices: &[Slice], hook: &Path) -> Value {
+/// `files` are the edits that bring the driver's files, once for all devices. `hook` is the program that gives a container a lease of its own on its slice.
+/// `title` tells the claim from the others of a container.
+pub(crate) fn specification(
+    (uid, title): (&str, &str),
+    slices: &[Slice],
+    files: &Edits,
+    hook: &Path,
+) -> Value {
     let call = |stage: &str, verb: &str, device: &str| {
         json!({
             "hookName": stage,
@@ -62,7 +72,14 @@ pub(crate) fn specification(uid: &str, slices: &[Slice], hook: &Path) -> Value {
                 "env": [
                     // nvidia-container-runtime adds devices by the image's value, unless it reads this one.
                     "NVIDIA_VISIBLE_DEVICES=void",
-                    format!("{}={}", variable(&slice.request), uuids(slices, &slice.request)),
+                    format!("{VARIABLE}{}={}", part(request_of(slice)), uuids(slices, slice)),
+                    // A container may have two claims with requests of one name.
+                    format!(
+                        "{VARIABLE}{}__{}={}",
+                        part(title),
+                        part(request_of(slice)),
+                        uuids(slices, slice)
+                    ),
                 ],
                 "deviceNodes": slice.nodes.iter().map(node).collect::<Vec<_>>(),
                 "hooks": [
@@ -72,27 +89,40 @@ pub(crate) fn specification(uid: &str, slices: &[Slice], hook: &Path) -> Value {
             },
         })
     };
-    json!({
-        "cdiVersion": VERSION,
-        "kind": KIND,
-        "devices": slices.iter().map(device).collect::<Vec<_>>(),
-    })
+    let version = match files.additional_gids.is_empty() {
+        true => VERSION,
+        false => VERSION_WITH_GROUPS,
+    };
+    let devices: Vec<Value> = slices.iter().map(device).collect();
+    let mut specification = json!({"cdiVersion": version, "kind": KIND, "devices": devices});
+    if *files != Edits::default() {
+        specification["containerEdits"] = json!(files);
+    }
+    specification
 }
 
-/// Returns the variable that tells a container the slices of a request.
-fn variable(request: &str) -> String {
-    let request = request.split('/').next().unwrap_or_default();
-    format!(
-        "RUNMIG_SLICE_{}",
-        request.to_ascii_uppercase().replace(['-', '.'], "_")
-    )
+/// The start of the variables that tell a container its slices.
+const VARIABLE: &str = "RUNMIG_SLICE_";
+
+/// Returns a name as a part of a variable's.
+fn part(name: &str) -> String {
+    let plain = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
+    };
+    name.chars().map(plain).collect()
 }
 
-/// Returns the UUIDs of all slices of a request. Each of its devices sets the variable, and the last one counts.
-fn uuids(slices: &[Slice], request: &str) -> String {
+/// Returns the request of a slice without the alternative.
+fn request_of(slice: &Slice) -> &str {
+    slice.request.split('/').next().unwrap_or_default()
+}
+
+/// Returns the UUIDs of all slices of this one's request. Each of its devices sets the variables, and the last one counts.
+fn uuids(slices: &[Slice], of: &Slice) -> String {
     let of_request = slices
         .iter()
-        .filter(|slice| variable(&slice.request) == variable(request));
+        .filter(|slice| request_of(slice) == request_of(of));
     let uuids: Vec<&str> = of_request.map(|slice| slice.mig_uuid.as_str()).collect();
     uuids.join(",")
 }
@@ -146,7 +176,7 @@ impl Folder {
     }
 
     fn file(&self, uid: &str) -> PathBuf {
-        self.0.join(format!("gpu.runmig.dev-{uid}.json"))
+        self.0.join(format!("{CLAIM_FILE}{uid}.json"))
     }
 }
 
@@ -190,14 +220,20 @@ mod tests {
             slice("other", "b", "MIG-2"),
             slice("big-one/first", "c", "MIG-3"),
         ];
-        let written = specification("u-1", &slices, Path::new("/hook"));
+        let written = specification(
+            ("u-1", "gpu"),
+            &slices,
+            &Edits::default(),
+            Path::new("/hook"),
+        );
         let device = |at: usize| &written["devices"][at];
         assert_eq!(device(0)["name"], "u-1-a");
         assert_eq!(id("u-1", "a"), "gpu.runmig.dev/slice=u-1-a");
         let env = |at: usize| &device(at)["containerEdits"]["env"];
         let both = json!([
             "NVIDIA_VISIBLE_DEVICES=void",
-            "RUNMIG_SLICE_BIG_ONE=MIG-1,MIG-3"
+            "RUNMIG_SLICE_BIG_ONE=MIG-1,MIG-3",
+            "RUNMIG_SLICE_GPU__BIG_ONE=MIG-1,MIG-3",
         ]);
         assert_eq!((env(0), env(2)), (&both, &both));
         assert_eq!(env(1)[1], "RUNMIG_SLICE_OTHER=MIG-2");
@@ -214,13 +250,39 @@ mod tests {
             "major": 511, "minor": 12, "fileMode": 0o444, "permissions": "rw",
         });
         assert_eq!(nodes, &json!([node]));
+        assert_eq!(
+            (&written["cdiVersion"], &written["containerEdits"]),
+            (&json!("0.5.0"), &json!(null))
+        );
+    }
+
+    #[test]
+    fn brings_files_of_driver_once() {
+        let edits = json!({
+            "env": ["A=b"],
+            "mounts": [{"hostPath": "/l", "containerPath": "/l", "options": ["ro"]}],
+            "hooks": [{"hookName": "createContainer", "path": "/h", "args": ["h"]}],
+            "additionalGids": [44],
+        });
+        let files: Edits = serde_json::from_value(edits.clone()).unwrap();
+        let slices = [slice("a", "a", "MIG-1"), slice("b", "b", "MIG-2")];
+        let written = specification(("u-1", "x"), &slices, &files, Path::new("/hook"));
+        assert_eq!(
+            (&written["cdiVersion"], &written["containerEdits"]),
+            (&json!("0.7.0"), &edits)
+        );
     }
 
     #[test]
     fn leaves_whole_file_or_none() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().join("cdi"));
-        let text = specification("u-1", &[slice("r", "a", "MIG-1")], Path::new("/hook"));
+        let text = specification(
+            ("u-1", "x"),
+            &[slice("r", "a", "MIG-1")],
+            &Edits::default(),
+            Path::new("/hook"),
+        );
         fs::create_dir(dir.path().join("cdi")).unwrap();
         let left = dir.path().join("cdi/gpu.runmig.dev-u-1.new");
         fs::write(&left, "half").unwrap();

@@ -9,6 +9,9 @@ use runmig_lease::error::{Error, Result};
 use runmig_lease::store::{Claim, ClaimPod};
 use std::fmt;
 
+/// The annotation of a claim that a template made: its name in the pod's `spec.resourceClaims`.
+const NAME_IN_POD: &str = "resource.kubernetes.io/pod-claim-name";
+
 /// A claim as the kubelet names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimName {
@@ -47,6 +50,8 @@ impl ClaimName {
 /// The devices of a claim on this node.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Allocated {
+    /// The name of the claim in the pod if a template made the claim, else its own name.
+    pub(crate) title: String,
     /// The devices, in the claim's order.
     pub(crate) devices: Vec<Allocation>,
     /// The pods for which the claim is reserved.
@@ -131,7 +136,10 @@ pub(crate) fn allocated(
         pool: result.pool.clone(),
         device: result.device.clone(),
     };
+    let annotations = claim.metadata.annotations.as_ref();
+    let in_pod = annotations.and_then(|annotations| annotations.get(NAME_IN_POD));
     Ok(Allocated {
+        title: in_pod.unwrap_or(&asked.name).clone(),
         devices: ours.into_iter().map(allocation).collect(),
         pods,
     })

@@ -9,6 +9,7 @@
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
 //! ledger      leases of claims, and the nodes of their slices
+//! files       the driver's files for containers
 //! changes     tells when the ledger changes
 //! room        looks at the node: lays out its ResourceSlices, and tells the health of devices
 //! promise     puts the claims of bound pods on record
@@ -28,6 +29,7 @@ mod cdi;
 mod changes;
 mod claim;
 mod driver;
+mod files;
 mod health;
 #[doc(hidden)]
 pub mod kubelet;

@@ -7,7 +7,7 @@ mod serial;
 use crate::cdi::{self, Folder, Slice};
 use crate::claim::{Allocated, ClaimName, allocated, withdrawn};
 use crate::report::{News, Reports};
-use crate::{api, ledger};
+use crate::{api, files, ledger};
 use kube::Client;
 use runmig_lease::ClaimNews;
 use runmig_lease::config::Config;
@@ -220,11 +220,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Ready>> {
+    let files = files::edits(node.config.driver_files)?;
     let hear = |claim: &Claim, what| node.hear(claim, what);
     let slices = ledger::prepare(&node.config, claim, allocated, &hear)?;
     node.cdi.write(
         &claim.uid,
-        &cdi::specification(&claim.uid, &slices, &node.hook),
+        &cdi::specification((&claim.uid, &allocated.title), &slices, &files, &node.hook),
     )?;
     let ready = |slice: Slice| Ready {
         cdi_id: cdi::id(&claim.uid, &slice.device),

@@ -108,6 +108,7 @@ extern crate self as runmig_lease;
 mod admitted;
 mod allocate;
 mod bundles;
+pub mod cdi;
 pub mod config;
 mod context;
 mod draft;

@@ -38,6 +38,11 @@ fn judged(claim: &Value) -> Result<Allocated, String> {
 #[test]
 fn takes_devices_of_this_driver() {
     let allocated = judged(&claim()).unwrap();
+    assert_eq!(allocated.title, "train-gpu");
+    let mut of_template = claim();
+    of_template["metadata"]["annotations"] =
+        json!({"resource.kubernetes.io/pod-claim-name": "gpu"});
+    assert_eq!(judged(&of_template).unwrap().title, "gpu");
     let devices: Vec<_> = { allocated.devices.iter() }
         .map(|d| (d.request.as_str(), d.pool.as_str(), d.device.as_str()))
         .collect();

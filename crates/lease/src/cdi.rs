@@ -1,0 +1,337 @@
+//! Reads the driver's own files from the node's CDI specification, which `nvidia-ctk cdi generate` writes.
+//!
+//! runmig takes only the top-level `containerEdits`, which apply to every device: mounts, environment,
+//! hooks, groups. It ignores the device nodes and takes nodes from the driver root. A specification is out
+//! of date after every change of a MIG layout.
+
+use crate::error::{Context, Error, Result};
+use crate::trust;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The directories of CDI specifications; the later directory wins.
+pub const DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
+
+const KIND: &str = "nvidia.com/gpu";
+const LIMIT: u64 = 4 * 1024 * 1024;
+const FILES_LIMIT: usize = 256;
+
+const STAGES: [&str; 6] = [
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+];
+
+/// The start of the names of claims' files, which `runmig-dra` writes into one of the directories.
+pub const CLAIM_FILE: &str = "gpu.runmig.dev-";
+
+/// The findings in the CDI directories.
+#[derive(Debug, Default)]
+pub struct Found<T = Edits> {
+    /// The driver's files; none without a specification of `nvidia.com/gpu`.
+    pub files: Option<T>,
+    /// The reasons for which runmig skipped files.
+    pub skipped: Vec<Error>,
+}
+
+impl<T> Found<T> {
+    /// Returns the driver's files, or the reason for which there are none.
+    ///
+    /// # Errors
+    /// No specification.
+    pub fn required(self) -> Result<T> {
+        let missing = || {
+            let none = Error::new(format!(
+                "cannot find a CDI specification of {KIND} in {}",
+                DIRS.join(" or ")
+            ));
+            let none = none.hint("run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
+            self.skipped
+                .into_iter()
+                .fold(none, |e, why| e.and(Some(why)))
+        };
+        self.files.ok_or_else(missing)
+    }
+}
+
+/// Reads the driver's files. It skips unreadable files of other vendors. It refuses an unreadable file that
+/// could be NVIDIA's, unless another file has the specification. Otherwise a container would start without
+/// the driver's files.
+///
+/// # Errors
+/// Two specifications that differ, one that cannot be used, and directories that others than root may write.
+pub fn read(dirs: &[&Path]) -> Result<Found> {
+    let mut skipped = Vec::new();
+    let mut refused = None;
+    for dir in dirs.iter().rev() {
+        let mut found: Option<(PathBuf, Edits)> = None;
+        for path in files(dir)? {
+            let spec = match read_file(&path) {
+                Ok(spec) => spec,
+                Err(Unusable { why, is_ours: true }) if refused.is_none() => {
+                    refused = Some(why);
+                    continue;
+                }
+                Err(Unusable { why, .. }) => {
+                    skipped.push(why);
+                    continue;
+                }
+            };
+            if spec.kind != KIND {
+                continue;
+            }
+            let edits = spec.container_edits.unwrap_or_default();
+            match &found {
+                Some((other, same)) if *same != edits => {
+                    return Err(Error::new(format!(
+                        "CDI specifications {} and {} of kind {KIND} differ",
+                        other.display(),
+                        path.display()
+                    ))
+                    .hint("keep one of them"));
+                }
+                Some(_) => {}
+                None => found = Some((path, edits)),
+            }
+        }
+        if let Some((path, edits)) = found {
+            let files = edits
+                .checked()
+                .because(|| format!("CDI specification {}", path.display()))?;
+            skipped.extend(refused);
+            return Ok(Found {
+                files: Some(files),
+                skipped,
+            });
+        }
+    }
+    match refused {
+        Some(why) => Err(why),
+        None => Ok(Found {
+            files: None,
+            skipped,
+        }),
+    }
+}
+
+/// Returns the `.json` and `.yaml` files of a directory in the order of names, as CDI's library takes them.
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let what = || format!("read CDI directory {}", dir.display());
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).context(what),
+    };
+    trust::folder(dir).context(what)?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.context(what)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_claim = name.starts_with(CLAIM_FILE);
+        if !is_claim && path.extension().is_some_and(|e| e == "json" || e == "yaml") {
+            files.push(path);
+        }
+    }
+    if files.len() > FILES_LIMIT {
+        return Err(Error::new(format!(
+            "CDI directory {} has more than {FILES_LIMIT} files",
+            dir.display()
+        )));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// A file that runmig cannot rely on.
+struct Unusable {
+    why: Error,
+    /// Says whether the name or the text of the file points to NVIDIA.
+    is_ours: bool,
+}
+
+/// Reads one specification. It follows links. The specification's hooks run as root, so only root may
+/// control the target of a link.
+fn read_file(path: &Path) -> Result<Specification, Unusable> {
+    let what = || format!("read CDI specification {}", path.display());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = name.contains("nvidia");
+    let text = trust::read_to_string(path, LIMIT)
+        .context(what)
+        .map_err(|why| Unusable {
+            why,
+            is_ours: is_named,
+        })?;
+    specification(&text, path.extension().is_some_and(|e| e == "json"))
+        .context(what)
+        .map_err(|why| Unusable {
+            why,
+            is_ours: is_named || text.contains(KIND),
+        })
+}
+
+/// Parses a specification. JSON is YAML, but the JSON parser is stricter.
+fn specification(
+    text: &str,
+    json: bool,
+) -> Result<Specification, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(if json {
+        serde_json::from_str(text)?
+    } else {
+        serde_yaml_ng::from_str(text)?
+    })
+}
+
+/// Parses one specification alone. Returns none for another vendor's.
+///
+/// # Errors
+/// Text that is no specification, and edits that cannot be used.
+pub fn parse(text: &str, json: bool) -> Result<Option<Edits>> {
+    let spec = specification(text, json).context(|| "read it")?;
+    if spec.kind != KIND {
+        return Ok(None);
+    }
+    let edits = spec.container_edits.unwrap_or_default();
+    edits.checked().map(Some)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Specification {
+    #[serde(default)]
+    kind: String,
+    container_edits: Option<Edits>,
+}
+
+/// The edits of a container that bring the driver's files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Edits {
+    /// Variables in the form `NAME=value`.
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Mounts of files and directories of the host.
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
+    /// Hooks of the low-level runtime.
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
+    /// Groups of the container's process.
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    pub additional_gids: Vec<u32>,
+}
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mount {
+    /// The file of the host.
+    pub host_path: PathBuf,
+    /// Its path in the container.
+    pub container_path: PathBuf,
+    /// The options of the mount.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<String>>,
+    /// The type of the mount.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub typ: Option<String>,
+}
+
+/// A hook.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hook {
+    /// The list of hooks, such as `createContainer`.
+    pub hook_name: String,
+    /// The program.
+    pub path: PathBuf,
+    /// The arguments, with the program's name.
+    #[serde(
+        deserialize_with = "list",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub args: Vec<String>,
+    /// The environment.
+    #[serde(
+        deserialize_with = "list",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub env: Vec<String>,
+    /// The longest time in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<i64>,
+}
+
+/// Reads a list, which may be null.
+fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+impl Edits {
+    /// Fails for a NUL in a text: some low-level runtimes end a text there, and others do not.
+    fn refuse_nul(&self) -> Result<()> {
+        let path = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&0);
+        let texts = |texts: &[String]| texts.iter().any(|t| t.contains('\0'));
+        let mounts = self.mounts.iter().any(|m| {
+            let options = m.options.as_ref().is_some_and(|o| texts(o));
+            let typ = m.typ.as_ref().is_some_and(|t| t.contains('\0'));
+            path(&m.host_path) || path(&m.container_path) || options || typ
+        });
+        let mut hooks = self.hooks.iter();
+        let hooks = hooks.any(|h| path(&h.path) || texts(&h.args) || texts(&h.env));
+        for (has_nul, key) in [
+            (texts(&self.env), "env"),
+            (mounts, "mounts"),
+            (hooks, "hooks"),
+        ] {
+            if has_nul {
+                return Err(Error::new(format!("containerEdits.{key} has a NUL"))
+                    .hint("remove the NUL from the specification"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the edits that every low-level runtime understands alike.
+    fn checked(mut self) -> Result<Edits> {
+        self.refuse_nul()?;
+        let mut env = self.env.iter();
+        if let Some(bad) = env.find(|e| e.find('=').is_none_or(|at| at == 0)) {
+            return Err(Error::new(format!("{bad:?} is no environment variable")));
+        }
+        let paths = self
+            .mounts
+            .iter()
+            .flat_map(|m| [&m.host_path, &m.container_path]);
+        if let Some(path) = paths.into_iter().find(|path| !path.is_absolute()) {
+            return Err(Error::new(format!(
+                "mount path {} is not absolute",
+                path.display()
+            )));
+        }
+        for hook in &self.hooks {
+            if !STAGES.contains(&hook.hook_name.as_str()) {
+                return Err(Error::new(format!("{:?} is no hook name", hook.hook_name)));
+            }
+            if !hook.path.is_absolute() {
+                return Err(Error::new(format!(
+                    "hook {} is no absolute path",
+                    hook.path.display()
+                )));
+            }
+        }
+        // Like CDI's library, runmig adds no process to the root group.
+        self.additional_gids.retain(|gid| *gid != 0);
+        Ok(self)
+    }
+}
