@@ -114,6 +114,10 @@ const READS: &[&str] = &[
 
 /// Files that make such calls, and why each has to. All others read through `files`.
 const READERS: &[(&str, &str)] = &[
+    (
+        "crates/dra/src/kubelet/sockets.rs",
+        "locks the folder of the sockets, and reads nothing",
+    ),
     ("crates/lease/src/files.rs", "the one reader"),
     ("src/cli/configure/file.rs", "opens a directory to sync it"),
     (

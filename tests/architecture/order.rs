@@ -45,7 +45,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["kubelet", "promise", "publish", "room", "sweep"],
             &["prepare"],
             &["report"],
-            &["api", "changes", "files", "ledger"],
+            &["api", "changes", "files", "lead", "ledger"],
             &["slices", "health"],
             // pure
             &["cdi", "claim", "layout", "log", "options"],

@@ -8,7 +8,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::Snapshot;
-use runmig_lease::store::{Claim, ClaimName as LeasedDevice, Held};
+use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};
 use runmig_lease::{ClaimNews, ClaimPlace, LeaseManager, NoBundles, Patience};
 use std::time::Duration;
 
@@ -126,6 +126,11 @@ fn holder(claim: &ClaimName, allocated: &Allocated, allocation: &Allocation) -> 
         device: allocation.device.clone(),
         pods: allocated.pods.clone(),
     }
+}
+
+/// Waits for the turn of a claim among all processes.
+pub(crate) fn turn(config: &Config, uid: &str) -> Result<ClaimTurn> {
+    Store::open(&config.state_dir, config.lock_timeout)?.claim_turn(uid)
 }
 
 /// Ends the leases of a claim. A claim without a lease has ended already.

@@ -15,6 +15,7 @@
 //! promise     puts the claims of bound pods on record
 //! sweep       ends the leases of claims that Kubernetes withdrew
 //! report      reports claims to the API
+//! lead        waits until this process is the one that publishes
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
@@ -34,6 +35,7 @@ mod health;
 #[doc(hidden)]
 pub mod kubelet;
 pub mod layout;
+mod lead;
 mod ledger;
 mod log;
 mod options;

@@ -192,8 +192,11 @@ impl Claims {
     ) -> Result<T> {
         claim.check()?;
         let turn = self.serial.turn(&claim.uid);
+        let (node, uid) = (self.node.clone(), claim.uid.clone());
         let working = tokio::spawn(async move {
             let _turn = turn.await;
+            // Another process of the driver may serve the claim too.
+            let _alone = blocking(move || ledger::turn(&node.config, &uid)).await?;
             work.await
         });
         match tokio::time::timeout(ANSWER, working).await {

@@ -2,6 +2,7 @@
 
 use crate::cdi::Folder;
 use crate::kubelet::Sockets;
+use crate::lead::lead;
 use crate::options::{self, Call, HELP, Options};
 use crate::prepare::{Claims, Node};
 use crate::promise::promise;
@@ -15,6 +16,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::{programs, trust};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +76,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         slices: slices_told,
         healths: healths_told,
     };
-    let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir)?;
+    let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir).await?;
     let (reports, inbox) = reports();
     let claims = Arc::new(Claims::new(Node {
         client: client.clone(),
@@ -85,6 +87,13 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         reports,
     }));
     let asked = Arc::new(Notify::new());
+    let mut serving = pin!(sockets.serve(claims.clone(), healths));
+    let _lead = tokio::select! {
+        ended = &mut serving => return ended,
+        lead = lead(config.clone()) => lead?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     // The kubelet is served while the API server is away.
     let look = async {
         let earlier = api::slices_at_last(&client, &options.node).await;
@@ -92,7 +101,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         follow(room, told).await;
     };
     tokio::select! {
-        ended = sockets.serve(claims.clone(), healths) => ended,
+        ended = serving => ended,
         () = promise(claims.clone(), &options.node, asked.clone()) => {
             Err(Error::new("the watch on the pods of the node ended"))
         }

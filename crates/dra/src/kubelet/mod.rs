@@ -29,7 +29,7 @@ use runmig_lease::error::{Context, Result};
 use services::d_r_a_plugin_server::DRAPluginServer;
 use services::d_r_a_resource_health_server::DRAResourceHealthServer;
 use services::registration_server::RegistrationServer;
-use sockets::Socket;
+use sockets::{Opening, Socket};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -43,14 +43,26 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// Listens on both sockets. The kubelet sees the socket for the registration last.
-    pub(crate) fn open(kubelet_dir: &Path) -> Result<Sockets> {
+    ///
+    /// The sockets of another process of this driver stay: the kubelet calls the process that registered last, and after
+    /// its end the one before. So a process beside another has its id in the names.
+    pub(crate) async fn open(kubelet_dir: &Path) -> Result<Sockets> {
         let driver = crate::driver::NAME;
-        let plugin = kubelet_dir.join("plugins").join(driver);
-        let plugin = Socket::listen(&plugin, "dra.sock")?;
+        let plugins = kubelet_dir.join("plugins").join(driver);
+        let registry = kubelet_dir.join("plugins_registry");
+        let opening = Opening::begin(&plugins).await?;
+        opening.remove_dead(&plugins, is_plugin).await?;
+        opening.remove_dead(&registry, is_registration).await?;
+        let is_alone = !sockets::is_live(&plugins.join("dra.sock")).await
+            && !sockets::is_live(&registry.join(format!("{driver}@reg.sock"))).await;
+        let ours = match is_alone {
+            true => String::new(),
+            false => format!("-{}", std::process::id()),
+        };
+        let plugin = Socket::listen(&plugins, &format!("dra{ours}.sock"))?;
         // The kubelet sends the path as HTTP/2's authority, with a percent sign for each slash. The http crate takes a
         // percent sign only before an "@", so the name of the file has one.
-        let name = format!("{driver}@reg.sock");
-        let registration = Socket::listen(&kubelet_dir.join("plugins_registry"), &name)?;
+        let registration = Socket::listen(&registry, &format!("{driver}{ours}@reg.sock"))?;
         Ok(Sockets {
             registration,
             plugin,
@@ -74,4 +86,16 @@ impl Sockets {
         let ended = tokio::try_join!(registering, serving);
         ended.context(|| "serve the kubelet").map(drop)
     }
+}
+
+/// Returns whether a file in the driver's own folder is a socket for the kubelet's calls.
+fn is_plugin(name: &str) -> bool {
+    name.starts_with("dra") && name.ends_with(".sock")
+}
+
+/// Returns whether a file in the kubelet's folder is a registration of this driver.
+fn is_registration(name: &str) -> bool {
+    let ours =
+        { name.strip_prefix(crate::driver::NAME) }.and_then(|rest| rest.strip_suffix("@reg.sock"));
+    ours.is_some_and(|ours| ours.is_empty() || ours.starts_with('-'))
 }

@@ -1,17 +1,73 @@
-//! Sockets that belong to root alone.
+//! Sockets that belong to root alone. Two processes of the driver have sockets side by side, while one takes over.
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use runmig_lease::error::{Context, Error, Result};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tokio::net::UnixListener;
+use std::time::{Duration, Instant};
+use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::wrappers::UnixListenerStream;
+
+/// The time that another process gets to open its sockets.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A socket in the file system. Its file goes with it.
 pub(super) struct Socket {
     path: PathBuf,
     inode: u64,
     listener: Option<UnixListener>,
+}
+
+/// The right to open sockets in a folder, so that two processes never choose one name.
+pub(super) struct Opening {
+    _folder: Flock<File>,
+}
+
+impl Opening {
+    /// Waits for other processes that open sockets in a folder, which this makes.
+    pub(super) async fn begin(dir: &Path) -> Result<Opening> {
+        let what = || format!("open sockets in {}", dir.display());
+        make(dir).context(what)?;
+        let mut folder = File::open(dir).context(what)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+                Ok(folder) => return Ok(Opening { _folder: folder }),
+                Err((back, Errno::EAGAIN | Errno::EINTR)) if Instant::now() < end => folder = back,
+                Err((_, Errno::EAGAIN)) => {
+                    return Err(Error::new(format!(
+                        "cannot open sockets in {}: another process has opened some there for {} seconds",
+                        dir.display(),
+                        PATIENCE.as_secs()
+                    ))
+                    .hint("end the other runmig-dra of this node"));
+                }
+                Err((_, e)) => return Err(e).context(what),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Removes sockets without a process from a folder. `is_ours` tells their names.
+    pub(super) async fn remove_dead(
+        &self,
+        dir: &Path,
+        is_ours: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let what = || format!("look for sockets in {}", dir.display());
+        make(dir).context(what)?;
+        for entry in fs::read_dir(dir).context(what)? {
+            let entry = entry.context(what)?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(&is_ours) && !is_live(&entry.path()).await {
+                remove(&entry.path()).context(what)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Socket {
@@ -21,11 +77,7 @@ impl Socket {
     pub(super) fn listen(dir: &Path, name: &str) -> Result<Socket> {
         let path = dir.join(name);
         let what = || format!("listen on {}", path.display());
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o750)
-            .create(dir)
-            .context(what)?;
+        make(dir).context(what)?;
         let unfinished = dir.join(format!(".{name}.new"));
         remove(&unfinished).context(what)?;
         let listener = UnixListener::bind(&unfinished).context(what)?;
@@ -61,13 +113,26 @@ impl Drop for Socket {
     }
 }
 
+fn make(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o750).create(dir)
+}
+
+/// Returns whether a process listens on a socket. A process that is too busy to answer lives.
+pub(super) async fn is_live(path: &Path) -> bool {
+    let dead = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+    match UnixStream::connect(path).await {
+        Ok(_) => true,
+        Err(e) => !dead.contains(&e.kind()),
+    }
+}
+
 fn inode(path: &Path) -> std::io::Result<u64> {
     Ok(fs::symlink_metadata(path)?.ino())
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
 }
@@ -90,5 +155,21 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         drop(second);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn removes_dead_sockets_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let opening = Opening::begin(dir.path()).await.unwrap();
+        let live = Socket::listen(dir.path(), "ours-1").unwrap();
+        drop(std::os::unix::net::UnixListener::bind(dir.path().join("ours-2")).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(dir.path().join("other")).unwrap());
+        let is_ours = |name: &str| name.starts_with("ours");
+        opening.remove_dead(dir.path(), is_ours).await.unwrap();
+        let names = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["other", "ours-1"]);
+        assert!(is_live(live.path()).await);
     }
 }

@@ -137,14 +137,19 @@ impl Cluster {
 
     /// Starts the driver, in the place of one that runs.
     pub fn start_driver(&mut self) {
+        self.kill_driver();
+        self.driver = Some(self.spawn_driver("driver.log"));
+    }
+
+    pub fn kill_driver(&mut self) {
         if let Some(mut driver) = self.driver.take() {
             driver.kill().unwrap();
             driver.wait().unwrap();
         }
-        let log = File::options()
-            .append(true)
-            .create(true)
-            .open(self.at("driver.log"));
+    }
+
+    fn spawn_driver(&self, log: &str) -> Child {
+        let log = File::options().append(true).create(true).open(self.at(log));
         let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"))
             .args(["--node", "node", "--kubeconfig"])
             .arg(self.at("kubeconfig"))
@@ -155,7 +160,7 @@ impl Cluster {
             .stdin(Stdio::null())
             .stderr(log.unwrap())
             .spawn();
-        self.driver = Some(driver.unwrap());
+        driver.unwrap()
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -164,7 +169,11 @@ impl Cluster {
 
     /// The kubelet's connection to the driver.
     pub async fn plugin(&self) -> DRAPluginClient<Channel> {
-        let socket = self.at("kubelet/plugins/gpu.runmig.dev/dra.sock");
+        self.plugin_at("dra.sock").await
+    }
+
+    pub async fn plugin_at(&self, socket: &str) -> DRAPluginClient<Channel> {
+        let socket = self.at("kubelet/plugins/gpu.runmig.dev").join(socket);
         let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
         let end = Instant::now() + LIMIT;
         loop {
@@ -233,6 +242,26 @@ impl Cluster {
         files
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect()
+    }
+}
+
+/// A second process of the driver.
+pub struct Successor(Child);
+
+impl Successor {
+    pub fn start(cluster: &Cluster) -> Successor {
+        Successor(cluster.spawn_driver("successor.log"))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

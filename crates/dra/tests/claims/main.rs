@@ -3,6 +3,7 @@
 mod cluster;
 mod health;
 mod reported;
+mod successor;
 mod withdrawn;
 
 use cluster::{Cluster, until};
@@ -35,6 +36,7 @@ async fn answers_the_kubelet() {
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
     health::health_follows_the_machine(&mut cluster, &devices[4]).await;
     reported::log_has_each_action(&cluster);
+    successor::one_process_publishes(&mut cluster, &devices[3]).await;
     for socket in [
         "plugins/gpu.runmig.dev/dra.sock",
         "plugins_registry/gpu.runmig.dev@reg.sock",

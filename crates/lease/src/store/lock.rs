@@ -64,6 +64,37 @@ impl Lock {
         }
         Err(replaced(path))
     }
+
+    /// Takes a lock without waiting. Returns the holder in words if another process has it.
+    pub(super) fn try_take(path: &Path, why: &str) -> Result<Result<Lock, String>> {
+        let what = || format!("lock {}", path.display());
+        for _ in 0..MAX_REPLACED {
+            let mut file = open(path)?;
+            if !try_lock(&file).context(what)? {
+                let holder = named(&signature(path)?);
+                return Ok(Err(holder.unwrap_or_else(|| NOBODY.to_owned())));
+            }
+            if is_still(&file, path).context(what)? {
+                sign(&mut file, why);
+                return Ok(Ok(Lock { file }));
+            }
+        }
+        Err(replaced(path))
+    }
+
+    /// Waits for a lock without a limit.
+    pub(super) fn take_at_last(path: &Path, why: &str) -> Result<Lock> {
+        let what = || format!("lock {}", path.display());
+        for _ in 0..MAX_REPLACED {
+            let mut file = open(path)?;
+            file.lock_exclusive().context(what)?;
+            if is_still(&file, path).context(what)? {
+                sign(&mut file, why);
+                return Ok(Lock { file });
+            }
+        }
+        Err(replaced(path))
+    }
 }
 
 /// Locks a file without waiting. Returns false if another process has the lock.

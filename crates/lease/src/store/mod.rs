@@ -5,6 +5,7 @@
 //!   plan.lock                 held by the one create that asks the driver and chooses a place
 //!   ledger.lock               held while runmig writes a lease, never longer; names its holder
 //!   bundles.lock              a create locks one byte of it for its bundle (bundles.rs)
+//!   dra.lock                  held by the driver that publishes to Kubernetes (driver.rs)
 //!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (lease.rs); its name: names.rs
 //!   instances/<instance>.…    one instance, the same (instance.rs)
@@ -20,6 +21,7 @@
 mod bundles;
 mod claim;
 mod damaged;
+mod driver;
 mod durable;
 mod format;
 mod holder;
@@ -38,6 +40,7 @@ pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, ClaimName, ClaimPod};
 pub(crate) use claim::{is_mark, mark_of};
 pub use damaged::{Damaged, DamagedName};
+pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Container, Holder, Key};
 pub(crate) use id::random_id;

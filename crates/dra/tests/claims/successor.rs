@@ -1,0 +1,84 @@
+//! Two processes of the driver on one node, as in a rollover: one publishes, both serve the kubelet.
+
+use crate::cluster::{Cluster, Successor, until};
+use crate::{POOL, prepared, unprepare};
+use k8s_openapi::api::resource::v1::ResourceSlice;
+use kube::Api;
+use kube::api::DeleteParams;
+use runmig_dra::kubelet::messages::PrepareRequest;
+use std::fs;
+
+/// The successor prepares claims beside the first process, and publishes only after that one's end.
+pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
+    let registry = cluster.at("kubelet/plugins_registry");
+    let sockets = || {
+        let names = fs::read_dir(&registry).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    let first = "gpu.runmig.dev@reg.sock".to_owned();
+    let successor = Successor::start(cluster);
+    until("the successor listens", async || sockets().len() == 2).await;
+    let second = format!("gpu.runmig.dev-{}@reg.sock", successor.id());
+    assert_eq!(sockets(), [second.clone(), first.clone()]);
+    let log = cluster.at("successor.log");
+    let says = async |line: &str| {
+        until(line, async || {
+            fs::read_to_string(&log).is_ok_and(|log| log.contains(line))
+        })
+        .await;
+    };
+    says("another runmig-dra publishes for this node, process ").await;
+
+    // Each process answers, also both at once.
+    let claim = cluster.claim("two-drivers", device, POOL).await;
+    let mut second_plugin = cluster
+        .plugin_at(&format!("dra-{}.sock", successor.id()))
+        .await;
+    let request = PrepareRequest {
+        claims: vec![claim.clone()],
+    };
+    let (one, other) = tokio::join!(
+        prepared(cluster, &claim),
+        second_plugin.node_prepare_resources(request)
+    );
+    assert_eq!(one.error, "");
+    assert_eq!(other.unwrap().into_inner().claims[&claim.uid], one);
+    assert_eq!(cluster.starts().len(), 1);
+    unprepare(cluster, &claim).await;
+    assert_eq!(cluster.starts().len(), 0);
+
+    // A ResourceSlice that goes after the first process is restored by its successor alone.
+    cluster.kill_driver();
+    says("this process publishes for this node now").await;
+    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let names = async || {
+        let list = api.list(&Default::default()).await.unwrap();
+        let names = list
+            .items
+            .into_iter()
+            .map(|slice| slice.metadata.name.unwrap());
+        names.collect::<Vec<String>>()
+    };
+    let all = names().await;
+    api.delete(&all[0], &DeleteParams::default()).await.unwrap();
+    until("the successor restores it", async || names().await == all).await;
+
+    // The sockets of the first process are dead, and the next process takes their place beside the successor's.
+    cluster.start_driver();
+    cluster.plugin().await;
+    until("the next process listens", async || {
+        sockets() == [second.clone(), first.clone()]
+    })
+    .await;
+    drop(successor);
+    // Killed: its socket stays until the next start.
+    cluster.start_driver();
+    until("the dead socket is gone", async || {
+        sockets() == [first.clone()]
+    })
+    .await;
+    cluster.plugin().await;
+}
