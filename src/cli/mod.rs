@@ -17,6 +17,7 @@ mod list;
 mod mig_on;
 mod output;
 mod release;
+mod release_claims;
 mod seat;
 mod shares;
 mod world;
@@ -58,8 +59,12 @@ enum Verb {
     Defrag(defrag::Asked),
     /// Release the slice of a container that is gone
     Release {
-        /// The container's id, its first 12 characters or more, or the lease's id
-        id: String,
+        /// The container's id, its first 12 characters or more, or the lease's id; for a claim also its name or uid
+        #[arg(required_unless_present = "claims")]
+        id: Option<String>,
+        /// End the leases of all claims of Kubernetes, after its driver runmig-dra has ended
+        #[arg(long, conflicts_with = "id")]
+        claims: bool,
     },
     /// Release every slice whose container is gone, and restore the limits of shares
     Gc {
@@ -102,7 +107,8 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::List => list::run(&config()?, format),
         Verb::Explain(asked) => explain::run(&config()?, format, asked),
         Verb::Defrag(asked) => defrag::run(&config()?, format, asked),
-        Verb::Release { id } => release::run(&config()?, format, id),
+        Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),
+        Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),

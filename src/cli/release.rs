@@ -6,7 +6,7 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Damaged, Entry, Key, Lease};
+use runmig_lease::store::{Claim, Damaged, Entry, Key, Lease};
 use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
@@ -57,6 +57,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
             .hint(format!("name one by its lease: {}", ids.join(", "))));
         }
     }
+    found.iter().find_map(claims::of).inspect(warn);
     let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
     for entry in found {
         match release(&leases, &entry) {
@@ -133,7 +134,18 @@ fn json(leases: &LeaseManager<'_>, released: &[Entry]) {
     list::json(released, &[], &leases.store().waiting().unwrap_or_default());
 }
 
-fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
+/// Warns of a claim that Kubernetes still has, as far as this node knows: it has pods on record.
+fn warn(claim: &&Claim) {
+    if let Some(pod) = claims::pod(claim) {
+        let (claim, pod) = (claims::name(claim), error::printable(&pod));
+        output::eprint(&format!(
+            "warning: Kubernetes still has {}, and pod {pod} loses its slice; hint: delete the pod",
+            error::printable(&claim)
+        ));
+    }
+}
+
+pub(super) fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
     let held = match entry {
         Entry::Held(held) => held,
         Entry::Unleased(instance) => {
@@ -169,7 +181,7 @@ fn lives(container: &str, life: &str) -> Error {
         .hint("stop the container: its slice comes back by itself")
 }
 
-fn tell(entry: &Entry) {
+pub(super) fn tell(entry: &Entry) {
     if let Some(claim) = claims::of(entry) {
         let (resource, claim) = (&entry.instance().resource, claim.to_string());
         return output::line(&format!(

@@ -24,7 +24,12 @@ fn operator_releases_claim_by_hand() {
     let world = World::small();
     for (name, by) in [("a", "team-a/a-gpu"), ("b", "b")] {
         prepare(&world, name, &place(&world, "1g.6gb", 0, 1)).unwrap();
-        let told = said(&mut world.migctl(&["release", by])).ok().stdout;
+        let told = said(&mut world.migctl(&["release", by])).ok();
+        let warning = format!(
+            "migctl: warning: Kubernetes still has claim team-a/{name}-gpu, and pod team-a/train loses its slice"
+        );
+        assert!(told.stderr.contains(&warning), "{}", told.stderr);
+        let told = told.stdout;
         let claim = format!("claim team-a/{name}-gpu (pod team-a/train)");
         assert!(told.contains(&claim), "{told}");
         nothing_is_left(&world);

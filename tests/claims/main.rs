@@ -13,6 +13,7 @@ mod pods;
 mod real;
 mod sealed;
 mod waits;
+mod uninstall;
 
 use faults_support::World;
 use runmig_lease::config::Config;

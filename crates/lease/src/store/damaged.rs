@@ -111,6 +111,11 @@ impl Damaged {
         }
     }
 
+    /// Returns whether the lease is of a claim.
+    pub fn is_claim(&self) -> bool {
+        matches!(&self.name, DamagedName::Lease(lease, _) if lease.is_claim)
+    }
+
     /// Returns whether a claim's device has the lease.
     pub(crate) fn is_of_claim(&self, claim: &Claim) -> bool {
         match &self.name {

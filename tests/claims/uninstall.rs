@@ -1,0 +1,55 @@
+//! An operator ends all claims, after the Kubernetes driver has been removed.
+
+use super::*;
+use runmig_lease::store::Store;
+
+#[test]
+fn releases_all_claims_by_hand() {
+    let world = World::small();
+    promise(&world, "promised", &place(&world, "1g.6gb", 3, 1)).unwrap();
+    prepare(&world, "made", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    world.create("local");
+    let told = said(&mut world.migctl(&["release", "--claims"]))
+        .ok()
+        .stdout;
+    for name in ["promised", "made"] {
+        let line = format!("of claim team-a/{name}-gpu (pod team-a/train)");
+        assert!(told.contains(&line), "{told}");
+    }
+    // The container keeps its slice.
+    assert_eq!(the_lease(&world)["container"], "local");
+    assert_eq!(world.instances().len(), 1);
+    let told = said(&mut world.migctl(&["release", "--claims"]))
+        .ok()
+        .stdout;
+    assert_eq!(told, "no claim has a lease\n");
+}
+
+#[test]
+fn refuses_while_driver_runs() {
+    let world = World::small();
+    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    let config = Config::read(&world.path("config.toml")).unwrap();
+    let store = Store::open(&config.state_dir, config.lock_timeout).unwrap();
+    let driver = store.try_lock_driver().unwrap().unwrap();
+    let told = said(&mut world.migctl(&["release", "--claims"]))
+        .exits(1)
+        .stderr;
+    let words = format!(
+        "cannot release the claims: runmig-dra runs on this node, process {}",
+        std::process::id()
+    );
+    assert!(told.contains(&words), "{told}");
+    assert_eq!(the_lease(&world)["state"], "ready");
+    drop(driver);
+    said(&mut world.migctl(&["release", "--claims"])).ok();
+    nothing_is_left(&world);
+}
+
+/// Both at once are two requests, and neither is none.
+#[test]
+fn release_takes_id_or_claims() {
+    let world = World::small();
+    said(&mut world.migctl(&["release"])).exits(2);
+    said(&mut world.migctl(&["release", "a", "--claims"])).exits(2);
+}
