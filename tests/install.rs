@@ -192,7 +192,7 @@ fn removes_its_links_alone() {
 #[test]
 fn configuration_names_the_defaults() {
     // With the head of the section of Kubernetes, which an older runmig does not know.
-    const KEYS: usize = 15;
+    const KEYS: usize = 17;
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();

@@ -5,6 +5,7 @@ mod faults_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apart;
 mod containers;
 mod killed;
 mod lasting;
@@ -12,8 +13,8 @@ mod places;
 mod pods;
 mod real;
 mod sealed;
-mod waits;
 mod uninstall;
+mod waits;
 
 use faults_support::World;
 use runmig_lease::config::Config;

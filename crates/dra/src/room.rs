@@ -10,7 +10,6 @@ use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::InstanceId;
-use runmig_lease::policy::Subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,7 +62,7 @@ impl Room {
                 name: &self.node,
                 snapshot: &inventory.snapshot,
                 compute_capabilities: &capabilities.collect(),
-                excluded: &policy.excluded(gpus, &Subject::default()),
+                excluded: &self.config.unpublished(gpus),
                 denied_profiles: &policy.denied_profiles(gpus),
                 unhealthy: &BTreeMap::new(),
                 uses: &uses.uses,

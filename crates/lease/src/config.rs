@@ -4,12 +4,14 @@
 //! file: `runmig` reads `/etc/runmig/config.toml`, a link called `runmig-NAME` reads `NAME.toml`
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
+mod kubernetes;
 mod sharing;
 
+pub use kubernetes::Local;
 pub use sharing::{RoundMps, Sharing};
 
 use crate::error::{Context, Error, Result};
-use crate::policy::Policy;
+use crate::policy::{Gpus, Policy};
 use crate::programs;
 use crate::trust;
 use serde::Deserialize;
@@ -90,6 +92,10 @@ pub struct Kubernetes {
     pub kubelet_dir: PathBuf,
     /// Says whether Kubernetes evicts the pods of claims whose slice or GPU does not work.
     pub evict: bool,
+    /// The published GPUs.
+    pub gpus: Gpus,
+    /// The right of local creates to published GPUs.
+    pub local: Local,
 }
 
 impl Default for Kubernetes {
@@ -97,6 +103,8 @@ impl Default for Kubernetes {
         Kubernetes {
             kubelet_dir: "/var/lib/kubelet".into(),
             evict: false,
+            gpus: Gpus::default(),
+            local: Local::default(),
         }
     }
 }
@@ -169,7 +177,7 @@ impl Config {
     /// # Errors
     /// Unknown keys, wrong values, relative paths, and rules that could match nothing.
     pub fn parse(text: &str) -> Result<Config> {
-        let config: Config = toml::from_str(text).map_err(|e| {
+        let mut config: Config = toml::from_str(text).map_err(|e| {
             let place = e.span().map_or(String::new(), |span| {
                 format!("line {}: ", text[..span.start].matches('\n').count() + 1)
             });
@@ -202,6 +210,7 @@ impl Config {
         }
         config.sharing.check()?;
         config.policy.check()?;
+        config.set_apart()?;
         Ok(config)
     }
 }
@@ -235,7 +244,7 @@ mod tests {
              [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
              mps_control = \"/x/control\"\nmps_overhead = 100\n\
              round_mps = \"kill\"\n\
-             [kubernetes]\nkubelet_dir = \"/x/kubelet\"\nevict = true\n",
+             [kubernetes]\nkubelet_dir = \"/x/kubelet\"\nevict = true\ngpus = [1]\nlocal = \"apart\"\n",
         )
         .unwrap();
         assert_eq!(config.wait, Duration::from_secs(30));
@@ -254,6 +263,8 @@ mod tests {
         assert_eq!(config.sharing.round_mps, RoundMps::Kill);
         assert_eq!(config.kubernetes.kubelet_dir, Path::new("/x/kubelet"));
         assert!(config.kubernetes.evict);
+        assert_eq!(config.kubernetes.local, Local::Apart);
+        assert_eq!(config.policy.apart.as_ref(), Some(&config.kubernetes.gpus));
     }
 
     #[test]
@@ -271,6 +282,10 @@ mod tests {
         assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));
         assert!(line("sharing.mps_control = \"c\"").contains("is not an absolute path"));
         assert!(line("kubernetes.kubelet_dir = \"k\"").contains("is not an absolute path"));
+        assert!(line("kubernetes.gpus = []").contains("kubernetes.gpus names no GPU"));
+        assert!(line("kubernetes.gpus = [\"GPU-1\"]").contains("\"GPU-1\" is no GPU's UUID"));
+        assert!(line("kubernetes.gpus = \"some\"").contains("the GPUs are \"all\" or a list"));
+        assert!(line("kubernetes.local = \"own\"").contains("expected `share` or `apart`"));
         assert!(line("sharing.shares_per_gpu = 49").contains("is no number from 1 to 48"));
     }
 }

@@ -10,9 +10,11 @@ use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
 
 mod limits;
+mod published;
 mod subjects;
 
 pub use limits::{Limit, More, Usage};
+pub use published::{All, Gpus};
 pub use subjects::{Each, Subject, User};
 
 pub(crate) use subjects::Subjects;
@@ -40,6 +42,9 @@ pub struct Policy {
     pub reserve: Vec<Reserve>,
     /// Limits on the slices of containers.
     pub limit: Vec<Limit>,
+    /// GPUs that containers without a claim may not use. The section `kubernetes` sets it.
+    #[serde(skip)]
+    pub apart: Option<Gpus>,
 }
 
 /// A kind of request.
@@ -171,7 +176,13 @@ impl Policy {
             }
             let mut reserves =
                 numbered(&self.reserve).filter(|(_, r)| r.gpus.iter().any(|name| name.is(gpu)));
-            let (n, first) = reserves.clone().next()?;
+            let Some((n, first)) = reserves.clone().next() else {
+                // A reserved GPU is not published.
+                return self
+                    .apart
+                    .as_ref()
+                    .and_then(|published| published.rule(gpu));
+            };
             if reserves.any(|(_, r)| r.subjects().group(subject).is_some()) {
                 return None;
             }

@@ -14,8 +14,7 @@ pub struct Node<'a> {
     pub snapshot: &'a Snapshot,
     /// The compute capabilities of the GPUs, as far as they are known.
     pub compute_capabilities: &'a BTreeMap<GpuUuid, (u32, u32)>,
-    /// The GPUs that are not for claims, each with the rule in words. `Policy::excluded` returns them for
-    /// `Subject::default()`: a claim has no pod yet, so a GPU that is reserved for some is for none.
+    /// The GPUs that are not for claims, each with the rule in words, as `Config::unpublished` returns them.
     pub excluded: &'a [(GpuUuid, String)],
     /// The names of the profiles that no container may have, as `Policy::denied_profiles` returns them.
     pub denied_profiles: &'a [String],
