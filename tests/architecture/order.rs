@@ -42,7 +42,8 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
         &[
             &["bins"],
             &["run"],
-            &["kubelet", "promise", "publish", "room", "sweep"],
+            &["check", "show"],
+            &["kubelet", "promise", "publish", "rival", "room", "sweep"],
             &["prepare"],
             &["report"],
             &["api", "changes", "files", "lead", "ledger"],

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! run         options, then the services until a signal
+//! check       reports the problems of the node; show prints its ResourceSlices
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
 //! ledger      leases of claims, and the nodes of their slices
@@ -16,6 +17,7 @@
 //! sweep       ends the leases of claims that Kubernetes withdrew
 //! report      reports claims to the API
 //! lead        waits until this process is the one that publishes
+//! rival       looks for other drivers on the node
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
@@ -28,6 +30,7 @@
 mod api;
 mod cdi;
 mod changes;
+mod check;
 mod claim;
 mod driver;
 mod files;
@@ -44,8 +47,10 @@ mod promise;
 #[doc(hidden)]
 pub mod publish;
 mod report;
+mod rival;
 mod room;
 mod run;
+mod show;
 #[doc(hidden)]
 pub mod slices;
 mod sweep;

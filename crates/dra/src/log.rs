@@ -23,6 +23,15 @@ pub(crate) fn start(config: &Config) {
         .init();
 }
 
+/// Starts a log on standard error alone, for a command that changes nothing.
+pub(crate) fn start_on_stderr() {
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
 /// The ledger's log. Each line opens it anew, since runmig begins a new one while this process runs.
 struct Ledger {
     state_dir: PathBuf,

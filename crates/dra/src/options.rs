@@ -1,6 +1,7 @@
 //! The command line of `runmig-dra`.
 
-use runmig_lease::error::{Error, Result};
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::{programs, trust};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,12 +9,17 @@ use std::path::PathBuf;
 pub(crate) const HELP: &str = "\
 The Kubernetes DRA driver for MIG slices. It runs as root, once on each node.
 
-usage: runmig-dra [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR] [--claim-hook FILE]
+usage: runmig-dra [check | show] [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR] [--claim-hook FILE]
+
+  check              print each problem of this node with its remedy, and serve nothing
+  show               print the ResourceSlices that this node would publish, without a cluster
 
   --node NAME        the name of the Node object (default: the environment variable NODE_NAME)
   --kubeconfig FILE  the way to the API server (default: the service account of the pod)
   --cdi-dir DIR      the folder for CDI files, one that the engine reads (default: /var/run/cdi)
   --claim-hook FILE  runmig-claim, where the low-level runtime of the node finds it (default: beside this program)
+  --containerd-config FILE
+                     the file that check reads (default: /etc/containerd/config.toml)
 
 The configuration is /etc/runmig/config.toml, as for runmig.
 ";
@@ -29,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) cdi_dir: PathBuf,
     /// The hook of the containers. None for the one beside this program.
     pub(crate) claim_hook: Option<PathBuf>,
+    /// The configuration of containerd.
+    pub(crate) containerd_config: PathBuf,
 }
 
 impl Default for Options {
@@ -38,6 +46,7 @@ impl Default for Options {
             kubeconfig: None,
             cdi_dir: "/var/run/cdi".into(),
             claim_hook: None,
+            containerd_config: "/etc/containerd/config.toml".into(),
         }
     }
 }
@@ -49,6 +58,10 @@ pub(crate) enum Call {
     Help,
     /// Serve the node.
     Serve(Options),
+    /// Look for problems of the node.
+    Check(Options),
+    /// Print the ResourceSlices.
+    Show(Options),
 }
 
 /// Reads the arguments. `node_name` is the environment variable NODE_NAME.
@@ -57,7 +70,8 @@ pub(crate) fn parse(
     node_name: Option<String>,
 ) -> Result<Call> {
     let mut options = Options::default();
-    let mut args = args.into_iter();
+    let mut args = args.into_iter().peekable();
+    let verb = args.next_if(|arg| arg == "check" || arg == "show");
     while let Some(arg) = args.next() {
         let arg = arg.to_string_lossy().into_owned();
         let (name, inline) = match arg.split_once('=') {
@@ -73,6 +87,7 @@ pub(crate) fn parse(
             "--node" => options.node = value()?.to_string_lossy().into_owned(),
             "--cdi-dir" => options.cdi_dir = value()?.into(),
             "--claim-hook" => options.claim_hook = Some(value()?.into()),
+            "--containerd-config" => options.containerd_config = value()?.into(),
             "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
             _ => return Err(wrong(format!("argument {name:?} is unknown"))),
         }
@@ -87,7 +102,27 @@ pub(crate) fn parse(
             name => wrong(format!("{name:?} is no name of a Node object")),
         });
     }
-    Ok(Call::Serve(options))
+    Ok(match verb.as_ref().and_then(|verb| verb.to_str()) {
+        Some("check") => Call::Check(options),
+        Some(_) => Call::Show(options),
+        None => Call::Serve(options),
+    })
+}
+
+/// Returns the hook of the containers, which the low-level runtime executes as root.
+pub(crate) fn hook(options: &Options) -> Result<PathBuf> {
+    let hook = match &options.claim_hook {
+        Some(hook) => hook.clone(),
+        None => std::env::current_exe()
+            .context(|| "find the folder of this program")?
+            .with_file_name(programs::CLAIM),
+    };
+    let (found, _) = trust::program(&hook)
+        .context(|| format!("use hook {}", hook.display()))
+        .map_err(|e| {
+            e.hint("install runmig-claim beside runmig-dra, or name it with --claim-hook")
+        })?;
+    Ok(found)
 }
 
 fn wrong(what: String) -> Error {
@@ -137,6 +172,19 @@ mod tests {
         let both = ["--cdi-dir=/c", "--claim-hook", "/h"];
         assert_eq!(parsed(&both, Some("n")), Ok(elsewhere));
         assert_eq!(parsed(&["--help"], None), Ok(Call::Help));
+        for (verb, is_check) in [("check", true), ("show", false)] {
+            let options = Options {
+                node: "n".to_owned(),
+                containerd_config: "/f".into(),
+                ..Options::default()
+            };
+            let call = match is_check {
+                true => Call::Check(options),
+                false => Call::Show(options),
+            };
+            let all = [verb, "--node", "n", "--containerd-config", "/f"];
+            assert_eq!(parsed(&all, None), Ok(call));
+        }
     }
 
     #[test]

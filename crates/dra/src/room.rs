@@ -9,7 +9,7 @@ use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::InstanceId;
+use runmig_lease::model::{Gpu, GpuUuid, InstanceId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +25,8 @@ pub(crate) struct Room {
     /// The instances that were ready on record at the last look.
     ready: BTreeSet<InstanceId>,
     sick: Sick,
+    /// Another driver that gives out the GPUs of the node, in words.
+    rival: Option<watch::Receiver<Option<String>>>,
 }
 
 impl Room {
@@ -38,6 +40,42 @@ impl Room {
             healths: Vec::new(),
             ready: BTreeSet::new(),
             sick: Sick::default(),
+            rival: None,
+        }
+    }
+
+    /// Publishes nothing free as long as another driver gives out the GPUs.
+    pub(crate) fn beside(self, rival: watch::Receiver<Option<String>>) -> Room {
+        Room {
+            rival: Some(rival),
+            ..self
+        }
+    }
+
+    /// Returns when another driver comes or goes.
+    async fn rival_changes(&mut self) {
+        if let Some(rival) = &mut self.rival
+            && rival.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+
+    /// Returns the GPUs and profiles that the last look left out.
+    pub(crate) fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Returns the GPUs that are not for claims, each with the rule in words.
+    fn excluded(&self, gpus: &[Gpu]) -> Vec<(GpuUuid, String)> {
+        let rival = self.rival.as_ref().and_then(|rival| rival.borrow().clone());
+        match rival {
+            Some(rival) => gpus
+                .iter()
+                .map(|gpu| (gpu.uuid.clone(), rival.clone()))
+                .collect(),
+            None => self.config.unpublished(gpus),
         }
     }
 
@@ -62,7 +100,7 @@ impl Room {
                 name: &self.node,
                 snapshot: &inventory.snapshot,
                 compute_capabilities: &capabilities.collect(),
-                excluded: &self.config.unpublished(gpus),
+                excluded: &self.excluded(gpus),
                 denied_profiles: &policy.denied_profiles(gpus),
                 unhealthy: &BTreeMap::new(),
                 uses: &uses.uses,
@@ -132,6 +170,9 @@ pub(crate) async fn follow(mut room: Room, told: Told) {
             }
             Err(e) => tracing::warn!("{}", e.line()),
         }
-        changed(&config, &mut changes).await;
+        tokio::select! {
+            () = changed(&config, &mut changes) => {}
+            () = room.rival_changes() => {}
+        }
     }
 }

@@ -3,19 +3,19 @@
 use crate::cdi::Folder;
 use crate::kubelet::Sockets;
 use crate::lead::lead;
-use crate::options::{self, Call, HELP, Options};
+use crate::options::{self, Call, HELP, Options, hook};
 use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
 use crate::report::{report, reports};
 use crate::room::{Room, Told, follow};
+use crate::show::show;
 use crate::sweep::{end_left, sweep};
-use crate::{api, layout, log, slices};
+use crate::{api, check, layout, log, rival, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::{programs, trust};
+use runmig_lease::trust;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +35,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(())
         }
         Call::Serve(options) => serve(&options),
+        Call::Check(options) => look_over(&options),
+        Call::Show(options) => {
+            log::start_on_stderr();
+            print!("{}", show(&options, Config::for_program(None)?)?);
+            Ok(())
+        }
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,6 +49,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the findings of all checks.
+fn look_over(options: &Options) -> Result<()> {
+    let config = Config::for_program(None)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context(|| "start the runtime")?;
+    check::print(&runtime.block_on(check::check(options, &config)))
 }
 
 fn serve(options: &Options) -> Result<()> {
@@ -94,11 +110,18 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
+    let (rival_told, rivals) = watch::channel(None);
     // The kubelet is served while the API server is away.
     let look = async {
+        rival::admitted(&client, &options.node).await;
+        rival::look(&client, &options.node, &rival_told, &mut None).await;
         let earlier = api::slices_at_last(&client, &options.node).await;
         let room = Room::new(config.clone(), &options.node, slices::earlier(&earlier));
-        follow(room, told).await;
+        let looking = follow(room.beside(rivals), told);
+        tokio::select! {
+            () = looking => {}
+            () = rival::follow(&client, &options.node, &rival_told) => {}
+        }
     };
     tokio::select! {
         ended = serving => ended,
@@ -113,20 +136,4 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }
-}
-
-/// Returns the hook of the containers, which the low-level runtime executes as root.
-fn hook(options: &Options) -> Result<PathBuf> {
-    let hook = match &options.claim_hook {
-        Some(hook) => hook.clone(),
-        None => std::env::current_exe()
-            .context(|| "find the folder of this program")?
-            .with_file_name(programs::CLAIM),
-    };
-    let (found, _) = trust::program(&hook)
-        .context(|| format!("use hook {}", hook.display()))
-        .map_err(|e| {
-            e.hint("install runmig-claim beside runmig-dra, or name it with --claim-hook")
-        })?;
-    Ok(found)
 }

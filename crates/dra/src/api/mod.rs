@@ -3,6 +3,8 @@
 mod events;
 mod status;
 
+pub(crate) mod probe;
+
 use crate::driver;
 pub(crate) use events::create_event;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};

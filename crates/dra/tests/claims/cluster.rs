@@ -26,7 +26,13 @@ pub struct Cluster {
 
 impl Cluster {
     /// None if a part of it is not built, or for others than root.
+    #[allow(dead_code)]
     pub async fn up() -> Option<Cluster> {
+        Cluster::up_with(&["--authorization-mode=AlwaysAllow"]).await
+    }
+
+    /// The same with these flags for the API server. The token `plain` is of an account without rights.
+    pub async fn up_with(extra: &[&str]) -> Option<Cluster> {
         let [etcd, apiserver] = ["etcd", "kube-apiserver"].map(built);
         let (Some(etcd), Some(apiserver)) = (etcd, apiserver) else {
             return skip("kubernetes is not built: scripts/engines kubernetes");
@@ -88,13 +94,16 @@ impl Cluster {
             ])
             .output();
         assert!(key.unwrap().status.success());
-        fs::write(at("tokens"), "secret,admin,admin,system:masters").unwrap();
+        fs::write(
+            at("tokens"),
+            "secret,admin,admin,system:masters\nplain,nobody,nobody\n",
+        )
+        .unwrap();
         let flags = [
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             "--cert-dir=certificates",
             "--token-auth-file=tokens",
-            "--authorization-mode=AlwaysAllow",
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -102,6 +111,7 @@ impl Cluster {
             "--service-account-signing-key-file=account.key",
         ];
         let mut flags: Vec<String> = flags.map(str::to_owned).to_vec();
+        flags.extend(extra.iter().map(|flag| (*flag).to_owned()));
         flags.push(format!("--etcd-servers={clients}"));
         flags.push(format!("--secure-port={port}"));
         let apiserver = start(&apiserver, &flags);

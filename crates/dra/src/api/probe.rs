@@ -1,0 +1,208 @@
+//! Questions to the API server that change nothing: its version, its feature gates, rights, and other drivers.
+
+use super::in_time;
+use crate::driver;
+use crate::layout::{counter_slice, pool};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
+pub(crate) use kube::Client;
+use kube::api::{GetParams, ListParams, PostParams};
+use kube::core::Request;
+use kube::{Api, ResourceExt};
+use runmig_lease::error::{Context, Error, Result};
+use serde_json::json;
+
+/// The first version with the form of counters that this driver publishes.
+const MINOR: u32 = 36;
+/// The number of a part that no node needs, so that the probe names no ResourceSlice of the driver.
+const PART: usize = 999;
+
+/// A right: the API group, the resource with its subresource, and the verb.
+pub(crate) type Right = (&'static str, &'static str, &'static str);
+
+/// Returns the version of the API server, as `1.36`.
+pub(crate) async fn version(client: &Client) -> Result<String> {
+    let info = in_time(client.apiserver_version()).await;
+    let info = info.context(|| "read the version of the API server")?;
+    Ok(format!("{}.{}", info.major, info.minor))
+}
+
+/// Returns whether a version has the API that this driver needs. Vendors add a sign to the minor number.
+pub(crate) fn is_new_enough(version: &str) -> bool {
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    let minor = minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let numbers = (major.parse::<u32>(), minor.parse::<u32>());
+    matches!(numbers, (Ok(major), Ok(minor)) if (major, minor) >= (1, MINOR))
+}
+
+/// Returns whether the API server keeps the counters of a ResourceSlice. It writes none.
+pub(crate) async fn keeps_counters(client: &Client, node: &str) -> Result<bool> {
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+        "metadata": {"name": counter_slice(node, PART)},
+        "spec": {
+            "driver": driver::NAME, "nodeName": node,
+            "pool": {"name": pool(node), "generation": 1, "resourceSliceCount": 1},
+            "sharedCounters": [{"name": "probe", "counters": {"memory": {"value": "1"}}}],
+        },
+    });
+    let slice: ResourceSlice = serde_json::from_value(slice).context(|| "write a ResourceSlice")?;
+    let slices: Api<ResourceSlice> = Api::all(client.clone());
+    let kept = in_time(slices.create(&dry_run(), &slice)).await;
+    let kept = kept.context(|| "write a ResourceSlice with counters, as a dry run")?;
+    Ok(kept.spec.shared_counters.is_some())
+}
+
+/// Returns whether the API server keeps the extended resource of a DeviceClass. It writes none.
+pub(crate) async fn keeps_extended_resource(client: &Client) -> Result<bool> {
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+        "metadata": {"name": "probe.runmig.dev"},
+        "spec": {"extendedResourceName": "runmig.dev/probe"},
+    });
+    let class: DeviceClass = serde_json::from_value(class).context(|| "write a DeviceClass")?;
+    let classes: Api<DeviceClass> = Api::all(client.clone());
+    let kept = in_time(classes.create(&dry_run(), &class)).await;
+    let kept = kept.context(|| "write a DeviceClass with an extended resource, as a dry run")?;
+    Ok(kept.spec.extended_resource_name.is_some())
+}
+
+fn dry_run() -> PostParams {
+    PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    }
+}
+
+/// Returns whether a feature gate is on, by the metrics of the API server. Returns none for an unknown gate.
+pub(crate) async fn gate(client: &Client, gate: &str) -> Result<Option<bool>> {
+    let what = || "read the metrics of the API server";
+    let request = Request::new("").get("metrics", &GetParams::default());
+    let metrics = in_time(client.request_text(request.context(what)?)).await;
+    let metrics = metrics.context(what)?;
+    let name = format!("name=\"{gate}\"");
+    let mut lines = metrics.lines();
+    let line = lines.find(|l| l.starts_with("kubernetes_feature_enabled{") && l.contains(&name));
+    Ok(line.map(|line| line.ends_with(" 1")))
+}
+
+/// Returns whether this account has a right in all namespaces.
+pub(crate) async fn may(client: &Client, (group, resource, verb): Right) -> Result<bool> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "group": group, "resource": resource, "subresource": subresource, "verb": verb,
+        }},
+    });
+    let what = || "read the rights of this account";
+    let review: SelfSubjectAccessReview = serde_json::from_value(review).context(what)?;
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = in_time(reviews.create(&PostParams::default(), &review)).await;
+    Ok(answer.context(what)?.status.is_some_and(|s| s.allowed))
+}
+
+/// Returns the DeviceClasses with their extended resources.
+pub(crate) async fn classes(client: &Client) -> Result<Vec<(String, Option<String>)>> {
+    let classes: Api<DeviceClass> = Api::all(client.clone());
+    let list = in_time(classes.list(&ListParams::default())).await;
+    let list = list.context(|| "list the DeviceClasses")?;
+    let one = |class: DeviceClass| (class.name_any(), class.spec.extended_resource_name);
+    Ok(list.items.into_iter().map(one).collect())
+}
+
+/// Returns the other driver that gives out the GPUs of a node, in words.
+///
+/// # Errors
+/// Neither the Node object nor the ResourceSlices tell of one, and one of them cannot be read.
+pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let read = in_time(nodes.get_opt(node)).await;
+    let read = read.context(|| format!("read the Node {node}"));
+    let slices: Api<ResourceSlice> = Api::all(client.clone());
+    let theirs =
+        ListParams::default().fields(&format!("spec.driver={NVIDIA},spec.nodeName={node}"));
+    let listed = in_time(slices.list(&theirs)).await;
+    let listed = listed.context(|| format!("list the ResourceSlices of {NVIDIA}"));
+    let by_plugin = { read.as_ref().ok() }
+        .and_then(Option::as_ref)
+        .and_then(device_plugin);
+    if let Some(resource) = by_plugin {
+        return Ok(Some(format!(
+            "NVIDIA's device plugin gives out {resource} on this node"
+        )));
+    }
+    if listed.as_ref().is_ok_and(|list| !list.items.is_empty()) {
+        return Ok(Some(format!(
+            "NVIDIA's DRA driver {NVIDIA} publishes the GPUs of this node"
+        )));
+    }
+    read?;
+    listed.map(|_| None)
+}
+
+/// The name of NVIDIA's DRA driver.
+const NVIDIA: &str = "gpu.nvidia.com";
+
+/// Returns the resource of NVIDIA's device plugin that a node has.
+fn device_plugin(node: &Node) -> Option<String> {
+    let allocatable = node.status.as_ref()?.allocatable.as_ref()?;
+    let is_its = |name: &str| name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-");
+    let mut found = allocatable
+        .iter()
+        .filter(|(name, amount)| is_its(name) && amount.0 != "0");
+    found.next().map(|(name, _)| name.clone())
+}
+
+/// Checks that the API server has all that this driver publishes.
+///
+/// # Errors
+/// It is too old, or a gate is off, or it does not answer in time.
+pub(crate) async fn require(client: &Client, node: &str) -> Result<()> {
+    let version = version(client).await?;
+    if !is_new_enough(&version) {
+        return Err(Error::new(format!(
+            "cannot publish GPUs: the API server has version {version}, and counters need 1.{MINOR}"
+        ))
+        .hint(format!("upgrade the cluster to Kubernetes 1.{MINOR}")));
+    }
+    match keeps_counters(client, node).await? {
+        true => Ok(()),
+        false => Err(Error::new(
+            "cannot publish GPUs: the feature gate DRAPartitionableDevices is off, and the API server drops counters",
+        )
+        .hint("remove DRAPartitionableDevices=false from the flags of kube-apiserver and kube-scheduler")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compares_versions_of_vendors() {
+        for new in ["1.36", "1.36+", "1.37", "2.0"] {
+            assert!(is_new_enough(new), "{new}");
+        }
+        for old in ["1.35", "1.9", "1.35+", "1", "", "x.y"] {
+            assert!(!is_new_enough(old), "{old}");
+        }
+    }
+
+    #[test]
+    fn finds_resources_of_device_plugin() {
+        let node = |name: &str, amount: &str| -> Node {
+            serde_json::from_value(json!({"status": {"allocatable": {name: amount, "cpu": "4"}}}))
+                .unwrap()
+        };
+        assert_eq!(
+            device_plugin(&node("nvidia.com/mig-1g.10gb", "7")).as_deref(),
+            Some("nvidia.com/mig-1g.10gb")
+        );
+        assert!(device_plugin(&node("nvidia.com/gpu", "8")).is_some());
+        // A plugin that is gone leaves its resource with none.
+        assert!(device_plugin(&node("nvidia.com/gpu", "0")).is_none());
+        assert!(device_plugin(&node("amd.com/gpu", "1")).is_none());
+    }
+}

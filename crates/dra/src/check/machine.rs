@@ -1,0 +1,113 @@
+//! The checks of the node itself: GPUs, ledger, the hook and the driver's files.
+
+use super::{Finding, fail, ok, warn};
+use crate::layout::Published;
+use crate::options::{Options, hook};
+use crate::room::Room;
+use runmig_lease::config::{Config, DriverFiles};
+use runmig_lease::error::Error;
+use runmig_lease::store::Store;
+use runmig_lease::trust;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The folders below the driver's root in which its installers put CUDA's library.
+const LIBRARIES: [&str; 5] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "lib",
+];
+
+pub(super) fn findings(options: &Options, config: &Config) -> Vec<Finding> {
+    let mut findings = vec![root()];
+    findings.extend(gpus(options, config));
+    findings.push(driver(config));
+    findings.push(match hook(options) {
+        Ok(hook) => ok(format!("hook {} belongs to root alone", hook.display())),
+        Err(e) => fail(&e),
+    });
+    findings.push(driver_files(config));
+    findings
+}
+
+fn root() -> Finding {
+    match trust::is_host_root() {
+        true => ok("this process is root on the host"),
+        false => fail(
+            &Error::new("cannot make slices: this process is not root on the host")
+                .hint("run runmig-dra as root, outside of any user namespace"),
+        ),
+    }
+}
+
+fn gpus(options: &Options, config: &Config) -> Vec<Finding> {
+    let mut room = Room::new(
+        Arc::new(config.clone()),
+        &options.node,
+        Published::default(),
+    );
+    let slices = match room.look() {
+        Ok(slices) => slices,
+        Err(e) => return vec![fail(&e)],
+    };
+    let mut findings: Vec<Finding> = { room.left_out().iter() }
+        .map(|left_out| {
+            let line = format!("cannot publish {}: {}", left_out.what, left_out.reason);
+            warn(&Error::new(line).hint("see docs/dra.md, which lists the GPUs that are left out"))
+        })
+        .collect();
+    let devices = slices
+        .iter()
+        .filter_map(|slice| slice.spec.devices.as_ref());
+    findings.push(match devices.map(Vec::len).sum::<usize>() {
+        0 => fail(
+            &Error::new("cannot publish GPUs: no GPU of this node is in MIG mode and published")
+                .hint(
+                    "switch MIG mode on with nvidia-smi -mig 1, or see kubernetes.gpus and policy",
+                ),
+        ),
+        n => ok(format!(
+            "this node has {n} devices in {} ResourceSlices",
+            slices.len()
+        )),
+    });
+    findings
+}
+
+/// Names the process that publishes. Without a ledger there is none.
+fn driver(config: &Config) -> Finding {
+    let look = || match Store::existing(&config.state_dir, config.lock_timeout)? {
+        Some(store) => store.try_lock_driver(),
+        None => Ok(Err(String::new())),
+    };
+    match look() {
+        Err(e) => fail(&e),
+        Ok(Ok(_)) => ok("no other runmig-dra publishes for this node"),
+        Ok(Err(by)) if by.is_empty() => ok("this node has no ledger yet"),
+        Ok(Err(by)) => ok(format!("runmig-dra publishes for this node, {by}")),
+    }
+}
+
+fn driver_files(config: &Config) -> Finding {
+    let root = &config.driver.root;
+    let has = |folder: &Path| folder.join("libcuda.so.1").exists();
+    let found = LIBRARIES
+        .iter()
+        .map(|folder| root.join(folder))
+        .find(|f| has(f));
+    match (config.driver_files, found) {
+        (DriverFiles::None, _) => {
+            ok("the images have the driver's files (driver_files = \"none\")")
+        }
+        (_, Some(folder)) => ok(format!("the driver's files are in {}", folder.display())),
+        (_, None) => warn(
+            &Error::new(format!(
+                "cannot find the driver's files: no libcuda.so.1 is in the usual folders below {}",
+                root.display()
+            ))
+            .hint("install NVIDIA's driver, or set driver_files = \"none\" if the images have it"),
+        ),
+    }
+}

@@ -1,0 +1,17 @@
+//! `runmig-dra show`: the ResourceSlices that this node would publish, without a cluster.
+
+use crate::layout::Published;
+use crate::options::Options;
+use crate::room::Room;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Result};
+use std::sync::Arc;
+
+/// Returns the ResourceSlices of this node as YAML documents. The log names the GPUs that are left out.
+///
+/// # Errors
+/// The GPU driver or the ledger cannot be read.
+pub(crate) fn show(options: &Options, config: Config) -> Result<String> {
+    let mut room = Room::new(Arc::new(config), &options.node, Published::default());
+    serde_saphyr::to_string_multiple(&room.look()?).context(|| "write the ResourceSlices as YAML")
+}
