@@ -50,6 +50,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["slices", "health"],
             // pure
             &["cdi", "claim", "layout", "log", "options"],
+            &["host"],
             &["driver"],
         ],
     ),

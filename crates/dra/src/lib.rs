@@ -21,6 +21,7 @@
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
+//! host        the node's files, seen from a pod
 //! claim, slices, cdi, health     pure: from claim, layout, ledger and lease to data
 //! log         standard error, and the ledger's log
 //! ```
@@ -35,6 +36,7 @@ mod claim;
 mod driver;
 mod files;
 mod health;
+mod host;
 #[doc(hidden)]
 pub mod kubelet;
 pub mod layout;

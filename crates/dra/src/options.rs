@@ -1,7 +1,8 @@
 //! The command line of `runmig-dra`.
 
+use crate::host;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::{programs, trust};
+use runmig_lease::programs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,7 +10,8 @@ use std::path::PathBuf;
 pub(crate) const HELP: &str = "\
 The Kubernetes DRA driver for MIG slices. It runs as root, once on each node.
 
-usage: runmig-dra [check | show] [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR] [--claim-hook FILE]
+usage: runmig-dra [check | show] [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR] [--claim-hook FILE] [--host-root DIR]
+       runmig-dra --install-hook DIR
 
   check              print each problem of this node with its remedy, and serve nothing
   show               print the ResourceSlices that this node would publish, without a cluster
@@ -18,6 +20,8 @@ usage: runmig-dra [check | show] [--node NAME] [--kubeconfig FILE] [--cdi-dir DI
   --kubeconfig FILE  the way to the API server (default: the service account of the pod)
   --cdi-dir DIR      the folder for CDI files, one that the engine reads (default: /var/run/cdi)
   --claim-hook FILE  runmig-claim, where the low-level runtime of the node finds it (default: beside this program)
+  --host-root DIR    the node's root folder, as this process sees it in a pod (default: /)
+  --install-hook DIR copies runmig-claim from beside this program into a folder, and ends
   --containerd-config FILE
                      the file that check reads (default: /etc/containerd/config.toml)
 
@@ -37,6 +41,8 @@ pub(crate) struct Options {
     pub(crate) claim_hook: Option<PathBuf>,
     /// The configuration of containerd.
     pub(crate) containerd_config: PathBuf,
+    /// The node's root folder, as this process sees it.
+    pub(crate) host_root: PathBuf,
 }
 
 impl Default for Options {
@@ -47,6 +53,7 @@ impl Default for Options {
             cdi_dir: "/var/run/cdi".into(),
             claim_hook: None,
             containerd_config: "/etc/containerd/config.toml".into(),
+            host_root: "/".into(),
         }
     }
 }
@@ -56,6 +63,8 @@ impl Default for Options {
 pub(crate) enum Call {
     /// Print `HELP`.
     Help,
+    /// Copy the hook of the containers into a folder.
+    InstallHook(PathBuf),
     /// Serve the node.
     Serve(Options),
     /// Look for problems of the node.
@@ -86,6 +95,8 @@ pub(crate) fn parse(
             "-h" | "--help" => return Ok(Call::Help),
             "--node" => options.node = value()?.to_string_lossy().into_owned(),
             "--cdi-dir" => options.cdi_dir = value()?.into(),
+            "--install-hook" => return Ok(Call::InstallHook(value()?.into())),
+            "--host-root" => options.host_root = value()?.into(),
             "--claim-hook" => options.claim_hook = Some(value()?.into()),
             "--containerd-config" => options.containerd_config = value()?.into(),
             "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
@@ -117,12 +128,7 @@ pub(crate) fn hook(options: &Options) -> Result<PathBuf> {
             .context(|| "find the folder of this program")?
             .with_file_name(programs::CLAIM),
     };
-    let (found, _) = trust::program(&hook)
-        .context(|| format!("use hook {}", hook.display()))
-        .map_err(|e| {
-            e.hint("install runmig-claim beside runmig-dra, or name it with --claim-hook")
-        })?;
-    Ok(found)
+    host::hook(&options.host_root, &hook)
 }
 
 fn wrong(what: String) -> Error {
@@ -167,9 +173,10 @@ mod tests {
             node: "n".to_owned(),
             cdi_dir: "/c".into(),
             claim_hook: Some("/h".into()),
+            host_root: "/r".into(),
             ..Options::default()
         });
-        let both = ["--cdi-dir=/c", "--claim-hook", "/h"];
+        let both = ["--cdi-dir=/c", "--claim-hook", "/h", "--host-root=/r"];
         assert_eq!(parsed(&both, Some("n")), Ok(elsewhere));
         assert_eq!(parsed(&["--help"], None), Ok(Call::Help));
         for (verb, is_check) in [("check", true), ("show", false)] {
@@ -185,6 +192,8 @@ mod tests {
             let all = [verb, "--node", "n", "--containerd-config", "/f"];
             assert_eq!(parsed(&all, None), Ok(call));
         }
+        let install = Call::InstallHook("/d".into());
+        assert_eq!(parsed(&["--install-hook", "/d"], None), Ok(install));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::report::{report, reports};
 use crate::room::{Room, Told, follow};
 use crate::show::show;
 use crate::sweep::{end_left, sweep};
-use crate::{api, check, layout, log, rival, slices};
+use crate::{api, check, host, layout, log, rival, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::trust;
@@ -34,11 +34,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
+        Call::InstallHook(folder) => host::install_hook(&folder).map(drop),
         Call::Serve(options) => serve(&options),
         Call::Check(options) => look_over(&options),
         Call::Show(options) => {
             log::start_on_stderr();
-            print!("{}", show(&options, Config::for_program(None)?)?);
+            print!("{}", show(&options, configuration(&options)?)?);
             Ok(())
         }
     });
@@ -51,9 +52,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Returns the configuration of runmig, with the library of the GPU driver where this process sees it.
+fn configuration(options: &Options) -> Result<Config> {
+    let mut config = Config::for_program(None)?;
+    config.driver.library = host::library(&options.host_root, &config.driver.library)?;
+    Ok(config)
+}
+
 /// Prints the findings of all checks.
 fn look_over(options: &Options) -> Result<()> {
-    let config = Config::for_program(None)?;
+    let config = configuration(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -68,7 +76,7 @@ fn serve(options: &Options) -> Result<()> {
                 .hint("run runmig-dra as root, outside of any user namespace"),
         );
     }
-    let config = Config::for_program(None)?;
+    let config = configuration(options)?;
     log::start(&config);
     // Work that blocks has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()

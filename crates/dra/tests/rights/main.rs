@@ -1,6 +1,7 @@
 //! The rights of the driver's account in `kubernetes/dra`, beside a real API server that checks them.
 
 mod servers;
+mod shipped;
 
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;

@@ -70,6 +70,7 @@ impl Servers {
                 "--advertise-address=127.0.0.1",
                 "--cert-dir=certificates",
                 "--token-auth-file=tokens",
+                "--allow-privileged=true",
                 "--authorization-mode=Node,RBAC",
                 "--enable-admission-plugins=NodeRestriction",
                 "--audit-policy-file=audit.json",
@@ -209,7 +210,7 @@ impl Drop for Servers {
     }
 }
 
-fn built() -> Option<PathBuf> {
+pub fn built() -> Option<PathBuf> {
     let cache = match std::env::var_os("RUNMIG_CACHE") {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
