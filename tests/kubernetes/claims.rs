@@ -166,7 +166,7 @@ pub fn restores_resource_slices(node: &Node) {
     });
 }
 
-fn template(node: &Node) {
+pub fn template(node: &Node) {
     node.apply(&json!({
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -178,7 +178,7 @@ fn template(node: &Node) {
 }
 
 /// A pod whose one container, `c`, has a claim from the template, and no RuntimeClass.
-fn pod(node: &Node, name: &str, script: &str) {
+pub fn pod(node: &Node, name: &str, script: &str) {
     let script = format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait");
     let mut spec = pod_spec(&script, "Always");
     spec.as_object_mut().unwrap().remove("runtimeClassName");

@@ -8,8 +8,10 @@ mod support;
 
 mod cases;
 mod claims;
+mod deployed;
 mod node;
 mod several;
+mod two_nodes;
 
 use node::Node;
 
@@ -17,10 +19,12 @@ type Case = fn(&Node);
 
 /// One node for all cases, as one comes up in half a minute; each leaves it as it was.
 fn every_case(engine: &'static str) {
+    let begun = std::time::Instant::now();
     let Some(node) = Node::up(engine) else {
         return;
     };
-    let cases: [(&str, Case); 17] = [
+    eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
+    let cases: [(&str, Case); 18] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a GPU without MIG", cases::a_gpu_without_mig),
@@ -47,6 +51,10 @@ fn every_case(engine: &'static str) {
         ("restores ResourceSlices", claims::restores_resource_slices),
         ("several claims in a pod", several::several_claims_in_a_pod),
         ("several pods on a claim", several::several_pods_on_a_claim),
+        (
+            "a rollout and an uninstall",
+            deployed::pods_outlive_the_driver,
+        ),
     ];
     // To run one of them alone, by a part of its name.
     let only = std::env::var("RUNMIG_CASE").unwrap_or_default();

@@ -22,6 +22,11 @@ pub struct Node {
 impl Node {
     /// With one A100. None where something that it is made of is not there.
     pub fn up(engine: &'static str) -> Option<Node> {
+        Node::up_with(engine, &[])
+    }
+
+    /// With more arguments for `scripts/kubernetes up`.
+    pub fn up_with(engine: &'static str, arguments: &[&str]) -> Option<Node> {
         if !nix::unistd::geteuid().is_root() {
             skip("a node makes containers, as root");
             return None;
@@ -50,7 +55,8 @@ impl Node {
         };
         let programs = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
         let programs = programs.to_str().unwrap();
-        node.script("up", &["--dra", "--engine", engine, "--from", programs]);
+        let common = ["--dra", "--engine", engine, "--from", programs];
+        node.script("up", &[&common[..], arguments].concat());
         Some(node)
     }
 
@@ -124,7 +130,7 @@ impl Node {
 
     /// kubectl, for what may take its time.
     #[track_caller]
-    fn patiently(&self, arguments: &[&str]) {
+    pub fn patiently(&self, arguments: &[&str]) {
         let output = Command::new(self.dir().join("bin/kubectl"))
             .args(arguments)
             .arg(format!("--timeout={}s", LIMIT.as_secs()))
@@ -235,7 +241,17 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for command in [&["get", "pods", "-o", "wide"][..], &["describe", "pods"]] {
+            let driver = [
+                "logs",
+                "--namespace=runmig",
+                "daemonset/runmig-dra",
+                "--tail=30",
+            ];
+            for command in [
+                &["get", "pods", "-A", "-o", "wide"][..],
+                &["describe", "pods", "-A"],
+                &driver,
+            ] {
                 let shown = Command::new(self.dir().join("bin/kubectl"))
                     .args(command)
                     .output();

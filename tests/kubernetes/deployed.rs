@@ -1,0 +1,72 @@
+//! The driver as it is shipped: a rollout and an uninstall beside pods with claims.
+
+use crate::claims::{pod, template};
+use crate::node::{Node, eventually};
+
+const DAEMONSET: &str = "daemonset/runmig-dra";
+
+/// A pod runs through both on the same slice, and another starts by the next driver.
+pub fn pods_outlive_the_driver(node: &Node) {
+    template(node);
+    pod(node, "stays", "true");
+    node.is_ready("stays");
+    let instance = node.machine.the_instance();
+    let leases = node.leases();
+
+    let at = |arguments: &[&str]| node.patiently(&[&["--namespace=runmig"], arguments].concat());
+    let in_namespace = |arguments: &[&str]| {
+        let all = [&["--namespace=runmig"], arguments].concat();
+        node.kubectl(&all).ok()
+    };
+    // A pod that comes before waits a minute.
+    let is_registered = || {
+        eventually("the next driver serves the kubelet", || {
+            let pods = in_namespace(&["get", "pods", "--output=name"]).stdout;
+            let logs = [
+                "--namespace=runmig",
+                "logs",
+                DAEMONSET,
+                "--container=driver",
+            ];
+            pods.lines().count() == 1
+                && node
+                    .kubectl(&logs)
+                    .stdout
+                    .contains("the kubelet uses this driver")
+        });
+    };
+    in_namespace(&["rollout", "restart", DAEMONSET]);
+    at(&["rollout", "status", DAEMONSET]);
+    is_registered();
+    pod(node, "comes", "true");
+    node.is_ready("comes");
+    node.delete("comes");
+    eventually("the second slice is gone", || {
+        node.leases().len() == leases.len()
+    });
+    assert_eq!(
+        (node.leases(), node.machine.the_instance()),
+        (leases.clone(), instance.clone())
+    );
+
+    let driver = "--kustomize=/run/node/driver";
+    at(&["delete", "--wait=true", DAEMONSET]);
+    eventually("the driver is gone", || {
+        let pods = in_namespace(&["get", "pods", "--output=name"]);
+        pods.stdout.is_empty()
+    });
+    // The rest shows what an uninstall leaves.
+    assert_eq!(node.leases(), leases);
+    let list = node.run("migctl", &["list"]).ok().stdout;
+    assert!(list.contains("claim default/stays-gpu-"), "{list}");
+    node.kubectl(&["apply", driver]).ok();
+    at(&["rollout", "status", DAEMONSET]);
+    is_registered();
+    node.delete("stays");
+    assert_eq!(node.machine.instances(), []);
+    let failed = node.get(&[
+        "events",
+        "--field-selector=reason=FailedPrepareDynamicResources",
+    ]);
+    assert_eq!(failed["items"], serde_json::json!([]));
+}
