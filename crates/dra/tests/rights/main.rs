@@ -237,7 +237,8 @@ fn requests(servers: &Servers) -> BTreeSet<(Right, u64)> {
     let request = |line: &str| {
         let event: Value = serde_json::from_str(line).ok()?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let object = &event["objectRef"];
+        // Every account may ask for the version, which is no resource.
+        let object = event.get("objectRef")?;
         let resource = match object["subresource"].as_str() {
             Some(part) => format!("{}/{part}", text(&object["resource"])),
             None => text(&object["resource"]),
