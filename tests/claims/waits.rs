@@ -1,7 +1,9 @@
 //! Obstacles that are on their way out: Prepare waits for them, since an error costs the pod a minute.
 
 use super::*;
+use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
+use support::process::until;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -65,4 +67,49 @@ fn releases_what_a_container_left() {
     let at = place(&world, "4g.24gb", 0, 4);
     prepare(&world, "new", &at).unwrap();
     assert_eq!(the_lease(&world)["claim"]["uid"], "new");
+}
+
+/// Another operation has the lock of the GPU for longer than a lock is waited for.
+#[test]
+fn waits_for_lock_of_gpu() {
+    let world = World::small();
+    world.configure("lock_timeout = \"50ms\"");
+    let at = place(&world, "1g.6gb", 0, 1);
+    promise(&world, "new", &at).unwrap();
+    let gpu = &world.engine().gpus[0].uuid;
+    let lock = std::fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains(".lock is held by"), "{line}");
+    // The wait for a lock goes on in a thread when its caller gives up, so each try is seen. The first was above.
+    let tries = || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let inode = format!(":{} ", lock.metadata().unwrap().ino());
+        let waits = |line: &&str| line.contains(" -> ") && line.contains(&inode);
+        locks.lines().filter(waits).count()
+    };
+    ends(&world, &at, || {
+        until("it has tried twice", || tries() > 2);
+        lock.unlock().unwrap();
+    });
+}
+
+/// A monitoring agent has the half-made slice open that a killed Prepare left.
+#[test]
+fn waits_for_half_made_slice_in_use() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 0, 1);
+    let ci = "nvmlGpuInstanceCreateComputeInstance";
+    let killed = nvml_sim::fault::Outcome::Kill(nvml_sim::fault::Moment::After);
+    world.fault(ci, 1, Some(1), killed);
+    said(&mut world.claims("prepare", "new"));
+    world.no_faults();
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains("in use by another client"), "{line}");
+    nvml_sim::trace::on(&world.machine()).unwrap();
+    ends(&world, &at, || {
+        until("it was refused twice", || world.refusals() > 1);
+        drop(hold);
+    });
 }

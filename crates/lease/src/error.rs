@@ -17,6 +17,8 @@ struct Inner {
     /// Says whether `what` names an operation, as `read /etc/x`. A line that begins with it says `cannot`.
     is_operation: bool,
     hint: Option<String>,
+    /// Says whether the obstacle is about to go, as a lock.
+    is_passing: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
     also: Vec<Error>,
 }
@@ -28,6 +30,7 @@ impl Error {
             what: what.into(),
             is_operation: false,
             hint: None,
+            is_passing: false,
             source: None,
             also: Vec::new(),
         }))
@@ -45,6 +48,20 @@ impl Error {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
+    }
+
+    /// Marks an obstacle that others are about to remove, for callers with the patience to try again.
+    pub(crate) fn passing(mut self) -> Self {
+        self.0.is_passing = true;
+        self
+    }
+
+    /// Returns whether this error, a cause or a later failure is an obstacle that is about to go.
+    pub(crate) fn is_passing(&self) -> bool {
+        let cause = StdError::source(self).and_then(|e| e.downcast_ref::<Error>());
+        self.0.is_passing
+            || cause.is_some_and(Error::is_passing)
+            || self.0.also.iter().any(Error::is_passing)
     }
 
     /// Returns the hint of this error alone, not of its causes.
@@ -197,6 +214,8 @@ mod tests {
         let outer = Error::failed("read a").hint("make a").caused_by(inner);
         assert_eq!(outer.line(), "cannot read a: open b: gone; hint: make b");
         assert_eq!(outer.to_string(), "read a");
+        let passing = Error::failed("read a").caused_by(Error::new("b is locked").passing());
+        assert!(passing.is_passing() && !outer.is_passing());
         let both = Error::new("it is no text").and(Some(Error::failed("close a")));
         assert_eq!(both.line(), "it is no text; and then: cannot close a");
         let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "read a");

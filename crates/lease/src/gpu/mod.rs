@@ -208,7 +208,10 @@ impl std::error::Error for DriverError {}
 
 impl From<DriverError> for crate::error::Error {
     fn from(e: DriverError) -> Self {
-        let error = crate::error::Error::failed(e.to_string());
+        let mut error = crate::error::Error::failed(e.to_string());
+        if e.is_in_use() {
+            error = error.passing();
+        }
         match e.hint() {
             Some(hint) => error.hint(hint),
             None => error,

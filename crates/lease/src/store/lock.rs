@@ -58,7 +58,8 @@ impl Lock {
                         named(&signature(path)?).as_deref().unwrap_or(NOBODY),
                         humantime::format_duration(timeout)
                     ))
-                    .hint("let it end, or set a longer lock_timeout in the configuration"));
+                    .hint("let it end, or set a longer lock_timeout in the configuration")
+                    .passing());
                 }
             }
         }

@@ -18,8 +18,8 @@ use crate::model::LeaseId;
 use crate::process;
 use crate::reclaim;
 use crate::store::{
-    self, Claim, Held, Holder, Instance, InstanceState, Lease, LeaseState, Origin, Portion,
-    Resource,
+    self, Claim, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
+    Portion, Resource,
 };
 use make::Made;
 pub use news::ClaimNews;
@@ -57,8 +57,9 @@ pub(crate) fn promise(
     }
 }
 
-/// Makes the slice of a claim's device, and waits for this time for obstacles on their way out. A slice that is there
-/// is returned as it is. `hear` is told of a move, and of a wait that lasts.
+/// Makes the slice of a claim's device, and waits for this time for obstacles on their way out: the end of a holder, a
+/// lock, an instance in use. A slice that is there is returned as it is. `hear` is told of a move, and of a wait for a
+/// holder that lasts.
 ///
 /// # Errors
 /// As `promise`, and the driver's. The promise stays, unless the driver refused every place.
@@ -77,38 +78,32 @@ pub(crate) fn prepare(
     loop {
         // Closed before a wait: a long session sees stale handles, and may itself hold the instance that has to go.
         let session = context.driver();
-        let driver = &session;
-        let obstacle = match work.look(driver)? {
-            Found::OnRecord(held) | Found::Promised(held) => {
-                match work.make(driver, &held, &operation)? {
-                    Made::Ready(held) => {
-                        driver.keep_geometry();
-                        return Ok(*held);
-                    }
-                    Made::Again => continue,
-                    Made::Obstacle(taken) => taken,
+        let step = work.step(&session, &operation);
+        let is_last = Instant::now() >= end;
+        let obstacle = match step {
+            Ok(Made::Ready(held)) => {
+                session.keep_geometry();
+                return Ok(*held);
+            }
+            Ok(Made::Again) => continue,
+            Ok(Made::Obstacle(obstacle)) => {
+                let released = match &obstacle.end {
+                    End::Due(entry) => work.release(entry),
+                    End::Near => Ok(false),
+                    End::Open => return Err(work.refusal(&obstacle)),
+                };
+                match released {
+                    Ok(true) => continue,
+                    Ok(false) if is_last => return Err(work.refusal(&obstacle)),
+                    Err(e) if is_last => return Err(work.refusal(&obstacle).caused_by(e)),
+                    Ok(false) | Err(_) => Some(obstacle),
                 }
             }
-            Found::Evict(idle) => {
-                work.discard(idle)?;
-                continue;
-            }
-            Found::Taken(taken) => taken,
+            Err(e) if is_last || !e.is_passing() => return Err(e),
+            Err(_) => None,
         };
-        let is_last = Instant::now() >= end;
-        let released = match &obstacle.end {
-            End::Due(entry) => work.release(entry),
-            End::Near => Ok(false),
-            End::Open => return Err(work.refusal(&obstacle)),
-        };
-        match released {
-            Ok(true) => continue,
-            Ok(false) if is_last => return Err(work.refusal(&obstacle)),
-            Err(e) if is_last => return Err(work.refusal(&obstacle).caused_by(e)),
-            Ok(false) | Err(_) => {}
-        }
         drop(session);
-        if begun.elapsed() >= NEWS {
+        if let Some(obstacle) = obstacle.filter(|_| begun.elapsed() >= NEWS) {
             work.tell_wait(&obstacle);
         }
         std::thread::sleep(gap);
@@ -127,6 +122,15 @@ enum Found {
 }
 
 impl Work<'_, '_> {
+    /// Tries once to make the slice of the claim.
+    fn step(&mut self, driver: &Session, operation: &Operation) -> Result<Made> {
+        match self.look(driver)? {
+            Found::OnRecord(held) | Found::Promised(held) => self.make(driver, &held, operation),
+            Found::Evict(idle) => self.discard(idle).map(|()| Made::Again),
+            Found::Taken(taken) => Ok(Made::Obstacle(taken)),
+        }
+    }
+
     /// Returns the lease of the claim, which this puts on record if it is new.
     fn look(&self, driver: &Session) -> Result<Found> {
         let context = self.context;
