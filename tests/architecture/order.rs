@@ -97,6 +97,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
     "crates/lease/src/reclaim",
     &[
         &["mod"],
+        &["left"],
         &["ended", "gc", "lost"],
         &["around", "claim", "damaged", "limits", "ready", "revive"],
         &["earlier_boot", "named", "release"],

@@ -2,11 +2,11 @@
 
 use super::liveness::{A_MOMENT, lasting};
 use super::patience::Patience;
-use super::release::{Returned, is_due, release, release_instance_unless, release_unless};
+use super::release::{Returned, release, release_unless};
 use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::store::{self, ClaimName, Entry, Held, Instance, InstanceState, Lease, LeaseState};
+use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
 
 /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
 ///
@@ -62,33 +62,6 @@ pub(crate) fn release_dead(context: &LeaseContext<'_>, held: &Held) -> Result<Re
     // A container that was just killed takes a moment to end.
     let lives = |now: &Lease| lasting(A_MOMENT, || holder::sign_of_life(&context.store, now));
     release_unless(context, held, Patience::NONE, lives)
-}
-
-/// Ends what containers of claims left: their leases, and the instances whose last lease was a container's. Leases
-/// without a claim are none of its business.
-///
-/// # Errors
-/// An instance that is in use. It is quarantined, and the next call tries again.
-pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
-    let listing = context.store.list()?;
-    let release = |entry: &Entry| match entry {
-        Entry::Held(held) => match &held.lease.shared_in {
-            Some(mark) if store::is_mark(mark) && is_due(&held.instance) => {
-                release_dead(context, held).map(drop)
-            }
-            _ => Ok(()),
-        },
-        Entry::Unleased(instance) => match instance.state {
-            InstanceState::Releasing | InstanceState::Quarantined(_)
-                if is_due(instance) && instance.boot_id == context.boot_id =>
-            {
-                let kept = |_: &Instance| None;
-                release_instance_unless(context, instance, Patience::NONE, kept).map(drop)
-            }
-            _ => Ok(()),
-        },
-    };
-    error::all(listing.entries.iter().map(release))
 }
 
 /// Returns the container or the process that uses a device of a claim, in words. A doubt counts as use.

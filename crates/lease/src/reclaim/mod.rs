@@ -10,6 +10,7 @@ mod finding;
 mod gc;
 pub(crate) mod holder;
 mod keep;
+mod left;
 mod limits;
 pub(crate) mod liveness;
 pub(crate) mod lost;
@@ -20,14 +21,14 @@ mod release;
 mod revive;
 
 pub(crate) use claim::{
-    detach, release_claim, release_dead, release_device, release_ended, undo_half_made,
-    user_of_device,
+    detach, release_claim, release_dead, release_device, undo_half_made, user_of_device,
 };
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};
+pub(crate) use left::release_ended;
 pub use patience::Patience;
 pub(crate) use ready::{own_cgroups, ready, ready_if_started, started};
 pub use release::Returned;
