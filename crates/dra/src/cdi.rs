@@ -154,8 +154,7 @@ impl Folder {
         fs::create_dir_all(&self.0).context(what)?;
         // The engine runs a file's hooks as root.
         trust::folder(&self.0).context(what)?;
-        // No reader of CDI files takes this name for one.
-        let unfinished = file.with_extension("new");
+        let unfinished = unfinished(&file);
         let written = write(&unfinished, specification.to_string().as_bytes())
             .and_then(|()| fs::rename(&unfinished, &file));
         if written.is_err() {
@@ -164,15 +163,13 @@ impl Folder {
         written.context(what)
     }
 
-    /// Removes the file of a claim. A missing file is no error.
+    /// Removes the file of a claim, and one that a killed process did not finish. A missing file is no error.
     pub(crate) fn remove(&self, uid: &str) -> Result<()> {
         let file = self.file(uid);
-        match fs::remove_file(&file) {
-            Err(e) if e.kind() != ErrorKind::NotFound => {
-                Err(e).context(|| format!("remove CDI file {}", file.display()))
-            }
-            _ => Ok(()),
+        for file in [unfinished(&file), file] {
+            remove(&file).context(|| format!("remove CDI file {}", file.display()))?;
         }
+        Ok(())
     }
 
     fn file(&self, uid: &str) -> PathBuf {
@@ -180,12 +177,21 @@ impl Folder {
     }
 }
 
-fn write(file: &PathBuf, bytes: &[u8]) -> std::io::Result<()> {
-    // A killed process left it.
+/// Returns the name of a file until it is complete. No reader of CDI files takes it for one.
+fn unfinished(file: &Path) -> PathBuf {
+    file.with_extension("new")
+}
+
+fn remove(file: &Path) -> std::io::Result<()> {
     match fs::remove_file(file) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-        _ => {}
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
     }
+}
+
+fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // A killed process left it.
+    remove(file)?;
     let mut options = OpenOptions::new();
     let mut out = options
         .write(true)

@@ -98,15 +98,18 @@ pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> 
     }
 }
 
-/// Ends the lease of one device of a claim. Returns whether the claim has no other.
-pub(crate) fn release_device(config: &Config, claim: &Claim) -> Result<bool> {
-    let Some(leases) = LeaseManager::existing(config, Box::new(NoBundles))? else {
-        return Ok(true);
-    };
-    leases.release_device(&device_of(claim), Patience::default())?;
-    let left = leases.claims()?;
-    let is_its = |held: &Held| held.lease.claim().is_some_and(|c| c.uid == claim.uid);
-    Ok(!left.iter().any(is_its))
+/// Returns whether a claim has a lease on no other device.
+pub(crate) fn is_last_device(config: &Config, claim: &Claim) -> Result<bool> {
+    let on_record = claims(config)?;
+    Ok(!{ on_record.iter() }.any(|c| c.uid == claim.uid && c.device != claim.device))
+}
+
+/// Ends the lease of one device of a claim.
+pub(crate) fn release_device(config: &Config, claim: &Claim) -> Result<()> {
+    match LeaseManager::existing(config, Box::new(NoBundles))? {
+        Some(leases) => leases.release_device(&device_of(claim), Patience::default()),
+        None => Ok(()),
+    }
 }
 
 fn device_of(claim: &Claim) -> LeasedDevice {

@@ -142,10 +142,11 @@ impl Claims {
                 if let Some(by) = ledger::user_of(&node.config, &held)? {
                     return Ok(Swept::Used { why, by });
                 }
-                let is_last = ledger::release_device(&node.config, &held)?;
-                if is_last {
+                // First: after the lease no record names the file to the next sweep.
+                if ledger::is_last_device(&node.config, &held)? {
                     node.cdi.remove(&held.uid)?;
                 }
+                ledger::release_device(&node.config, &held)?;
                 Ok(Swept::Released { why })
             })
             .await
