@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Cluster {
     dir: TempDir,
     processes: Vec<Child>,
-    driver: Option<Child>,
+    pub driver: Option<Child>,
     pub client: Client,
 }
 
@@ -147,11 +147,11 @@ impl Cluster {
 
     /// Starts the driver, in the place of one that runs.
     pub fn start_driver(&mut self) {
-        self.kill_driver();
+        self.end_driver();
         self.driver = Some(self.spawn_driver("driver.log"));
     }
 
-    pub fn kill_driver(&mut self) {
+    pub fn end_driver(&mut self) {
         if let Some(mut driver) = self.driver.take() {
             driver.kill().unwrap();
             driver.wait().unwrap();
@@ -159,8 +159,14 @@ impl Cluster {
     }
 
     fn spawn_driver(&self, log: &str) -> Child {
+        let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"));
+        self.as_driver(driver, log).spawn().unwrap()
+    }
+
+    /// The driver's options behind those of a command, which starts it.
+    pub fn as_driver(&self, mut command: Command, log: &str) -> Command {
         let log = File::options().append(true).create(true).open(self.at(log));
-        let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"))
+        command
             .args(["--node", "node", "--kubeconfig"])
             .arg(self.at("kubeconfig"))
             .arg("--cdi-dir")
@@ -168,9 +174,8 @@ impl Cluster {
             .args(["--claim-hook", "/bin/true"])
             .env("RUNMIG_CONFIG", self.at("config.toml"))
             .stdin(Stdio::null())
-            .stderr(log.unwrap())
-            .spawn();
-        driver.unwrap()
+            .stderr(log.unwrap());
+        command
     }
 
     pub fn at(&self, name: &str) -> PathBuf {

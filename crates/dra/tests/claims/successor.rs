@@ -51,7 +51,7 @@ pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
     assert_eq!(cluster.starts().len(), 0);
 
     // A ResourceSlice that goes after the first process is restored by its successor alone.
-    cluster.kill_driver();
+    cluster.end_driver();
     says("this process publishes for this node now").await;
     let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
     let names = async || {
