@@ -96,7 +96,7 @@ fn waits_for_lock_of_gpu() {
 
 /// A monitoring agent has the half-made slice open that a killed Prepare left.
 #[test]
-fn waits_for_half_made_slice_in_use() {
+fn waits_for_half_made_slice() {
     let world = World::small();
     let at = place(&world, "1g.6gb", 0, 1);
     let ci = "nvmlGpuInstanceCreateComputeInstance";
