@@ -46,8 +46,8 @@ pub(crate) async fn set_devices(
     let ours = PatchParams::apply(OWNER).force();
     let answer = async {
         match claims.patch_status(name, &ours, &patch).await {
-            // 422: the devices of the status are those of an allocation that is gone.
-            Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => Ok(None),
+            // 422 may be a missing right, and an allocation that is gone shows at the next read.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(None),
             other => other.map(Some),
         }
     };

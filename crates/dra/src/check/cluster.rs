@@ -18,8 +18,12 @@ const NEEDED: &[Right] = &[
     ("", "pods", "watch"),
 ];
 
-/// The rights without which the driver does not see other drivers on the node.
-const USEFUL: &[Right] = &[("", "nodes", "get")];
+/// The rights without which the driver serves claims, but reports nothing, or does not see other drivers on the node.
+const USEFUL: &[Right] = &[
+    ("resource.k8s.io", "resourceclaims/status", "patch"),
+    ("events.k8s.io", "events", "create"),
+    ("", "nodes", "get"),
+];
 
 pub(super) async fn findings(options: &Options) -> Vec<Finding> {
     let client = match api::connect(options.kubeconfig.as_deref()).await {

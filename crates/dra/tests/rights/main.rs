@@ -36,6 +36,23 @@ async fn driver_uses_exactly_its_rights() {
     .await;
     serves_a_claim(&servers, &admin).await;
     restores_the_slices(&admin).await;
+    // These follow the answer to the kubelet.
+    until("the claim has a status, and the pod an event", async || {
+        let used: BTreeSet<Right> = { requests(&servers).into_iter() }
+            .map(|(right, _)| right)
+            .collect();
+        let late = [("patch", "resourceclaims/status"), ("create", "events")];
+        late.iter()
+            .all(|(verb, what)| used.contains(&((*verb).to_owned(), (*what).to_owned())))
+    })
+    .await;
+    let status = "jsonpath={.status.devices[0].device}";
+    until("the status has the device", async || {
+        !servers
+            .kubectl(&["get", "resourceclaim", "c", "-o", status])
+            .is_empty()
+    })
+    .await;
 
     let asked = requests(&servers);
     let refused: Vec<_> = asked.iter().filter(|(_, code)| *code >= 400).collect();
@@ -53,7 +70,15 @@ async fn serves_a_claim(servers: &Servers, admin: &Api<ResourceSlice>) {
         .items
         .into_iter()
         .filter_map(|slice| slice.spec.devices);
-    let device = devices.flatten().next().unwrap().name;
+    let mut devices = devices.flatten().map(|device| device.name);
+    let device = devices.find(|name| name.contains("-mig-1g-10gb-"));
+    let device = device.unwrap();
+    // The place is taken, so the promise moves, and the pod gets an event.
+    let start = device.rsplit('-').nth(1).unwrap();
+    let machine = servers.at("machine");
+    let machine = machine.to_str().unwrap();
+    let place = ["--profile", "1g.10gb", "--start", start];
+    servers::sim(&[&["create", machine, "--gpu", "0"], &place[..]].concat());
     servers.kubectl(&["create", "serviceaccount", "default"]);
     servers.apply(&json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
@@ -74,7 +99,13 @@ async fn serves_a_claim(servers: &Servers, admin: &Api<ResourceSlice>) {
         "driver": "gpu.runmig.dev", "pool": "runmig.a", "device": device, "request": "slice",
     });
     let status = json!({"status": {
-        "allocation": {"devices": {"results": [result]}},
+        "allocation": {
+            "devices": {"results": [result]},
+            // As the scheduler writes it: the right to the status holds for this node.
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": ["a"]},
+            ]}]},
+        },
         "reservedFor": [{"resource": "pods", "name": "p", "uid": uid("pod/p")}],
     }});
     let patch = ["patch", "resourceclaim", "c", "--subresource=status"];
@@ -263,6 +294,8 @@ fn granted(servers: &Servers) -> BTreeSet<Right> {
     for rule in role["rules"].as_array().unwrap() {
         for resource in texts(&rule["resources"]) {
             let verbs = texts(&rule["verbs"]).into_iter();
+            // Part of a right to the status, which no request names.
+            let verbs = verbs.filter(|verb| !verb.starts_with("associated-node:"));
             rights.extend(verbs.map(|verb| (verb, resource.clone())));
         }
     }

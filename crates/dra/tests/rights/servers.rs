@@ -236,7 +236,7 @@ fn free_ports() -> [u16; 3] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-fn sim(arguments: &[&str]) {
+pub fn sim(arguments: &[&str]) {
     let programs = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("nvml-sim");
     let output = Command::new(&programs).args(arguments).output();
     let output =
