@@ -68,5 +68,11 @@ pub fn pods_outlive_the_driver(node: &Node) {
         "events",
         "--field-selector=reason=FailedPrepareDynamicResources",
     ]);
-    assert_eq!(failed["items"], serde_json::json!([]));
+    // Other cases cause some for pods of their own.
+    let failed = failed["items"].as_array().unwrap().iter();
+    let mut ours = failed.filter(|event| {
+        let pod = event["involvedObject"]["name"].as_str();
+        ["stays", "comes"].contains(&pod.unwrap_or_default())
+    });
+    assert_eq!(ours.next(), None);
 }

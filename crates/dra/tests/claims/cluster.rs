@@ -283,7 +283,7 @@ impl Drop for Successor {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for log in ["driver.log", "kube-apiserver.log"] {
+            for log in ["driver.log", "successor.log", "kube-apiserver.log"] {
                 let text = fs::read_to_string(self.at(log)).unwrap_or_default();
                 let lines: Vec<&str> = text.lines().rev().take(15).collect();
                 eprintln!("{log}:");

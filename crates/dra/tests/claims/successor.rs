@@ -18,6 +18,12 @@ pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
         names.sort();
         names
     };
+    // Else the successor may be the first.
+    let driver = cluster.driver.as_ref().unwrap().id().to_string();
+    until("the driver has its lock", async || {
+        fs::read_to_string(cluster.at("state/dra.lock")).is_ok_and(|by| by.contains(&driver))
+    })
+    .await;
     let first = "gpu.runmig.dev@reg.sock".to_owned();
     let successor = Successor::start(cluster);
     until("the successor listens", async || sockets().len() == 2).await;
