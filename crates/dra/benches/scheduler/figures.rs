@@ -128,8 +128,8 @@ pub fn table(cells: &[Cell], settings: &Settings) -> String {
         .sum();
     writeln!(
         out,
-        "\nCells are accepted requests by count and by memory, in %, and the lead by memory. Of {decisions} decisions with \
-         runmig-dra's order outside of bursts, {differs} differ from `runmig`'s. 8 × A100-80GB a node, 7 mixes × 4 loads × {} \
+        "\nCells are accepted requests by count and by memory, in %, and the lead by memory. Outside of bursts, \
+         {differs} of {decisions} decisions with runmig-dra's order differ from `runmig`'s. 8 × A100-80GB a node, 7 mixes × 4 loads × {} \
          seeds × {} requests a node.",
         settings.seeds, settings.arrivals
     )
