@@ -10,20 +10,16 @@ use runmig_lease::error::{Context, Error, Result, printable};
 use runmig_lease::process::{self, signals};
 use runmig_lease::request::identity;
 use runmig_lease::store::{ClaimName, Container, Key};
-use runmig_lease::{LeaseManager, NoBundles};
+use runmig_lease::{LeaseManager, NoBundles, POD_PATIENCE};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 const HELP: &str = "a hook of containers with a claim of Kubernetes; reads the container's state on standard input\n\
     attach --claim UID --device NAME [--config FILE]  createRuntime: records the container on the claim's slice\n\
     detach --claim UID --device NAME [--config FILE]  poststop: removes that record";
-
-/// The time that a container waits until the driver has its pod on record. The hook's own timeout is twice as long.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The fields of the OCI state that the hook needs.
 #[derive(Debug, Deserialize)]
@@ -112,7 +108,7 @@ fn attach(leases: &LeaseManager<'_>, claim: &ClaimName, state: &OciState) -> Res
         ..Container::default()
     };
     leases
-        .attach(claim, container, init.context(what)?, PATIENCE)
+        .attach(claim, container, init.context(what)?, POD_PATIENCE)
         .map(drop)
 }
 

@@ -16,7 +16,7 @@ use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, Resource};
 use runmig_lease::trust;
-use runmig_lease::{Acquired, LeaseManager, LimitState, Patience, Returned};
+use runmig_lease::{Acquired, LeaseManager, LimitState, POD_PATIENCE, Patience, Returned};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,6 @@ const HOOK_TIMEOUT_S: u32 = 30;
 /// The time after which a hook that has not told its outcome did not run: its timeout, and some for the low-level
 /// runtime.
 const HOOK_TIME: Duration = Duration::from_secs(HOOK_TIMEOUT_S as u64 + 5);
-
-/// The time that a create waits until a claim names the container's pod.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(15);
 
 pub fn create(front: &Front<'_>, mut asking: Asking<'_>) -> Result<i32> {
     if asking.request.is_none() && asking.claims.is_empty() {
@@ -229,7 +226,7 @@ impl Slicing<'_> {
             let claims = &self.asking.claims;
             return self
                 .leases
-                .acquire_claimed(&holder, claims, &cgroup, CLAIM_PATIENCE);
+                .acquire_claimed(&holder, claims, &cgroup, POD_PATIENCE);
         };
         let asked = &Request {
             no_mps: match asked.wanted {

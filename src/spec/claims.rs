@@ -1,8 +1,8 @@
 //! The hooks by which a claim's CDI file marks a container in config.json. Neither an image nor a pod can put a hook
 //! there. runmig finds the claims by them, attaches the container itself, and takes the hooks out.
 
-use super::document::{Document, get_mut, wrong_kind};
-use super::hooks::STAGES;
+use super::document::Document;
+use super::hooks;
 use runmig_lease::error::Result;
 use runmig_lease::programs::CLAIM;
 use runmig_lease::store::ClaimName;
@@ -30,25 +30,7 @@ pub fn device(args: &[String]) -> Option<ClaimName> {
 
 /// Removes the hooks of all claims.
 pub fn take_out(document: &mut Document) -> Result<()> {
-    let Some(hooks) = get_mut(&mut document.root, "hooks") else {
-        return Ok(());
-    };
-    let hooks = hooks
-        .as_object_mut()
-        .ok_or_else(|| wrong_kind("hooks", "object"))?;
-    for stage in STAGES {
-        let Some(list) = get_mut(hooks, stage) else {
-            continue;
-        };
-        let list = list
-            .as_array_mut()
-            .ok_or_else(|| wrong_kind(&format!("hooks.{stage}"), "array"))?;
-        list.retain(|hook| !hook.get("args").is_some_and(is_of_claim));
-        if list.is_empty() {
-            hooks.shift_remove(stage);
-        }
-    }
-    Ok(())
+    hooks::remove(document, is_of_claim)
 }
 
 fn is_of_claim(args: &Value) -> bool {
@@ -88,9 +70,15 @@ mod tests {
             "--device",
             "d"
         ]));
-        let config = json!({"hooks": {"createRuntime": [attach], "poststop": [detach, other]}});
+        let config = json!({"hooks": {
+            "createRuntime": [attach], "poststop": [detach, other], "prestart": [],
+        }});
         let mut document = Document::parse(config.to_string().as_bytes()).unwrap();
         take_out(&mut document).unwrap();
-        assert_eq!(document.root["hooks"], json!({"poststop": [other]}));
+        // A list that was empty before is none of runmig's business.
+        assert_eq!(
+            document.root["hooks"],
+            json!({"poststop": [other], "prestart": []})
+        );
     }
 }

@@ -89,6 +89,11 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
 
 /// Removes runmig's hooks with any lease, and the objects that only they needed.
 pub fn take_out(document: &mut Document) -> Result<()> {
+    remove(document, args_are_ours)
+}
+
+/// Removes the hooks with such arguments, and the objects that only they needed.
+pub fn remove(document: &mut Document, is_meant: impl Fn(&Value) -> bool) -> Result<()> {
     let Some(hooks) = get_mut(&mut document.root, "hooks") else {
         return Ok(());
     };
@@ -104,7 +109,7 @@ pub fn take_out(document: &mut Document) -> Result<()> {
             .as_array_mut()
             .ok_or_else(|| wrong_kind(&format!("hooks.{stage}"), "array"))?;
         let before = list.len();
-        list.retain(|hook| !hook.get("args").is_some_and(args_are_ours));
+        list.retain(|hook| !hook.get("args").is_some_and(&is_meant));
         if list.len() < before && list.is_empty() {
             hooks.shift_remove(stage);
             is_changed = true;

@@ -141,7 +141,10 @@ fn promise_names_later_pods() {
         uid: "second-uid".to_owned(),
         name: "second".to_owned(),
     });
-    with(&world, |leases| leases.promise(shared.clone(), &at)).unwrap();
+    with(&world, |leases| {
+        leases.promise(shared.clone(), &at, &|_| ())
+    })
+    .unwrap();
     let lease = the_lease(&world);
     assert_eq!(lease["state"], "ready");
     assert_eq!(lease["claim"]["pods"][1]["name"], "second");

@@ -58,12 +58,12 @@ fn with<T>(world: &World, call: impl FnOnce(&LeaseManager<'_>) -> T) -> T {
 }
 
 fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
-    with(world, |leases| leases.promise(claim(uid), at))
+    with(world, |leases| leases.promise(claim(uid), at, &|_| ()))
 }
 
 fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
     with(world, |leases| {
-        leases.prepare(claim(uid), at, Duration::ZERO)
+        leases.prepare(claim(uid), at, Duration::ZERO, &|_| ())
     })
 }
 
@@ -148,7 +148,7 @@ fn makes_slice_once_in_parallel() {
     let call = || {
         with(&world, |leases| {
             let patience = Duration::from_secs(30);
-            leases.prepare(claim("a"), &at, patience).unwrap()
+            leases.prepare(claim("a"), &at, patience, &|_| ()).unwrap()
         })
     };
     let made = std::thread::scope(|scope| {
@@ -169,7 +169,7 @@ fn devices_of_a_claim_end_together() {
             ..claim("a")
         };
         let at = place(&world, "1g.6gb", start, 1);
-        with(&world, |l| l.prepare(claim, &at, Duration::ZERO)).unwrap();
+        with(&world, |l| l.prepare(claim, &at, Duration::ZERO, &|_| ())).unwrap();
     }
     assert_eq!(world.instances().len(), 2);
     assert_eq!(with(&world, |l| l.claims()).unwrap().len(), 2);

@@ -85,7 +85,7 @@ fn waits_until_claim_names_pod() {
             name: "late".to_owned(),
         });
         let at = place(&world, "1g.6gb", 0, 1);
-        with(&world, |leases| leases.promise(of_both, &at)).unwrap();
+        with(&world, |leases| leases.promise(of_both, &at, &|_| ())).unwrap();
         late.join().unwrap();
     });
     assert_eq!(containers(&world), ["c"]);

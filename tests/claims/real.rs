@@ -22,7 +22,9 @@ fn seals_container_on_runc() {
         profile: "2g.20gb".to_owned(),
         placement: Placement { start: 2, size: 2 },
     };
-    leases.prepare(claim("a"), &at, Duration::ZERO).unwrap();
+    leases
+        .prepare(claim("a"), &at, Duration::ZERO, &|_| ())
+        .unwrap();
     let instance = setup.machine.the_instance();
     let its = setup.machine.nodes_of(&instance);
 

@@ -1,12 +1,10 @@
 //! The driver's files for containers, by the configuration: libcuda, nvidia-smi and so on.
 
+use crate::host;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::Mode;
 use runmig_lease::cdi::{self, DIRS, Edits};
 use runmig_lease::config::DriverFiles;
 use runmig_lease::error::{Error, Result};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// The root of the host, also for a driver in a container that sees the host's processes.
@@ -46,21 +44,13 @@ fn found() -> Result<cdi::Found> {
 
 /// Returns the first file of these edits that is not below the root. A file that cannot be looked at counts as there.
 fn missing<'a>(root: &Path, edits: &'a Edits) -> Option<&'a Path> {
-    let root = open(root, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     let mounts = edits.mounts.iter().map(|mount| mount.host_path.as_path());
     let hooks = edits.hooks.iter().map(|hook| hook.path.as_path());
-    mounts.chain(hooks).find(|file| is_missing(&root, file))
-}
-
-fn is_missing(root: &OwnedFd, file: &Path) -> bool {
-    // A link in the host's root leads to a file of the host.
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
-    matches!(
-        openat2(root, file, how),
-        Err(Errno::ENOENT | Errno::ENOTDIR)
-    )
+    let is_missing = |file: &&Path| {
+        let found = host::find(root, file);
+        matches!(found, Err(Errno::ENOENT | Errno::ENOTDIR))
+    };
+    mounts.chain(hooks).find(is_missing)
 }
 
 #[cfg(test)]

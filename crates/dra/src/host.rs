@@ -6,7 +6,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::{programs, trust};
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -48,14 +48,18 @@ pub(crate) fn library(root: &Path, library: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Follows links as the node does, for which `root` is the root folder.
 fn resolved(root: &Path, inside: &Path) -> io::Result<PathBuf> {
+    let file = find(root, inside)?;
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Finds a file, and follows links as the node does, for which `root` is the root folder.
+pub(crate) fn find(root: &Path, file: &Path) -> nix::Result<OwnedFd> {
     let root = open(root, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT);
-    let file = openat2(&root, inside, how)?;
-    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    openat2(&root, file, how)
 }
 
 /// Copies the hook beside this program into a folder of the node, completely or not at all. The engine may be running

@@ -32,7 +32,7 @@ pub(crate) fn prepare(
         let place = place(&snapshot, &allocation.device)?;
         let holder = holder(claim, allocated, allocation);
         let hear = |news| hear(&holder, news);
-        let held = leases.prepare_telling(holder.clone(), &place, PATIENCE, &hear)?;
+        let held = leases.prepare(holder.clone(), &place, PATIENCE, &hear)?;
         granted(&nodes, allocation, &held)
     };
     let slices = allocated.devices.iter().map(slice);
@@ -61,7 +61,7 @@ pub(crate) fn promise(
         let place = place(&snapshot, &allocation.device)?;
         let holder = holder(claim, allocated, allocation);
         let hear = |news| hear(&holder, news);
-        leases.promise_telling(holder.clone(), &place, &hear)?;
+        leases.promise(holder.clone(), &place, &hear)?;
     }
     Ok(())
 }

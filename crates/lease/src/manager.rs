@@ -69,28 +69,13 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Promises the place of a device to a claim; see `allocate::promise`.
-    pub fn promise(&self, claim: Claim, at: &ClaimPlace) -> Result<Held> {
-        self.promise_telling(claim, at, &|_| ())
-    }
-
-    /// Promises as `promise` does, and tells a move.
-    pub fn promise_telling(
-        &self,
-        claim: Claim,
-        at: &ClaimPlace,
-        hear: &dyn Fn(ClaimNews),
-    ) -> Result<Held> {
+    pub fn promise(&self, claim: Claim, at: &ClaimPlace, hear: &dyn Fn(ClaimNews)) -> Result<Held> {
         allocate::promise(&self.0, claim, at, hear)
     }
 
     /// Makes the slice of a claim's device, and waits for this time for slices that are being released; see
     /// `allocate::prepare`.
-    pub fn prepare(&self, claim: Claim, at: &ClaimPlace, patience: Duration) -> Result<Held> {
-        self.prepare_telling(claim, at, patience, &|_| ())
-    }
-
-    /// Prepares as `prepare` does, and tells a move and a wait that lasts.
-    pub fn prepare_telling(
+    pub fn prepare(
         &self,
         claim: Claim,
         at: &ClaimPlace,

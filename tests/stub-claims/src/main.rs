@@ -37,11 +37,11 @@ fn call(arguments: &[&str]) -> Result<()> {
         ("unprepare", []) => leases.unprepare(uid, Patience::default()),
         ("promise", [gpu, profile, start, size]) => {
             let at = place_of(gpu, profile, [start, size])?;
-            leases.promise(claim(uid), &at).map(drop)
+            leases.promise(claim(uid), &at, &|_| ()).map(drop)
         }
         ("prepare", [gpu, profile, start, size]) => {
             let at = place_of(gpu, profile, [start, size])?;
-            let prepared = leases.prepare(claim(uid), &at, Duration::from_secs(3));
+            let prepared = leases.prepare(claim(uid), &at, Duration::from_secs(3), &|_| ());
             prepared.map(drop)
         }
         _ => Err(Error::new(format!("cannot read the arguments of {verb}"))),

@@ -86,7 +86,11 @@ pub(crate) async fn slices_at_last(client: &Client, node: &str) -> Vec<ResourceS
 /// Waits for an answer of the API server, but not without an end.
 pub(crate) async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(PATIENCE, answer).await {
-        Ok(answer) => answer.because(|| "the API server refuses"),
+        Ok(Err(kube::Error::Api(status))) => Err(Error::new(format!(
+            "the API server refuses with {}: {}",
+            status.code, status.message
+        ))),
+        Ok(answer) => answer.because(|| "the API server does not answer"),
         Err(_) => Err(Error::new(format!(
             "the API server has not answered for {} seconds",
             PATIENCE.as_secs()

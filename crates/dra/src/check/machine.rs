@@ -1,24 +1,15 @@
 //! The checks of the node itself: GPUs, ledger, the hook and the driver's files.
 
 use super::{Finding, fail, ok, warn};
+use crate::files;
 use crate::layout::Published;
 use crate::options::{Options, hook};
 use crate::room::Room;
 use runmig_lease::config::{Config, DriverFiles};
-use runmig_lease::error::Error;
+use runmig_lease::error::{Context, Error};
 use runmig_lease::store::Store;
 use runmig_lease::trust;
-use std::path::Path;
 use std::sync::Arc;
-
-/// The folders below the driver's root in which its installers put CUDA's library.
-const LIBRARIES: [&str; 5] = [
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "lib",
-];
 
 pub(super) fn findings(options: &Options, config: &Config) -> Vec<Finding> {
     let mut findings = vec![root()];
@@ -90,24 +81,19 @@ fn driver(config: &Config) -> Finding {
     }
 }
 
+/// Looks for the files as Prepare does.
 fn driver_files(config: &Config) -> Finding {
-    let root = &config.driver.root;
-    let has = |folder: &Path| folder.join("libcuda.so.1").exists();
-    let found = LIBRARIES
-        .iter()
-        .map(|folder| root.join(folder))
-        .find(|f| has(f));
-    match (config.driver_files, found) {
+    let choice = config.driver_files;
+    let edits = files::edits(choice).context(|| "bring the driver's files to containers");
+    match (choice, edits) {
+        (_, Err(e)) => fail(&e),
         (DriverFiles::None, _) => {
             ok("the images have the driver's files (driver_files = \"none\")")
         }
-        (_, Some(folder)) => ok(format!("the driver's files are in {}", folder.display())),
-        (_, None) => warn(
-            &Error::new(format!(
-                "cannot find the driver's files: no libcuda.so.1 is in the usual folders below {}",
-                root.display()
-            ))
-            .hint("install NVIDIA's driver, or set driver_files = \"none\" if the images have it"),
+        (DriverFiles::Auto, Ok(edits)) if edits.mounts.is_empty() => warn(
+            &Error::new("cannot bring the driver's files to containers: no CDI specification of nvidia.com/gpu has any")
+                .hint("run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, or set driver_files = \"none\" if the images have them"),
         ),
+        (_, Ok(_)) => ok("the driver's files are there"),
     }
 }

@@ -86,8 +86,8 @@ impl Host {
         };
         let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
         match is_prepared {
-            true => leases.prepare(claim, &place, Duration::ZERO),
-            false => leases.promise(claim, &place),
+            true => leases.prepare(claim, &place, Duration::ZERO, &|_| ()),
+            false => leases.promise(claim, &place, &|_| ()),
         }
         .unwrap()
     }

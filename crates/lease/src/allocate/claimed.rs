@@ -12,6 +12,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+/// The time that a container waits until the driver has its pod on record. The hook's own timeout is twice as long.
+pub const POD_PATIENCE: Duration = Duration::from_secs(15);
 /// The time between two looks where the kernel gives no events.
 const UNWATCHED: Duration = Duration::from_millis(200);
 

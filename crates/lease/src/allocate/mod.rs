@@ -38,6 +38,7 @@ use crate::store::{ClaimName, Container, Held, Operation};
 pub(crate) use attach::attach;
 pub use claim::{ClaimNews, ClaimPlace};
 pub(crate) use claim::{prepare, promise};
+pub use claimed::POD_PATIENCE;
 pub use limit::LimitState;
 pub(crate) use limit::{end_unlimited, limit_memory, limit_state};
 use std::time::Duration;
