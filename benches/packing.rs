@@ -1,6 +1,8 @@
 //! How many containers fit: placement policies side by side. `scripts/packing` runs it and writes
 //! docs/packing.md's tables and docs/packing.svg.
 
+#[path = "packing/marks.rs"]
+mod marks;
 #[path = "packing/mod.rs"]
 mod packing;
 
@@ -73,19 +75,9 @@ fn compare(workloads: &Workloads, settings: &Settings, only: Option<usize>, docs
     }
 }
 
-/// Between two marks in docs/packing.md.
+/// Writes a text into docs/packing.md.
 fn replace(dir: &Path, what: &str, text: &str) {
-    let marks = [
-        format!("<!-- scripts/packing writes from here: {what} -->\n"),
-        format!("<!-- to here: {what} -->"),
-    ];
-    let file = dir.join("packing.md");
-    let old = std::fs::read_to_string(&file).expect("packing.md");
-    let (before, rest) = old.split_once(&marks[0]).expect("the first mark");
-    let (_, after) = rest.split_once(&marks[1]).expect("the second mark");
-    let text = text.trim_end();
-    let new = format!("{before}{}\n{text}\n\n{}{after}", marks[0], marks[1]);
-    std::fs::write(&file, new).expect("packing.md");
+    marks::replace(&dir.join("packing.md"), "scripts/packing", what, text);
 }
 
 fn decisions(workloads: &Workloads) -> String {

@@ -4,6 +4,8 @@
 
 #[path = "cluster/mod.rs"]
 mod cluster;
+#[path = "../../../benches/packing/marks.rs"]
+mod marks;
 // The other benchmarks use the rest.
 #[allow(dead_code)]
 #[path = "scheduler/node.rs"]
@@ -49,7 +51,12 @@ fn main() {
     let text = table(&cells);
     print!("\n{text}");
     if let Some(docs) = set("CLUSTER_DOCS") {
-        cluster::replace(&PathBuf::from(docs).join("dra.md"), &text);
+        marks::replace(
+            &PathBuf::from(docs).join("dra.md"),
+            "scripts/bench",
+            "cluster",
+            &text,
+        );
     }
     let wrong: usize = cells.iter().map(Cell::wrong).sum();
     assert_eq!(

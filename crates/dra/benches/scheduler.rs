@@ -1,6 +1,8 @@
 //! How many pods fit when Kubernetes' scheduler takes the first device of a list: orders of the list side by side, on
 //! one node and on four. `scripts/packing --scheduler` runs it and writes the table of docs/dra.md.
 
+#[path = "../../../benches/packing/marks.rs"]
+mod marks;
 // The comparison of policies without a scheduler uses the rest of it.
 #[allow(dead_code, unused_imports)]
 #[path = "../../../benches/packing/mod.rs"]
@@ -26,25 +28,11 @@ fn main() {
     let text = table(&measure(&settings), &settings);
     print!("{text}");
     if let Some(docs) = set("PACKING_DOCS") {
-        replace(Path::new(&docs), &text);
+        marks::replace(
+            &Path::new(&docs).join("dra.md"),
+            "scripts/packing",
+            "scheduler",
+            &text,
+        );
     }
-}
-
-/// Writes the table between its two marks in docs/dra.md.
-fn replace(docs: &Path, text: &str) {
-    let marks = [
-        "<!-- scripts/packing writes from here: scheduler -->\n",
-        "<!-- to here: scheduler -->",
-    ];
-    let file = docs.join("dra.md");
-    let old = std::fs::read_to_string(&file).expect("dra.md");
-    let (before, rest) = old.split_once(marks[0]).expect("the first mark");
-    let (_, after) = rest.split_once(marks[1]).expect("the second mark");
-    let new = format!(
-        "{before}{}\n{}\n\n{}{after}",
-        marks[0],
-        text.trim_end(),
-        marks[1]
-    );
-    std::fs::write(&file, new).expect("dra.md");
 }

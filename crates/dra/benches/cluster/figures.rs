@@ -2,7 +2,6 @@
 
 use super::layouts::{LAYOUTS, Layout};
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
 /// The figures of a layout on some nodes.
@@ -121,22 +120,4 @@ pub fn table(cells: &[Cell]) -> String {
     )
     .expect("a text");
     out
-}
-
-/// Writes the table between its two marks in docs/dra.md.
-pub fn replace(file: &Path, text: &str) {
-    let marks = [
-        "<!-- scripts/bench writes from here: cluster -->\n",
-        "<!-- to here: cluster -->",
-    ];
-    let old = std::fs::read_to_string(file).expect("dra.md");
-    let (before, rest) = old.split_once(marks[0]).expect("the first mark");
-    let (_, after) = rest.split_once(marks[1]).expect("the second mark");
-    let new = format!(
-        "{before}{}\n{}\n\n{}{after}",
-        marks[0],
-        text.trim_end(),
-        marks[1]
-    );
-    std::fs::write(file, new).expect("dra.md");
 }

@@ -14,7 +14,7 @@ mod layouts;
 mod load;
 mod nodes;
 
-pub use figures::{Cell, replace, table};
+pub use figures::{Cell, table};
 pub use layouts::LAYOUTS;
 
 use control_plane::ControlPlane;

@@ -87,7 +87,7 @@ pub(crate) async fn slices_at_last(client: &Client, node: &str) -> Vec<ResourceS
 pub(crate) async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(PATIENCE, answer).await {
         Ok(Err(kube::Error::Api(status))) => Err(Error::new(format!(
-            "the API server refuses with {}: {}",
+            "the API server has answered {}: {}",
             status.code, status.message
         ))),
         Ok(answer) => answer.because(|| "the API server does not answer"),

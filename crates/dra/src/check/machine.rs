@@ -84,14 +84,14 @@ fn driver(config: &Config) -> Finding {
 /// Looks for the files as Prepare does.
 fn driver_files(config: &Config) -> Finding {
     let choice = config.driver_files;
-    let edits = files::edits(choice).context(|| "bring the driver's files to containers");
+    let edits = files::edits(choice).context(|| "find the driver's files");
     match (choice, edits) {
         (_, Err(e)) => fail(&e),
         (DriverFiles::None, _) => {
             ok("the images have the driver's files (driver_files = \"none\")")
         }
         (DriverFiles::Auto, Ok(edits)) if edits.mounts.is_empty() => warn(
-            &Error::new("cannot bring the driver's files to containers: no CDI specification of nvidia.com/gpu has any")
+            &Error::new("cannot find the driver's files: no CDI specification of nvidia.com/gpu has any")
                 .hint("run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, or set driver_files = \"none\" if the images have them"),
         ),
         (_, Ok(_)) => ok("the driver's files are there"),

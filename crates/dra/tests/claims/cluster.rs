@@ -1,25 +1,27 @@
 //! A real API server with its etcd, a simulated machine, and the driver beside them. The test takes the kubelet's place.
 
+#[path = "../support/mod.rs"]
+mod support;
+
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use runmig_dra::kubelet::messages::Claim;
 use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use support::ControlPlane;
+pub use support::{sim, until};
 use tonic::transport::{Channel, Endpoint};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Cluster {
-    dir: TempDir,
-    processes: Vec<Child>,
+    plane: ControlPlane,
     pub driver: Option<Child>,
     pub client: Client,
 }
@@ -33,110 +35,18 @@ impl Cluster {
 
     /// The same with these flags for the API server. The token `plain` is of an account without rights.
     pub async fn up_with(extra: &[&str]) -> Option<Cluster> {
-        let [etcd, apiserver] = ["etcd", "kube-apiserver"].map(built);
-        let (Some(etcd), Some(apiserver)) = (etcd, apiserver) else {
-            return skip("kubernetes is not built: scripts/engines kubernetes");
-        };
-        if !nix::unistd::geteuid().is_root() {
-            return skip("the driver makes slices, as root");
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        sim(&[
-            "new",
-            at("machine").to_str().unwrap(),
-            "--gpu",
-            "A100-80GB",
-            "--mig",
-            "on",
-        ]);
-        let machine = at("machine");
-        let config = format!(
-            "state_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {machine:?}\n[kubernetes]\nkubelet_dir = {:?}\n",
-            at("state"),
-            machine.join("lib/libnvidia-ml.so.1"),
-            at("kubelet"),
-        );
-        fs::write(at("config.toml"), config).unwrap();
-
-        let [clients, peers, port] = free_ports();
-        let start = |program: &Path, arguments: &[String]| {
-            let log = at(program.file_name().unwrap().to_str().unwrap()).with_extension("log");
-            let log = File::create(log).unwrap();
-            let mut command = Command::new(program);
-            command.args(arguments).current_dir(dir.path());
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(log);
-            command.spawn().unwrap()
-        };
-        let clients = format!("http://127.0.0.1:{clients}");
-        let peers = format!("http://127.0.0.1:{peers}");
-        let etcd = start(
-            &etcd,
-            &[
-                "--data-dir=etcd".to_owned(),
-                "--unsafe-no-fsync".to_owned(),
-                format!("--listen-client-urls={clients}"),
-                format!("--advertise-client-urls={clients}"),
-                format!("--listen-peer-urls={peers}"),
-                format!("--initial-advertise-peer-urls={peers}"),
-                format!("--initial-cluster=default={peers}"),
-            ],
-        );
-        let key = Command::new("openssl")
-            .args([
-                "genrsa",
-                "-out",
-                at("account.key").to_str().unwrap(),
-                "2048",
-            ])
-            .output();
-        assert!(key.unwrap().status.success());
-        fs::write(
-            at("tokens"),
-            "secret,admin,admin,system:masters\nplain,nobody,nobody\n",
-        )
-        .unwrap();
-        let flags = [
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            "--cert-dir=certificates",
-            "--token-auth-file=tokens",
-            "--disable-admission-plugins=ServiceAccount",
-            "--endpoint-reconciler-type=none",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-account-key-file=account.key",
-            "--service-account-signing-key-file=account.key",
-        ];
-        let mut flags: Vec<String> = flags.map(str::to_owned).to_vec();
-        flags.extend(extra.iter().map(|flag| (*flag).to_owned()));
-        flags.push(format!("--etcd-servers={clients}"));
-        flags.push(format!("--secure-port={port}"));
-        let apiserver = start(&apiserver, &flags);
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {
-                "server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true,
-            }}],
-            "users": [{"name": "u", "user": {"token": "secret"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        });
-        fs::write(at("kubeconfig"), kubeconfig.to_string()).unwrap();
-        let read = Kubeconfig::read_from(at("kubeconfig")).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(read, &options)
-            .await
-            .unwrap();
+        let mut plane = ControlPlane::new(&support::programs()?);
+        plane.make_node();
+        let tokens = "secret,admin,admin,system:masters\nplain,nobody,nobody\n";
+        let flags = ["--disable-admission-plugins=ServiceAccount"];
+        plane.start(tokens, &[&flags[..], extra].concat());
+        let client = support::client(&plane.kubeconfig("kubeconfig", "secret")).await;
         let mut cluster = Cluster {
-            dir,
-            processes: vec![apiserver, etcd],
+            plane,
             driver: None,
-            client: Client::try_from(config).unwrap(),
+            client,
         };
-        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> =
-            Api::all(cluster.client.clone());
+        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
         until("the API server answers", async || {
             namespaces.get("default").await.is_ok()
         })
@@ -164,22 +74,13 @@ impl Cluster {
     }
 
     /// The driver's options behind those of a command, which starts it.
-    pub fn as_driver(&self, mut command: Command, log: &str) -> Command {
-        let log = File::options().append(true).create(true).open(self.at(log));
-        command
-            .args(["--node", "node", "--kubeconfig"])
-            .arg(self.at("kubeconfig"))
-            .arg("--cdi-dir")
-            .arg(self.at("cdi"))
-            .args(["--claim-hook", "/bin/true"])
-            .env("RUNMIG_CONFIG", self.at("config.toml"))
-            .stdin(Stdio::null())
-            .stderr(log.unwrap());
-        command
+    pub fn as_driver(&self, command: Command, log: &str) -> Command {
+        let kubeconfig = self.at("kubeconfig");
+        self.plane.as_driver(command, "node", &kubeconfig, log)
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.plane.at(name)
     }
 
     /// The kubelet's connection to the driver.
@@ -282,64 +183,9 @@ impl Drop for Successor {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            for log in ["driver.log", "successor.log", "kube-apiserver.log"] {
-                let text = fs::read_to_string(self.at(log)).unwrap_or_default();
-                let lines: Vec<&str> = text.lines().rev().take(15).collect();
-                eprintln!("{log}:");
-                lines.iter().rev().for_each(|line| eprintln!("{line}"));
-            }
+        if let Some(driver) = &mut self.driver {
+            let _ = driver.kill();
+            let _ = driver.wait();
         }
-        for process in self.driver.iter_mut().chain(&mut self.processes) {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
-fn built(program: &str) -> Option<PathBuf> {
-    let cache = match std::env::var_os("RUNMIG_CACHE") {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
-    };
-    let program = cache.join("engines/kubernetes/current/bin").join(program);
-    program.exists().then_some(program)
-}
-
-/// As tests/support has it: the line passes the harness, and where all is to run it is a failure.
-fn skip<T>(why: &str) -> Option<T> {
-    use std::io::Write;
-    let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    assert!(
-        !required("CI") && !required("RUNMIG_REQUIRE_ALL"),
-        "cannot run here, and all is to run: {why}"
-    );
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-    None
-}
-
-fn free_ports() -> [u16; 3] {
-    let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
-}
-
-pub fn sim(arguments: &[&str]) -> String {
-    let programs = Path::new(env!("CARGO_BIN_EXE_runmig-dra"))
-        .parent()
-        .unwrap();
-    let program = programs.join("nvml-sim");
-    let output = Command::new(&program).args(arguments).output();
-    let output =
-        output.unwrap_or_else(|e| panic!("{}: {e}; cargo build --workspace", program.display()));
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Asks again until it is so.
-pub async fn until(what: &str, mut it_is_so: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !it_is_so().await {
-        assert!(Instant::now() < end, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

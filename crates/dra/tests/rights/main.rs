@@ -21,7 +21,7 @@ type Right = (String, String);
 /// The audit log tells the requests of the account. The driver makes each that the ClusterRole allows, and no other.
 #[tokio::test]
 async fn driver_uses_exactly_its_rights() {
-    let Some(mut servers) = Servers::start() else {
+    let Some(mut servers) = Servers::start().await else {
         return;
     };
     servers.kubectl(&["apply", "-k", &kustomization()]);

@@ -1,6 +1,6 @@
 //! The files in `kubernetes/dra` that follow from others.
 
-use crate::servers::built;
+use crate::servers::programs;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ fn shipped(file: &str) -> PathBuf {
 /// `UPDATE=1` writes the file.
 #[test]
 fn one_file_has_all_objects() {
-    let Some(bin) = built() else {
+    let Some(bin) = programs() else {
         return;
     };
     let mut command = Command::new(bin.join("kubectl"));

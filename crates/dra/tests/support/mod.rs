@@ -1,0 +1,237 @@
+//! A control plane on loopback: real programs, as processes that end with it, in a folder of their own. Tests and the
+//! benchmark of clusters start it.
+
+// Each user needs other parts.
+#![allow(dead_code)]
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// The logs whose ends a failed test shows, as far as they are there.
+const LOGS: [&str; 3] = ["driver.log", "successor.log", "kube-apiserver.log"];
+
+pub struct ControlPlane {
+    dir: TempDir,
+    bin: PathBuf,
+    port: u16,
+    /// The programs, each with its name.
+    pub processes: Vec<(&'static str, Child)>,
+}
+
+impl ControlPlane {
+    /// Makes the folder. `bin` has the programs.
+    pub fn new(bin: &Path) -> ControlPlane {
+        ControlPlane {
+            dir: tempfile::tempdir().unwrap(),
+            bin: bin.to_owned(),
+            port: 0,
+            processes: Vec::new(),
+        }
+    }
+
+    /// Starts etcd and the API server, with these tokens and flags besides.
+    pub fn start(&mut self, tokens: &str, flags: &[&str]) {
+        let [clients, peers, port] = free_ports();
+        self.port = port;
+        let clients = format!("http://127.0.0.1:{clients}");
+        let peers = format!("http://127.0.0.1:{peers}");
+        self.run(
+            "etcd",
+            &[
+                "--data-dir=etcd",
+                "--unsafe-no-fsync",
+                &format!("--listen-client-urls={clients}"),
+                &format!("--advertise-client-urls={clients}"),
+                &format!("--listen-peer-urls={peers}"),
+                &format!("--initial-advertise-peer-urls={peers}"),
+                &format!("--initial-cluster=default={peers}"),
+            ],
+        );
+        let mut openssl = Command::new("openssl");
+        let key = openssl.args(["genrsa", "-out"]).arg(self.at("account.key"));
+        assert!(key.arg("2048").output().unwrap().status.success());
+        fs::write(self.at("tokens"), tokens).unwrap();
+        let (etcd, port) = (
+            format!("--etcd-servers={clients}"),
+            format!("--secure-port={port}"),
+        );
+        let ours = [
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--cert-dir=certificates",
+            "--token-auth-file=tokens",
+            "--endpoint-reconciler-type=none",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-account-key-file=account.key",
+            "--service-account-signing-key-file=account.key",
+            &etcd,
+            &port,
+        ];
+        self.run("kube-apiserver", &[&ours[..], flags].concat());
+    }
+
+    /// Starts one more program in the folder, with a log there.
+    pub fn run(&mut self, program: &'static str, arguments: &[&str]) {
+        let log = File::create(self.at(&format!("{program}.log"))).unwrap();
+        let mut command = Command::new(self.bin.join(program));
+        command.args(arguments).current_dir(self.dir.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let started = command.spawn();
+        let started =
+            started.unwrap_or_else(|e| panic!("{program}: {e}; scripts/engines kubernetes"));
+        self.processes.push((program, started));
+    }
+
+    /// A file of the folder.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A program of the control plane.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.bin.join(name));
+        command.env("HOME", self.dir.path());
+        command
+    }
+
+    /// Writes a kubeconfig of this name for the API server, with a token.
+    pub fn kubeconfig(&self, name: &str, token: &str) -> PathBuf {
+        self.kubeconfig_for(self.port, name, token)
+    }
+
+    /// The same for another server.
+    pub fn kubeconfig_for(&self, port: u16, name: &str, token: &str) -> PathBuf {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {
+                "server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true,
+            }}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        let file = self.at(name);
+        fs::write(&file, kubeconfig.to_string()).unwrap();
+        file
+    }
+
+    /// Makes a simulated machine and a configuration for the driver in the folder.
+    pub fn make_node(&self) {
+        let machine = self.at("machine");
+        let path = machine.to_str().unwrap();
+        sim(&["new", path, "--gpu", "A100-80GB", "--mig", "on"]);
+        let config = format!(
+            "state_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {machine:?}\n[kubernetes]\nkubelet_dir = {:?}\n",
+            self.at("state"),
+            machine.join("lib/libnvidia-ml.so.1"),
+            self.at("kubelet"),
+        );
+        fs::write(self.at("config.toml"), config).unwrap();
+    }
+
+    /// The driver's options behind those of a command, which starts it.
+    pub fn as_driver(
+        &self,
+        mut command: Command,
+        node: &str,
+        kubeconfig: &Path,
+        log: &str,
+    ) -> Command {
+        let log = File::options().append(true).create(true).open(self.at(log));
+        command
+            .args(["--node", node, "--claim-hook", "/bin/true", "--kubeconfig"])
+            .arg(kubeconfig)
+            .arg("--cdi-dir")
+            .arg(self.at("cdi"))
+            .env("RUNMIG_CONFIG", self.at("config.toml"))
+            .stdin(Stdio::null())
+            .stderr(log.unwrap());
+        command
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for log in LOGS {
+                let text = fs::read_to_string(self.at(log)).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().rev().take(15).collect();
+                eprintln!("{log}:");
+                lines.iter().rev().for_each(|line| eprintln!("{line}"));
+            }
+        }
+        for (_, process) in self.processes.iter_mut().rev() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// The folder of the programs. None if they are not built, or for others than root.
+pub fn programs() -> Option<PathBuf> {
+    if !nix::unistd::geteuid().is_root() {
+        return skip("the driver makes slices, as root");
+    }
+    let cache = match std::env::var_os("RUNMIG_CACHE") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
+    };
+    let bin = cache.join("engines/kubernetes/current/bin");
+    match bin.join("kube-apiserver").exists() {
+        true => Some(bin),
+        false => skip("kubernetes is not built: scripts/engines kubernetes"),
+    }
+}
+
+/// As tests/support has it: the line passes the harness, and where all is to run it is a failure.
+fn skip<T>(why: &str) -> Option<T> {
+    use std::io::Write;
+    let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    assert!(
+        !required("CI") && !required("RUNMIG_REQUIRE_ALL"),
+        "cannot run here, and all is to run: {why}"
+    );
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    None
+}
+
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// A client with the rights of a kubeconfig's account.
+pub async fn client(kubeconfig: &Path) -> Client {
+    let read = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(read, &options).await;
+    Client::try_from(config.unwrap()).unwrap()
+}
+
+pub fn sim(arguments: &[&str]) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("nvml-sim");
+    let output = Command::new(&program).args(arguments).output();
+    let output =
+        output.unwrap_or_else(|e| panic!("{}: {e}; cargo build --workspace", program.display()));
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asks again until it is so.
+pub async fn until(what: &str, mut it_is_so: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !it_is_so().await {
+        assert!(Instant::now() < end, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
