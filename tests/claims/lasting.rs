@@ -64,6 +64,23 @@ fn prepare_replaces_instance_that_went() {
     nothing_is_left(&world);
 }
 
+/// An administrator destroyed the compute instance alone.
+#[test]
+fn prepare_replaces_emptied_instance() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 1, 1);
+    let first = prepare(&world, "a", &at).unwrap();
+    let gi = world.the_instance().gi;
+    world.change(|machine, holds| machine.destroy_compute_instance(0, gi, 0, holds).unwrap());
+    assert_eq!(world.the_instance().uuids, [""; 0]);
+    let again = prepare(&world, "a", &at).unwrap();
+    assert_ne!(again.instance.id, first.instance.id);
+    let uuid = again.instance.slice().unwrap().mig_uuid.clone();
+    assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+}
+
 /// Between promise and Prepare an administrator made something there.
 #[test]
 fn end_of_promise_spares_foreign_instance() {

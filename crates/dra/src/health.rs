@@ -2,8 +2,8 @@
 
 use crate::layout::{Content, PublishedSlice, Taint};
 use runmig_lease::Inventory;
-use runmig_lease::model::{Gpu, InstanceId, MigMode};
-use runmig_lease::store::{Held, InstanceState, LeaseState, Slice};
+use runmig_lease::model::{Gpu, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
+use runmig_lease::store::{Claim, Held, InstanceState, LeaseState, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,19 @@ const LASTING: Duration = Duration::from_secs(20);
 pub(crate) enum Health {
     /// The slice works, or is not made yet.
     Healthy,
-    /// It does not work, for this reason.
-    Unhealthy(String),
+    /// It does not work.
+    Unhealthy(Illness),
     /// The next look tells it.
     Unknown,
+}
+
+/// The reason for which a slice does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Illness {
+    /// The kind, as one word for programs.
+    pub(crate) kind: &'static str,
+    /// The reason, for people.
+    pub(crate) why: String,
 }
 
 /// A device with a claim.
@@ -28,85 +37,133 @@ pub(crate) struct DeviceHealth {
     pub(crate) pool: String,
     /// The name of the device.
     pub(crate) device: String,
-    /// The claim, for people.
-    pub(crate) claim: String,
+    /// The claim.
+    pub(crate) claim: Claim,
     /// Its health.
     pub(crate) health: Health,
 }
 
-/// Returns the health of the devices in a pool that claims have. `earlier`: the instances that were ready on record
-/// before the driver was asked.
-pub(crate) fn healths(
-    inventory: &Inventory,
-    pool: &str,
-    earlier: &BTreeSet<InstanceId>,
-) -> Vec<DeviceHealth> {
+/// The slices of claims that were ready on record before the driver was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    ready: BTreeMap<InstanceId, Slice>,
+    /// Those whose GPU instance is there without their compute instance.
+    emptied: BTreeSet<InstanceId>,
+}
+
+impl Earlier {
+    /// Returns the slices that are ready on record.
+    pub(crate) fn of(inventory: &Inventory) -> Earlier {
+        let ready = inventory.leases.iter().filter(|held| is_ready(held));
+        let slice = |held: &Held| Some((held.instance.id.clone(), held.instance.slice()?.clone()));
+        Earlier {
+            ready: ready.filter_map(slice).collect(),
+            emptied: BTreeSet::new(),
+        }
+    }
+
+    /// Notes whose compute instances are gone: a look at the GPUs tells GPU instances alone. `instances_of` asks the GPU
+    /// driver for those of a profile on a GPU. It has to come before the look at the ledger, where a slice is ready until
+    /// its release begins.
+    pub(crate) fn look_inside(
+        &mut self,
+        instances_of: impl Fn(&GpuUuid, u32) -> Vec<ListedInstance>,
+    ) {
+        let mut listed = BTreeMap::new();
+        self.emptied.clear();
+        for (id, slice) in &self.ready {
+            let answer = listed.entry((&slice.gpu_uuid, slice.profile_id));
+            let instances = answer.or_insert_with_key(|(gpu, profile)| instances_of(gpu, *profile));
+            let mut instances = instances.iter();
+            let there = instances.find(|i| is_its(slice, i.id, i.profile_id, i.placement));
+            let is_inside = |of: &ListedInstance| {
+                let mut inside = of.compute_instances.iter();
+                inside.any(|ci| Some(ci.id) == slice.compute_instance)
+            };
+            if there.is_some_and(|there| !is_inside(there)) {
+                self.emptied.insert(id.clone());
+            }
+        }
+    }
+}
+
+/// Returns the health of the devices in a pool that claims have.
+pub(crate) fn healths(inventory: &Inventory, pool: &str, earlier: &Earlier) -> Vec<DeviceHealth> {
     let one = |held: &Held| {
         let claim = held.lease.claim().filter(|claim| claim.pool == pool)?;
         let slice = held.instance.slice()?;
         Some(DeviceHealth {
             pool: claim.pool.clone(),
             device: claim.device.clone(),
-            claim: claim.to_string(),
+            claim: claim.clone(),
             health: health(inventory, held, slice, earlier),
         })
     };
     inventory.leases.iter().filter_map(one).collect()
 }
 
-fn health(
-    inventory: &Inventory,
-    held: &Held,
-    slice: &Slice,
-    earlier: &BTreeSet<InstanceId>,
-) -> Health {
+fn health(inventory: &Inventory, held: &Held, slice: &Slice, earlier: &Earlier) -> Health {
     let snapshot = &inventory.snapshot;
     let uuid = &slice.gpu_uuid;
+    let ill = |kind, why| Health::Unhealthy(Illness { kind, why });
     let Some(gpu) = snapshot.gpus.iter().find(|gpu| gpu.uuid == *uuid) else {
         let errors: Vec<&str> = { snapshot.unreadable.iter() }
             .map(|(_, why)| why.as_str())
             .collect();
-        return Health::Unhealthy(match errors.is_empty() {
-            true => format!("GPU {uuid} is gone"),
-            false => format!("GPU {uuid} does not answer: {}", errors.join("; ")),
-        });
+        return match errors.is_empty() {
+            true => ill("GPUGone", format!("GPU {uuid} is gone")),
+            false => ill(
+                "GPUDoesNotAnswer",
+                format!("GPU {uuid} does not answer: {}", errors.join("; ")),
+            ),
+        };
     };
     if gpu.mig != MigMode::Enabled {
-        return Health::Unhealthy(format!("the MIG mode of GPU {} is off", gpu.index));
+        let why = format!("the MIG mode of GPU {} is off", gpu.index);
+        return ill("MIGModeOff", why);
     }
+    let (is_there, id) = (is_there(gpu, slice), &held.instance.id);
     // A record is ready from the create of the instance until before its destroy.
-    if !is_ready(held) || is_there(gpu, slice) {
+    if !is_ready(held) || is_there && !earlier.emptied.contains(id) {
         return Health::Healthy;
     }
     // This one may have become ready after the driver was asked.
-    if !earlier.contains(&held.instance.id) {
+    if !earlier.ready.contains_key(id) {
         return Health::Unknown;
     }
-    let id = slice.gpu_instance.map(|id| format!(" {id}"));
-    Health::Unhealthy(format!(
-        "GPU instance{} ({} at {}) on GPU {} is gone, and runmig did not destroy it",
-        id.unwrap_or_default(),
-        slice.profile,
-        slice.placement,
-        gpu.index
-    ))
+    let number = |id: Option<u32>| id.map(|id| format!(" {id}")).unwrap_or_default();
+    let gpu_instance = number(slice.gpu_instance);
+    let at = format!(
+        "({} at {}) on GPU {}",
+        slice.profile, slice.placement, gpu.index
+    );
+    let what = match is_there {
+        true => format!(
+            "compute instance{} of GPU instance{gpu_instance} {at}",
+            number(slice.compute_instance)
+        ),
+        false => format!("GPU instance{gpu_instance} {at}"),
+    };
+    ill(
+        "InstanceGone",
+        format!("{what} is gone, and runmig did not destroy it"),
+    )
 }
 
 fn is_there(gpu: &Gpu, slice: &Slice) -> bool {
-    gpu.instances.iter().any(|i| {
-        Some(i.id) == slice.gpu_instance
-            && (i.profile_id, i.placement) == (slice.profile_id, slice.placement)
-    })
+    let mut instances = gpu.instances.iter();
+    instances.any(|i| is_its(slice, i.id, i.profile_id, i.placement))
+}
+
+/// Says whether the id, the profile and the place of a GPU instance are those of a slice.
+fn is_its(slice: &Slice, id: u32, profile_id: u32, placement: Placement) -> bool {
+    Some(id) == slice.gpu_instance && (profile_id, placement) == (slice.profile_id, slice.placement)
 }
 
 fn is_ready(held: &Held) -> bool {
-    held.lease.state == LeaseState::Ready && held.instance.state == InstanceState::Ready
-}
-
-/// Returns the instances of claims that are ready on record.
-pub(crate) fn ready(inventory: &Inventory) -> BTreeSet<InstanceId> {
-    let ready = inventory.leases.iter().filter(|held| is_ready(held));
-    ready.map(|held| held.instance.id.clone()).collect()
+    held.lease.claim().is_some()
+        && held.lease.state == LeaseState::Ready
+        && held.instance.state == InstanceState::Ready
 }
 
 /// The devices that are unhealthy, each with the time of the first look that said so.
@@ -127,7 +184,7 @@ impl Sick {
         {
             let before = self.0.get(device);
             match health {
-                Health::Unhealthy(why) => {
+                Health::Unhealthy(Illness { why, .. }) => {
                     if before.is_none_or(|(_, known)| known != why) {
                         told.push(format!("device {device} of {claim} is unhealthy: {why}"));
                     }

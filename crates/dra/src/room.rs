@@ -1,7 +1,7 @@
 //! The room of the node: looks at driver and ledger, lays out the ResourceSlices, and tells the health of devices.
 
 use crate::changes::{Changes, changed};
-use crate::health::{self, DeviceHealth, Sick};
+use crate::health::{self, DeviceHealth, Earlier, Sick};
 use crate::layout::{LeftOut, Node, Published, lay_out, pool, uses};
 use crate::slices::resource_slice;
 use k8s_openapi::api::resource::v1::ResourceSlice;
@@ -9,38 +9,47 @@ use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::{Gpu, GpuUuid, InstanceId};
+use runmig_lease::model::{Gpu, GpuUuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// The looks at the room of a node.
 pub(crate) struct Room {
     config: Arc<Config>,
     node: String,
-    published: Published,
+    /// The last layout. None until the API server has told which ResourceSlices it has.
+    published: Option<Published>,
     left_out: Vec<LeftOut>,
     healths: Vec<DeviceHealth>,
-    /// The instances that were ready on record at the last look.
-    ready: BTreeSet<InstanceId>,
+    /// The slices that were ready on record at the last look.
+    earlier: Earlier,
     sick: Sick,
     /// Another driver that gives out the GPUs of the node, in words.
     rival: Option<watch::Receiver<Option<String>>>,
 }
 
 impl Room {
-    /// Continues from the ResourceSlices of an earlier process.
-    pub(crate) fn new(config: Arc<Config>, node: &str, earlier: Published) -> Room {
+    /// Lays out nothing until the API server has answered.
+    pub(crate) fn new(config: Arc<Config>, node: &str) -> Room {
         Room {
             config,
             node: node.to_owned(),
-            published: earlier,
+            published: None,
             left_out: Vec::new(),
             healths: Vec::new(),
-            ready: BTreeSet::new(),
+            earlier: Earlier::default(),
             sick: Sick::default(),
             rival: None,
+        }
+    }
+
+    /// Continues from the ResourceSlices of an earlier process.
+    pub(crate) fn continuing(self, earlier: Published) -> Room {
+        Room {
+            published: Some(earlier),
+            ..self
         }
     }
 
@@ -79,15 +88,23 @@ impl Room {
         }
     }
 
-    /// Returns the ResourceSlices of the node as it is now. Logs the reasons for which GPUs are left out, when they
-    /// change.
+    /// Returns the ResourceSlices of the node as it is now. None until the API server has answered. Logs the reasons for
+    /// which GPUs are left out, when they change.
     ///
     /// # Errors
     /// The driver or the ledger cannot be read. The last ResourceSlices then stay.
-    pub(crate) fn look(&mut self) -> Result<Vec<ResourceSlice>> {
+    pub(crate) fn look(&mut self) -> Result<Option<Vec<ResourceSlice>>> {
         let driver = runmig_lease::driver(&self.config);
+        // A GPU that does not answer shows in the look at all of them.
+        let instances_of = |gpu: &GpuUuid, profile: u32| driver.instances_of(gpu, profile);
+        let inside = |gpu: &GpuUuid, profile| instances_of(gpu, profile).unwrap_or_default();
+        self.earlier.look_inside(inside);
         let inventory = Inventory::look(&self.config, &driver)?;
         let uses = uses(&inventory, &self.node)?;
+        self.look_at_health(&inventory);
+        let Some(published) = &self.published else {
+            return Ok(None);
+        };
         let gpus = &inventory.snapshot.gpus;
         // A capability that the driver does not tell is left out.
         let capabilities = gpus.iter().filter_map(|gpu| {
@@ -107,7 +124,7 @@ impl Room {
                 idle: &uses.idle,
                 allocated: &uses.allocated,
             },
-            &self.published,
+            published,
         );
         if layout.left_out != self.left_out {
             for left_out in &layout.left_out {
@@ -115,21 +132,21 @@ impl Room {
             }
             self.left_out = layout.left_out;
         }
-        self.look_at_health(&inventory);
         self.sick.taint(&mut layout.published.slices);
         let evicted = match self.config.kubernetes.evict {
             true => self.sick.lasting(Instant::now()),
             false => BTreeSet::new(),
         };
-        self.published = layout.published;
-        let slices = { self.published.slices.iter() }.map(|s| resource_slice(s, &evicted));
-        Ok(slices.collect())
+        let slices = { layout.published.slices.iter() }.map(|s| resource_slice(s, &evicted));
+        let slices = slices.collect();
+        self.published = Some(layout.published);
+        Ok(Some(slices))
     }
 
     /// Notes the health of the devices with claims, and logs its changes.
     fn look_at_health(&mut self, inventory: &Inventory) {
-        self.healths = health::healths(inventory, &pool(&self.node), &self.ready);
-        self.ready = health::ready(inventory);
+        self.healths = health::healths(inventory, &pool(&self.node), &self.earlier);
+        self.earlier = Earlier::of(inventory);
         for change in self.sick.update(&self.healths, Instant::now()) {
             tracing::warn!("{change}");
         }
@@ -145,8 +162,9 @@ pub(crate) struct Told {
 }
 
 /// Looks again and again, without an end. Tells the ResourceSlices that have changed, and the healths of every look: the
-/// kubelet forgets those that are not repeated.
-pub(crate) async fn follow(mut room: Room, told: Told) {
+/// kubelet forgets those that are not repeated. `earlier`: the ResourceSlices of an earlier process, once the API server
+/// has answered. The kubelet hears of healths before that.
+pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Receiver<Published>) {
     let config = room.config.clone();
     // Before the first look, so that no change is missed.
     let mut changes = Changes::of(&config).ok();
@@ -162,17 +180,22 @@ pub(crate) async fn follow(mut room: Room, told: Told) {
         match seen {
             Ok(slices) => {
                 told.healths.send_replace(Some(room.healths.clone()));
-                told.slices.send_if_modified(|last| {
-                    let is_new = *last != slices;
-                    *last = slices;
-                    is_new
-                });
+                if let Some(slices) = slices {
+                    told.slices.send_if_modified(|last| {
+                        let is_new = *last != slices;
+                        *last = slices;
+                        is_new
+                    });
+                }
             }
             Err(e) => tracing::warn!("{}", e.line()),
         }
         tokio::select! {
             () = changed(&config, &mut changes) => {}
             () = room.rival_changes() => {}
+            Ok(earlier) = &mut earlier, if room.published.is_none() => {
+                room = room.continuing(earlier);
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// The time that work on a claim gets at the end of the process. The next process continues the rest.
 const END: Duration = Duration::from_secs(5);
@@ -111,7 +111,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         reports,
     }));
     let asked = Arc::new(Notify::new());
-    let mut serving = pin!(sockets.serve(claims.clone(), healths));
+    let mut serving = pin!(sockets.serve(claims.clone(), healths.clone()));
     let _lead = tokio::select! {
         ended = &mut serving => return ended,
         lead = lead(config.clone()) => lead?,
@@ -119,16 +119,20 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         _ = interrupt.recv() => return Ok(()),
     };
     let (rival_told, rivals) = watch::channel(None);
-    // The kubelet is served while the API server is away.
-    let look = async {
+    let (earlier_told, earlier) = oneshot::channel();
+    let ask = async {
         rival::admitted(&client, &options.node).await;
         rival::look(&client, &options.node, &rival_told, &mut None).await;
-        let earlier = api::slices_at_last(&client, &options.node).await;
-        let room = Room::new(config.clone(), &options.node, slices::earlier(&earlier));
-        let looking = follow(room.beside(rivals), told);
+        let slices = api::slices_at_last(&client, &options.node).await;
+        let _ = earlier_told.send(slices::earlier(&slices));
+        rival::follow(&client, &options.node, &rival_told).await;
+    };
+    // The kubelet is served while the API server is away, and hears of healths.
+    let look = async {
+        let room = Room::new(config.clone(), &options.node);
         tokio::select! {
-            () = looking => {}
-            () = rival::follow(&client, &options.node, &rival_told) => {}
+            () = follow(room.beside(rivals), told, earlier) => {}
+            () = ask => {}
         }
     };
     tokio::select! {
@@ -138,7 +142,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         }
         () = sweep(claims, asked) => Err(Error::new("the sweep ended")),
         () = end_left(config.clone()) => Err(Error::new("the watch on the ledger ended")),
-        () = report(client.clone(), config.clone(), &options.node, inbox) => Err(Error::new("the reports ended")),
+        () = report(client.clone(), config.clone(), &options.node, inbox, healths) => Err(Error::new("the reports ended")),
         () = look => Err(Error::new("the look at the room of the node ended")),
         () = publish(client.clone(), &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
         _ = terminate.recv() => Ok(()),

@@ -12,6 +12,8 @@ use std::sync::Arc;
 /// # Errors
 /// The GPU driver or the ledger cannot be read.
 pub(crate) fn show(options: &Options, config: Config) -> Result<String> {
-    let mut room = Room::new(Arc::new(config), &options.node, Published::default());
-    serde_saphyr::to_string_multiple(&room.look()?).context(|| "write the ResourceSlices as YAML")
+    let room = Room::new(Arc::new(config), &options.node);
+    let slices = room.continuing(Published::default()).look()?;
+    serde_saphyr::to_string_multiple(&slices.unwrap_or_default())
+        .context(|| "write the ResourceSlices as YAML")
 }

@@ -34,13 +34,10 @@ fn root() -> Finding {
 }
 
 fn gpus(options: &Options, config: &Config) -> Vec<Finding> {
-    let mut room = Room::new(
-        Arc::new(config.clone()),
-        &options.node,
-        Published::default(),
-    );
+    let room = Room::new(Arc::new(config.clone()), &options.node);
+    let mut room = room.continuing(Published::default());
     let slices = match room.look() {
-        Ok(slices) => slices,
+        Ok(slices) => slices.unwrap_or_default(),
         Err(e) => return vec![fail(&e)],
     };
     let mut findings: Vec<Finding> = { room.left_out().iter() }

@@ -1,5 +1,5 @@
 use super::*;
-use runmig_lease::model::{GpuInstance, Placement};
+use runmig_lease::model::{ComputeInstance, GpuInstance};
 use runmig_lease::store::{Claim, Holder, Instance, Lease, Origin, Portion, Resource};
 use std::iter::repeat_with;
 
@@ -88,10 +88,14 @@ fn inventory() -> Inventory {
 /// The health by a look whose predecessor saw the instance ready, or not.
 fn seen(inventory: &Inventory, is_known: bool) -> Health {
     let earlier = match is_known {
-        true => ready(inventory),
-        false => BTreeSet::new(),
+        true => Earlier::of(inventory),
+        false => Earlier::default(),
     };
-    let [device] = &healths(inventory, POOL, &earlier)[..] else {
+    seen_after(inventory, &earlier)
+}
+
+fn seen_after(inventory: &Inventory, earlier: &Earlier) -> Health {
+    let [device] = &healths(inventory, POOL, earlier)[..] else {
         panic!("not one device");
     };
     assert_eq!(
@@ -102,10 +106,10 @@ fn seen(inventory: &Inventory, is_known: bool) -> Health {
 }
 
 fn reason(health: Health) -> String {
-    let Health::Unhealthy(why) = health else {
+    let Health::Unhealthy(illness) = health else {
         panic!("{health:?}");
     };
-    why
+    illness.why
 }
 
 #[test]
@@ -147,9 +151,39 @@ fn names_missing_instance_at_second_look() {
     }
 }
 
+/// An administrator destroyed it alone, so the GPU instance is in the driver's answer.
+#[test]
+fn names_missing_compute_instance() {
+    let inventory = inventory();
+    let inside = |ids: &[u32]| {
+        let compute_instance = |id: &u32| ComputeInstance {
+            id: *id,
+            profile_id: 0,
+        };
+        let listed = ListedInstance {
+            id: 7,
+            profile_id: 19,
+            placement: AT,
+            compute_instances: ids.iter().map(compute_instance).collect(),
+        };
+        let mut earlier = Earlier::of(&inventory);
+        earlier.look_inside(|_, _| vec![listed.clone()]);
+        seen_after(&inventory, &earlier)
+    };
+    assert_eq!(inside(&[0]), Health::Healthy);
+    let words = "compute instance 0 of GPU instance 7 (1g.10gb at 2:1) on GPU 0 is gone, and runmig did not destroy it";
+    for ids in [&[][..], &[1]] {
+        assert_eq!(reason(inside(ids)), words);
+    }
+    // A GPU that does not answer tells nothing of it.
+    let mut earlier = Earlier::of(&inventory);
+    earlier.look_inside(|_, _| Vec::new());
+    assert_eq!(seen_after(&inventory, &earlier), Health::Healthy);
+}
+
 #[test]
 fn leaves_out_other_pools() {
-    assert!(healths(&inventory(), "runmig.other", &BTreeSet::new()).is_empty());
+    assert!(healths(&inventory(), "runmig.other", &Earlier::default()).is_empty());
 }
 
 #[test]
@@ -159,12 +193,16 @@ fn only_lasting_illness_evicts() {
         let device = DeviceHealth {
             pool: POOL.to_owned(),
             device: DEVICE.to_owned(),
-            claim: "claim team-a/train".to_owned(),
+            claim: held().lease.claim().unwrap().clone(),
             health,
         };
         vec![device]
     };
-    let ill = look(Health::Unhealthy("lost".to_owned()));
+    let illness = Illness {
+        kind: "GPUGone",
+        why: "lost".to_owned(),
+    };
+    let ill = look(Health::Unhealthy(illness));
     let told = sick.update(&ill, now);
     let words = format!("device {DEVICE} of claim team-a/train is unhealthy: lost");
     assert_eq!(told, [words]);

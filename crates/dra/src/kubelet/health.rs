@@ -61,7 +61,7 @@ fn response(healths: &[DeviceHealth]) -> WatchResponse {
         let (health, message) = match &device.health {
             Health::Unknown => (0, ""),
             Health::Healthy => (1, ""),
-            Health::Unhealthy(why) => (2, why.as_str()),
+            Health::Unhealthy(illness) => (2, illness.why.as_str()),
         };
         messages::DeviceHealth {
             device: Some(DeviceIdentifier {

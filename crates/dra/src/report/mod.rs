@@ -11,6 +11,7 @@ mod status;
 
 use crate::api::{self, Client, Written};
 use crate::claim::ClaimName;
+use crate::health::DeviceHealth;
 use crate::ledger;
 pub(crate) use events::News;
 use events::{MAX_PODS, Told};
@@ -22,7 +23,7 @@ use runmig_lease::store::Held;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 /// The most claims that wait for their report: more than a node has slices.
@@ -72,11 +73,20 @@ impl Reports {
     }
 }
 
+/// The healths of the last look. None before the first.
+pub(crate) type Healths = watch::Receiver<Option<Vec<DeviceHealth>>>;
+
 /// Writes the reports, without an end.
-pub(crate) async fn report(client: Client, config: Arc<Config>, node: &str, inbox: Inbox) {
+pub(crate) async fn report(
+    client: Client,
+    config: Arc<Config>,
+    node: &str,
+    inbox: Inbox,
+    healths: Healths,
+) {
     let Inbox { made, news } = inbox;
     tokio::join!(
-        report_slices(client.clone(), config, node, made),
+        report_slices(client.clone(), config, node, made, healths),
         report_news(client, node, news)
     );
 }
@@ -106,28 +116,24 @@ async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>
     }
 }
 
-/// Writes the status of claims. Begins with the claims that are on record, which an earlier process may not have
-/// reported.
+/// Writes the status of claims when their slices are made, and when the health of one changes. The first look tells all
+/// that are on record, which an earlier process may not have reported.
 async fn report_slices(
     client: Client,
     config: Arc<Config>,
     node: &str,
     mut inbox: mpsc::Receiver<ClaimName>,
+    mut healths: Healths,
 ) {
     let mut reporter = Reporter {
         client,
         config,
         node: node.to_owned(),
         waiting: VecDeque::new(),
+        healths: Vec::new(),
         is_told: false,
         is_dropped: false,
     };
-    match reporter.held().await {
-        Ok(held) => { held.iter() }
-            .filter_map(|held| held.lease.claim())
-            .for_each(|claim| reporter.add(name(claim))),
-        Err(e) => tracing::warn!("{}", e.line()),
-    }
     let mut pause = PAUSE.0;
     let mut next = Instant::now();
     loop {
@@ -136,6 +142,10 @@ async fn report_slices(
                 Some(claim) => reporter.add(claim),
                 None => return,
             },
+            Ok(()) = healths.changed() => {
+                let now = healths.borrow_and_update().clone();
+                reporter.hear(now.unwrap_or_default());
+            }
             () = tokio::time::sleep_until(next), if !reporter.waiting.is_empty() => {
                 if reporter.try_first().await {
                     pause = PAUSE.0;
@@ -162,6 +172,8 @@ struct Reporter {
     node: String,
     /// The claims whose status is not written yet, each once.
     waiting: VecDeque<ClaimName>,
+    /// The healths of the last look.
+    healths: Vec<DeviceHealth>,
     /// Says whether the log has the reason for which no status can be written.
     is_told: bool,
     /// Says whether the log has that the API server drops the devices.
@@ -173,6 +185,18 @@ impl Reporter {
         if self.waiting.len() < MAX_WAITING && !self.waiting.contains(&claim) {
             self.waiting.push_back(claim);
         }
+    }
+
+    /// Takes over the healths of a look, and reports each that differs from the last.
+    fn hear(&mut self, healths: Vec<DeviceHealth>) {
+        let is_known = |of: &DeviceHealth| {
+            let mut last = self.healths.iter();
+            last.any(|l| l.claim.is(&of.claim) && l.health == of.health)
+        };
+        let changed = healths.iter().filter(|of| !is_known(of));
+        let changed: Vec<ClaimName> = changed.map(|of| name(&of.claim)).collect();
+        changed.into_iter().for_each(|claim| self.add(claim));
+        self.healths = healths;
     }
 
     /// Reports the first claim. After an error it goes behind the others, and this returns false.
@@ -205,7 +229,7 @@ impl Reporter {
         };
         let held = self.held().await?;
         let now = Time(Timestamp::now());
-        let Some(devices) = status::devices(found, &held, &self.node, &now) else {
+        let Some(devices) = status::devices(found, (&held, &self.healths), &self.node, &now) else {
             return Ok(());
         };
         match api::set_devices(&self.client, found, &devices).await? {

@@ -1,6 +1,7 @@
 //! The devices in the status of a claim: pure, from the ledger's slices and the API's answer to what to write.
 
 use crate::driver::NAME as DRIVER;
+use crate::health::{DeviceHealth, Health};
 use k8s_openapi::api::resource::v1::{AllocatedDeviceStatus, ResourceClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
@@ -10,11 +11,11 @@ use serde_json::json;
 /// The condition of a device whose slice containers can use.
 const READY: &str = "Ready";
 
-/// Returns the devices of this driver for the status of a claim. `held`: the claim's leases in the ledger. None if the
-/// status has them already, or the claim has none.
+/// Returns the devices of this driver for the status of a claim. `held`: the claim's leases in the ledger. `healths`: the
+/// devices of the last look. None if the status has them already, or the claim has none.
 pub(super) fn devices(
     found: &ResourceClaim,
-    held: &[Held],
+    (held, healths): (&[Held], &[DeviceHealth]),
     node: &str,
     now: &Time,
 ) -> Option<Vec<AllocatedDeviceStatus>> {
@@ -31,35 +32,35 @@ pub(super) fn devices(
     let its = held
         .iter()
         .filter(|h| h.lease.claim().map(|c| c.uid.as_str()) == uid);
-    let devices = its.filter_map(|held| device(held, node, now));
+    let devices = its.filter_map(|held| device(held, node));
     let mut devices: Vec<AllocatedDeviceStatus> = devices.filter(is_allocated).collect();
     let mut is_new = false;
     for device in &mut devices {
         let key = |d: &AllocatedDeviceStatus| (d.driver.clone(), d.pool.clone(), d.device.clone());
         let before = present.iter().find(|before| key(before) == key(device));
-        let since = before.and_then(ready_since);
-        // The time of a condition is that of its last change.
-        if let (Some(since), Some(conditions)) = (since, &mut device.conditions) {
-            { conditions.iter_mut() }.for_each(|c| c.last_transition_time = since.clone());
-        }
+        let mut its = healths
+            .iter()
+            .filter(|of| Some(of.claim.uid.as_str()) == uid);
+        let its = its.find(|of| (&of.pool, &of.device) == (&device.pool, &device.device));
+        let ready = ready(its.map(|of| &of.health), device, before, now);
+        device.conditions = Some(vec![ready]);
         is_new |= before != Some(device);
     }
     is_new.then_some(devices)
 }
 
-/// Returns the entry of a device whose slice is made.
-fn device(held: &Held, node: &str, now: &Time) -> Option<AllocatedDeviceStatus> {
+/// Returns the entry of a device whose slice is made, without its condition.
+fn device(held: &Held, node: &str) -> Option<AllocatedDeviceStatus> {
     let claim = held.lease.claim()?;
     let is_ready = held.lease.state == LeaseState::Ready;
     let slice = held.instance.slice().filter(|_| is_ready)?;
     let (gi, ci) = (slice.gpu_instance?, slice.compute_instance?);
-    let (profile, placement) = (&slice.profile, slice.placement);
     // As `migctl list -o json` words them.
     let data = json!({
         "migUUID": slice.mig_uuid.as_ref()?,
         "gpuUUID": slice.gpu_uuid.as_str(),
-        "profile": profile,
-        "placement": {"start": placement.start, "size": placement.size},
+        "profile": &slice.profile,
+        "placement": {"start": slice.placement.start, "size": slice.placement.size},
         "gpuInstanceID": gi,
         "computeInstanceID": ci,
         "node": node,
@@ -68,22 +69,39 @@ fn device(held: &Held, node: &str, now: &Time) -> Option<AllocatedDeviceStatus> 
         driver: DRIVER.to_owned(),
         pool: claim.pool.clone(),
         device: claim.device.clone(),
-        conditions: Some(vec![Condition {
-            type_: READY.to_owned(),
-            status: "True".to_owned(),
-            reason: "SliceMade".to_owned(),
-            message: format!("the slice {profile} at {placement} is ready"),
-            last_transition_time: now.clone(),
-            observed_generation: None,
-        }]),
+        conditions: None,
         data: Some(RawExtension(data)),
         network_data: None,
         share_id: None,
     })
 }
 
-fn ready_since(device: &AllocatedDeviceStatus) -> Option<Time> {
-    let mut conditions = device.conditions.iter().flatten();
-    let ready = conditions.find(|c| c.type_ == READY && c.status == "True")?;
-    Some(ready.last_transition_time.clone())
+/// Returns the condition of a device. Without a word of the last look, a slice that is the same keeps its condition, and
+/// a new one is ready.
+fn ready(
+    health: Option<&Health>,
+    device: &AllocatedDeviceStatus,
+    before: Option<&AllocatedDeviceStatus>,
+    now: &Time,
+) -> Condition {
+    let was = before.and_then(|before| {
+        let mut conditions = before.conditions.iter().flatten();
+        conditions.find(|c| c.type_ == READY)
+    });
+    let is_same = before.is_some_and(|before| before.data == device.data);
+    let (status, reason, message) = match (health, was) {
+        (Some(Health::Unhealthy(illness)), _) => ("False", illness.kind, illness.why.as_str()),
+        (None | Some(Health::Unknown), Some(was)) if is_same => return was.clone(),
+        _ => ("True", "SliceMade", "the slice is made and works"),
+    };
+    // The time of a condition is that of its last change.
+    let since = was.filter(|was| was.status == status);
+    Condition {
+        type_: READY.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: since.map_or(now, |was| &was.last_transition_time).clone(),
+        observed_generation: None,
+    }
 }

@@ -61,6 +61,17 @@ impl Cluster {
         self.driver = Some(self.spawn_driver("driver.log"));
     }
 
+    /// Starts the driver with an API server that never answers, in the place of one that runs.
+    #[allow(dead_code)]
+    pub fn start_driver_alone(&mut self) {
+        self.end_driver();
+        let [port] = support::free_ports();
+        let nowhere = self.plane.kubeconfig_for(port, "nowhere", "secret");
+        let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"));
+        let mut driver = (self.plane).as_driver(driver, "node", &nowhere, "driver.log");
+        self.driver = Some(driver.spawn().unwrap());
+    }
+
     pub fn end_driver(&mut self) {
         if let Some(mut driver) = self.driver.take() {
             driver.kill().unwrap();

@@ -172,6 +172,13 @@ pub(crate) fn exists(
     }
 }
 
+/// Returns whether both instances of a slice exist, and are those on record. An administrator may destroy the compute
+/// instance alone.
+pub(crate) fn is_whole(driver: &impl Queries, slice: &Slice) -> Result<bool> {
+    let there = locate(driver, slice)?;
+    Ok(there.is_some_and(|there| compute_instance(slice, &there).is_some()))
+}
+
 /// Destroys the instance of a slice if it exists: the compute instance, then the GPU instance. The driver's
 /// lists confirm that each is gone. `emptied` records the end of the compute instance.
 pub(crate) fn destroy(

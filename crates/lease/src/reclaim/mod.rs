@@ -24,7 +24,7 @@ pub(crate) use claim::{
     detach, release_claim, release_dead, release_device, undo_half_made, user_of_device,
 };
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
-pub(crate) use destroy::{destroy, exists, holders, locate, remove_home};
+pub(crate) use destroy::{destroy, exists, holders, is_whole, locate, remove_home};
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};

@@ -63,16 +63,16 @@ impl Work<'_, '_> {
                 end: End::Near,
             }));
         };
+        let slice = held.instance.slice();
+        let is_whole = || slice.map_or(Ok(false), |slice| reclaim::is_whole(driver, slice));
         match &held.instance.state {
-            InstanceState::Ready if reclaim::exists(context, driver, &held.instance)? => {
-                self.finish(held)
-            }
+            InstanceState::Ready if is_whole()? => self.finish(held),
             InstanceState::Idle { .. } => match validate(context, driver, &held) {
                 Some(held) => self.finish(held),
                 None => self.give_up(Undo::GiveUp(held, Patience::default())),
             },
             InstanceState::Creating => self.create(driver, held),
-            // An administrator, or a reset, removed the instance.
+            // An administrator, or a reset, removed the instance or its compute instance.
             _ => self.give_up(Undo::Release(held)),
         }
     }

@@ -154,7 +154,6 @@ fn offered<'a>(
     }
 }
 
-/// Returns the holder of the memory slices of a place.
 /// Returns the reason for which a device is not at its own place, in words.
 pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]) -> String {
     let here = |slot: &&Slot| (&slot.gpu, slot.placement) == (&place.gpu, place.placement);
@@ -168,6 +167,7 @@ pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]
     }
 }
 
+/// Returns the holder of the memory slices of a place.
 fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
     let overlaps =
         |i: &Instance| footprint(i).is_some_and(|s| s.gpu == gpu.uuid && s.placement.overlaps(at));
