@@ -8,6 +8,8 @@ use runmig_lease::error::{Context, Result};
 use runmig_lease::model::DeviceNode;
 use runmig_lease::trust;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -172,6 +174,18 @@ impl Folder {
         Ok(())
     }
 
+    /// Returns the uids of the claims that have a file, or an unfinished one.
+    pub(crate) fn claims(&self) -> Result<BTreeSet<String>> {
+        let what = || format!("list the CDI files in {}", self.0.display());
+        let files = match fs::read_dir(&self.0) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            files => files.context(what)?,
+        };
+        let names = files.map(|file| Ok(file?.file_name()));
+        let names: Vec<OsString> = names.collect::<std::io::Result<_>>().context(what)?;
+        Ok(names.iter().filter_map(|name| uid_of(name)).collect())
+    }
+
     fn file(&self, uid: &str) -> PathBuf {
         self.0.join(format!("{CLAIM_FILE}{uid}.json"))
     }
@@ -180,6 +194,13 @@ impl Folder {
 /// Returns the name of a file until it is complete. No reader of CDI files takes it for one.
 fn unfinished(file: &Path) -> PathBuf {
     file.with_extension("new")
+}
+
+/// Returns the claim of a file by its name.
+fn uid_of(name: &OsStr) -> Option<String> {
+    let uid = name.to_str()?.strip_prefix(CLAIM_FILE)?;
+    let uid = { uid.strip_suffix(".json") }.or_else(|| uid.strip_suffix(".new"));
+    uid.map(str::to_owned)
 }
 
 fn remove(file: &Path) -> std::io::Result<()> {
@@ -299,6 +320,11 @@ mod tests {
             let read = fs::read(files[0].as_ref().unwrap().path()).unwrap();
             assert_eq!(serde_json::from_slice::<Value>(&read).unwrap(), text);
         }
+        fs::write(dir.path().join("cdi/nvidia.yaml"), "").unwrap();
+        fs::write(dir.path().join("cdi/gpu.runmig.dev-u-2.new"), "half").unwrap();
+        let both = ["u-1", "u-2"].map(str::to_owned);
+        assert_eq!(folder.claims().unwrap(), BTreeSet::from(both));
+        assert!(Folder::new("/nowhere").claims().unwrap().is_empty());
         // A folder in the place of the file: the rename fails.
         folder.remove("u-1").unwrap();
         folder.remove("u-1").unwrap();

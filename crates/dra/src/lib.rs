@@ -22,7 +22,7 @@
 //! api         the API server: reads claims, and writes reports about them
 //! layout      pure: the ResourceSlices of a node
 //! host        the node's files, seen from a pod
-//! claim, slices, cdi, health     pure: from claim, layout, ledger and lease to data
+//! claim, pods, slices, cdi, health     pure: from claim, pod, layout, ledger and lease to data
 //! log         standard error, and the ledger's log
 //! ```
 
@@ -44,6 +44,7 @@ mod lead;
 mod ledger;
 mod log;
 mod options;
+mod pods;
 mod prepare;
 mod promise;
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::process;
 use runmig_lease::store::Claim;
 use serial::Serial;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,6 +154,36 @@ impl Claims {
         };
         let answer = self.in_turn(claim, work).await;
         answer.context(|| format!("unprepare claim {claim}"))
+    }
+
+    /// Returns the uids of claims that have a CDI file and no lease.
+    pub(crate) async fn left_files(&self) -> Result<BTreeSet<String>> {
+        let node = self.node.clone();
+        blocking(move || {
+            // The files first: a Prepare puts its lease on record before it writes one.
+            let mut left = node.cdi.claims()?;
+            if !left.is_empty() {
+                for claim in ledger::claims(&node.config)? {
+                    left.remove(&claim.uid);
+                }
+            }
+            Ok(left)
+        })
+        .await
+    }
+
+    /// Removes the CDI file of a claim without a lease. Returns whether it has none.
+    pub(crate) async fn remove_left_file(&self, claim: &ClaimName) -> Result<bool> {
+        let (node, uid) = (self.node.clone(), claim.uid.clone());
+        let work = blocking(move || {
+            // A Prepare may have come before this turn.
+            let is_left = ledger::claims(&node.config)?.iter().all(|c| c.uid != uid);
+            if is_left {
+                node.cdi.remove(&uid)?;
+            }
+            Ok(is_left)
+        });
+        self.in_turn(claim, work).await
     }
 
     /// Returns the claims on record.

@@ -140,7 +140,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<()> {
         () = promise(claims.clone(), &options.node, asked.clone()) => {
             Err(Error::new("the watch on the pods of the node ended"))
         }
-        () = sweep(claims, asked) => Err(Error::new("the sweep ended")),
+        () = sweep(claims, &options.node, asked) => Err(Error::new("the sweep ended")),
         () = end_left(config.clone()) => Err(Error::new("the watch on the ledger ended")),
         () = report(client.clone(), config.clone(), &options.node, inbox, healths) => Err(Error::new("the reports ended")),
         () = look => Err(Error::new("the look at the room of the node ended")),

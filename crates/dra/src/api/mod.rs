@@ -7,6 +7,7 @@ pub(crate) mod probe;
 
 use crate::driver;
 pub(crate) use events::create_event;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 pub(crate) use kube::Client;
 use kube::api::ListParams;
@@ -55,6 +56,14 @@ pub(crate) async fn claim(
     in_time(claims.get_opt(name))
         .await
         .context(|| format!("read claim {namespace}/{name}"))
+}
+
+/// Returns the pods that are bound to a node.
+pub(crate) async fn pods(client: &Client, node: &str) -> Result<Vec<Pod>> {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let list = in_time(pods.list(&here)).await;
+    Ok(list.context(|| "list the pods of this node")?.items)
 }
 
 /// Returns the ResourceSlices of this driver on a node.

@@ -34,6 +34,7 @@ async fn answers_the_kubelet() {
     withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
     withdrawn::names_later_pods_of_claim(&cluster, &devices[5]).await;
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
+    withdrawn::sweeps_files_without_lease(&mut cluster, &devices[1]).await;
     health::health_follows_the_machine(&mut cluster, &devices[4]).await;
     reported::log_has_each_action(&cluster);
     successor::one_process_publishes(&mut cluster, &devices[3]).await;

@@ -10,6 +10,8 @@ use runmig_lease::config::Config;
 use runmig_lease::store::Held;
 use runmig_lease::{LeaseManager, NoBundles};
 use serde_json::json;
+use std::path::Path;
+use std::process::Command;
 
 /// The leases of claims in the ledger.
 fn claims(cluster: &Cluster) -> Vec<Held> {
@@ -104,4 +106,42 @@ pub async fn sweeps_deleted_claims(cluster: &mut Cluster, device: &str) {
     })
     .await;
     assert_eq!(cluster.starts(), [0; 0]);
+}
+
+/// An operator released a claim by hand. The file stays as long as a pod names the claim.
+pub async fn sweeps_files_without_lease(cluster: &mut Cluster, device: &str) {
+    let claim = cluster.claim("left", device, POOL).await;
+    let file = format!("gpu.runmig.dev-{}.json", claim.uid);
+    bound(cluster, "left", "left").await;
+    assert_eq!(prepared(cluster, &claim).await.error, "");
+    release(cluster, "default/left");
+    // The file of a claim that nobody knows, half-written, and one of another vendor.
+    let unknown = "gpu.runmig.dev-0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2.new";
+    let theirs = cluster.at("cdi/nvidia.yaml");
+    std::fs::write(cluster.at("cdi").join(unknown), "half").unwrap();
+    std::fs::write(&theirs, "").unwrap();
+    cluster.start_driver();
+    let files = || {
+        let mut files = cluster.cdi_files();
+        files.sort();
+        files
+    };
+    let kept = [file, "nvidia.yaml".to_owned()];
+    until("the unknown file is gone", async || files() == kept).await;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    let now = DeleteParams::default().grace_period(0);
+    pods.delete("left", &now).await.unwrap();
+    until("the file is gone", async || files() == kept[1..]).await;
+    std::fs::remove_file(theirs).unwrap();
+    unprepare(cluster, &claim).await;
+}
+
+fn release(cluster: &Cluster, claim: &str) {
+    let program = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("migctl");
+    let mut migctl = Command::new(program);
+    migctl.args(["release", claim]);
+    let output = migctl
+        .env("RUNMIG_CONFIG", cluster.at("config.toml"))
+        .output();
+    assert!(output.as_ref().unwrap().status.success(), "{output:?}");
 }
