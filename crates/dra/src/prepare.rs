@@ -19,9 +19,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// The time for an answer. The kubelet gives up after 45 seconds.
 const ANSWER: Duration = Duration::from_secs(42);
+/// The time for an answer once the process has to end, which is within 5 seconds.
+const LAST_ANSWER: Duration = Duration::from_secs(4);
 
 /// A device that is ready for containers.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub(crate) enum Swept {
 pub(crate) struct Claims {
     node: Arc<Node>,
     serial: Serial,
+    /// Says that the process has to end.
+    ending: watch::Receiver<bool>,
 }
 
 /// The parts that a claim is made with.
@@ -86,10 +91,11 @@ impl Node {
 
 impl Claims {
     /// Takes no look at the claims that exist.
-    pub(crate) fn new(node: Node) -> Claims {
+    pub(crate) fn new(node: Node, ending: watch::Receiver<bool>) -> Claims {
         Claims {
             node: Arc::new(node),
             serial: Serial::default(),
+            ending,
         }
     }
 
@@ -198,7 +204,7 @@ impl Claims {
     }
 
     /// Returns the configuration of runmig.
-    pub(crate) fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Arc<Config> {
         &self.node.config
     }
 
@@ -231,14 +237,27 @@ impl Claims {
             let _alone = blocking(move || ledger::turn(&node.config, &uid)).await?;
             work.await
         });
-        match tokio::time::timeout(ANSWER, working).await {
-            Ok(done) => done.because(|| "the driver failed at the claim")?,
-            Err(_) => Err(Error::new(format!(
+        let unfinished =
+            |why: String| Err(Error::new(why).hint("wait, since the kubelet asks again"));
+        tokio::select! {
+            done = working => done.because(|| "the driver failed at the claim")?,
+            () = tokio::time::sleep(ANSWER) => unfinished(format!(
                 "the work on the claim is not done after {} seconds and continues",
                 ANSWER.as_secs()
-            ))
-            .hint("wait, since the kubelet asks again")),
+            )),
+            () = self.last_answer() => unfinished(
+                "this process of runmig-dra ends, and the next one continues the work".to_owned(),
+            ),
         }
+    }
+
+    /// Returns when the process has to end and no answer may wait any longer.
+    async fn last_answer(&self) {
+        let mut ending = self.ending.clone();
+        if ending.wait_for(|is_ending| *is_ending).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(LAST_ANSWER).await;
     }
 }
 

@@ -1,13 +1,14 @@
 //! The process: options, configuration, and the services until a signal.
 
 use crate::cdi::Folder;
+use crate::health::DeviceHealth;
 use crate::kubelet::Sockets;
 use crate::lead::lead;
 use crate::options::{self, Call, HELP, Options, hook};
 use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
-use crate::report::{report, reports};
+use crate::report::{Healths, Inbox, report, reports};
 use crate::room::{Room, Told, follow};
 use crate::show::show;
 use crate::sweep::{end_left, sweep};
@@ -19,11 +20,12 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot, watch};
 
-/// The time that work on a claim gets at the end of the process. The next process continues the rest.
+/// The time that calls of the kubelet and work on claims get at the end of the process. The next process continues the
+/// rest.
 const END: Duration = Duration::from_secs(5);
 
 /// Runs the driver with these arguments until a signal ends it.
@@ -84,68 +86,91 @@ fn serve(options: &Options) -> Result<()> {
         .build()
         .context(|| "start the runtime")?;
     let ended = runtime.block_on(until_signal(options, config));
-    runtime.shutdown_timeout(END);
+    let (ended, end) = match ended {
+        Ok(end) => (Ok(()), end),
+        Err(e) => (Err(e), Instant::now() + END),
+    };
+    runtime.shutdown_timeout(end.saturating_duration_since(Instant::now()));
     ended
 }
 
-async fn until_signal(options: &Options, config: Config) -> Result<()> {
+/// Serves until a signal, and then answers the calls at work. Returns the time at which the process has to be over.
+async fn until_signal(options: &Options, config: Config) -> Result<Instant> {
     let what = || "wait for signals";
     let mut terminate = signal(SignalKind::terminate()).context(what)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(what)?;
     let client = api::connect(options.kubeconfig.as_deref()).await?;
     let config = Arc::new(config);
-    let (slices_told, wanted) = watch::channel(Vec::new());
+    let (end_told, ending) = watch::channel(false);
     let (healths_told, healths) = watch::channel(None);
-    let told = Told {
-        slices: slices_told,
-        healths: healths_told,
-    };
     let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir).await?;
     let (reports, inbox) = reports();
-    let claims = Arc::new(Claims::new(Node {
-        client: client.clone(),
+    let node = Node {
+        client,
         config: config.clone(),
         pool: layout::pool(&options.node),
         cdi: Folder::new(&options.cdi_dir),
         hook: hook(options)?,
         reports,
-    }));
-    let asked = Arc::new(Notify::new());
-    let mut serving = pin!(sockets.serve(claims.clone(), healths.clone()));
-    let _lead = tokio::select! {
-        ended = &mut serving => return ended,
-        lead = lead(config.clone()) => lead?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
     };
+    let claims = Arc::new(Claims::new(node, ending.clone()));
+    let reporting = (inbox, healths.clone());
+    let mut serving = pin!(sockets.serve(claims.clone(), healths, ending));
+    let leading = async {
+        let _lead = lead(config).await?;
+        Err(work(claims, &options.node, healths_told, reporting).await)
+    };
+    tokio::select! {
+        ended = &mut serving => ended?,
+        // Another process may lead from here on, and the streams of healths end.
+        ended = leading => ended?,
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let end = Instant::now() + END;
+    end_told.send_replace(true);
+    let _ = tokio::time::timeout_at(end.into(), serving).await;
+    Ok(end)
+}
+
+/// The work of the one process of a node that publishes, promises and sweeps. It has no end but an error.
+async fn work(
+    claims: Arc<Claims>,
+    node: &str,
+    healths_told: watch::Sender<Option<Vec<DeviceHealth>>>,
+    (inbox, healths): (Inbox, Healths),
+) -> Error {
+    let (client, config) = (claims.client().clone(), claims.config().clone());
+    let asked = Arc::new(Notify::new());
     let (rival_told, rivals) = watch::channel(None);
+    let (slices_told, wanted) = watch::channel(Vec::new());
+    let told = Told {
+        slices: slices_told,
+        healths: healths_told,
+    };
     let (earlier_told, earlier) = oneshot::channel();
     let ask = async {
-        rival::admitted(&client, &options.node).await;
-        rival::look(&client, &options.node, &rival_told, &mut None).await;
-        let slices = api::slices_at_last(&client, &options.node).await;
+        rival::admitted(&client, node).await;
+        rival::look(&client, node, &rival_told, &mut None).await;
+        let slices = api::slices_at_last(&client, node).await;
         let _ = earlier_told.send(slices::earlier(&slices));
-        rival::follow(&client, &options.node, &rival_told).await;
+        rival::follow(&client, node, &rival_told).await;
     };
     // The kubelet is served while the API server is away, and hears of healths.
     let look = async {
-        let room = Room::new(config.clone(), &options.node);
+        let room = Room::new(config.clone(), node);
         tokio::select! {
             () = follow(room.beside(rivals), told, earlier) => {}
             () = ask => {}
         }
     };
-    tokio::select! {
-        ended = serving => ended,
-        () = promise(claims.clone(), &options.node, asked.clone()) => {
-            Err(Error::new("the watch on the pods of the node ended"))
-        }
-        () = sweep(claims, &options.node, asked) => Err(Error::new("the sweep ended")),
-        () = end_left(config.clone()) => Err(Error::new("the watch on the ledger ended")),
-        () = report(client.clone(), config.clone(), &options.node, inbox, healths) => Err(Error::new("the reports ended")),
-        () = look => Err(Error::new("the look at the room of the node ended")),
-        () = publish(client.clone(), &options.node, wanted) => Err(Error::new("the watch on ResourceSlices ended")),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-    }
+    let what = tokio::select! {
+        () = promise(claims.clone(), node, asked.clone()) => "watch on the pods of the node",
+        () = sweep(claims.clone(), node, asked) => "sweep",
+        () = end_left(config.clone()) => "watch on the ledger",
+        () = report(client.clone(), config.clone(), node, inbox, healths) => "reports",
+        () = look => "look at the room of the node",
+        () = publish(client.clone(), node, wanted) => "watch on ResourceSlices",
+    };
+    Error::new(format!("cannot go on: the {what} ended"))
 }

@@ -69,20 +69,25 @@ impl Sockets {
         })
     }
 
-    /// Answers the kubelet's calls, without an end.
+    /// Answers the kubelet's calls. Once `ending` says so it takes no more, answers those at work, and returns.
     pub(crate) async fn serve(
         &mut self,
         claims: Arc<Claims>,
         healths: watch::Receiver<Option<Vec<DeviceHealth>>>,
+        ending: watch::Receiver<bool>,
     ) -> Result<()> {
+        let end = || {
+            let mut ending = ending.clone();
+            async move { drop(ending.wait_for(|is_ending| *is_ending).await) }
+        };
         let registration = registration::Registration::new(self.plugin.path());
         let registering = Server::builder()
             .add_service(RegistrationServer::new(registration))
-            .serve_with_incoming(self.registration.connections()?);
+            .serve_with_incoming_shutdown(self.registration.connections()?, end());
         let serving = Server::builder()
             .add_service(DRAPluginServer::new(plugin::Plugin::new(claims)))
             .add_service(DRAResourceHealthServer::new(health::Watch::new(healths)))
-            .serve_with_incoming(self.plugin.connections()?);
+            .serve_with_incoming_shutdown(self.plugin.connections()?, end());
         let ended = tokio::try_join!(registering, serving);
         ended.context(|| "serve the kubelet").map(drop)
     }

@@ -1,6 +1,7 @@
 //! The kubelet's calls for claims, over the driver's socket, beside a real API server.
 
 mod cluster;
+mod ending;
 mod health;
 mod reported;
 mod successor;
@@ -36,6 +37,7 @@ async fn answers_the_kubelet() {
     withdrawn::sweeps_deleted_claims(&mut cluster, &devices[5]).await;
     withdrawn::sweeps_files_without_lease(&mut cluster, &devices[1]).await;
     health::health_follows_the_machine(&mut cluster, &devices[4]).await;
+    ending::signal_leaves_no_call_unanswered(&mut cluster, &devices[6]).await;
     reported::log_has_each_action(&cluster);
     successor::one_process_publishes(&mut cluster, &devices[3]).await;
     for socket in [
