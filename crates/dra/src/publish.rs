@@ -1,7 +1,7 @@
 //! Keeps the ResourceSlices of this node in the API. Others change and delete them: the kubelet removes all when the
 //! driver is away for long, and at its own start.
 
-use crate::api::{in_time, slices_of};
+use crate::api::{in_time, probe, slices_of};
 use crate::slices::keep_times;
 use futures::StreamExt;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
@@ -26,9 +26,12 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
     if wanted.changed().await.is_err() {
         return;
     }
-    let api: Api<ResourceSlice> = Api::all(client);
+    let api: Api<ResourceSlice> = Api::all(client.clone());
     let mut published = Published {
         api: api.clone(),
+        client,
+        node: node.to_owned(),
+        is_dropping: false,
         wanted: wanted.borrow_and_update().clone(),
         written: BTreeMap::new(),
         present: BTreeMap::new(),
@@ -66,6 +69,10 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
 
 struct Published {
     api: Api<ResourceSlice>,
+    client: Client,
+    node: String,
+    /// Says that the API server dropped the counters of a ResourceSlice, and that none is there since.
+    is_dropping: bool,
     wanted: Vec<ResourceSlice>,
     /// The ResourceSlices that this process wrote, each in its own spelling and in the API server's.
     written: BTreeMap<String, [ResourceSliceSpec; 2]>,
@@ -103,6 +110,13 @@ impl Published {
 
     /// Writes what is missing or different, and removes what nobody wants.
     async fn correct(&mut self) -> Result<()> {
+        if self.is_dropping {
+            if !probe::keeps_counters(&self.client, &self.node).await? {
+                tokio::time::sleep(PAUSE).await;
+                return Ok(());
+            }
+            self.is_dropping = false;
+        }
         let wrong: Vec<ResourceSlice> = { self.wanted.iter() }
             .filter(|wanted| !self.stands(wanted))
             .cloned()
@@ -121,21 +135,36 @@ impl Published {
                 None => in_time(self.api.create(&write, &slice)).await,
             };
             let written = written.context(|| format!("write ResourceSlice {name}"))?;
+            if has_counters(&ours) && !has_counters(&written.spec) {
+                // Without counters the scheduler gives out places that overlap.
+                tracing::error!("{}", probe::without_counters().line());
+                self.is_dropping = true;
+                self.present.insert(name, written);
+                return self.remove(|_| true).await;
+            }
             tracing::info!("ResourceSlice {name} is in place");
             let spellings = [ours, written.spec.clone()];
             self.written.insert(name.clone(), spellings);
             self.present.insert(name, written);
         }
-        let is_wanted = |name: &str| self.wanted.iter().any(|wanted| wanted.name_any() == name);
-        let others: Vec<String> = { self.present.keys() }
-            .filter(|name| !is_wanted(name))
-            .cloned()
-            .collect();
-        for name in others {
+        let wanted: Vec<String> = self.wanted.iter().map(ResourceExt::name_any).collect();
+        self.remove(|name| !wanted.contains(name)).await
+    }
+
+    /// Removes ResourceSlices that are present, by their names.
+    async fn remove(&mut self, goes: impl Fn(&String) -> bool) -> Result<()> {
+        let names: Vec<String> = self.present.keys().filter(|n| goes(n)).cloned().collect();
+        for name in names {
             let removed = in_time(self.api.delete(&name, &DeleteParams::default())).await;
             removed.context(|| format!("remove ResourceSlice {name}"))?;
             self.present.remove(&name);
         }
         Ok(())
     }
+}
+
+/// Says whether a ResourceSlice has counters, or a device that uses some.
+fn has_counters(spec: &ResourceSliceSpec) -> bool {
+    let mut devices = spec.devices.iter().flatten();
+    spec.shared_counters.is_some() || devices.any(|device| device.consumes_counters.is_some())
 }

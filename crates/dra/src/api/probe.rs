@@ -169,11 +169,16 @@ pub(crate) async fn require(client: &Client, node: &str) -> Result<()> {
     }
     match keeps_counters(client, node).await? {
         true => Ok(()),
-        false => Err(Error::new(
-            "cannot publish GPUs: the feature gate DRAPartitionableDevices is off, and the API server drops counters",
-        )
-        .hint("remove DRAPartitionableDevices=false from the flags of kube-apiserver and kube-scheduler")),
+        false => Err(without_counters()),
     }
+}
+
+/// The error of an API server that drops counters.
+pub(crate) fn without_counters() -> Error {
+    Error::new(
+        "cannot publish GPUs: the feature gate DRAPartitionableDevices is off, and the API server drops counters",
+    )
+    .hint("remove DRAPartitionableDevices=false from the flags of kube-apiserver and kube-scheduler")
 }
 
 #[cfg(test)]

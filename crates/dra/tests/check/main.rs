@@ -5,15 +5,22 @@
 mod cluster;
 
 use cluster::{Cluster, until};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use runmig_dra::kubelet::messages::{PrepareRequest, UnprepareRequest};
+use runmig_dra::publish::publish;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// Calls the driver with a verb. Returns its exit status and both outputs.
 fn call(cluster: &Cluster, arguments: &[&str], config: &str) -> (i32, String, String) {
@@ -82,6 +89,8 @@ async fn names_gates_and_rights() {
     })
     .await;
     assert_eq!(slices(&cluster).await, []);
+    takes_back_what_lost_its_counters(&cluster).await;
+    names_gate_of_status(&cluster).await;
     for gate in ["DRAPartitionableDevices", "DRAExtendedResource"] {
         let line = format!("cannot use feature gate {gate}: it is off");
         fails(&cluster, &[], "config.toml", &line);
@@ -104,6 +113,62 @@ async fn names_gates_and_rights() {
         let line = format!("cannot {right}: this account lacks the right");
         fails(&cluster, &replaced, "config.toml", &line);
     }
+}
+
+/// An API server that had the gate at the driver's start may lose it later.
+async fn takes_back_what_lost_its_counters(cluster: &Cluster) {
+    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let consumes = json!([{"counterSet": "gpu", "counters": {"memory": {"value": "1"}}}]);
+    let devices = json!([{"name": "a", "consumesCounters": consumes}]);
+    let slice = json!({
+        "metadata": {"name": "runmig.other-1g"},
+        "spec": {
+            "driver": "gpu.runmig.dev", "nodeName": "other", "devices": devices,
+            "pool": {"name": "runmig.other", "generation": 1, "resourceSliceCount": 1},
+        },
+    });
+    let its = WatchParams::default().fields("spec.nodeName=other");
+    let mut changes = Box::pin(api.watch(&its, "0").await.unwrap());
+    let (told, wanted) = watch::channel(Vec::new());
+    told.send_replace(vec![serde_json::from_value(slice).unwrap()]);
+    let (mut seen, mut is_over) = (Vec::new(), false);
+    let publishing = publish(cluster.client.clone(), "other", wanted);
+    let looking = until("the ResourceSlice is gone again", async || {
+        match changes.next().await.unwrap().unwrap() {
+            WatchEvent::Added(_) => seen.push("added"),
+            WatchEvent::Deleted(_) => is_over = true,
+            _ => {}
+        }
+        is_over
+    });
+    tokio::select! {
+        () = publishing => panic!("it goes on"),
+        done = tokio::time::timeout(Duration::from_secs(120), looking) => done.unwrap(),
+    }
+    assert_eq!(seen, ["added"]);
+}
+
+async fn names_gate_of_status(cluster: &Cluster) {
+    let (_, shown, _) = call(cluster, &["show"], "config.toml");
+    let mut words = shown.split_whitespace();
+    let is_device = |word: &&str| word.starts_with("gpu-") && word.contains("-mig-1g-10gb-");
+    let device = words.find(is_device).unwrap();
+    let claims = vec![cluster.claim("gate", device, "runmig.node").await];
+    let mut plugin = cluster.plugin().await;
+    let request = PrepareRequest {
+        claims: claims.clone(),
+    };
+    let answer = plugin.node_prepare_resources(request).await.unwrap();
+    assert_eq!(answer.into_inner().claims[&claims[0].uid].error, "");
+    let line = "cannot write the status of claims: the API server drops status.devices; hint: turn on the feature gate \
+                DRAResourceClaimDeviceStatus";
+    until(line, async || {
+        let log = fs::read_to_string(cluster.at("driver.log")).unwrap();
+        log.contains(line)
+    })
+    .await;
+    let request = UnprepareRequest { claims };
+    plugin.node_unprepare_resources(request).await.unwrap();
 }
 
 #[tokio::test]
