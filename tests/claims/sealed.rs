@@ -89,6 +89,41 @@ fn last_container_ends_the_slice() {
     nothing_is_left(&world);
 }
 
+/// An early Unprepare took the claim from a container that lived. Once it has ended, an engine may start it again from its
+/// bundle, with or without a delete.
+#[test]
+fn names_claim_that_ended_early() {
+    for is_deleted in [true, false] {
+        let world = prepared(&["a"]);
+        world.bundle_with_claims("c", &["a"]);
+        world.create("c");
+        unprepare(&world, "a").unwrap();
+        match is_deleted {
+            true => drop(world.delete("c")),
+            false => {
+                world.behave("no-hooks");
+                said(&mut world.bare(&["delete", "--force", "c"])).ok();
+                world.behave("");
+            }
+        }
+        for _ in 0..2 {
+            let line = said(&mut world.create_command("c")).refused();
+            let why = "cannot start container c: claim a has no slice for device device; hint: delete the pod";
+            assert!(line.contains(why), "{line}");
+            // The slice went with its last container, and the bundle is as the engine wrote it.
+            nothing_is_left(&world);
+            assert_eq!(config(&world, "c"), original(&world, "c"));
+        }
+        // The next Prepare of the claim makes it work.
+        prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+        world.create("c");
+        assert_eq!(
+            visible(&world, "c"),
+            [world.the_instance().uuids[0].as_str()]
+        );
+    }
+}
+
 /// The edit of a killed create has no hook of the claim.
 #[test]
 fn seals_container_again() {
