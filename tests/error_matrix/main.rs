@@ -179,6 +179,7 @@ matrix! {
     prepare_half_made_claim: "prepare-half-made-claim";
     unprepare_claim: "unprepare-claim";
     gc_of_half_made_claim: "gc-of-half-made-claim";
+    release_claims: "release-claims";
     / driver_is_not_asked:
     create_with_claim: "create-with-claim";
     delete_to_idle: "delete-to-idle";

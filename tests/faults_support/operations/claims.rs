@@ -47,6 +47,12 @@ pub const ALL: &[Operation] = &[
         world.note_claims();
         world.migctl(&["release", ID]).into()
     }),
+    operation("release-claims", Kind::Collect, |world| {
+        made(world, ID);
+        said(&mut world.claims("promise", PEER)).ok();
+        world.note_claims();
+        world.migctl(&["release", "--claims"]).into()
+    }),
     operation("create-with-claim", Kind::Create, |world| {
         made(world, ID);
         world.note_claims();
