@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// The time after a change in which more changes come.
+/// The time after a change by others in which more changes come. The looks at the node join those of the ledger.
 const JOIN: Duration = Duration::from_millis(100);
 /// The time before the next try after an error.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -41,9 +42,17 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
         pin!(watcher(api, watcher::Config::default().fields(&ours)).default_backoff());
     // The first list tells what is present.
     let mut listed = false;
+    // The time of the next write. More changes do not put it off.
+    let mut due: Option<Instant> = None;
     loop {
-        let is_due = listed && !published.is_right();
+        due = match listed && !published.is_right() {
+            true => due.or_else(|| Some(Instant::now() + JOIN)),
+            false => None,
+        };
+        let at = due.unwrap_or_else(Instant::now);
         tokio::select! {
+            // A write over what others have written meanwhile would fail.
+            biased;
             change = changes.next() => match change {
                 Some(Ok(event)) => {
                     // A list that begins anew tells what is present only at its end.
@@ -54,13 +63,17 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
                 None => return,
             },
             told = wanted.changed() => match told {
-                Ok(()) => published.wanted = wanted.borrow_and_update().clone(),
+                Ok(()) => {
+                    published.wanted = wanted.borrow_and_update().clone();
+                    due = Some(Instant::now());
+                }
                 Err(_) => return,
             },
-            () = tokio::time::sleep(JOIN), if is_due => {
+            () = tokio::time::sleep_until(at), if due.is_some() => {
                 if let Err(e) = published.correct().await {
                     tracing::warn!("{}", e.line());
                     tokio::time::sleep(PAUSE).await;
+                    due = Some(Instant::now() + JOIN);
                 }
             }
         }
