@@ -17,12 +17,17 @@ mod order;
 #[path = "../../../benches/packing/mod.rs"]
 mod packing;
 
-use cluster::{Cell, LAYOUTS, measure, table};
+use cluster::{Cell, Extent, LAYOUTS, measure, table};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The time for all cells. A cell that would begin later is left out.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
+const EXTENT: Extent = Extent {
+    churn: 100,
+    limit: Duration::from_secs(60),
+    pending: Duration::from_secs(10),
+};
 
 fn main() {
     let set = |name: &str| std::env::var(name).ok();
@@ -43,7 +48,7 @@ fn main() {
                 );
                 continue;
             }
-            let cell = measure(&programs, layout, count, seed);
+            let cell = measure(&programs, layout, count, seed, EXTENT);
             println!("{}", cell.line());
             cells.push(cell);
         }
@@ -61,6 +66,6 @@ fn main() {
     let wrong: usize = cells.iter().map(Cell::wrong).sum();
     assert_eq!(
         wrong, 0,
-        "overlaps, or pods that stay pending although a node has room"
+        "overlaps, or pods that find no room although a node has some"
     );
 }

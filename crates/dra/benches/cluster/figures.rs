@@ -12,6 +12,10 @@ pub struct Cell {
     pub single: Vec<Duration>,
     /// Pods a second in a burst.
     pub burst: f64,
+    /// The pods that were bound in a burst while the counters of every node change all the time.
+    pub rewritten: usize,
+    /// The scheduler's attempts without a node, while every pod finds room.
+    pub refused: usize,
     /// From creation to binding, while others go.
     pub churned: Vec<Duration>,
     /// The scheduler's Filter, in ms a pod.
@@ -35,7 +39,7 @@ impl Cell {
     pub fn wrong(&self) -> usize {
         match self.layout {
             Layout::WithoutCounters => 0,
-            _ => self.overlaps + self.pending_with_room,
+            _ => self.overlaps + self.pending_with_room + self.refused,
         }
     }
 
@@ -45,7 +49,8 @@ impl Cell {
             .collect();
         format!(
             "{} nodes, {}: {} ms p50, {} ms p99 one by one; {:.1} pods/s in a burst; {} ms p50 in churn; Filter {:.1} ms; \
-             {:.2} attempts and {:.1} writes a pod; {} overlaps, {} pending with room; {}{}",
+             {:.2} attempts and {:.1} writes a pod; {} overlaps, {} pending with room, {} refused with room, {} bound while \
+             counters change; {}{}",
             self.nodes,
             self.layout.name(),
             percentile(&self.single, 50),
@@ -57,6 +62,8 @@ impl Cell {
             self.writes,
             self.overlaps,
             self.pending_with_room,
+            self.refused,
+            self.rewritten,
             parts.join(", "),
             if self.is_cut {
                 "; cut after a minute"

@@ -29,14 +29,21 @@ const PROFILES: [(&str, u64); 4] = [
 /// The pods that come one by one at first, and those of the burst.
 const SINGLE: usize = 12;
 const BURST: usize = 50;
-/// The pods that come while others go, at each fill.
-const CHURN: usize = 100;
 /// The pods that run at once meanwhile.
 const LIVE: usize = 10;
-/// The time for one cell.
-const LIMIT: Duration = Duration::from_secs(60);
-/// The time after which a pod counts as pending for good.
-const PENDING: Duration = Duration::from_secs(10);
+/// The time between two changes of every node's counters, while they change all the time.
+const REWRITE: Duration = Duration::from_millis(200);
+
+/// The extent of a load.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// The pods that come while others go, at each fill.
+    pub churn: usize,
+    /// The time for all pods.
+    pub limit: Duration,
+    /// The time after which a pod counts as pending for good.
+    pub pending: Duration,
+}
 
 /// Draws a profile of the load.
 pub fn draw(random: &mut Random) -> &'static str {
@@ -60,12 +67,19 @@ struct Load<'p> {
     random: Random,
     number: usize,
     pending_with_room: usize,
+    extent: Extent,
     end: Instant,
     plane: &'p ControlPlane,
 }
 
 /// Runs the load on nodes with a layout.
-pub async fn run(plane: &ControlPlane, layout: Layout, count: usize, seed: u64) -> Cell {
+pub async fn run(
+    plane: &ControlPlane,
+    layout: Layout,
+    count: usize,
+    seed: u64,
+    extent: Extent,
+) -> Cell {
     let client = &plane.client;
     classes(client).await;
     let nodes = Nodes::start(client, layout, count).await;
@@ -85,17 +99,28 @@ pub async fn run(plane: &ControlPlane, layout: Layout, count: usize, seed: u64) 
         random: Random(seed),
         number: 0,
         pending_with_room: 0,
-        end: Instant::now() + LIMIT,
+        extent,
+        end: Instant::now() + extent.limit,
         plane,
     };
     // The scheduler's first pod finds its caches empty.
     load.one().await;
+    let refused_before = unschedulable(&plane.metrics().await.unwrap_or_default());
     let writes_before = writes.load(Ordering::Relaxed);
     let mut single = Vec::new();
     for _ in 0..SINGLE {
         single.extend(load.one().await.1);
     }
     let (bound, took) = load.burst().await;
+    load.clear().await;
+    settled(&writes).await;
+    let written = writes.load(Ordering::Relaxed);
+    let rewritten = load.burst_while_rewritten().await;
+    // Until here every pod found room.
+    let refused = unschedulable(&plane.metrics().await.unwrap_or_default()) - refused_before;
+    load.clear().await;
+    settled(&writes).await;
+    let rewrites = writes.load(Ordering::Relaxed) - written;
     let mut churned = Vec::new();
     for part in [0.7, 0.9] {
         load.clear().await;
@@ -103,17 +128,19 @@ pub async fn run(plane: &ControlPlane, layout: Layout, count: usize, seed: u64) 
         settled(&writes).await;
         churned.extend(load.churn().await);
     }
-    let pods = load.number - 1;
+    let pods = load.number - 1 - BURST;
     let overlaps = load.nodes.lock().expect("no panic").overlaps;
     Cell {
         layout,
         nodes: count,
         single,
         burst: bound as f64 / took.as_secs_f64(),
+        rewritten,
+        refused,
         churned,
         filter: filter_time(&plane.metrics().await.unwrap_or_default()),
-        attempts: attempts(&plane.metrics().await.unwrap_or_default()) / (pods + 1) as f64,
-        writes: (writes.load(Ordering::Relaxed) - writes_before) as f64 / pods as f64,
+        attempts: attempts(&plane.metrics().await.unwrap_or_default()) / load.number as f64,
+        writes: (writes.load(Ordering::Relaxed) - writes_before - rewrites) as f64 / pods as f64,
         resident: plane.resident(),
         overlaps,
         pending_with_room: load.pending_with_room,
@@ -161,7 +188,7 @@ impl Load<'_> {
     /// Creates a pod and waits for its binding.
     async fn one(&mut self) -> (String, Option<Duration>) {
         let (name, profile, begun) = self.create().await;
-        let took = self.wait(&name, begun, PENDING).await;
+        let took = self.wait(&name, begun, self.extent.pending).await;
         if took.is_none() && self.nodes.lock().expect("no panic").has_room(profile) {
             self.pending_with_room += 1;
         }
@@ -178,7 +205,10 @@ impl Load<'_> {
         let mut last = begun;
         let mut count = 0;
         for (name, profile, _) in names {
-            let patience = self.end.saturating_duration_since(begun).max(PENDING);
+            let patience = self
+                .end
+                .saturating_duration_since(begun)
+                .max(self.extent.pending);
             match self.wait(&name, begun, patience).await {
                 Some(took) => {
                     count += 1;
@@ -193,11 +223,29 @@ impl Load<'_> {
         (count, last - begun)
     }
 
+    /// Creates many pods at once, while the counters of every node change all the time. Returns the number that was bound.
+    async fn burst_while_rewritten(&mut self) -> usize {
+        let nodes = self.nodes.clone();
+        // A burst leaves this GPU alone, since others have room.
+        let rewriting = tokio::spawn(async move {
+            let mut is_there = true;
+            loop {
+                nodes.lock().expect("no panic").toggle(is_there);
+                is_there = !is_there;
+                tokio::time::sleep(REWRITE).await;
+            }
+        });
+        let (bound, _) = self.burst().await;
+        rewriting.abort();
+        let _ = rewriting.await;
+        bound
+    }
+
     /// Pods that come while earlier ones go.
     async fn churn(&mut self) -> Vec<Duration> {
         let mut live: Vec<String> = Vec::new();
         let mut times = Vec::new();
-        for _ in 0..CHURN {
+        for _ in 0..self.extent.churn {
             if self.is_over() {
                 break;
             }
@@ -315,6 +363,13 @@ fn filter_time(metrics: &str) -> f64 {
     let with = "extension_point=\"Filter\"";
     let count = sum(metrics, &format!("{name}_count"), with);
     1e3 * sum(metrics, &format!("{name}_sum"), with) / count.max(1.0)
+}
+
+/// Returns the scheduler's attempts after which a pod had no node. Each is an event FailedScheduling.
+fn unschedulable(metrics: &str) -> usize {
+    let name = "scheduler_schedule_attempts_total";
+    sum(metrics, name, "result=\"unschedulable\"") as usize
+        + sum(metrics, name, "result=\"error\"") as usize
 }
 
 fn attempts(metrics: &str) -> f64 {

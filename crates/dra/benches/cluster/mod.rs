@@ -15,14 +15,14 @@ mod load;
 mod nodes;
 
 pub use figures::{Cell, table};
-pub use layouts::LAYOUTS;
+pub use layouts::{LAYOUTS, Layout};
+pub use load::Extent;
 
 use control_plane::ControlPlane;
-use layouts::Layout;
 use std::path::Path;
 
 /// Measures a layout on so many nodes.
-pub fn measure(programs: &Path, layout: Layout, nodes: usize, seed: u64) -> Cell {
+pub fn measure(programs: &Path, layout: Layout, nodes: usize, seed: u64, extent: Extent) -> Cell {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -30,6 +30,6 @@ pub fn measure(programs: &Path, layout: Layout, nodes: usize, seed: u64) -> Cell
         .expect("a runtime");
     runtime.block_on(async {
         let plane = ControlPlane::start(programs).await;
-        load::run(&plane, layout, nodes, seed).await
+        load::run(&plane, layout, nodes, seed, extent).await
     })
 }

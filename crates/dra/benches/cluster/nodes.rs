@@ -11,16 +11,21 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use nvml_sim::engine::Model;
-use runmig_dra::layout::{DeviceName, Published, pool};
+use runmig_dra::layout::{Content, DeviceName, Published, pool};
 use runmig_dra::publish::publish;
 use serde_json::json;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The GPUs of a node.
 const GPUS: usize = 8;
+/// The profile that is a whole GPU.
+const WHOLE: &str = "7g.80gb";
+/// The time after a change in which more changes come, as in the driver.
+const JOIN: Duration = Duration::from_millis(100);
 
 pub struct Nodes {
     layout: Layout,
@@ -46,9 +51,9 @@ impl Nodes {
         for number in 0..count {
             let name = format!("node-{number}");
             object(client, &name).await;
-            let (told, wanted) = watch::channel(Vec::new());
+            let (told, seen) = watch::channel(Vec::new());
             let (client, of) = (client.clone(), name.clone());
-            tokio::spawn(async move { publish(client, &of, wanted).await });
+            tokio::spawn(async move { publish(client, &of, joined(seen)).await });
             all.push(Publisher {
                 name,
                 node: Node::new(&models),
@@ -95,6 +100,33 @@ impl Nodes {
             }
             self.tell(node);
         }
+    }
+
+    /// Makes a local slice of the last GPU of each node, or removes it again. So the counters of each node change.
+    pub fn toggle(&mut self, is_there: bool) {
+        for node in 0..self.all.len() {
+            let last = self.last_gpu(node);
+            let node_of = &mut self.all[node].node;
+            if is_there {
+                node_of.try_take(&last);
+            } else {
+                node_of.give_back();
+            }
+            self.tell(node);
+        }
+    }
+
+    /// Returns the device that is the whole of a node's last GPU.
+    fn last_gpu(&self, node: usize) -> DeviceName {
+        let slices = self.all[node].published.slices.iter();
+        let devices = slices.filter_map(|slice| match &slice.content {
+            Content::Devices(devices) => Some(devices),
+            Content::Counters(_) => None,
+        });
+        let names = devices.flatten().map(|device| &device.name);
+        let whole = names.filter(|name| *WHOLE == *name.profile());
+        let last = whole.max_by_key(|name| name.to_string());
+        last.expect("every GPU has it").clone()
     }
 
     /// Removes all local slices.
@@ -165,6 +197,18 @@ impl Nodes {
         });
         found.collect()
     }
+}
+
+/// Joins changes as the driver's looks at its node do.
+fn joined(mut seen: watch::Receiver<Vec<ResourceSlice>>) -> watch::Receiver<Vec<ResourceSlice>> {
+    let (told, wanted) = watch::channel(Vec::new());
+    tokio::spawn(async move {
+        while seen.changed().await.is_ok() {
+            tokio::time::sleep(JOIN).await;
+            told.send_replace(seen.borrow_and_update().clone());
+        }
+    });
+    wanted
 }
 
 async fn follow(client: Client, nodes: Arc<Mutex<Nodes>>) {

@@ -121,6 +121,11 @@ impl Node {
         assert!(self.make(device, User::Other));
     }
 
+    /// Does so, unless something is in the way.
+    pub fn try_take(&mut self, device: &DeviceName) -> bool {
+        self.make(device, User::Other)
+    }
+
     /// Removes all local slices.
     pub fn give_back(&mut self) {
         let locals: Vec<DeviceName> = { self.made.keys() }
