@@ -26,12 +26,16 @@ impl Drop for Init {
 
 /// Calls the hook for the container `c` of the pod `train`.
 pub fn hook(world: &World, verb: &str, uid: &str, init: Option<&Init>) -> Said {
-    let annotations = json!({
+    hook_of(world, verb, uid, init, of_train())
+}
+
+/// The annotations of a container of the pod `train`.
+pub fn of_train() -> Value {
+    json!({
         "io.kubernetes.cri.sandbox-name": "train",
         "io.kubernetes.cri.sandbox-uid": "pod-uid",
         "number": 1,
-    });
-    hook_of(world, verb, uid, init, annotations)
+    })
 }
 
 /// Calls the hook for the container `c` with these annotations.
@@ -42,6 +46,17 @@ pub fn hook_of(
     init: Option<&Init>,
     annotations: Value,
 ) -> Said {
+    settled(&hook_call(world, verb, uid, init, annotations))
+}
+
+/// The same, to be called.
+pub fn hook_call(
+    world: &World,
+    verb: &str,
+    uid: &str,
+    init: Option<&Init>,
+    annotations: Value,
+) -> Call {
     let state = json!({
         "ociVersion": "1.0.2", "id": "c", "status": "created", "bundle": "/bundles/c",
         "pid": init.map_or(0, |init| init.0.id()),
@@ -51,10 +66,10 @@ pub fn hook_of(
     std::fs::write(&file, state.to_string()).unwrap();
     let mut command = world.program("runmig-claim");
     command.args([verb, "--claim", uid, "--device", "device"]);
-    settled(&Call {
+    Call {
         command,
         stdin: Some(file),
-    })
+    }
 }
 
 pub fn prepared() -> World {

@@ -9,11 +9,13 @@ mod apart;
 mod containers;
 mod killed;
 mod lasting;
+mod orders;
 mod places;
 mod pods;
 mod real;
 mod sealed;
 mod uninstall;
+mod versions;
 mod waits;
 
 use faults_support::World;

@@ -16,6 +16,7 @@ pub mod check;
 pub mod daemons;
 pub mod machine;
 pub mod operations;
+pub mod steps;
 pub mod strace;
 
 use crate::support::{self, Going, Said, going, said};

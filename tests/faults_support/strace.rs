@@ -98,6 +98,21 @@ pub struct Call {
     pub stdin: Option<PathBuf>,
 }
 
+impl Call {
+    /// Starts it.
+    pub fn going(&mut self) -> Going {
+        let stdin = self.stdin();
+        going(self.command.stdin(stdin))
+    }
+
+    fn stdin(&self) -> Stdio {
+        match &self.stdin {
+            Some(file) => fs::File::open(file).unwrap().into(),
+            None => Stdio::null(),
+        }
+    }
+}
+
 impl From<Command> for Call {
     fn from(command: Command) -> Call {
         Call {
@@ -247,10 +262,7 @@ pub fn settled(call: &Call) -> Said {
     if let Some(dir) = call.command.get_current_dir() {
         command.current_dir(dir);
     }
-    command.stdin(match &call.stdin {
-        Some(file) => fs::File::open(file).unwrap().into(),
-        None => Stdio::null(),
-    });
+    command.stdin(call.stdin());
     let (mut read, write) = std::io::pipe().unwrap();
     let write = OwnedFd::from(write);
     let fd = write.as_raw_fd();
@@ -302,8 +314,8 @@ pub fn stopped_at(call: &Call, log: &Path, (point, path): (&Point, Option<&Path>
     let (name, nth) = (&point.call, point.nth);
     let inject = format!("inject={name}:signal=STOP:when={nth}");
     let expressions = [format!("trace={name}"), inject];
-    let mut traced = under_strace_at(path, call, log, &expressions).command;
-    let mut going = going(traced.stdin(Stdio::null()));
+    let mut traced = under_strace_at(path, call, log, &expressions);
+    let mut going = traced.going();
     until("it stands still", || {
         let said = fs::read_to_string(log).unwrap_or_default();
         said.contains("--- stopped by SIGSTOP ---") || going.ended().is_some()

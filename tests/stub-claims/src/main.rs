@@ -1,6 +1,6 @@
 //! Calls the ledger for a claim, as runmig-dra does: one call a process, so that tests can kill it anywhere.
 //!
-//! usage: stub-claims promise|prepare UID GPU PROFILE START SIZE
+//! usage: stub-claims promise|prepare|prepare-at-once UID GPU PROFILE START SIZE
 //!        stub-claims unprepare UID
 //!
 //! The variable RUNMIG_CONFIG names the configuration.
@@ -39,9 +39,13 @@ fn call(arguments: &[&str]) -> Result<()> {
             let at = place_of(gpu, profile, [start, size])?;
             leases.promise(claim(uid), &at, &|_| ()).map(drop)
         }
-        ("prepare", [gpu, profile, start, size]) => {
+        ("prepare" | "prepare-at-once", [gpu, profile, start, size]) => {
             let at = place_of(gpu, profile, [start, size])?;
-            let prepared = leases.prepare(claim(uid), &at, Duration::from_secs(3), &|_| ());
+            let patience = match *verb {
+                "prepare" => Duration::from_secs(3),
+                _ => Duration::ZERO,
+            };
+            let prepared = leases.prepare(claim(uid), &at, patience, &|_| ());
             prepared.map(drop)
         }
         _ => Err(Error::new(format!("cannot read the arguments of {verb}"))),
