@@ -95,6 +95,45 @@ pub fn a_pod_by_claim(node: &Node) {
     is_over(node);
 }
 
+/// A reboot takes the slice, its records and the CDI file. The pod runs again on a new slice of the same device.
+pub fn a_reboot_under_a_claim(node: &Node) {
+    template(node);
+    pod(
+        node,
+        "claims",
+        &format!("{SHOW}; echo UUID=$RUNMIG_SLICE_SLICE"),
+    );
+    node.is_ready("claims");
+    let (before, leases) = (node.machine.the_instance(), node.leases());
+    let allocation = || node.get(&["resourceclaims"])["items"][0]["status"]["allocation"].clone();
+    let allocated = allocation();
+    node.script("reboot", &[]);
+    eventually("the pod runs again", || {
+        let status = &node.get(&["pod", "claims"])["status"]["containerStatuses"][0];
+        status["restartCount"] == 1 && status["ready"] == true
+    });
+    let instance = node.machine.the_instance();
+    assert_eq!(allocation(), allocated);
+    assert_eq!(
+        (&instance.profile, instance.start, instance.size),
+        (&before.profile, before.start, before.size)
+    );
+    let said = node.logs("claims");
+    assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
+    let uuid = format!("UUID={}\n", instance.uuid);
+    assert!(said.contains(&uuid), "{said}");
+    let now = node.leases();
+    assert_eq!(now.len(), leases.len(), "{now:#?}");
+    assert!(leases.iter().all(|old| !now.contains(old)), "{now:#?}");
+    let of_claim = now.iter().find(|lease| lease["claim"].is_object()).unwrap();
+    let result = &allocated["devices"]["results"][0];
+    assert_eq!(of_claim["claim"]["device"], result["device"]);
+    assert_eq!(of_claim["migUUID"], instance.uuid.as_str());
+    assert_eq!(cdi_files(node).len(), 1);
+    node.delete("claims");
+    is_over(node);
+}
+
 /// The scheduler leaves a pod pending that finds no place, and starts it when one is free.
 pub fn pods_fill_the_gpu(node: &Node) {
     template(node);
@@ -218,9 +257,7 @@ fn resource_slices(node: &Node) -> Vec<(String, Vec<String>)> {
 
 /// The node's folder for CDI files.
 pub fn cdi_folder(node: &Node) -> PathBuf {
-    let init = fs::read_to_string(node.dir().join("init")).unwrap();
-    let init = init.split(' ').next().unwrap();
-    PathBuf::from(format!("/proc/{init}/root/run/cdi"))
+    node.root().join("run/cdi")
 }
 
 fn cdi_files(node: &Node) -> Vec<String> {

@@ -10,6 +10,7 @@ mod cases;
 mod claims;
 mod deployed;
 mod node;
+mod race;
 mod several;
 mod two_nodes;
 
@@ -24,7 +25,7 @@ fn every_case(engine: &'static str) {
         return;
     };
     eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let cases: [(&str, Case); 18] = [
+    let cases: [(&str, Case); 20] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a GPU without MIG", cases::a_gpu_without_mig),
@@ -43,6 +44,7 @@ fn every_case(engine: &'static str) {
             claims::the_claims_that_are_shipped,
         ),
         ("a pod by claim", claims::a_pod_by_claim),
+        ("a reboot under a claim", claims::a_reboot_under_a_claim),
         ("pods fill the GPU", claims::pods_fill_the_gpu),
         (
             "counters follow local slices",
@@ -51,6 +53,7 @@ fn every_case(engine: &'static str) {
         ("restores ResourceSlices", claims::restores_resource_slices),
         ("several claims in a pod", several::several_claims_in_a_pod),
         ("several pods on a claim", several::several_pods_on_a_claim),
+        ("a race on a full GPU", race::on_a_full_gpu),
         (
             "a rollout and an uninstall",
             deployed::pods_outlive_the_driver,

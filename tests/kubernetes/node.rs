@@ -84,6 +84,34 @@ impl Node {
         self.machine.dir().parent().unwrap().to_owned()
     }
 
+    /// The pid of the node's first process.
+    pub fn init(&self) -> i32 {
+        let init = fs::read_to_string(self.dir().join("init")).unwrap();
+        init.split(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// The node's root folder, as it sees it.
+    pub fn root(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.init()))
+    }
+
+    /// A command that runs in the node, for programs that `bin` does not have.
+    pub fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.init()));
+        command.args(["--mount", "--net", "--pid", "--ipc", "--wd=/"]);
+        command.args(["/run/node/env", program]);
+        command
+    }
+
+    /// The node's processes of a program, by their pids on the machine.
+    pub fn processes(&self, program: &str) -> Vec<i32> {
+        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let node = namespace(self.init());
+        let is_here = |pid: &i32| namespace(*pid) == node;
+        with_argument(program).into_iter().filter(is_here).collect()
+    }
+
     /// A program in the node.
     #[track_caller]
     pub fn run(&self, program: &str, arguments: &[&str]) -> Said {
@@ -225,15 +253,10 @@ impl Node {
 
     /// Whether a `runmig create` is at work in this node.
     pub fn is_creating(&self) -> bool {
-        let init = fs::read_to_string(self.dir().join("init")).unwrap();
-        let init: i32 = init.split(' ').next().unwrap().parse().unwrap();
-        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        with_argument("/usr/local/bin/runmig").iter().any(|pid| {
+        self.processes("/usr/local/bin/runmig").iter().any(|pid| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let arguments: Vec<&str> = line.split('\0').collect();
-            arguments[0].ends_with("/runmig")
-                && arguments.contains(&"create")
-                && namespace(*pid) == namespace(init)
+            arguments[0].ends_with("/runmig") && arguments.contains(&"create")
         })
     }
 }

@@ -9,7 +9,6 @@
 mod support;
 
 mod judge;
-mod random;
 mod soak;
 mod worker;
 mod world;

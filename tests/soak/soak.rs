@@ -1,7 +1,7 @@
 //! The whole of it: who takes part, what they count, and what is shown when it goes wrong.
 
-use crate::random::Random;
 use crate::support::process::Going;
+use crate::support::random::Random;
 use crate::support::{Low, Machine, Setup};
 use crate::worker::Worker;
 use crate::world::World;

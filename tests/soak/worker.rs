@@ -1,8 +1,8 @@
 //! An engine without mercy: creates containers, ends them, and kills the processes at work on them.
 
-use crate::random::Random;
 use crate::soak::{Actor, Soak, kill_somewhere};
 use crate::support::process::{in_cgroup, lives};
+use crate::support::random::Random;
 use crate::support::{Bundle, going};
 use std::fs;
 use std::process::{Command, Stdio};

@@ -1,8 +1,8 @@
 //! Events of a machine: a driver that fails, others that use it, collectors, and reboots.
 
-use crate::random::Random;
 use crate::soak::{Actor, Soak, kill_somewhere};
 use crate::support::process::until;
+use crate::support::random::Random;
 use crate::support::{Going, Instance, Podman, going};
 use std::collections::BTreeSet;
 use std::fs;

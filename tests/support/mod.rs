@@ -22,6 +22,7 @@ pub mod machine;
 pub mod named;
 pub mod podman;
 pub mod process;
+pub mod random;
 pub mod refusal;
 pub mod runtimes;
 pub mod setup;
