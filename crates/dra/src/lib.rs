@@ -24,6 +24,7 @@
 //! host        the node's files, seen from a pod
 //! claim, pods, slices, cdi, health     pure: from claim, pod, layout, ledger and lease to data
 //! log         standard error, and the ledger's log
+//! obstacle    says each obstacle once, and makes tries rarer
 //! ```
 
 #![warn(missing_docs, unreachable_pub)]
@@ -43,6 +44,7 @@ pub mod layout;
 mod lead;
 mod ledger;
 mod log;
+mod obstacle;
 mod options;
 mod pods;
 mod prepare;

@@ -19,7 +19,7 @@ pub(crate) fn start(config: &Config) {
     tracing_subscriber::fmt()
         .with_ansi(false)
         .with_target(false)
-        .with_writer(std::io::stderr.and(ledger))
+        .with_writer(std::io::stderr.with_filter(is_ours).and(ledger))
         .init();
 }
 
@@ -50,6 +50,11 @@ impl<'a> MakeWriter<'a> for Ledger {
             false => OptionalWriter::none(),
         }
     }
+}
+
+/// The libraries have a line for each try. Ours is in `obstacle`.
+fn is_ours(line: &Metadata<'_>) -> bool {
+    line.target().starts_with("runmig")
 }
 
 fn is_action(module: &str) -> bool {

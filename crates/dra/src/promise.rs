@@ -1,27 +1,25 @@
 //! Promises: puts the places of a bound pod's claims on record before the kubelet asks for them, so that no local create
 //! takes them. It watches the pods of this node, and never all claims of the cluster.
 
-use crate::api;
+use crate::api::{self, Watch};
 use crate::claim::ClaimName;
 use crate::pods::claims_of;
 use crate::prepare::Claims;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
+use kube::runtime::watcher::Event;
 use runmig_lease::error::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Promises the claims of each pod that is bound to the node, without an end. A pod that goes wakes the sweep.
 pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>) {
-    let pods: Api<Pod> = Api::all(claims.client().clone());
-    let here = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut changes = pin!(watcher(pods, here).default_backoff());
+    let here = format!("spec.nodeName={node}");
+    let mut changes: Watch<Pod> =
+        Watch::new(claims.client().clone(), here, "the pods of this node");
     // The claims of each pod that are on record, so that the pod's later changes cost nothing.
     let mut done: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     // A claim may be at work for long, and the others do not wait for it.
@@ -40,9 +38,8 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
                 continue;
             }
         };
-        let Some(change) = change else { return };
         match change {
-            Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
+            Event::Apply(pod) | Event::InitApply(pod) => {
                 let (uid, namespace) = (pod.uid().unwrap_or_default(), pod.namespace());
                 let on_record = done.entry(uid.clone()).or_default();
                 for name in claims_of(&pod).difference(on_record) {
@@ -54,14 +51,13 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
                     ));
                 }
             }
-            Ok(Event::Delete(pod)) => {
+            Event::Delete(pod) => {
                 done.remove(&pod.uid().unwrap_or_default());
                 sweep.notify_one();
             }
             // Pods that went during a lost watch are not told.
-            Ok(Event::Init) => done.clear(),
-            Ok(Event::InitDone) => sweep.notify_one(),
-            Err(e) => tracing::warn!("cannot watch the pods of this node: {e}"),
+            Event::Init => done.clear(),
+            Event::InitDone => sweep.notify_one(),
         }
     }
 }

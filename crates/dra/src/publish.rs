@@ -1,25 +1,27 @@
 //! Keeps the ResourceSlices of this node in the API. Others change and delete them: the kubelet removes all when the
 //! driver is away for long, and at its own start.
 
-use crate::api::{in_time, probe, slices_of};
+mod contest;
+
+use crate::api::{Watch, in_time, probe, slices_of};
+use crate::driver::NAME as DRIVER;
+use crate::obstacle::Obstacles;
 use crate::slices::keep_times;
-use futures::StreamExt;
+use contest::Contest;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use runmig_lease::error::{Context, Result};
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The time after a change by others in which more changes come. The looks at the node join those of the ledger.
 const JOIN: Duration = Duration::from_millis(100);
-/// The time before the next try after an error.
-const PAUSE: Duration = Duration::from_secs(2);
+/// The name by which this program calls itself to the API server.
+const OWNER: &str = "runmig-dra";
 
 /// Writes the ResourceSlices of a node and restores them, without an end.
 pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec<ResourceSlice>>) {
@@ -27,41 +29,31 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
     if wanted.changed().await.is_err() {
         return;
     }
-    let api: Api<ResourceSlice> = Api::all(client.clone());
     let mut published = Published {
-        api: api.clone(),
-        client,
+        api: Api::all(client.clone()),
+        client: client.clone(),
         node: node.to_owned(),
         is_dropping: false,
         wanted: wanted.borrow_and_update().clone(),
         written: BTreeMap::new(),
         present: BTreeMap::new(),
+        contest: Contest::default(),
     };
-    let ours = slices_of(node);
-    let mut changes =
-        pin!(watcher(api, watcher::Config::default().fields(&ours)).default_backoff());
-    // The first list tells what is present.
-    let mut listed = false;
-    // The time of the next write. More changes do not put it off.
-    let mut due: Option<Instant> = None;
+    let mut changes = Watch::new(client, slices_of(node), "the ResourceSlices of this node");
+    let mut obstacles = Obstacles::default();
+    // The time of the next write, and the earliest one. More changes do not put a write off.
+    let (mut due, mut next_try) = (None, Instant::now());
     loop {
-        due = match listed && !published.is_right() {
+        // The first list tells what is present.
+        due = match changes.is_complete() && !published.is_right() {
             true => due.or_else(|| Some(Instant::now() + JOIN)),
             false => None,
         };
-        let at = due.unwrap_or_else(Instant::now);
+        let at = due.unwrap_or_else(Instant::now).max(next_try);
         tokio::select! {
             // A write over what others have written meanwhile would fail.
             biased;
-            change = changes.next() => match change {
-                Some(Ok(event)) => {
-                    // A list that begins anew tells what is present only at its end.
-                    listed &= !matches!(event, Event::Init);
-                    listed |= published.see(event);
-                }
-                Some(Err(e)) => tracing::warn!("cannot watch the ResourceSlices of this node: {e}"),
-                None => return,
-            },
+            event = changes.next() => published.see(event),
             told = wanted.changed() => match told {
                 Ok(()) => {
                     published.wanted = wanted.borrow_and_update().clone();
@@ -69,11 +61,21 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
                 }
                 Err(_) => return,
             },
-            () = tokio::time::sleep_until(at), if due.is_some() => {
-                if let Err(e) = published.correct().await {
-                    tracing::warn!("{}", e.line());
-                    tokio::time::sleep(PAUSE).await;
-                    due = Some(Instant::now() + JOIN);
+            () = tokio::time::sleep_until(at), if due.is_some() => match published.correct().await {
+                Ok(()) => {
+                    if obstacles.are_over() {
+                        tracing::info!("the ResourceSlices of this node are in place again");
+                    }
+                    next_try = Instant::now() + published.contest.pause();
+                }
+                Err(e) => {
+                    let line = e.line();
+                    if obstacles.is_new(&line) {
+                        tracing::warn!("{line}");
+                    }
+                    next_try = Instant::now() + obstacles.pause();
+                    // The write may have failed since others are present than the watch has told.
+                    changes.restart();
                 }
             }
         }
@@ -90,14 +92,17 @@ struct Published {
     /// The ResourceSlices that this process wrote, each in its own spelling and in the API server's.
     written: BTreeMap<String, [ResourceSliceSpec; 2]>,
     present: BTreeMap<String, ResourceSlice>,
+    contest: Contest,
 }
 
 impl Published {
-    /// Notes a change. Returns whether the list of all is complete.
-    fn see(&mut self, event: Event<ResourceSlice>) -> bool {
+    /// Notes a change.
+    fn see(&mut self, event: Event<ResourceSlice>) {
         match event {
             Event::Init => self.present.clear(),
-            Event::InitDone => return true,
+            Event::InitDone => {}
+            // The answer to a write may come before the events that precede the write.
+            Event::Apply(slice) | Event::Delete(slice) if self.is_past(&slice) => {}
             Event::InitApply(slice) | Event::Apply(slice) => {
                 self.present.insert(slice.name_any(), slice);
             }
@@ -105,7 +110,13 @@ impl Published {
                 self.present.remove(&slice.name_any());
             }
         }
-        false
+    }
+
+    /// Returns whether a later version of a ResourceSlice is known. Versions are numbers that only grow.
+    fn is_past(&self, slice: &ResourceSlice) -> bool {
+        let version = |slice: &ResourceSlice| slice.resource_version()?.parse::<u64>().ok();
+        let known = self.present.get(&slice.name_any()).and_then(version);
+        matches!((version(slice), known), (Some(told), Some(known)) if told < known)
     }
 
     fn is_right(&self) -> bool {
@@ -121,14 +132,60 @@ impl Published {
             .is_some_and(|[ours, theirs]| *ours == wanted.spec && present == Some(theirs))
     }
 
+    /// Returns the changes that others have made, in words.
+    fn foreign_changes(&self) -> Option<String> {
+        let changed = self.wanted.iter().find_map(|wanted| {
+            let name = wanted.name_any();
+            let [ours, theirs] = self.written.get(&name)?;
+            let is_ours = *ours == wanted.spec;
+            match self.present.get(&name) {
+                _ if !is_ours => None,
+                None => Some(format!(
+                    "ResourceSlice {name} is written again: another program has deleted it"
+                )),
+                Some(present) if present.spec == *theirs => None,
+                Some(present) => Some(format!(
+                    "ResourceSlice {name} is written again: {} has changed it",
+                    writer(present)
+                )),
+            }
+        });
+        let added = self.present.values().find(|present| {
+            let name = present.name_any();
+            let pools = self.wanted.iter().map(|wanted| &wanted.spec.pool.name);
+            let is_of_pool = pools.clone().next().is_none()
+                || pools.clone().any(|pool| *pool == present.spec.pool.name);
+            // A process before this one may have left some of the pool.
+            !self.is_wanted(&name)
+                && !self.written.contains_key(&name)
+                && (!is_of_pool || !self.written.is_empty())
+        });
+        changed.or_else(|| {
+            added.map(|added| {
+                format!(
+                    "ResourceSlice {} of pool {} is removed: {} published it for this node under {DRIVER}",
+                    added.name_any(),
+                    added.spec.pool.name,
+                    writer(added)
+                )
+            })
+        })
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.iter().any(|wanted| wanted.name_any() == name)
+    }
+
     /// Writes what is missing or different, and removes what nobody wants.
     async fn correct(&mut self) -> Result<()> {
         if self.is_dropping {
             if !probe::keeps_counters(&self.client, &self.node).await? {
-                tokio::time::sleep(PAUSE).await;
-                return Ok(());
+                return Err(probe::without_counters());
             }
             self.is_dropping = false;
+        }
+        if let Some(change) = self.foreign_changes() {
+            self.contest.note(&change);
         }
         let wrong: Vec<ResourceSlice> = { self.wanted.iter() }
             .filter(|wanted| !self.stands(wanted))
@@ -136,7 +193,10 @@ impl Published {
             .collect();
         for mut slice in wrong {
             let name = slice.name_any();
-            let write = PostParams::default();
+            let write = PostParams {
+                field_manager: Some(OWNER.to_owned()),
+                ..PostParams::default()
+            };
             let present = self.present.get(&name);
             let ours = slice.spec.clone();
             if let Some(present) = present {
@@ -150,10 +210,10 @@ impl Published {
             let written = written.context(|| format!("write ResourceSlice {name}"))?;
             if has_counters(&ours) && !has_counters(&written.spec) {
                 // Without counters the scheduler gives out places that overlap.
-                tracing::error!("{}", probe::without_counters().line());
                 self.is_dropping = true;
                 self.present.insert(name, written);
-                return self.remove(|_| true).await;
+                self.remove(|_| true).await?;
+                return Err(probe::without_counters());
             }
             tracing::info!("ResourceSlice {name} is in place");
             let spellings = [ours, written.spec.clone()];
@@ -173,6 +233,17 @@ impl Published {
             self.present.remove(&name);
         }
         Ok(())
+    }
+}
+
+/// Returns the name of the other program that wrote an object last, as it calls itself.
+fn writer(slice: &ResourceSlice) -> String {
+    let fields = slice.metadata.managed_fields.iter().flatten();
+    let others = fields.filter(|entry| entry.manager.as_deref() != Some(OWNER));
+    let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    match last.and_then(|entry| entry.manager.as_deref()) {
+        Some(manager) => format!("another program ({manager})"),
+        None => "another program".to_owned(),
     }
 }
 

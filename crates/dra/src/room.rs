@@ -3,6 +3,7 @@
 use crate::changes::{Changes, changed};
 use crate::health::{self, DeviceHealth, Earlier, Sick};
 use crate::layout::{LeftOut, Node, Published, lay_out, pool, uses};
+use crate::obstacle::Obstacles;
 use crate::slices::resource_slice;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use runmig_lease::Inventory;
@@ -168,6 +169,7 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
     let config = room.config.clone();
     // Before the first look, so that no change is missed.
     let mut changes = Changes::of(&config).ok();
+    let mut obstacles = Obstacles::default();
     loop {
         let looking = tokio::task::spawn_blocking(move || {
             let seen = room.look();
@@ -179,6 +181,7 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
         room = back;
         match seen {
             Ok(slices) => {
+                obstacles.are_over();
                 told.healths.send_replace(Some(room.healths.clone()));
                 if let Some(slices) = slices {
                     told.slices.send_if_modified(|last| {
@@ -188,7 +191,12 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
                     });
                 }
             }
-            Err(e) => tracing::warn!("{}", e.line()),
+            Err(e) => {
+                let line = e.line();
+                if obstacles.is_new(&line) {
+                    tracing::warn!("{line}");
+                }
+            }
         }
         tokio::select! {
             () = changed(&config, &mut changes) => {}

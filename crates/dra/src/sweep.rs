@@ -3,6 +3,7 @@
 
 use crate::changes::{Changes, changed};
 use crate::claim::{ClaimName, withdrawn};
+use crate::obstacle::Obstacles;
 use crate::pods::claims_of;
 use crate::prepare::{Claims, Swept, blocking};
 use crate::{api, ledger};
@@ -18,18 +19,37 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// Sweeps without an end. `wake` asks for one at once.
 pub(crate) async fn sweep(claims: Arc<Claims>, node: &str, wake: Arc<Notify>) {
+    // An obstacle that stays, such as an API server that is away, is told once and not every minute.
+    let mut obstacles = Obstacles::default();
     loop {
         let config = claims.config().clone();
-        warn(blocking(move || ledger::release_ended(&config)).await);
+        let mut failures = Vec::new();
+        if let Err(e) = blocking(move || ledger::release_ended(&config)).await {
+            failures.push((e.line(), e));
+        }
         match claims.on_record().await {
             Ok(all) => {
                 for held in all {
-                    warn(one(&claims, &held).await);
+                    if let Err(e) = one(&claims, &held).await {
+                        // All claims meet the same obstacle.
+                        let kind = e.line().replace(&held.full_name(), "…");
+                        failures.push((kind, e));
+                    }
                 }
             }
-            Err(e) => tracing::warn!("{}", e.line()),
+            Err(e) => failures.push((e.line(), e)),
         }
-        warn(remove_left_files(&claims, node).await);
+        if let Err(e) = remove_left_files(&claims, node).await {
+            failures.push((e.line(), e));
+        }
+        if failures.is_empty() {
+            obstacles.are_over();
+        }
+        for (kind, e) in failures {
+            if obstacles.is_new(&kind) {
+                tracing::warn!("{}", e.line());
+            }
+        }
         // A sweep that is asked for too often changes nothing.
         let _ = tokio::time::timeout(EVERY, wake.notified()).await;
     }
@@ -41,14 +61,9 @@ pub(crate) async fn end_left(config: Arc<Config>) {
     loop {
         changed(&config, &mut changes).await;
         let config = config.clone();
-        warn(blocking(move || ledger::release_ended(&config)).await);
-    }
-}
-
-/// Logs a failure, which spares the other claims.
-fn warn(done: Result<()>) {
-    if let Err(e) = done {
-        tracing::warn!("{}", e.line());
+        if let Err(e) = blocking(move || ledger::release_ended(&config)).await {
+            tracing::warn!("{}", e.line());
+        }
     }
 }
 

@@ -2,24 +2,26 @@
 
 mod events;
 mod status;
+mod watch;
 
 pub(crate) mod probe;
 
 use crate::driver;
+use crate::obstacle::Obstacles;
 pub(crate) use events::create_event;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 pub(crate) use kube::Client;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
+use kube::core::response::StatusDetails;
 use kube::{Api, Config};
 use runmig_lease::error::{Context, Error, Result};
 pub(crate) use status::{Written, set_devices};
 use std::path::Path;
 use std::time::Duration;
-
-/// The time before the API server is asked again.
-const PAUSE: Duration = Duration::from_secs(2);
+pub(crate) use watch::Watch;
 
 /// The time for one answer. The kubelet waits 45 seconds for the whole of a Prepare.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,17 +45,28 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
     };
     config.connect_timeout = Some(PATIENCE);
     config.write_timeout = Some(PATIENCE);
+    config.read_timeout = Some(SILENCE);
     Client::try_from(config).context(|| "connect to the API server")
 }
 
-/// Returns the claim with a name; none if there is none.
+/// The time in which each connection has something to read, at the latest the end of a watch.
+const SILENCE: Duration = Duration::from_secs(75);
+
+/// Returns the claim with a name; none if there is none. Only the API itself tells that: a 404 of a proxy, or of a server
+/// without the API, does not.
 pub(crate) async fn claim(
     client: &Client,
     namespace: &str,
     name: &str,
 ) -> Result<Option<ResourceClaim>> {
     let claims: Api<ResourceClaim> = Api::namespaced(client.clone(), namespace);
-    in_time(claims.get_opt(name))
+    let read = async {
+        match claims.get(name).await {
+            Err(kube::Error::Api(status)) if is_without(&status, name) => Ok(None),
+            other => other.map(Some),
+        }
+    };
+    in_time(read)
         .await
         .context(|| format!("read claim {namespace}/{name}"))
 }
@@ -64,6 +77,12 @@ pub(crate) async fn pods(client: &Client, node: &str) -> Result<Vec<Pod>> {
     let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let list = in_time(pods.list(&here)).await;
     Ok(list.context(|| "list the pods of this node")?.items)
+}
+
+/// Returns whether the API says that there is no claim with this name.
+fn is_without(status: &Status, claim: &str) -> bool {
+    let named = |details: &StatusDetails| details.kind == "resourceclaims" && details.name == claim;
+    status.code == 404 && status.details.as_ref().is_some_and(named)
 }
 
 /// Returns the ResourceSlices of this driver on a node.
@@ -83,26 +102,41 @@ pub(crate) fn slices_of(node: &str) -> String {
 
 /// Returns the ResourceSlices of this driver's node, as soon as the API server answers.
 pub(crate) async fn slices_at_last(client: &Client, node: &str) -> Vec<ResourceSlice> {
+    let mut obstacles = Obstacles::default();
     loop {
-        match slices(client, node).await {
+        let line = match slices(client, node).await {
             Ok(slices) => return slices,
-            Err(e) => tracing::warn!("{}", e.line()),
+            Err(e) => e.line(),
+        };
+        if obstacles.is_new(&line) {
+            tracing::warn!("{line}");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(obstacles.pause()).await;
     }
 }
 
 /// Waits for an answer of the API server, but not without an end.
 pub(crate) async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(PATIENCE, answer).await {
-        Ok(Err(kube::Error::Api(status))) => Err(Error::new(format!(
+        Ok(answer) => answer.map_err(cause),
+        Err(_) => Err(late()),
+    }
+}
+
+/// Returns a failure in words.
+fn cause(e: kube::Error) -> Error {
+    match e {
+        kube::Error::Api(status) => Error::new(format!(
             "the API server has answered {}: {}",
             status.code, status.message
-        ))),
-        Ok(answer) => answer.because(|| "the API server does not answer"),
-        Err(_) => Err(Error::new(format!(
-            "the API server has not answered for {} seconds",
-            PATIENCE.as_secs()
-        ))),
+        )),
+        e => Error::new("the API server does not answer").caused_by(e),
     }
+}
+
+fn late() -> Error {
+    Error::new(format!(
+        "the API server has not answered for {} seconds",
+        PATIENCE.as_secs()
+    ))
 }

@@ -1,7 +1,7 @@
 //! A real API server with its etcd, a simulated machine, and the driver beside them. The test takes the kubelet's place.
 
 #[path = "../support/mod.rs"]
-mod support;
+pub mod support;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -21,7 +21,7 @@ use tonic::transport::{Channel, Endpoint};
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Cluster {
-    plane: ControlPlane,
+    pub plane: ControlPlane,
     pub driver: Option<Child>,
     pub client: Client,
 }

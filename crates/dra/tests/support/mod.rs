@@ -7,6 +7,7 @@
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub struct ControlPlane {
     port: u16,
     /// The programs, each with its name.
     pub processes: Vec<(&'static str, Child)>,
+    /// Their arguments.
+    arguments: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl ControlPlane {
@@ -34,6 +37,7 @@ impl ControlPlane {
             bin: bin.to_owned(),
             port: 0,
             processes: Vec::new(),
+            arguments: BTreeMap::new(),
         }
     }
 
@@ -91,6 +95,35 @@ impl ControlPlane {
         let started =
             started.unwrap_or_else(|e| panic!("{program}: {e}; scripts/engines kubernetes"));
         self.processes.push((program, started));
+        let arguments = arguments.iter().map(|&argument| argument.to_owned());
+        self.arguments.insert(program, arguments.collect());
+    }
+
+    /// Kills a program.
+    pub fn stop(&mut self, program: &str) {
+        let at = self.processes.iter().position(|(name, _)| *name == program);
+        let (_, mut process) = self.processes.remove(at.unwrap());
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// Starts a program that was stopped, as it was started before.
+    pub fn start_again(&mut self, program: &'static str) {
+        let arguments = self.arguments[program].clone();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.run(program, &arguments);
+    }
+
+    /// Writes a kubeconfig for a proxy that needs no token.
+    pub fn kubeconfig_by_proxy(&self, name: &str, port: u16) -> PathBuf {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://127.0.0.1:{port}")}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        });
+        let file = self.at(name);
+        fs::write(&file, kubeconfig.to_string()).unwrap();
+        file
     }
 
     /// A file of the folder.

@@ -1,0 +1,87 @@
+//! Boots with a GPU less, one more, and another model, under a claim.
+
+use crate::POOL;
+use crate::calls::{devices, on_record, prepare, slices, unprepare};
+use crate::cluster::{Cluster, sim, until};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// A GPU of this model in each slot.
+fn boot(cluster: &mut Cluster, models: &[&str]) {
+    cluster.end_driver();
+    let machine = cluster.at("machine");
+    fs::remove_dir_all(&machine).unwrap();
+    let models = models.iter().flat_map(|model| ["--gpu", model]);
+    let arguments = ["new", machine.to_str().unwrap()].into_iter().chain(models);
+    sim(&arguments.collect::<Vec<&str>>());
+    cluster.start_driver();
+}
+
+/// The published GPUs, each as the beginning of its devices' names, and the taint of a device that must be there.
+async fn published(cluster: &Cluster, device: &str) -> (BTreeSet<String>, Option<String>) {
+    let slices = slices(cluster).await;
+    let devices = slices
+        .values()
+        .flat_map(|spec| spec.devices.iter().flatten());
+    let mut gpus = BTreeSet::new();
+    let mut found = None;
+    for published in devices {
+        let (gpu, _) = published.name.split_once("-mig-").unwrap();
+        gpus.insert(gpu.to_owned());
+        if published.name == device {
+            let taints = published.taints.iter().flatten();
+            found = Some(taints.map(|taint| taint.key.clone()).next());
+        }
+    }
+    // Before the first layout there is none.
+    (gpus, found.unwrap_or_else(|| Some("missing".to_owned())))
+}
+
+/// The names follow the slots, and the device of the claim stays published.
+#[tokio::test]
+async fn names_follow_the_slots() {
+    let Some(mut cluster) = Cluster::up().await else {
+        return;
+    };
+    devices(&cluster).await;
+    boot(&mut cluster, &["A100-80GB", "A100-80GB"]);
+    let mut last = String::new();
+    until("both GPUs are published", async || {
+        let all = devices(&cluster).await;
+        last = all.last().unwrap().clone();
+        published(&cluster, &last).await.0.len() == 2
+    })
+    .await;
+    let claim = cluster.claim("boots", &last, POOL).await;
+    assert_eq!(prepare(&cluster, &claim).await, "");
+    let missing = "find device ";
+    for (models, gpus, taint, error) in [
+        (&["A100-80GB"][..], 2, Some("runmig.dev/unhealthy"), missing),
+        (&["A100-80GB", "A100-80GB", "A100-80GB"], 3, None, ""),
+        (
+            &["A100-80GB", "A30"],
+            2,
+            Some("runmig.dev/withdrawn"),
+            missing,
+        ),
+        (&["A100-80GB", "A100-80GB"], 2, None, ""),
+    ] {
+        boot(&mut cluster, models);
+        until(
+            &format!("the ResourceSlices follow {models:?}"),
+            async || {
+                let (found, its) = published(&cluster, &last).await;
+                found.len() == gpus && its.as_deref() == taint
+            },
+        )
+        .await;
+        let told = prepare(&cluster, &claim).await;
+        assert!(
+            told.contains(error) && told.is_empty() == error.is_empty(),
+            "{models:?}: {told}"
+        );
+        assert_eq!(on_record(&cluster).len(), 1);
+    }
+    unprepare(&cluster, &claim).await;
+    assert_eq!(on_record(&cluster).len(), 0);
+}

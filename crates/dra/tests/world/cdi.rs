@@ -1,0 +1,109 @@
+//! Folders of CDI files that the driver cannot write, and CDI files of others that it cannot use.
+
+use crate::POOL;
+use crate::calls::{delete_claim, devices, prepare, says, unprepare};
+use crate::cluster::Cluster;
+use crate::mounted::Mounted;
+use runmig_dra::kubelet::messages::Claim;
+use std::fs;
+use std::process::Command;
+
+#[tokio::test]
+async fn names_problems_of_cdi() {
+    let Some(mut cluster) = Cluster::up().await else {
+        return;
+    };
+    let devices = devices(&cluster).await;
+    let claim = cluster.claim("cdi", &devices[3], POOL).await;
+    names_folder(&cluster, &claim, "ro,mode=0755", "Read-only file system").await;
+    names_folder(
+        &cluster,
+        &claim,
+        "size=4k,mode=0755",
+        "No space left on device",
+    )
+    .await;
+    names_files_of_driver(&mut cluster, &claim).await;
+    delete_claim(&cluster, "cdi").await;
+}
+
+/// Prepare names folder and cause, leaves no half-written file, and succeeds after the repair.
+async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &str) {
+    let mounted = Mounted::tmpfs(&cluster.at("cdi"), options);
+    let filler = (!options.starts_with("ro")).then(|| mounted.fill());
+    let file = cluster
+        .at("cdi")
+        .join(format!("gpu.runmig.dev-{}.json", claim.uid));
+    for _ in 0..2 {
+        let error = prepare(cluster, claim).await;
+        let object = format!(
+            "cannot prepare claim default/cdi: write CDI file {}: ",
+            file.display()
+        );
+        assert!(
+            error.starts_with(&object) && error.contains(cause),
+            "{error}"
+        );
+    }
+    if let Some(filler) = filler {
+        assert_eq!(cluster.cdi_files(), ["filler"]);
+        fs::remove_file(filler).unwrap();
+    } else {
+        assert_eq!(cluster.cdi_files(), [""; 0]);
+        drop(mounted);
+    }
+    assert_eq!(prepare(cluster, claim).await, "");
+    assert!(file.exists());
+    assert_eq!(cluster.starts(), [3]);
+    unprepare(cluster, claim).await;
+    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+}
+
+/// The driver sees the node's CDI specifications in a folder of this test.
+async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
+    let vendor = cluster.at("vendor");
+    fs::create_dir(&vendor).unwrap();
+    let script = "mount -t tmpfs -o mode=0755 tmpfs /run && mkdir /run/cdi && mount --bind \"$0\" /run/cdi && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    // The driver looks at the files of the node as process 1 sees them.
+    let own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    command.args(own).args(["sh", "-c", script]).arg(&vendor);
+    command.arg(env!("CARGO_BIN_EXE_runmig-dra"));
+    cluster.end_driver();
+    cluster.driver = Some(cluster.as_driver(command, "driver.log").spawn().unwrap());
+
+    // Broken, and of another vendor: the engine does not care either.
+    fs::write(
+        vendor.join("other.json"),
+        "{\"kind\": \"vendor.example.com/nic\"",
+    )
+    .unwrap();
+    assert_eq!(prepare(cluster, claim).await, "");
+    says(cluster, 0, "passed over: ").await;
+    says(cluster, 0, "/var/run/cdi/other.json").await;
+    unprepare(cluster, claim).await;
+
+    let files = |library: &str| {
+        let mount = format!(
+            "{{\"hostPath\": \"{library}\", \"containerPath\": \"/usr/lib/libcuda.so.1\"}}"
+        );
+        let text = format!(
+            "{{\"cdiVersion\": \"0.6.0\", \"kind\": \"nvidia.com/gpu\", \
+             \"devices\": [{{\"name\": \"all\", \"containerEdits\": {{\"env\": [\"A=b\"]}}}}], \
+             \"containerEdits\": {{\"mounts\": [{mount}]}}}}"
+        );
+        fs::write(vendor.join("nvidia.json"), text).unwrap();
+    };
+    files("/nowhere/libcuda.so.570");
+    let error = prepare(cluster, claim).await;
+    let words =
+        "the CDI specification of nvidia.com/gpu names /nowhere/libcuda.so.570, which is not there";
+    assert!(
+        error.contains(words) && error.contains("nvidia-ctk cdi generate"),
+        "{error}"
+    );
+    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+    files("/bin/sh");
+    assert_eq!(prepare(cluster, claim).await, "");
+    unprepare(cluster, claim).await;
+}

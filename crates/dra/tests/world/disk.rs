@@ -1,0 +1,82 @@
+//! A state directory that is full or read-only, and damaged records.
+
+use crate::POOL;
+use crate::calls::{devices, on_record, prepare, says, try_unprepare, unprepare};
+use crate::cluster::Cluster;
+use crate::mounted::Mounted;
+use std::fs;
+
+/// The claim's Prepare says so, and succeeds after the repair.
+#[tokio::test]
+async fn names_problems_of_ledger() {
+    let Some(mut cluster) = Cluster::up().await else {
+        return;
+    };
+    cluster.end_driver();
+    let _ = fs::remove_dir_all(cluster.at("state"));
+    let state = Mounted::tmpfs(&cluster.at("state"), "size=1m,mode=0700");
+    cluster.start_driver();
+    let devices = devices(&cluster).await;
+    let claim = cluster.claim("disk", &devices[1], POOL).await;
+    let filler = state.fill();
+    for _ in 0..2 {
+        let error = prepare(&cluster, &claim).await;
+        assert!(
+            error.starts_with("cannot prepare claim default/disk: "),
+            "{error}"
+        );
+        assert!(error.contains("No space left on device"), "{error}");
+        assert_eq!(cluster.starts(), [0; 0]);
+    }
+    fs::remove_file(&filler).unwrap();
+    assert_eq!(prepare(&cluster, &claim).await, "");
+    assert_eq!(cluster.starts(), [1]);
+
+    let filler = state.fill();
+    let error = try_unprepare(&cluster, &claim).await;
+    let words = "cannot unprepare claim default/disk: write the lease of claim default/disk ";
+    assert!(
+        error.starts_with(words) && error.contains("No space left on device"),
+        "{error}"
+    );
+    assert_eq!((cluster.starts(), on_record(&cluster).len()), (vec![1], 1));
+    fs::remove_file(&filler).unwrap();
+    unprepare(&cluster, &claim).await;
+    assert_eq!((cluster.starts(), on_record(&cluster).len()), (vec![], 0));
+
+    names_damaged_record(&cluster, &devices[1]).await;
+    drop(state);
+    names_read_only_directory(&mut cluster).await;
+}
+
+async fn names_damaged_record(cluster: &Cluster, device: &str) {
+    let claim = cluster.claim("damaged", device, POOL).await;
+    assert_eq!(prepare(cluster, &claim).await, "");
+    let leases = cluster.at("state/leases");
+    let mut records = fs::read_dir(&leases)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let record = records.find(|path| path.is_file()).unwrap();
+    let text = fs::read(&record).unwrap();
+    fs::write(&record, "{").unwrap();
+    let error = prepare(cluster, &claim).await;
+    let words =
+        "cannot prepare claim default/damaged: cannot read the lease of claim default/damaged ";
+    assert!(
+        error.starts_with(words) && error.contains("migctl release"),
+        "{error}"
+    );
+    assert_eq!(cluster.starts(), [1]);
+    fs::write(&record, text).unwrap();
+    assert_eq!(prepare(cluster, &claim).await, "");
+    unprepare(cluster, &claim).await;
+    assert_eq!(cluster.starts(), [0; 0]);
+}
+
+/// The driver ends, and its pod's log has the cause.
+async fn names_read_only_directory(cluster: &mut Cluster) {
+    cluster.end_driver();
+    let _state = Mounted::tmpfs(&cluster.at("state"), "ro,mode=0700");
+    cluster.start_driver();
+    says(cluster, 0, "Read-only file system").await;
+}

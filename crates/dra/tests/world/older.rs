@@ -1,0 +1,150 @@
+//! An API server that is away, and comes back with an older state, as after the restore of a backup.
+
+use crate::POOL;
+use crate::calls::{devices, log, on_record, prepare, says, slices, warns_once};
+use crate::cluster::{Cluster, sim, until};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A process that has an instance open.
+struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+/// The ResourceSlices follow the node again. A claim that the older state lacks ends, unless a process uses its slice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn survives_restored_backup() {
+    let Some(mut cluster) = Cluster::up().await else {
+        return;
+    };
+    let devices = devices(&cluster).await;
+    let kept = cluster.claim("kept", &devices[0], POOL).await;
+    assert_eq!(prepare(&cluster, &kept).await, "");
+
+    // Nothing of the driver's is under way now: all that follows is later than the backup.
+    cluster.plane.stop("etcd");
+    copy(&cluster.at("etcd"), &cluster.at("backup"));
+    cluster.plane.start_again("etcd");
+    answers(&cluster).await;
+    let before = slices(&cluster).await;
+    let lost = cluster.claim("lost", &devices[1], POOL).await;
+    let used = cluster.claim("used", &devices[2], POOL).await;
+    for claim in [&lost, &used] {
+        assert_eq!(prepare(&cluster, claim).await, "");
+    }
+    let machine = cluster.at("machine");
+    let machine = machine.to_str().unwrap();
+    let holder = hold(machine, 2);
+    // A foreign instance lowers counters, so the ResourceSlices of the backup are out of date.
+    sim(&[
+        "create",
+        machine,
+        "--gpu",
+        "0",
+        "--profile",
+        "1g.10gb",
+        "--start",
+        "6",
+    ]);
+    let mut now = before.clone();
+    until("the counters follow the instance", async || {
+        poke(&cluster);
+        now = slices(&cluster).await;
+        now != before
+    })
+    .await;
+    assert_eq!(on_record(&cluster), names(&["kept", "lost", "used"]));
+
+    let from = log(&cluster, 0).len();
+    cluster.plane.stop("kube-apiserver");
+    cluster.plane.stop("etcd");
+    says(
+        &cluster,
+        from,
+        "cannot watch the ResourceSlices of this node: ",
+    )
+    .await;
+    says(&cluster, from, "cannot watch the pods of this node: ").await;
+    assert_eq!(
+        (on_record(&cluster).len(), cluster.starts()),
+        (3, vec![0, 1, 2, 6])
+    );
+    fs::remove_dir_all(cluster.at("etcd")).unwrap();
+    copy(&cluster.at("backup"), &cluster.at("etcd"));
+    cluster.plane.start_again("etcd");
+    cluster.plane.start_again("kube-apiserver");
+    answers(&cluster).await;
+
+    until("the ResourceSlices are those of now", async || {
+        slices(&cluster).await == now
+    })
+    .await;
+    says(
+        &cluster,
+        from,
+        "claim default/used (pod default/pod-of-used) keeps its slice",
+    )
+    .await;
+    let released = "claim default/lost (pod default/pod-of-lost) is released: the claim does not exist any more";
+    says(&cluster, from, released).await;
+    assert_eq!(on_record(&cluster), names(&["kept", "used"]));
+    assert_eq!(cluster.starts(), [0, 2, 6]);
+    warns_once(&log(&cluster, from));
+    assert_eq!(prepare(&cluster, &kept).await, "");
+    drop(holder);
+    cluster.start_driver();
+    until("the claim ends with its process", async || {
+        on_record(&cluster) == names(&["kept"])
+    })
+    .await;
+}
+
+async fn answers(cluster: &Cluster) {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    until("the API server answers", async || {
+        namespaces.get("default").await.is_ok()
+    })
+    .await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.unwrap().success());
+}
+
+/// Makes the driver look at once, by a change in the folder of the leases.
+fn poke(cluster: &Cluster) {
+    let file = cluster.at("state/leases/.new-poke");
+    fs::write(&file, "").unwrap();
+    fs::remove_file(&file).unwrap();
+}
+
+fn hold(machine: &str, start: u64) -> Holder {
+    let shown = sim(&["show", machine, "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let instances = shown["gpus"][0]["gpuInstances"].as_array().unwrap();
+    let at = |i: &&serde_json::Value| i["placement"]["start"] == start;
+    let id = instances.iter().find(at).unwrap()["id"].to_string();
+    let program = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("nvml-sim");
+    let mut command = Command::new(program);
+    command.args(["hold", machine, "--gpu", "0", "--gi", &id, "--ci", "0"]);
+    let mut holder = command.stdout(Stdio::piped()).spawn().unwrap();
+    // Its first line comes when it holds the instance.
+    let mut line = String::new();
+    let stdout = holder.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+    Holder(holder)
+}

@@ -1,0 +1,102 @@
+//! Other programs that delete and change the driver's ResourceSlices, or publish under its name.
+
+use crate::calls::{delete_slice, devices, log, says, slices};
+use crate::cluster::{Cluster, until};
+use k8s_openapi::api::resource::v1::ResourceSlice;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// The time in which a restored ResourceSlice is there, with room for a busy machine: the driver needs 0.1 s.
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn restores_what_others_change() {
+    let Some(cluster) = Cluster::up().await else {
+        return;
+    };
+    devices(&cluster).await;
+    let before = slices(&cluster).await;
+    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let is_restored = async || slices(&cluster).await == before;
+
+    // All at once, as a kubelet does at its start.
+    for name in before.keys() {
+        delete_slice(&cluster, name).await;
+    }
+    let start = Instant::now();
+    until("all are there again", is_restored).await;
+    assert!(start.elapsed() < SOON);
+    says(
+        &cluster,
+        0,
+        "is written again: another program has deleted it",
+    )
+    .await;
+
+    let devices = { before.iter() }.find(|(_, spec)| spec.devices.is_some());
+    let name = devices.unwrap().0;
+    let evil = PatchParams {
+        field_manager: Some("evil".to_owned()),
+        ..PatchParams::default()
+    };
+    let none = Patch::Merge(json!({"spec": {"devices": [{"name": "evil"}]}}));
+    api.patch(name, &evil, &none).await.unwrap();
+    until("the changed one is restored", is_restored).await;
+    let line =
+        format!("ResourceSlice {name} is written again: another program (evil) has changed it");
+    says(&cluster, 0, &line).await;
+
+    // A second pool, and a newer generation of the driver's own.
+    for (theirs, pool, generation) in [("second", "other", 1), ("newer", "runmig.node", 99)] {
+        let slice = json!({
+            "metadata": {"name": theirs},
+            "spec": {
+                "driver": "gpu.runmig.dev", "nodeName": "node", "devices": [{"name": "gpu-0"}],
+                "pool": {"name": pool, "generation": generation, "resourceSliceCount": 1},
+            },
+        });
+        let slice: ResourceSlice = serde_json::from_value(slice).unwrap();
+        api.create(&PostParams::default(), &slice).await.unwrap();
+        until("the foreign one is removed", is_restored).await;
+        let line = format!("ResourceSlice {theirs} of pool {pool} is removed: another program");
+        says(&cluster, 0, &line).await;
+    }
+    slows_down_a_contest(&cluster, name).await;
+}
+
+/// Another program that never stops gets one line, and does not make the driver write all the time.
+async fn slows_down_a_contest(cluster: &Cluster, name: &str) {
+    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let none = Patch::Merge(json!({"spec": {"devices": []}}));
+    let from = log(cluster, 0).len();
+    let is_restored = async || {
+        let slice = api.list(&ListParams::default()).await.unwrap().items;
+        let mut slices = slice.into_iter();
+        let slice = slices.find(|slice| slice.metadata.name.as_deref() == Some(name));
+        slice.is_some_and(|slice| {
+            slice
+                .spec
+                .devices
+                .is_some_and(|devices| !devices.is_empty())
+        })
+    };
+    let start = Instant::now();
+    for _ in 0..2 {
+        api.patch(name, &PatchParams::default(), &none)
+            .await
+            .unwrap();
+        until("the changed one is restored", is_restored).await;
+    }
+    // At once these would take less than a second in all: the pauses are 6 s and 12 s at least.
+    assert!(
+        start.elapsed() > Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    let lines = log(cluster, from);
+    let line = format!("ResourceSlice {name} is written again: ");
+    let told = lines.iter().filter(|l| l.contains(&line)).count();
+    assert_eq!(told, 1, "{lines:#?}");
+}
