@@ -9,6 +9,7 @@ use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
 use crate::report::{Healths, Inbox, report, reports};
+use crate::rival::Rivals;
 use crate::room::{Room, Told, follow};
 use crate::show::show;
 use crate::sweep::{end_left, sweep};
@@ -142,7 +143,7 @@ async fn work(
 ) -> Error {
     let (client, config) = (claims.client().clone(), claims.config().clone());
     let asked = Arc::new(Notify::new());
-    let (rival_told, rivals) = watch::channel(None);
+    let (mut looks, rivals) = Rivals::of(&client, node);
     let (slices_told, wanted) = watch::channel(Vec::new());
     let told = Told {
         slices: slices_told,
@@ -151,10 +152,10 @@ async fn work(
     let (earlier_told, earlier) = oneshot::channel();
     let ask = async {
         rival::admitted(&client, node).await;
-        rival::look(&client, node, &rival_told, &mut None).await;
+        looks.look().await;
         let slices = api::slices_at_last(&client, node).await;
         let _ = earlier_told.send(slices::earlier(&slices));
-        rival::follow(&client, node, &rival_told).await;
+        looks.follow().await;
     };
     // The kubelet is served while the API server is away, and hears of healths.
     let look = async {

@@ -90,10 +90,17 @@ pub(crate) async fn gate(client: &Client, gate: &str) -> Result<Option<bool>> {
 /// Returns whether this account has a right in all namespaces.
 pub(crate) async fn may(client: &Client, (group, resource, verb): Right) -> Result<bool> {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    // This right is one to a driver's name.
+    let name = if subresource == "driver" {
+        driver::NAME
+    } else {
+        ""
+    };
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {
             "group": group, "resource": resource, "subresource": subresource, "verb": verb,
+            "name": name,
         }},
     });
     let what = || "read the rights of this account";
@@ -110,6 +117,13 @@ pub(crate) async fn classes(client: &Client) -> Result<Vec<(String, Option<Strin
     let list = list.context(|| "list the DeviceClasses")?;
     let one = |class: DeviceClass| (class.name_any(), class.spec.extended_resource_name);
     Ok(list.items.into_iter().map(one).collect())
+}
+
+/// Returns whether the cluster has a Node object with a name.
+pub(crate) async fn has_node(client: &Client, node: &str) -> Result<bool> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let read = in_time(nodes.get_opt(node)).await;
+    Ok(read.context(|| format!("read the Node {node}"))?.is_some())
 }
 
 /// Returns the other driver that gives out the GPUs of a node, in words.
@@ -140,6 +154,51 @@ pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>>
     }
     read?;
     listed.map(|_| None)
+}
+
+/// Returns the ResourceSlice by which another program publishes devices of this driver for all nodes, in words. It would
+/// be of no use to any of them, since no driver prepares such a device.
+pub(crate) async fn intruder(client: &Client, node: &str) -> Result<Option<String>> {
+    // A selector with an empty value finds those without a node.
+    Ok(published(client, ",spec.nodeName=")
+        .await?
+        .iter()
+        .find_map(|slice| intrudes(slice, node)))
+}
+
+/// The same among all ResourceSlices of this driver, also those of other nodes.
+pub(crate) async fn intruder_anywhere(client: &Client, node: &str) -> Result<Option<String>> {
+    Ok(published(client, "")
+        .await?
+        .iter()
+        .find_map(|slice| intrudes(slice, node)))
+}
+
+async fn published(client: &Client, more: &str) -> Result<Vec<ResourceSlice>> {
+    let slices: Api<ResourceSlice> = Api::all(client.clone());
+    let ours = ListParams::default().fields(&format!("spec.driver={}{more}", driver::NAME));
+    let listed = in_time(slices.list(&ours)).await;
+    let listed = listed.context(|| format!("list the ResourceSlices of {}", driver::NAME))?;
+    Ok(listed.items)
+}
+
+/// Returns why a ResourceSlice under this driver's name is not one of a `runmig-dra`, if it concerns this node.
+fn intrudes(slice: &ResourceSlice, node: &str) -> Option<String> {
+    let (name, its) = (slice.name_any(), &slice.spec.pool.name);
+    let of = slice.spec.node_name.as_deref();
+    let is_ours = *its == pool(node);
+    match of {
+        Some(of) if of == node && is_ours => None,
+        Some(of) if of != node && !is_ours => None,
+        Some(of) => Some(format!(
+            "another program publishes ResourceSlice {name} of pool {its} for node {of} under {}",
+            driver::NAME
+        )),
+        None => Some(format!(
+            "another program publishes ResourceSlice {name} of pool {its} for no single node under {}",
+            driver::NAME
+        )),
+    }
 }
 
 /// The name of NVIDIA's DRA driver.

@@ -21,6 +21,11 @@ const NEEDED: &[Right] = &[
 /// The rights without which the driver serves claims, but reports nothing, or does not see other drivers on the node.
 const USEFUL: &[Right] = &[
     ("resource.k8s.io", "resourceclaims/status", "patch"),
+    (
+        "resource.k8s.io",
+        "resourceclaims/driver",
+        "associated-node:patch",
+    ),
     ("events.k8s.io", "events", "create"),
     ("", "nodes", "get"),
 ];
@@ -46,6 +51,17 @@ pub(super) async fn findings(options: &Options) -> Vec<Finding> {
     findings.extend(rights(&client).await);
     findings.extend(gates(&client, &options.node).await);
     findings.push(classes(&client).await);
+    findings.push(match probe::has_node(&client, &options.node).await {
+        Ok(true) => ok(format!("the cluster has Node {}", options.node)),
+        Ok(false) => fail(
+            &Error::new(format!(
+                "cannot publish GPUs: the cluster has no Node {}",
+                options.node
+            ))
+            .hint("name this node with --node as kubectl get nodes does"),
+        ),
+        Err(e) => warn(&e),
+    });
     findings.push(match probe::rival(&client, &options.node).await {
         Ok(None) => ok("no other driver gives out the GPUs of this node"),
         Ok(Some(rival)) => fail(
@@ -54,6 +70,16 @@ pub(super) async fn findings(options: &Options) -> Vec<Finding> {
         ),
         Err(e) => warn(&e),
     });
+    findings.push(
+        match probe::intruder_anywhere(&client, &options.node).await {
+            Ok(None) => ok("no other program publishes under the name of this driver"),
+            Ok(Some(other)) => fail(
+                &Error::new(format!("cannot publish GPUs alone: {other}"))
+                    .hint("delete the ResourceSlice, and end the program that wrote it"),
+            ),
+            Err(e) => warn(&e),
+        },
+    );
     findings
 }
 
@@ -152,5 +178,47 @@ async fn classes(client: &Client) -> Finding {
                 .hint("kubectl apply -f kubernetes/dra/classes.yaml"),
         ),
         (None, true) => ok("each extended resource has one DeviceClass"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    /// The rights in the shipped ClusterRole are those that the check looks for.
+    #[test]
+    fn asks_for_the_shipped_rights() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../kubernetes/dra/rights.yaml"
+        );
+        let text = std::fs::read_to_string(file).unwrap();
+        let objects = text.split("\n---\n");
+        let objects = objects.map(|object| serde_saphyr::from_str::<Value>(object).unwrap());
+        let role = { objects }.find(|object| object["kind"] == "ClusterRole");
+        let mut shipped = BTreeSet::new();
+        for rule in role.unwrap()["rules"].as_array().unwrap() {
+            let words = |key: &str| {
+                let words = rule[key].as_array().unwrap().iter();
+                words
+                    .map(|word| word.as_str().unwrap().to_owned())
+                    .collect::<Vec<_>>()
+            };
+            for resource in words("resources") {
+                for verb in words("verbs") {
+                    shipped.insert((words("apiGroups")[0].clone(), resource.clone(), verb));
+                }
+            }
+        }
+        let asked = NEEDED.iter().chain(USEFUL).map(|(group, resource, verb)| {
+            (
+                (*group).to_owned(),
+                (*resource).to_owned(),
+                (*verb).to_owned(),
+            )
+        });
+        assert_eq!(asked.collect::<BTreeSet<_>>(), shipped);
     }
 }

@@ -3,18 +3,21 @@
 use super::{Finding, fail, ok, warn};
 use crate::files;
 use crate::layout::Published;
+use crate::ledger;
 use crate::options::{Options, hook};
 use crate::room::Room;
 use runmig_lease::config::{Config, DriverFiles};
 use runmig_lease::error::{Context, Error};
 use runmig_lease::store::Store;
 use runmig_lease::trust;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub(super) fn findings(options: &Options, config: &Config) -> Vec<Finding> {
     let mut findings = vec![root()];
     findings.extend(gpus(options, config));
     findings.push(driver(config));
+    findings.extend(damaged(config));
     findings.push(match hook(options) {
         Ok(hook) => ok(format!("hook {} belongs to root alone", hook.display())),
         Err(e) => fail(&e),
@@ -76,6 +79,21 @@ fn driver(config: &Config) -> Finding {
         Ok(Err(by)) if by.is_empty() => ok("this node has no ledger yet"),
         Ok(Err(by)) => ok(format!("runmig-dra publishes for this node, {by}")),
     }
+}
+
+/// Names the records that cannot be read. Their names still reserve their places. A ledger that cannot be read at all is
+/// a finding already.
+fn damaged(config: &Config) -> Vec<Finding> {
+    let records = ledger::damaged(config).unwrap_or_default().into_iter();
+    let line = |(file, why): (PathBuf, Error)| {
+        let line = format!("cannot read record {}", file.display());
+        warn(
+            &Error::new(line)
+                .hint("release it with migctl release")
+                .caused_by(why),
+        )
+    };
+    records.map(line).collect()
 }
 
 /// Looks for the files as Prepare does.

@@ -6,8 +6,9 @@ mod machine;
 
 use crate::options::Options;
 use runmig_lease::config::Config;
-use runmig_lease::error::{Error, Result};
+use runmig_lease::error::{Context, Error, Result};
 use std::fmt;
+use std::io::Write;
 
 /// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +76,10 @@ pub(crate) async fn check(options: &Options, config: &Config) -> Vec<Finding> {
 /// # Errors
 /// One of them is a failure.
 pub(crate) fn print(findings: &[Finding]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
     for finding in findings {
-        println!("{finding}");
+        // A reader such as head may have ended.
+        writeln!(out, "{finding}").context(|| "write the findings")?;
     }
     let failures = findings.iter().filter(|f| f.weight == Weight::Fail).count();
     match failures {

@@ -81,6 +81,35 @@ impl News {
     }
 }
 
+/// Returns a warning about a node, where `kubectl describe node` finds it.
+pub(super) fn node_event(node: &str, note: &str, now: MicroTime) -> Event {
+    // Objects without a namespace have their events in this one.
+    let namespace = Some("default".to_owned());
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", cut(node.to_owned(), MAX_PREFIX))),
+            namespace,
+            ..ObjectMeta::default()
+        },
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            // As the kubelet has it in its own events.
+            uid: Some(node.to_owned()),
+            ..ObjectReference::default()
+        }),
+        event_time: Some(now),
+        type_: Some("Warning".to_owned()),
+        reason: Some("OtherDriver".to_owned()),
+        action: Some("Publish".to_owned()),
+        note: Some(cut(note.to_owned(), MAX_NOTE)),
+        reporting_controller: Some(DRIVER.to_owned()),
+        reporting_instance: Some(cut(node.to_owned(), MAX_INSTANCE)),
+        ..Event::default()
+    }
+}
+
 /// Cuts a text at a length in bytes.
 fn cut(mut text: String, max: usize) -> String {
     let end = (0..=max.min(text.len()))

@@ -91,6 +91,12 @@ pub(crate) async fn report(
     );
 }
 
+/// Creates an event with a warning about a node.
+pub(crate) async fn warn_of_node(client: &Client, node: &str, note: &str) -> Result<()> {
+    let event = events::node_event(node, note, MicroTime(Timestamp::now()));
+    api::create_event(client, &event).await
+}
+
 /// Creates events, once for each pod and text. One that fails is told again when it happens again.
 async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>) {
     let mut told = Told::default();

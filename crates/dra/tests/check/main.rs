@@ -3,10 +3,14 @@
 #[allow(dead_code)]
 #[path = "../claims/cluster.rs"]
 mod cluster;
+mod findings;
+#[path = "../support/proxy.rs"]
+mod proxy;
 
+use cluster::support;
 use cluster::{Cluster, until};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 use kube::Api;
 use kube::api::{
@@ -113,6 +117,16 @@ async fn names_gates_and_rights() {
         let line = format!("cannot {right}: this account lacks the right");
         fails(&cluster, &replaced, "config.toml", &line);
     }
+    let (_, lines) = check(&cluster, &replaced, "config.toml");
+    for right in [
+        "patch resourceclaims/status",
+        "associated-node:patch resourceclaims/driver",
+        "create events",
+        "get nodes",
+    ] {
+        let line = format!("warn  cannot {right}: this account lacks the right");
+        assert!(lines.contains(&line), "{lines}");
+    }
 }
 
 /// An API server that had the gate at the driver's start may lose it later.
@@ -180,6 +194,15 @@ async fn names_problems_of_node() {
         slices(&cluster).await.len() > 1
     })
     .await;
+    fails(
+        &cluster,
+        &[],
+        "config.toml",
+        "cannot publish GPUs: the cluster has no Node node",
+    );
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "node"}})).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
     let (status, lines) = check(&cluster, &[], "config.toml");
     assert!(status == 0 && !lines.contains("fail  "), "{lines}");
     assert!(
@@ -278,8 +301,6 @@ async fn shows_what_it_publishes(cluster: &Cluster) {
 /// NVIDIA's drivers come later, and go.
 async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     let nodes: Api<Node> = Api::all(cluster.client.clone());
-    let node: Node = serde_json::from_value(json!({"metadata": {"name": "node"}})).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
     let amount = async |amount: &str| {
         let status = json!({"status": {"allocatable": {"nvidia.com/gpu": amount}}});
         let patch = PatchParams::default();
@@ -297,6 +318,7 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     .await;
     let log = fs::read_to_string(cluster.at("driver.log")).unwrap();
     assert!(log.contains(line), "{log}");
+    node_has_event(cluster, line).await;
 
     amount("0").await;
     let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
@@ -320,11 +342,25 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     })
     .await;
     assert_eq!(slices(cluster).await, []);
+    node_has_event(cluster, line).await;
     api.delete("theirs", &DeleteParams::default())
         .await
         .unwrap();
     until("the driver publishes again", async || {
         slices(cluster).await.len() > 1
+    })
+    .await;
+}
+
+/// As `kubectl describe node` finds it.
+async fn node_has_event(cluster: &Cluster, line: &str) {
+    let events: Api<Event> = Api::default_namespaced(cluster.client.clone());
+    let its = "involvedObject.kind=Node,involvedObject.uid=node,reason=OtherDriver";
+    let of_node = ListParams::default().fields(its);
+    until("the node has an event", async || {
+        let events = events.list(&of_node).await.unwrap().items;
+        let mut notes = events.into_iter().filter_map(|event| event.message);
+        notes.any(|note| note.starts_with(line))
     })
     .await;
 }
