@@ -49,7 +49,9 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["api", "changes", "files", "lead", "ledger"],
             &["slices", "health"],
             // pure
-            &["cdi", "claim", "layout", "log", "obstacle", "options", "pods"],
+            &[
+                "cdi", "claim", "layout", "log", "obstacle", "options", "pods",
+            ],
             &["host"],
             &["driver"],
         ],

@@ -1,7 +1,7 @@
 //! etcd, API server, controller manager and scheduler on loopback, until they are dropped.
 
 #[path = "../../tests/support/mod.rs"]
-mod support;
+pub mod support;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};

@@ -18,6 +18,9 @@ pub use figures::{Cell, table};
 pub use layouts::{LAYOUTS, Layout};
 pub use load::Extent;
 
+#[allow(unused_imports)] // the test asks for the programs
+pub use control_plane::support;
+
 use control_plane::ControlPlane;
 use std::path::Path;
 

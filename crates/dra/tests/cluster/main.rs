@@ -13,10 +13,8 @@ mod order;
 #[allow(dead_code, unused_imports)]
 #[path = "../../../../benches/packing/mod.rs"]
 mod packing;
-#[path = "../support/mod.rs"]
-mod support;
 
-use cluster::{Extent, Layout, measure};
+use cluster::{Extent, Layout, measure, support};
 use std::time::Duration;
 
 const NODES: usize = 10;
