@@ -35,7 +35,7 @@ async fn ended_within(
         .await;
         kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGTERM).unwrap();
         // The stream ends, and is not cut off.
-        while healths.message().await.unwrap().is_some() {}
+        while health::next(&mut healths).await.is_some() {}
     });
     let mut driver = cluster.driver.take().unwrap();
     until("the driver has ended", async || {

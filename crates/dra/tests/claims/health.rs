@@ -8,6 +8,7 @@ use runmig_dra::kubelet::messages::{DeviceHealth, WatchRequest, WatchResponse};
 use runmig_dra::kubelet::services::d_r_a_resource_health_client::DRAResourceHealthClient;
 use serde_json::Value;
 use std::fs;
+use std::time::{Duration, Instant};
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 
@@ -25,6 +26,12 @@ pub async fn watch(cluster: &Cluster) -> Streaming<WatchResponse> {
     stream.unwrap().into_inner()
 }
 
+/// The next message of the stream, or none at its end. The driver sends one every 30 seconds at least.
+pub async fn next(stream: &mut Streaming<WatchResponse>) -> Option<WatchResponse> {
+    let message = tokio::time::timeout(Duration::from_secs(120), stream.message());
+    message.await.expect("a message in time").unwrap()
+}
+
 /// Makes the driver look at once, by a change in the folder of the leases.
 fn poke(cluster: &Cluster) {
     let file = cluster.at("state/leases/.new-poke");
@@ -40,8 +47,13 @@ async fn told(
     health: i32,
 ) -> DeviceHealth {
     poke(cluster);
+    let end = Instant::now() + Duration::from_secs(120);
     loop {
-        let message = stream.message().await.unwrap().unwrap();
+        assert!(
+            Instant::now() < end,
+            "never: device {device} has health {health}"
+        );
+        let message = next(stream).await.expect("a message");
         let mut devices = message.devices.into_iter();
         let is_it = |d: &DeviceHealth| {
             let id = d.device.as_ref().unwrap();
