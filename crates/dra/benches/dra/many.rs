@@ -31,7 +31,7 @@ pub async fn run(cluster: &Cluster, host: &Host, idle: Duration) -> Vec<Figure> 
             "MiB",
         ),
         Figure::without_bar(
-            "of it the program's own pages",
+            "the program's own pages among it",
             memory(host, "RssAnon"),
             "MiB",
         ),
