@@ -67,6 +67,17 @@ impl Place {
     }
 }
 
+/// Returns the names of the files with an extension in a folder of the repository.
+fn in_repository(folder: &str, extension: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let files = fs::read_dir(folder).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let named: Vec<String> =
+        { names.filter(|name| name.ends_with(&format!(".{extension}"))) }.collect();
+    assert!(!named.is_empty());
+    named
+}
+
 fn installed(prefix: &str) -> Vec<(String, u32)> {
     let mut files = vec![("etc/runmig/config.toml".to_owned(), 0o644)];
     for program in ["migctl", "runmig", "runmig-hook", "runmig-slice"] {
@@ -83,6 +94,24 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
         "podman/50-runmig.conf",
     ] {
         files.push((format!("{prefix}/share/runmig/{example}"), 0o644));
+    }
+    for completion in [
+        "bash-completion/completions/migctl",
+        "fish/vendor_completions.d/migctl.fish",
+        "zsh/site-functions/_migctl",
+    ] {
+        files.push((format!("{prefix}/share/{completion}"), 0o644));
+    }
+    for document in ["README.md", "CHANGELOG.md"] {
+        files.push((format!("{prefix}/share/doc/runmig/{document}"), 0o644));
+    }
+    for document in in_repository("docs", "md") {
+        files.push((format!("{prefix}/share/doc/runmig/docs/{document}"), 0o644));
+    }
+    for section in ["5", "7", "8"] {
+        for page in in_repository("docs/man", section) {
+            files.push((format!("{prefix}/share/man/man{section}/{page}"), 0o644));
+        }
     }
     for unit in ["runmig-gc.service", "runmig-gc.timer"] {
         files.push((format!("{prefix}/lib/systemd/system/{unit}"), 0o644));

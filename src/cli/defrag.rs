@@ -1,12 +1,14 @@
 //! `migctl defrag --plan`: the fewest containers to restart for a request to fit. It changes nothing.
 
 use super::asked::By;
+use super::completion;
 use super::json::{
     DefragAlternative, DefragmentationPlan, Placement, Restart, SliceSite, WaitingItem,
 };
 use super::list::holder_name;
 use super::output::{self, Format};
 use super::world;
+use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
@@ -19,7 +21,7 @@ use runmig_lease::what_if::{Outcome, WhatIf};
 pub struct Asked {
     /// For what there shall be room: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such, of which the one with the fewest
     /// restarts
-    #[arg(long, required = true, value_name = "REQUEST")]
+    #[arg(long, required = true, value_name = "REQUEST", add = ArgValueCompleter::new(completion::profiles))]
     plan: String,
     #[command(flatten)]
     by: By,

@@ -1,12 +1,14 @@
 //! `migctl explain`: whether a request would find room, where and why there, or why not.
 
 use super::asked::By;
+use super::completion;
 use super::defrag;
 use super::explain_gpus;
 use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WaitingItem};
 use super::mig_on;
 use super::output::{self, Format};
 use super::world;
+use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
@@ -19,7 +21,7 @@ use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
 #[derive(clap::Args)]
 pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
-    #[arg(required_unless_present_any = ["gpu", "share"])]
+    #[arg(required_unless_present_any = ["gpu", "share"], add = ArgValueCompleter::new(completion::profiles))]
     request: Option<String>,
     /// As in runmig.dev/share: 8Gi, 1/4, or a list of such; beside a request a share of such a slice
     #[arg(long, value_name = "SIZE", conflicts_with = "gpu")]

@@ -3,26 +3,32 @@
 
 mod asked;
 mod claims;
+mod completion;
 mod configure;
 mod daemons;
 mod defrag;
+mod doctor;
 mod explain;
 mod explain_gpus;
 mod gc;
 mod gpus;
+mod help;
 mod inspect;
 mod json;
 mod levels;
 mod list;
 mod mig_on;
 mod output;
+#[cfg(test)]
+mod pages;
 mod release;
 mod release_claims;
 mod seat;
 mod shares;
 mod world;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap_complete::ArgValueCompleter;
 use output::Format;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
@@ -34,7 +40,7 @@ use std::path::PathBuf;
 #[command(name = "migctl", version, arg_required_else_help = true)]
 struct Arguments {
     /// The configuration to use [default: /etc/runmig/config.toml]
-    #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
     /// The format of the output
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
@@ -60,7 +66,7 @@ enum Verb {
     /// Release the slice of a container that is gone
     Release {
         /// The container's id, its first 12 characters or more, or the lease's id; for a claim also its name or uid
-        #[arg(required_unless_present = "claims")]
+        #[arg(required_unless_present = "claims", add = ArgValueCompleter::new(completion::holders))]
         id: Option<String>,
         /// End the leases of all claims of Kubernetes, after its driver runmig-dra has ended
         #[arg(long, conflicts_with = "id")]
@@ -74,12 +80,19 @@ enum Verb {
     },
     /// Register runmig with a container engine, or remove the registration
     Configure(configure::Options),
+    /// Check all that an allocation needs, and name each repair
+    Doctor(doctor::Options),
+    /// Print the code by which a shell completes migctl's words
+    #[command(after_help = completion::HELP)]
+    Completion { shell: completion::Shell },
 }
 
 pub fn main() -> i32 {
     signals::survive_file_limit();
     signals::wait_for_children();
-    let arguments = match Arguments::try_parse() {
+    completion::answer::<Arguments>();
+    let called = help::dress(Arguments::command()).try_get_matches();
+    let arguments = match called.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(e) => {
             let _ = e.print();
@@ -112,5 +125,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
+        Verb::Doctor(options) => doctor::run(&config, format, options),
+        Verb::Completion { shell } => completion::run(*shell),
     }
 }

@@ -125,6 +125,15 @@ const READERS: &[(&str, &str)] = &[
         "opens /dev/null as the daemon's input",
     ),
     (
+        "src/cli/doctor/command.rs",
+        "the output of a program, bounded",
+    ),
+    (
+        "src/cli/doctor/nodes.rs",
+        "whether a device node opens; reads nothing",
+    ),
+    ("src/cli/pages.rs", "the manual pages, in a test"),
+    (
         "src/runtime/spawn.rs",
         "opens /dev/null in the place of closed descriptors",
     ),

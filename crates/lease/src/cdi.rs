@@ -225,6 +225,16 @@ pub struct Edits {
     pub additional_gids: Vec<u32>,
 }
 
+impl Edits {
+    /// Returns the files of the host that a container gets.
+    pub fn host_files(&self) -> impl Iterator<Item = &Path> {
+        let hooks = self.hooks.iter().map(|hook| hook.path.as_path());
+        { self.mounts.iter() }
+            .map(|mount| mount.host_path.as_path())
+            .chain(hooks)
+    }
+}
+
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

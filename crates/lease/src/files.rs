@@ -38,7 +38,7 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The same, as text.
-pub(crate) fn read_text(path: &Path, max: u64) -> io::Result<String> {
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
     open(path, Links::Follow)?.read_text(max)
 }
 

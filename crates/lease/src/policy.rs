@@ -8,6 +8,7 @@ use crate::error::{Error, Result, printable};
 use crate::model::{Gpu, GpuUuid};
 use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
+use std::fmt;
 
 mod limits;
 mod published;
@@ -79,8 +80,17 @@ pub enum GpuName {
     Uuid(String),
 }
 
+impl fmt::Display for GpuName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GpuName::Index(index) => write!(f, "{index}"),
+            GpuName::Uuid(uuid) => f.write_str(&printable(uuid)),
+        }
+    }
+}
+
 impl GpuName {
-    fn is(&self, gpu: &Gpu) -> bool {
+    pub(crate) fn is(&self, gpu: &Gpu) -> bool {
         match self {
             GpuName::Index(index) => *index == gpu.index,
             GpuName::Uuid(uuid) => uuid.eq_ignore_ascii_case(gpu.uuid.as_str()),

@@ -19,9 +19,11 @@ mod table;
 mod task;
 mod toml_text;
 
+use super::completion;
 use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use file::Change;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs;
@@ -50,7 +52,7 @@ pub struct Options {
     #[arg(long)]
     remove: bool,
     /// Name of the handler; runmig-NAME reads /etc/runmig/NAME.toml
-    #[arg(long, default_value = "runmig")]
+    #[arg(long, default_value = "runmig", add = ArgValueCompleter::new(completion::handlers))]
     name: String,
     /// Path of the runmig that the engine calls [default: the one beside migctl]
     #[arg(long, value_name = "PATH")]

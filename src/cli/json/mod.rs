@@ -6,6 +6,7 @@ mod booking;
 mod collection;
 mod configure;
 mod defrag;
+mod diagnosis;
 mod explain;
 mod gpus;
 mod leases;
@@ -16,6 +17,7 @@ pub use booking::{BookingItem, GpuBookingItem, NodeBooking};
 pub use collection::CollectionItem;
 pub use configure::ChangeItem;
 pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
+pub use diagnosis::DiagnosisItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
@@ -59,6 +61,10 @@ impl Kind for Items<'_, CollectionItem<'_>> {
 
 impl Kind for Items<'_, ChangeItem<'_>> {
     const KIND: &'static str = "ChangeList";
+}
+
+impl Kind for Items<'_, DiagnosisItem<'_>> {
+    const KIND: &'static str = "Diagnosis";
 }
 
 /// One object in Kubernetes' form: `apiVersion`, `kind`, and the fields of the kind.

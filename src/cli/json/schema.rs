@@ -30,6 +30,7 @@ fn schemas() -> Value {
     add::<DefragmentationPlan<'_>>(&mut kinds);
     add::<Items<'_, CollectionItem<'_>>>(&mut kinds);
     add::<Items<'_, ChangeItem<'_>>>(&mut kinds);
+    add::<Items<'_, DiagnosisItem<'_>>>(&mut kinds);
     Value::Object(kinds)
 }
 

@@ -26,6 +26,16 @@ impl Config {
         Ok(())
     }
 
+    /// Returns the names of GPUs in rules that fit none of these GPUs.
+    pub fn absent_gpus(&self, gpus: &[Gpu]) -> Vec<String> {
+        let reserved = self.policy.reserve.iter().flat_map(|rule| &rule.gpus);
+        let names = { self.policy.exclude_gpus.iter() }
+            .chain(reserved)
+            .chain(self.kubernetes.gpus.names());
+        let absent = names.filter(|name| !gpus.iter().any(|gpu| name.is(gpu)));
+        absent.map(ToString::to_string).collect()
+    }
+
     /// Returns the UUIDs of the GPUs that are not published to Kubernetes, each with the rule in words. A claim has no
     /// pod yet, so a GPU that is reserved for some containers is for no claim.
     pub fn unpublished(&self, gpus: &[Gpu]) -> Vec<(GpuUuid, String)> {

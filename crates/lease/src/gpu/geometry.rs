@@ -16,7 +16,7 @@ use crate::model::{BootId, GpuUuid, Profile};
 use crate::trust;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -109,6 +109,15 @@ impl Cache {
         } else {
             Geometries::new()
         }
+    }
+
+    /// Returns the names of the profiles in the file of a state directory, whatever driver told them. They suit a
+    /// suggestion, never a decision.
+    pub fn last_names(state_dir: &Path) -> BTreeSet<String> {
+        let text = trust::read_to_string(&state_dir.join(FILE), MAX_SIZE);
+        let gpus = text.and_then(|text| decode(&text)).map(|body| body.gpus);
+        let offers = { gpus.unwrap_or_default().into_values() }.flat_map(|geometry| geometry.0);
+        offers.map(|offer| offer.profile.name).collect()
     }
 
     /// Replaces the file. Another writer at the same moment is left to it.

@@ -104,6 +104,18 @@ impl Nodes {
         )
     }
 
+    /// The node that opens a right of the driver as a whole: `config` makes instances, `monitor` watches all of them.
+    pub fn mig_node(&self, right: &str) -> Result<DeviceNode> {
+        let access = { &self.root }
+            .join("proc/driver/nvidia/capabilities/mig")
+            .join(right);
+        let text = read_text(&access, ACCESS_LIMIT)?;
+        let minor = field(&text, "DeviceFileMinor", &access)?;
+        let mode = field(&text, "DeviceFileMode", &access)?;
+        let path = format!("/dev/nvidia-caps/nvidia-cap{minor}");
+        Ok(node(path, self.caps_major, minor, mode))
+    }
+
     /// The two nodes that open a slice: its GPU instance's and its compute instance's.
     pub fn capability_nodes(&self, gpu: u32, gi: u32, ci: u32) -> Result<[DeviceNode; 2]> {
         let table_path = self.root.join("proc/driver/nvidia-caps/mig-minors");

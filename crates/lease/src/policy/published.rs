@@ -33,6 +33,14 @@ impl Default for Gpus {
 }
 
 impl Gpus {
+    /// Returns the names.
+    pub(crate) fn names(&self) -> &[GpuName] {
+        match self {
+            Gpus::All(_) => &[],
+            Gpus::Named(names) => names,
+        }
+    }
+
     /// Returns whether the choice has a GPU.
     pub fn has(&self, gpu: &Gpu) -> bool {
         match self {

@@ -1,0 +1,2 @@
+# Asks the migctl that is installed, so that the code fits it.
+migctl completion fish | source

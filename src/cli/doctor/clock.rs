@@ -1,0 +1,41 @@
+//! The clock and the boot id, by which records are dated.
+
+use super::finding::Finding;
+use super::host::Host;
+use runmig_lease::model::Timestamp;
+use runmig_lease::process;
+use std::time::SystemTime;
+
+pub fn findings(host: &Host) -> Vec<Finding> {
+    vec![boot(host), ledger(host)]
+}
+
+fn boot(host: &Host) -> Finding {
+    match process::boot_id(&host.driver_root()) {
+        Ok(_) => Finding::ok("boot", "the boot id is readable"),
+        Err(e) => Finding::failed("boot", &e),
+    }
+}
+
+/// A clock that was set back makes new leases older than those on record.
+fn ledger(host: &Host) -> Finding {
+    let seen = match host.seen() {
+        Ok(seen) => seen,
+        Err(why) => return Finding::skip("time", why),
+    };
+    let now = Timestamp::seconds(SystemTime::now());
+    let latest = seen
+        .inventory
+        .leases
+        .iter()
+        .map(|held| &held.lease.created)
+        .max();
+    match latest.filter(|latest| **latest > now) {
+        Some(latest) => Finding::warn(
+            "time",
+            format!("the clock says {now}, and a lease is of {latest}, so the clock was set back"),
+            "set the clock: timedatectl set-ntp true",
+        ),
+        None => Finding::ok("time", "the clock is not earlier than the ledger"),
+    }
+}

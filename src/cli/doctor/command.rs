@@ -1,0 +1,87 @@
+//! Programs that the checks run: without input, with a limit on time and output.
+
+use runmig_lease::error::{Context, Error, Result};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+/// The time that a program gets. An engine of Go prints its version within 0.2 s, on a busy machine within seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The most that is read of a program's output.
+const MAX_OUTPUT: u64 = 1024 * 1024;
+
+/// Runs a program with only these variables in its environment, and returns its standard output.
+///
+/// # Errors
+/// The program cannot be run, fails, or does not end in time; it is then killed.
+pub fn output(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<String> {
+    let (status, said, complaint) = run(program, arguments, environment)?;
+    if status.success() {
+        return Ok(said);
+    }
+    let last = complaint.lines().last().unwrap_or("it prints no reason");
+    let failed = Error::new(format!("{status}: {last}"));
+    Err(failed).context(|| format!("run {} {}", program.display(), arguments.join(" ")))
+}
+
+/// Returns the exit status, the standard output and the standard error of a program.
+fn run(
+    program: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<(ExitStatus, String, String)> {
+    let what = || format!("run {} {}", program.display(), arguments.join(" "));
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context(what)?;
+    let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
+    // Its output ends with it, unless a child of it has the pipe.
+    let (Ok(said), Ok(complaint)) = (out.recv_timeout(PATIENCE), err.recv_timeout(PATIENCE)) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        let why = format!("it does not end within {} seconds", PATIENCE.as_secs());
+        return Err(Error::new(why)).context(what);
+    };
+    let status = child.wait().context(what)?;
+    Ok((status, said, complaint))
+}
+
+/// Reads an output to its end, in a thread of its own.
+fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (told, hears) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.map(|pipe| pipe.take(MAX_OUTPUT).read_to_end(&mut bytes));
+        let _ = told.send(String::from_utf8_lossy(&bytes).trim().to_owned());
+    });
+    hears
+}
+
+/// Returns the path of a program in the folders of `PATH`, and in the usual ones.
+pub fn search(name: &str) -> Option<PathBuf> {
+    const USUAL: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(USUAL.iter().map(PathBuf::from))
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Runs a program as `output` does, and returns the lines of its standard output, whatever its exit status.
+pub fn lines(
+    program: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<Vec<String>> {
+    let (_, said, _) = run(program, arguments, environment)?;
+    Ok(said.lines().map(str::to_owned).collect())
+}

@@ -1,0 +1,67 @@
+//! The findings of `runmig-dra check`, where the driver for Kubernetes is installed.
+
+use super::command;
+use super::finding::Finding;
+use super::host::Host;
+use runmig_lease::programs::DRA;
+
+pub fn findings(host: &Host) -> Vec<Finding> {
+    let beside = host.folder.join(DRA);
+    let program = match beside.is_file() {
+        true => Some(beside),
+        false => command::search(DRA),
+    };
+    let Some(program) = program else {
+        return vec![Finding::skip(
+            "dra",
+            "runmig-dra is not installed on the host; in its pod, call runmig-dra check",
+        )];
+    };
+    let node = nix::unistd::gethostname().unwrap_or_default();
+    let node = node.to_string_lossy().into_owned();
+    let kubeconfig = std::env::var("KUBECONFIG").unwrap_or_default();
+    let environment = [
+        ("NODE_NAME", node.as_str()),
+        ("KUBECONFIG", kubeconfig.as_str()),
+    ];
+    match command::lines(&program, &["check"], &environment) {
+        Err(e) => vec![Finding::failed("dra", &e)],
+        Ok(lines) => lines.iter().filter_map(|line| finding(line)).collect(),
+    }
+}
+
+/// Returns the finding of a line: a weight, and the text with its hint.
+fn finding(line: &str) -> Option<Finding> {
+    let (weight, line) = line.split_once(' ')?;
+    let (text, repair) = match line.trim().split_once("; hint: ") {
+        Some((text, repair)) => (text, repair),
+        None => (line.trim(), "see docs/dra.md"),
+    };
+    match weight {
+        "ok" => Some(Finding::ok("dra", text)),
+        "warn" => Some(Finding::warn("dra", text, repair)),
+        "fail" => Some(Finding::fail("dra", text, repair)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lines_of_the_driver() {
+        assert_eq!(
+            finding("ok    all is well"),
+            Some(Finding::ok("dra", "all is well"))
+        );
+        let failed = Finding::fail(
+            "dra",
+            "cannot publish GPUs: none is in MIG mode",
+            "nvidia-smi -mig 1",
+        );
+        let line = "fail  cannot publish GPUs: none is in MIG mode; hint: nvidia-smi -mig 1";
+        assert_eq!(finding(line), Some(failed));
+        assert_eq!(finding("runmig-dra: cannot serve"), None);
+    }
+}
