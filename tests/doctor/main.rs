@@ -5,6 +5,7 @@ mod support;
 
 mod broken;
 mod quiet;
+mod trial;
 
 use serde_json::Value;
 use std::collections::BTreeSet;

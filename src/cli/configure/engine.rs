@@ -73,6 +73,11 @@ impl Found {
     }
 }
 
+/// Says whether a program of this name is on PATH or in the usual folders.
+pub fn is_installed(program: &str) -> bool {
+    search(program).is_some()
+}
+
 fn search(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

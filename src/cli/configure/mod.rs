@@ -71,6 +71,28 @@ pub struct Options {
     root: Option<PathBuf>,
 }
 
+impl Engine {
+    /// Returns the name, as the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Containerd => "containerd",
+            Engine::Crio => "crio",
+            Engine::Podman => "podman",
+            Engine::Docker => "docker",
+        }
+    }
+
+    /// Returns the command name of the server; none for podman, which has none.
+    pub fn process(self) -> Option<&'static str> {
+        match self {
+            Engine::Containerd => Some("containerd"),
+            Engine::Crio => Some("crio"),
+            Engine::Podman => None,
+            Engine::Docker => Some("dockerd"),
+        }
+    }
+}
+
 /// The changes that register runmig with one engine.
 struct Plan {
     /// The engine and its version: `containerd 1.6.20`.
@@ -107,12 +129,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         root: &root,
     };
     task.check_paths()?;
-    let mut plan = match options.engine {
-        Engine::Containerd => containerd::plan(&task)?,
-        Engine::Crio => crio::plan(&task)?,
-        Engine::Podman => podman::plan(&task)?,
-        Engine::Docker => docker::plan(&task)?,
-    };
+    let mut plan = plan(options.engine, &task)?;
     let link = task.link(&plan.changes)?;
     if !options.dry_run {
         // The link exists as long as an engine calls it.
@@ -130,6 +147,76 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         .extend(link.map(|l| l.note(options.remove, options.dry_run)));
     show(&plan, options, format);
     Ok(0)
+}
+
+fn plan(engine: Engine, task: &Task<'_>) -> Result<Plan> {
+    match engine {
+        Engine::Containerd => containerd::plan(task),
+        Engine::Crio => crio::plan(task),
+        Engine::Podman => podman::plan(task),
+        Engine::Docker => docker::plan(task),
+    }
+}
+
+/// The state of runmig at an engine of this machine.
+pub enum Registration {
+    NoEngine,
+    No {
+        version: String,
+    },
+    /// `migctl configure` would change these files.
+    Stale {
+        version: String,
+        files: Vec<PathBuf>,
+    },
+    Yes {
+        version: String,
+        files: Vec<PathBuf>,
+        restart: Option<&'static str>,
+    },
+}
+
+/// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
+pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
+    if !engine::is_installed(engine.name()) {
+        return Ok(Registration::NoEngine);
+    }
+    let task = |remove| Task {
+        name: programs::FRONT,
+        runtime: folder.join(programs::FRONT),
+        remove,
+        default: false,
+        engine_config: None,
+        drop_in: None,
+        executable: None,
+        root,
+    };
+    let removal = plan(engine, &task(true))?;
+    if !removal.changes.iter().any(Change::changes) {
+        return Ok(Registration::No {
+            version: removal.engine,
+        });
+    }
+    let plan = plan(engine, &task(false))?;
+    let files = |changes: &dyn Fn(&&Change) -> bool| -> Vec<PathBuf> {
+        plan.changes
+            .iter()
+            .filter(changes)
+            .map(|change| change.path.clone())
+            .collect()
+    };
+    let changed = files(&|change| change.changes());
+    Ok(match changed.is_empty() {
+        true => Registration::Yes {
+            files: files(&|_| true),
+            version: plan.engine,
+            restart: plan.restart,
+        },
+        false => Registration::Stale {
+            version: plan.engine,
+            files: changed,
+        },
+    })
 }
 
 fn show(plan: &Plan, options: &Options, format: Format) {
@@ -217,4 +304,44 @@ fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
     };
     let name = link::variant(&options.name).map_or(programs::FRONT, |_| options.name.as_str());
     Ok(migctl.with_file_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registration_follows_the_files() {
+        let root = tempfile::tempdir().unwrap();
+        let bin = root.path().join("usr/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::copy("/bin/true", bin.join("runmig")).unwrap();
+        let look = |folder: &str| registration(Engine::Podman, Path::new(folder), root.path());
+        if !engine::is_installed("podman") {
+            assert!(matches!(look("/usr/bin"), Ok(Registration::NoEngine)));
+            return;
+        }
+        assert!(matches!(look("/usr/bin"), Ok(Registration::No { .. })));
+        let task = Task {
+            name: programs::FRONT,
+            runtime: "/usr/bin/runmig".into(),
+            remove: false,
+            default: false,
+            engine_config: None,
+            drop_in: None,
+            executable: None,
+            root: root.path(),
+        };
+        let changes = podman::plan(&task).unwrap().changes;
+        changes.iter().for_each(|change| change.make().unwrap());
+        let Ok(Registration::Yes { version, files, .. }) = look("/usr/bin") else {
+            panic!("it is registered");
+        };
+        assert!(version.starts_with("podman "), "{version}");
+        assert_eq!(files, [changes[0].path.clone()]);
+        let Ok(Registration::Stale { files, .. }) = look("/opt/bin") else {
+            panic!("another runmig is registered");
+        };
+        assert_eq!(files, [changes[0].path.clone()]);
+    }
 }

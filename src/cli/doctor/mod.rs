@@ -7,6 +7,7 @@ mod command;
 mod configuration;
 mod conflicts;
 mod driver;
+mod engines;
 mod files;
 mod finding;
 mod hooks;
@@ -18,6 +19,7 @@ mod nodes;
 mod programs;
 mod state;
 mod timers;
+mod trial;
 
 use super::json::{DiagnosisItem, Items};
 use super::output::{self, Format};
@@ -27,6 +29,7 @@ use host::Host;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
 use std::time::{Duration, Instant};
+use trial::Trial;
 
 /// The time between two rounds of `--wait`.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -42,6 +45,8 @@ pub struct Options {
     /// Check again until nothing fails, for this long: 60s, 2m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
+    #[command(flatten)]
+    trial: Trial,
 }
 
 /// The groups, in the order in which an allocation needs them.
@@ -56,10 +61,13 @@ enum Group {
     Conflicts,
     Kubernetes,
     Files,
+    Engines,
     Hooks,
     Timers,
     Clock,
     Machine,
+    /// The options --slice, --share and --gpu make it.
+    Trial,
 }
 
 impl Group {
@@ -74,14 +82,16 @@ impl Group {
             Group::Conflicts => "conflicts",
             Group::Kubernetes => "kubernetes",
             Group::Files => "files",
+            Group::Engines => "engines",
             Group::Hooks => "hooks",
             Group::Timers => "timers",
             Group::Clock => "clock",
             Group::Machine => "machine",
+            Group::Trial => "trial",
         }
     }
 
-    fn findings(self, host: &Host) -> Vec<Finding> {
+    fn findings(self, host: &Host, trial: &Trial) -> Vec<Finding> {
         match self {
             Group::Programs => programs::findings(host),
             Group::Configuration => configuration::findings(host),
@@ -92,10 +102,13 @@ impl Group {
             Group::Conflicts => conflicts::findings(),
             Group::Kubernetes => kubernetes::findings(host),
             Group::Files => files::findings(host),
+            Group::Engines => engines::findings(host),
             Group::Hooks => hooks::findings(host),
             Group::Timers => timers::findings(),
             Group::Clock => clock::findings(host),
             Group::Machine => machine::findings(),
+            Group::Trial if trial.is_asked() => trial.findings(host),
+            Group::Trial => Vec::new(),
         }
     }
 }
@@ -137,7 +150,12 @@ fn round(host: &Host, options: &Options) -> Vec<(Group, Finding)> {
     };
     let groups = Group::value_variants().iter().copied().filter(is_wanted);
     groups
-        .flat_map(|group| group.findings(host).into_iter().map(move |f| (group, f)))
+        .flat_map(|group| {
+            group
+                .findings(host, &options.trial)
+                .into_iter()
+                .map(move |f| (group, f))
+        })
         .collect()
 }
 

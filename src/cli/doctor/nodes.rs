@@ -69,7 +69,7 @@ fn capabilities(root: &Path) -> Vec<Finding> {
     vec![one("config"), one("monitor")]
 }
 
-fn check(root: &Path, id: &'static str, node: &DeviceNode) -> Finding {
+pub fn check(root: &Path, id: &'static str, node: &DeviceNode) -> Finding {
     let path = root.join(node.path.strip_prefix("/").unwrap_or(&node.path));
     let (shown, wanted) = (path.display(), format!("{}:{}", node.major, node.minor));
     let meta = match fs::metadata(&path) {

@@ -32,7 +32,11 @@ pub async fn run(cluster: &Cluster, host: &Host) -> Vec<Figure> {
     let slices = "resourceslices";
     vec![
         Figure::new(&name("ResourceSlice writes"), each(&all, slices), 6.0, ""),
-        Figure::without_bar(&name("ResourceSlice writes at the start"), each(&made, slices), ""),
+        Figure::without_bar(
+            &name("ResourceSlice writes at the start"),
+            each(&made, slices),
+            "",
+        ),
         Figure::without_bar(
             &name("writes of a claim's status"),
             each(&all, "resourceclaims"),
