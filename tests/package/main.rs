@@ -1,0 +1,333 @@
+//! The packages that `scripts/package` makes: their content, their programs, their scripts.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use support::{Low, Machine, Setup};
+
+/// The newest C library that the programs may want.
+const GLIBC: (u32, u32) = (2, 28);
+const PROGRAMS: [&str; 4] = ["migctl", "runmig", "runmig-hook", "runmig-slice"];
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn script(arguments: &[&str]) -> Output {
+    let script = repository().join("scripts/package");
+    Command::new(script).args(arguments).output().unwrap()
+}
+
+/// Makes the packages once. Without the tools in the cache it would take many minutes more, so only a run that is to
+/// run all makes them then.
+fn packages() -> Option<&'static Path> {
+    static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let home = std::env::var("HOME").unwrap_or_default();
+        let cache = std::env::var("RUNMIG_CACHE").unwrap_or(format!("{home}/.cache/runmig"));
+        if !Path::new(&cache).join("zig").exists()
+            && !required("CI")
+            && !required("RUNMIG_REQUIRE_ALL")
+        {
+            support::skip("no tools for packages: scripts/setup package");
+            return None;
+        }
+        let made = script(&[]);
+        let said = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "{said}");
+        Some(repository().join("target/package"))
+    });
+    made.as_deref()
+}
+
+/// Returns the one package with an ending.
+fn package(ending: &str) -> Option<PathBuf> {
+    let files = fs::read_dir(packages()?).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    files.find(|file| file.to_str().unwrap().ends_with(ending))
+}
+
+#[track_caller]
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|e| panic!("{program}: {e}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{program}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// Returns the files below a folder, by their paths in it.
+fn files(root: &Path) -> BTreeSet<String> {
+    let found = run(
+        "find",
+        &[root.to_str().unwrap(), "-type", "f", "-printf", "%P\\n"],
+    );
+    found.lines().map(str::to_owned).collect()
+}
+
+fn unpacked() -> Option<tempfile::TempDir> {
+    let deb = package(".deb")?;
+    let root = tempfile::tempdir().unwrap();
+    run("dpkg-deb", &["-x", deb.to_str()?, root.path().to_str()?]);
+    run(
+        "dpkg-deb",
+        &["-e", deb.to_str()?, root.path().join("DEBIAN").to_str()?],
+    );
+    Some(root)
+}
+
+#[test]
+fn lintian_is_content() {
+    let Some(deb) = package(".deb") else { return };
+    let said = run(
+        "lintian",
+        &[
+            "--allow-root",
+            "--tag-display-limit",
+            "0",
+            deb.to_str().unwrap(),
+        ],
+    );
+    let complaints: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("E:") || line.starts_with("W:"))
+        .collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+#[test]
+fn programs_run_on_old_systems() {
+    let Some(root) = unpacked() else { return };
+    for name in PROGRAMS {
+        let program = root.path().join("usr/bin").join(name);
+        let symbols = run("objdump", &["-T", program.to_str().unwrap()]);
+        let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
+            let word = rest
+                .split(|c: char| !c.is_ascii_digit() && c != '.')
+                .next()?;
+            let mut numbers = word.split('.').map(|n| n.parse::<u32>().ok());
+            Some((numbers.next()??, numbers.next()??))
+        });
+        let newest = versions.max();
+        assert!(newest <= Some(GLIBC), "{name} wants glibc {newest:?}");
+        // The front wants no loader.
+        let headers = run("readelf", &["--program-headers", program.to_str().unwrap()]);
+        assert_eq!(headers.contains("INTERP"), name != "runmig", "{name}");
+        assert_eq!(newest.is_some(), name != "runmig", "{name}");
+    }
+    let said = run(
+        root.path().join("usr/bin/migctl").to_str().unwrap(),
+        &["--version"],
+    );
+    assert_eq!(said.trim(), concat!("migctl ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn only_the_timer_is_enabled() {
+    let Some(root) = unpacked() else { return };
+    let scripts = root.path().join("DEBIAN");
+    for name in ["postinst", "prerm", "postrm"] {
+        let text = fs::read_to_string(scripts.join(name)).unwrap();
+        assert!(text.contains("runmig-gc.timer"), "{name}");
+        assert!(!text.contains("runmig-gc.service"), "{name}");
+        assert!(!text.contains("#DEBHELPER#"), "{name}");
+    }
+    assert_eq!(
+        fs::read_to_string(scripts.join("conffiles"))
+            .unwrap()
+            .trim(),
+        "/etc/runmig/config.toml"
+    );
+}
+
+#[test]
+fn removal_fails_while_leases_are_held() {
+    let Some(root) = unpacked() else { return };
+    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 1)) else {
+        return;
+    };
+    let bundle = setup.asking("1g.10gb", "true");
+    setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+    let bin = root.path().join("usr/bin");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let prerm = root.path().join("DEBIAN/prerm");
+    let remove = || {
+        let mut shell = setup.plain(Path::new("sh"));
+        let ended = shell
+            .arg(&prerm)
+            .arg("remove")
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).into_owned(),
+        )
+    };
+    let (code, said) = remove();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("containers hold slices, shares or GPUs"),
+        "{said}"
+    );
+    setup.runmig(&["delete", "--force", "web"]).ok();
+    // A ledger that cannot be read may have leases.
+    let config = fs::read_to_string(setup.config()).unwrap();
+    fs::write(setup.config(), "nonsense").unwrap();
+    let (code, said) = remove();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot read the leases"), "{said}");
+    fs::write(setup.config(), config).unwrap();
+}
+
+/// All packages have the same programs and files.
+#[test]
+fn packages_have_same_files() {
+    let (Some(root), Some(tarball), Some(rpm)) = (unpacked(), package(".tar.gz"), package(".rpm"))
+    else {
+        return;
+    };
+    let work = tempfile::tempdir().unwrap();
+    let at = |name: &str| work.path().join(name);
+    run(
+        "tar",
+        &[
+            "-C",
+            work.path().to_str().unwrap(),
+            "-xzf",
+            tarball.to_str().unwrap(),
+        ],
+    );
+    let folder = tarball
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .trim_end_matches(".tar.gz");
+    let install = at(folder).join("install");
+    run(
+        install.to_str().unwrap(),
+        &["--prefix", "/usr", "--destdir", at("tar").to_str().unwrap()],
+    );
+    let root_of_rpm = at("rpm").display().to_string();
+    fs::create_dir(at("rpm")).unwrap();
+    run("rpm", &["--root", &root_of_rpm, "--initdb"]);
+    run(
+        "rpm",
+        &[
+            "--root",
+            &root_of_rpm,
+            "-i",
+            "--nodeps",
+            "--noscripts",
+            "--ignorearch",
+            rpm.to_str().unwrap(),
+        ],
+    );
+    run("rpm", &["--root", &root_of_rpm, "-V", "--nodeps", "runmig"]);
+    // Packages compress manual pages and have documents of their own.
+    let plain = |root: &Path| -> BTreeSet<String> {
+        let ours = files(root)
+            .into_iter()
+            .map(|file| file.trim_end_matches(".gz").to_owned());
+        ours.filter(|file| {
+            let others = [
+                "DEBIAN/",
+                "var/",
+                "usr/share/lintian/",
+                "usr/share/licenses/",
+                "usr/lib/sysimage/",
+            ];
+            !others.iter().any(|other| file.starts_with(other))
+                && !file.ends_with("/copyright")
+                && !file.ends_with("/changelog.Debian")
+        })
+        .collect()
+    };
+    let expected = plain(&at("tar"));
+    assert!(
+        expected.contains("usr/bin/runmig") && expected.contains("usr/share/man/man8/migctl.8")
+    );
+    assert_eq!(plain(root.path()), expected);
+    assert_eq!(plain(&at("rpm")), expected);
+    for name in PROGRAMS {
+        let program = format!("usr/bin/{name}");
+        let [a, b, c] = [root.path(), &at("tar"), &at("rpm")]
+            .map(|root| fs::read(root.join(&program)).unwrap());
+        assert!(a == b && b == c, "{name} differs between the packages");
+    }
+}
+
+#[test]
+fn verify_finds_a_changed_byte() {
+    let Some(made) = packages() else { return };
+    let work = tempfile::tempdir().unwrap();
+    let copy = work.path().join("package");
+    run(
+        "cp",
+        &["-r", made.to_str().unwrap(), copy.to_str().unwrap()],
+    );
+    let key = work.path().join("key");
+    run(
+        "ssh-keygen",
+        &["-q", "-t", "ed25519", "-N", "", "-f", key.to_str().unwrap()],
+    );
+    let sums = copy.join("SHA256SUMS");
+    run(
+        "ssh-keygen",
+        &[
+            "-q",
+            "-Y",
+            "sign",
+            "-f",
+            key.to_str().unwrap(),
+            "-n",
+            "runmig-package",
+            sums.to_str().unwrap(),
+        ],
+    );
+    let public = fs::read_to_string(key.with_extension("pub")).unwrap();
+    let signers = work.path().join("signers");
+    fs::write(&signers, format!("packager {public}")).unwrap();
+    let verify = || {
+        let ended = script(&[
+            "--verify",
+            "--signers",
+            signers.to_str().unwrap(),
+            copy.to_str().unwrap(),
+        ]);
+        (
+            ended.status.success(),
+            String::from_utf8_lossy(&ended.stderr).into_owned(),
+        )
+    };
+    let (is_right, said) = verify();
+    assert!(is_right, "{said}");
+    let deb = copy.join(package(".deb").unwrap().file_name().unwrap());
+    let good = fs::read(&deb).unwrap();
+    let mut bad = good.clone();
+    bad[good.len() / 2] ^= 1;
+    fs::write(&deb, &bad).unwrap();
+    let (is_right, said) = verify();
+    assert!(
+        !is_right && said.contains("not as SHA256SUMS says"),
+        "{said}"
+    );
+    fs::write(&deb, &good).unwrap();
+    // Checksums that somebody else wrote.
+    let text = fs::read_to_string(&sums).unwrap();
+    fs::write(&sums, format!("{text}\n")).unwrap();
+    let (is_right, said) = verify();
+    assert!(!is_right, "{said}");
+}
