@@ -339,3 +339,39 @@ fn names_other_programs() {
     );
     assert!(text.starts_with("nvidia-mig-manager runs"), "{text}");
 }
+
+#[test]
+fn names_empty_instance() {
+    let Some(setup) = setup() else { return };
+    let made = setup
+        .machine
+        .sim("create", &["--gpu", "0", "--profile", "1g.10gb", "--no-ci"]);
+    let seen = Diagnosis::of(&setup, &["--only=mig"]);
+    let (text, repair) = seen.of_id("mig.empty");
+    assert!(
+        text.ends_with("has no compute instance, so no container can use it"),
+        "{text}: {made}"
+    );
+    assert!(repair.starts_with("nvidia-smi mig -i 0 -gi "), "{repair}");
+}
+
+#[test]
+fn names_machine_without_level() {
+    let Some(setup) = setup() else { return };
+    let file = setup.config();
+    let base = fs::read_to_string(&file).unwrap();
+    let good = format!("{base}\n[sharing]\nenforcement = [\"none\"]\n");
+    let bad =
+        format!("{base}\n[sharing]\nenforcement = [\"mps\"]\nmps_control = \"/nowhere/mps\"\n");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write(&good);
+    let (_, repair) = breaks(
+        &setup,
+        "sharing",
+        "warn",
+        "sharing.any-level",
+        || write(&bad),
+        || write(&good),
+    );
+    assert!(repair.contains("nvidia-cuda-mps-control"), "{repair}");
+}

@@ -139,7 +139,7 @@ pub mod request;
 pub mod store;
 pub mod trust;
 
-pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, what_if};
+pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{GpuBooking, GpuState, Inventory, ObservedShare, observe};

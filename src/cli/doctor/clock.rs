@@ -1,13 +1,15 @@
 //! The clock and the boot id, by which records are dated.
 
+use super::command;
 use super::finding::Finding;
 use super::host::Host;
 use runmig_lease::model::Timestamp;
 use runmig_lease::process;
+use std::path::Path;
 use std::time::SystemTime;
 
 pub fn findings(host: &Host) -> Vec<Finding> {
-    vec![boot(host), ledger(host)]
+    vec![boot(host), ledger(host), synchronised()]
 }
 
 fn boot(host: &Host) -> Finding {
@@ -37,5 +39,26 @@ fn ledger(host: &Host) -> Finding {
             "set the clock: timedatectl set-ntp true",
         ),
         None => Finding::ok("time", "the clock is not earlier than the ledger"),
+    }
+}
+
+fn synchronised() -> Finding {
+    const ID: &str = "synchronised";
+    let ask = ["show", "--value", "--property", "NTPSynchronized"];
+    let said = match (
+        Path::new("/run/systemd/system").is_dir(),
+        command::search("timedatectl"),
+    ) {
+        (true, Some(timedatectl)) => command::output(&timedatectl, &ask, &[]),
+        _ => return Finding::skip(ID, "this machine does not run systemd, which would know"),
+    };
+    match said.as_deref() {
+        Ok("yes") => Finding::ok(ID, "the clock is synchronised"),
+        Ok(_) => Finding::warn(
+            ID,
+            "the clock is not synchronised, so the times of leases may be wrong",
+            "timedatectl set-ntp true",
+        ),
+        Err(e) => Finding::warned(ID, e),
     }
 }

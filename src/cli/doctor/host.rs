@@ -3,6 +3,7 @@
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
+use runmig_lease::gpu::Queries;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ pub struct Host {
 /// The driver and the ledger at one moment.
 pub struct Seen {
     pub inventory: Inventory,
+    /// The GPU instances without a compute instance: the index of the GPU and the id.
+    pub empty: Vec<(u32, u32)>,
     /// The time from the open of the library to its answer.
     pub took: Duration,
 }
@@ -60,8 +63,22 @@ fn look(config: &Config) -> Result<Seen> {
     let driver = runmig_lease::driver(config);
     let begin = Instant::now();
     let inventory = Inventory::look(config, &driver)?;
+    let took = begin.elapsed();
+    // A GPU that does not answer is told elsewhere.
+    let empty = inventory.snapshot.gpus.iter().flat_map(|gpu| {
+        let listed = gpu
+            .profiles
+            .iter()
+            .map(|profile| driver.instances_of(&gpu.uuid, profile.id));
+        let without = listed
+            .flatten()
+            .flatten()
+            .filter(|gi| gi.compute_instances.is_empty());
+        without.map(|gi| (gpu.index, gi.id)).collect::<Vec<_>>()
+    });
     Ok(Seen {
+        empty: empty.collect(),
         inventory,
-        took: begin.elapsed(),
+        took,
     })
 }

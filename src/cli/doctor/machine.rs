@@ -9,7 +9,7 @@ const MAX_NUMBER: u64 = 64;
 const LEAST_INSTANCES: u64 = 64;
 
 pub fn findings() -> Vec<Finding> {
-    vec![cgroups(), inotify(), login()]
+    vec![cgroups(), inotify(), login(), security(), docker()]
 }
 
 fn cgroups() -> Finding {
@@ -65,6 +65,40 @@ fn login() -> Finding {
             "login-uid",
             "the kernel keeps no login uids, so rules by user never apply",
             "boot a kernel with CONFIG_AUDIT, or write the rules by namespace or pod",
+        ),
+    }
+}
+
+fn security() -> Finding {
+    const ENFORCE: &str = "/sys/fs/selinux/enforce";
+    let is_enforced = files::read_text(Path::new(ENFORCE), MAX_NUMBER);
+    match is_enforced.map(|text| text.trim() == "1") {
+        Ok(true) => Finding::warn(
+            "selinux",
+            "SELinux enforces its rules, and by default a container may not use devices of the host",
+            "setsebool -P container_use_devices=true",
+        ),
+        _ => Finding::ok("selinux", "SELinux keeps no container from its devices"),
+    }
+}
+
+/// In a user namespace the low-level runtime binds the host's nodes, which must then be open to all.
+fn docker() -> Finding {
+    const FILE: &str = "/etc/docker/daemon.json";
+    const MAX: u64 = 1024 * 1024;
+    let remaps =
+        files::read_text(Path::new(FILE), MAX).is_ok_and(|text| text.contains("\"userns-remap\""));
+    match remaps {
+        true => Finding::warn(
+            "userns-remap",
+            format!(
+                "{FILE} maps the users of containers, so containers get the host's own device nodes"
+            ),
+            "nvidia-modprobe -u -c 0 makes them with the modes that this needs",
+        ),
+        false => Finding::ok(
+            "userns-remap",
+            "docker does not map the users of containers",
         ),
     }
 }

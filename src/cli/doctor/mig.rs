@@ -13,6 +13,15 @@ pub fn findings(host: &Host) -> Vec<Finding> {
     let gpus = &seen.inventory.snapshot.gpus;
     let mut findings: Vec<Finding> = gpus.iter().map(mode).collect();
     findings.extend(foreign(seen));
+    findings.extend({ seen.empty.iter() }.map(|(gpu, gi)| {
+        Finding::warn(
+            "empty",
+            format!(
+                "GPU instance {gi} on GPU {gpu} has no compute instance, so no container can use it"
+            ),
+            format!("nvidia-smi mig -i {gpu} -gi {gi} -dgi, or migctl gc if runmig made it"),
+        )
+    }));
     findings.extend(records(seen));
     findings
 }
@@ -20,6 +29,13 @@ pub fn findings(host: &Host) -> Vec<Finding> {
 fn mode(gpu: &Gpu) -> Finding {
     const ID: &str = "mode";
     let name = format!("GPU {} ({})", gpu.index, gpu.name);
+    if gpu.mig_pending.is_some() {
+        return Finding::warn(
+            ID,
+            format!("the MIG mode of {name} changes at its next reset"),
+            format!("nvidia-smi --gpu-reset -i {}", gpu.index),
+        );
+    }
     match gpu.mig {
         MigMode::Enabled => Finding::ok(ID, format!("{name} is in MIG mode")),
         MigMode::Disabled => Finding::ok(
@@ -98,5 +114,32 @@ fn records(seen: &Seen) -> Vec<Finding> {
             "every slice on record is on its GPU",
         )],
         false => findings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::finding::Weight;
+
+    #[test]
+    fn names_pending_mode() {
+        let gpu = Gpu {
+            index: 2,
+            minor: 2,
+            uuid: "GPU-1".into(),
+            name: "A100".to_owned(),
+            pci_bus_id: String::new(),
+            mig: MigMode::Disabled,
+            mig_pending: Some(MigMode::Enabled),
+            profiles: Vec::new(),
+            instances: Vec::new(),
+        };
+        let finding = mode(&gpu);
+        assert_eq!(finding.weight, Weight::Warn);
+        assert_eq!(
+            finding.repair.as_deref(),
+            Some("nvidia-smi --gpu-reset -i 2")
+        );
     }
 }

@@ -17,6 +17,7 @@ mod machine;
 mod mig;
 mod nodes;
 mod programs;
+mod sharing;
 mod state;
 mod timers;
 mod trial;
@@ -58,6 +59,7 @@ enum Group {
     Driver,
     Nodes,
     Mig,
+    Sharing,
     Conflicts,
     Kubernetes,
     Files,
@@ -79,6 +81,7 @@ impl Group {
             Group::Driver => "driver",
             Group::Nodes => "nodes",
             Group::Mig => "mig",
+            Group::Sharing => "sharing",
             Group::Conflicts => "conflicts",
             Group::Kubernetes => "kubernetes",
             Group::Files => "files",
@@ -99,6 +102,7 @@ impl Group {
             Group::Driver => driver::findings(host),
             Group::Nodes => nodes::findings(host),
             Group::Mig => mig::findings(host),
+            Group::Sharing => sharing::findings(host),
             Group::Conflicts => conflicts::findings(),
             Group::Kubernetes => kubernetes::findings(host),
             Group::Files => files::findings(host),

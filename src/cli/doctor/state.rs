@@ -2,6 +2,7 @@
 
 use super::finding::Finding;
 use super::host::Host;
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 use runmig_lease::store::Store;
 use runmig_lease::trust;
@@ -17,7 +18,7 @@ pub fn findings(host: &Host) -> Vec<Finding> {
     if !folder.exists() {
         return vec![absent(folder)];
     }
-    let mut findings = vec![owner(folder), room(folder)];
+    let mut findings = vec![owner(folder), room(folder), memory(folder)];
     if trust::folder(folder).is_err() {
         let text = "the state directory is not trusted, see state.folder";
         findings.push(Finding::skip("records", text));
@@ -59,6 +60,29 @@ fn owner(folder: &Path) -> Finding {
             "folder",
             format!("cannot trust {}: {}", folder.display(), e.line()),
             format!("chown root: {0} && chmod go-w {0}", folder.display()),
+        ),
+    }
+}
+
+/// The ledger lives for one boot, and creates wait for its writes.
+fn memory(folder: &Path) -> Finding {
+    match statfs(folder) {
+        Ok(of) if of.filesystem_type() == TMPFS_MAGIC => Finding::ok(
+            "tmpfs",
+            format!("{} is in memory (tmpfs)", folder.display()),
+        ),
+        Ok(_) => Finding::warn(
+            "tmpfs",
+            format!(
+                "{} is not in memory, so creates wait for a disk, and a reboot leaves records",
+                folder.display()
+            ),
+            "set state_dir to a folder below /run, while no container has a lease",
+        ),
+        Err(e) => Finding::warn(
+            "tmpfs",
+            format!("cannot read the file system of {}: {e}", folder.display()),
+            "mount it anew",
         ),
     }
 }

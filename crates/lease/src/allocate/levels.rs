@@ -22,6 +22,11 @@ pub(crate) struct Levels {
     failed: Option<Error>,
 }
 
+/// Returns the permitted levels of shares, best first, each with the reason for which this machine does not have it.
+pub fn levels(config: &Config) -> Vec<(Level, Option<String>)> {
+    Levels::new(config, None).all
+}
+
 /// The reason for which a GPU has no level.
 pub(super) enum NoLevel {
     /// None is possible, for these reasons.

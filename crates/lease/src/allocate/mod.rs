@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use denial::Denial;
 use levels::LazyLevels;
+pub use levels::levels;
 use provision::Failed;
 use requester::{Requester, Tried};
 use reserve::Outcome;
