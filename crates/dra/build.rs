@@ -4,6 +4,8 @@ use tonic_build::manual::{Builder, Method, Service};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // A twentieth of the program would be addresses that the loader corrects, in their long form.
+    println!("cargo::rustc-link-arg-bin=runmig-dra=-Wl,-z,pack-relative-relocs");
     let registration = Service::builder()
         .package("pluginregistration")
         .name("Registration")
