@@ -52,6 +52,10 @@ const UNSAFE: &[(&str, &str)] = &[
     ),
     ("src/bin/runmig-slice.rs", "the same"),
     (
+        "crates/dra/src/memory.rs",
+        "the C library's allocator, for which nothing safe speaks",
+    ),
+    (
         "crates/lease/src/gpu/nvml/gpus.rs",
         "a handle as nvml-wrapper's device again",
     ),

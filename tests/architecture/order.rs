@@ -53,7 +53,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
                 "cdi", "claim", "layout", "log", "obstacle", "options", "pods",
             ],
             &["host"],
-            &["driver"],
+            &["driver", "memory"],
         ],
     ),
 ];

@@ -23,6 +23,7 @@
 //! layout      pure: the ResourceSlices of a node
 //! host        the node's files, seen from a pod
 //! claim, pods, slices, cdi, health     pure: from claim, pod, layout, ledger and lease to data
+//! memory      gives back what the process has freed
 //! log         standard error, and the ledger's log
 //! obstacle    says each obstacle once, and makes tries rarer
 //! ```
@@ -44,6 +45,7 @@ pub mod layout;
 mod lead;
 mod ledger;
 mod log;
+mod memory;
 mod obstacle;
 mod options;
 mod pods;

@@ -13,7 +13,10 @@ use kube::runtime::watcher::Event;
 use runmig_lease::error::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+
+/// The reads at once. Each has a connection, and its memory stays for a while.
+const READS: usize = 4;
 
 /// Promises the claims of each pod that is bound to the node, without an end. A pod that goes wakes the sweep.
 pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>) {
@@ -24,6 +27,7 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
     let mut done: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     // A claim may be at work for long, and the others do not wait for it.
     let mut working = FuturesUnordered::new();
+    let reads = Arc::new(Semaphore::new(READS));
     loop {
         let change = tokio::select! {
             change = changes.next() => change,
@@ -45,6 +49,7 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
                 for name in claims_of(&pod).difference(on_record) {
                     working.push(one(
                         claims.clone(),
+                        reads.clone(),
                         namespace.clone().unwrap_or_default(),
                         name.clone(),
                         uid.clone(),
@@ -66,12 +71,15 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
 /// record. A claim that is none of ours, or not yet, has not.
 async fn one(
     claims: Arc<Claims>,
+    reads: Arc<Semaphore>,
     namespace: String,
     name: String,
     pod: String,
 ) -> (String, String, Result<bool>) {
     let work = async {
+        let turn = reads.acquire().await;
         let found = api::claim(claims.client(), &namespace, &name).await?;
+        drop(turn);
         let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
             return Ok(false);
         };

@@ -5,14 +5,17 @@ mod contest;
 
 use crate::api::{Watch, in_time, probe, slices_of};
 use crate::driver::NAME as DRIVER;
+use crate::layout::pool;
+use crate::memory;
 use crate::obstacle::Obstacles;
-use crate::slices::keep_times;
+use crate::slices::{Times, Wanted, keep_times, times};
 use contest::Contest;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use runmig_lease::error::{Context, Result};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,7 +27,7 @@ const JOIN: Duration = Duration::from_millis(100);
 const OWNER: &str = "runmig-dra";
 
 /// Writes the ResourceSlices of a node and restores them, without an end.
-pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec<ResourceSlice>>) {
+pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec<Wanted>>) {
     // Until then nobody knows which of those that are present are wanted.
     if wanted.changed().await.is_err() {
         return;
@@ -34,11 +37,13 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
         client: client.clone(),
         node: node.to_owned(),
         is_dropping: false,
-        wanted: wanted.borrow_and_update().clone(),
+        wanted,
+        wanted_prints: BTreeMap::new(),
         written: BTreeMap::new(),
         present: BTreeMap::new(),
         contest: Contest::default(),
     };
+    published.want();
     let mut changes = Watch::new(client, slices_of(node), "the ResourceSlices of this node");
     let mut obstacles = Obstacles::default();
     // The time of the next write, and the earliest one. More changes do not put a write off.
@@ -54,14 +59,17 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
             // A write over what others have written meanwhile would fail.
             biased;
             event = changes.next() => published.see(event),
-            told = wanted.changed() => match told {
+            told = published.wanted.changed() => match told {
                 Ok(()) => {
-                    published.wanted = wanted.borrow_and_update().clone();
+                    published.want();
                     due = Some(Instant::now());
                 }
                 Err(_) => return,
             },
-            () = tokio::time::sleep_until(at), if due.is_some() => match published.correct().await {
+            () = tokio::time::sleep_until(at), if due.is_some() => {
+                let corrected = published.correct().await;
+                memory::give_back();
+                match corrected {
                 Ok(()) => {
                     if obstacles.are_over() {
                         tracing::info!("the ResourceSlices of this node are in place again");
@@ -77,6 +85,7 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
                     // The write may have failed since others are present than the watch has told.
                     changes.restart();
                 }
+                }
             }
         }
     }
@@ -88,14 +97,66 @@ struct Published {
     node: String,
     /// Says that the API server dropped the counters of a ResourceSlice, and that none is there since.
     is_dropping: bool,
-    wanted: Vec<ResourceSlice>,
+    /// The one copy of the ResourceSlices in this process.
+    wanted: watch::Receiver<Vec<Wanted>>,
+    wanted_prints: BTreeMap<String, Print>,
     /// The ResourceSlices that this process wrote, each in its own spelling and in the API server's.
-    written: BTreeMap<String, [ResourceSliceSpec; 2]>,
-    present: BTreeMap<String, ResourceSlice>,
+    written: BTreeMap<String, [Print; 2]>,
+    present: BTreeMap<String, Present>,
     contest: Contest,
 }
 
+/// The fingerprint of a ResourceSlice's content. The content itself takes a hundred times the memory.
+type Print = [u8; 32];
+
+fn print(text: &str) -> Print {
+    Sha256::digest(text).into()
+}
+
+/// A ResourceSlice in the API.
+struct Present {
+    version: Option<String>,
+    print: Print,
+    times: Times,
+    pool: String,
+    /// The other program that wrote it last, as it calls itself.
+    writer: Option<String>,
+}
+
+impl Present {
+    fn of(slice: &ResourceSlice) -> Present {
+        Present {
+            version: slice.resource_version(),
+            print: print(&serde_json::to_string(&slice.spec).unwrap_or_default()),
+            times: times(slice),
+            pool: slice.spec.pool.name.clone(),
+            writer: writer(slice),
+        }
+    }
+
+    /// Returns the other program that wrote it last, in words.
+    fn writer(&self) -> String {
+        match &self.writer {
+            Some(manager) => format!("another program ({manager})"),
+            None => "another program".to_owned(),
+        }
+    }
+
+    /// Returns the version, a number that only grows.
+    fn number(&self) -> Option<u64> {
+        self.version.as_ref()?.parse().ok()
+    }
+}
+
 impl Published {
+    /// Notes which ResourceSlices are wanted.
+    fn want(&mut self) {
+        let wanted = self.wanted.borrow_and_update();
+        self.wanted_prints = { wanted.iter() }
+            .map(|slice| (slice.name.clone(), print(&slice.text)))
+            .collect();
+    }
+
     /// Notes a change.
     fn see(&mut self, event: Event<ResourceSlice>) {
         match event {
@@ -104,7 +165,7 @@ impl Published {
             // The answer to a write may come before the events that precede the write.
             Event::Apply(slice) | Event::Delete(slice) if self.is_past(&slice) => {}
             Event::InitApply(slice) | Event::Apply(slice) => {
-                self.present.insert(slice.name_any(), slice);
+                self.present.insert(slice.name_any(), Present::of(&slice));
             }
             Event::Delete(slice) => {
                 self.present.remove(&slice.name_any());
@@ -112,68 +173,75 @@ impl Published {
         }
     }
 
-    /// Returns whether a later version of a ResourceSlice is known. Versions are numbers that only grow.
+    /// Returns whether a later version of a ResourceSlice is known.
     fn is_past(&self, slice: &ResourceSlice) -> bool {
-        let version = |slice: &ResourceSlice| slice.resource_version()?.parse::<u64>().ok();
-        let known = self.present.get(&slice.name_any()).and_then(version);
-        matches!((version(slice), known), (Some(told), Some(known)) if told < known)
+        let told = slice
+            .resource_version()
+            .and_then(|version| version.parse::<u64>().ok());
+        let known = self
+            .present
+            .get(&slice.name_any())
+            .and_then(Present::number);
+        matches!((told, known), (Some(told), Some(known)) if told < known)
+    }
+
+    /// Returns a ResourceSlice that is wanted, and the fingerprint of its text.
+    fn read(&self, name: &str) -> Result<Option<(ResourceSlice, Print)>> {
+        let all = self.wanted.borrow();
+        let Some(wanted) = all.iter().find(|slice| slice.name == name) else {
+            return Ok(None);
+        };
+        let slice = serde_json::from_str(&wanted.text);
+        let slice = slice.context(|| format!("read ResourceSlice {name}"))?;
+        Ok(Some((slice, print(&wanted.text))))
     }
 
     fn is_right(&self) -> bool {
-        self.present.len() == self.wanted.len()
-            && self.wanted.iter().all(|slice| self.stands(slice))
+        self.present.len() == self.wanted_prints.len()
+            && self.wanted_prints.keys().all(|name| self.stands(name))
     }
 
-    /// Returns whether a ResourceSlice is present as this process wrote it.
-    fn stands(&self, wanted: &ResourceSlice) -> bool {
-        let name = wanted.name_any();
-        let present = self.present.get(&name).map(|present| &present.spec);
-        { self.written.get(&name) }
-            .is_some_and(|[ours, theirs]| *ours == wanted.spec && present == Some(theirs))
+    /// Returns whether a wanted ResourceSlice is present as this process wrote it.
+    fn stands(&self, name: &str) -> bool {
+        let present = self.present.get(name).map(|present| &present.print);
+        { self.written.get(name) }.is_some_and(|[ours, theirs]| {
+            self.wanted_prints.get(name) == Some(ours) && present == Some(theirs)
+        })
     }
 
     /// Returns the changes that others have made, in words.
     fn foreign_changes(&self) -> Option<String> {
-        let changed = self.wanted.iter().find_map(|wanted| {
-            let name = wanted.name_any();
-            let [ours, theirs] = self.written.get(&name)?;
-            let is_ours = *ours == wanted.spec;
-            match self.present.get(&name) {
-                _ if !is_ours => None,
+        let changed = self.wanted_prints.iter().find_map(|(name, wanted)| {
+            let [ours, theirs] = self.written.get(name)?;
+            match self.present.get(name) {
+                _ if ours != wanted => None,
                 None => Some(format!(
                     "ResourceSlice {name} is written again: another program has deleted it"
                 )),
-                Some(present) if present.spec == *theirs => None,
+                Some(present) if present.print == *theirs => None,
                 Some(present) => Some(format!(
                     "ResourceSlice {name} is written again: {} has changed it",
-                    writer(present)
+                    present.writer()
                 )),
             }
         });
-        let added = self.present.values().find(|present| {
-            let name = present.name_any();
-            let pools = self.wanted.iter().map(|wanted| &wanted.spec.pool.name);
-            let is_of_pool = pools.clone().next().is_none()
-                || pools.clone().any(|pool| *pool == present.spec.pool.name);
+        let pool = pool(&self.node);
+        let added = self.present.iter().find(|(name, present)| {
+            let is_of_pool = present.pool == pool;
             // A process before this one may have left some of the pool.
-            !self.is_wanted(&name)
-                && !self.written.contains_key(&name)
+            !self.wanted_prints.contains_key(*name)
+                && !self.written.contains_key(*name)
                 && (!is_of_pool || !self.written.is_empty())
         });
         changed.or_else(|| {
-            added.map(|added| {
+            added.map(|(name, added)| {
                 format!(
-                    "ResourceSlice {} of pool {} is removed: {} published it for this node under {DRIVER}",
-                    added.name_any(),
-                    added.spec.pool.name,
-                    writer(added)
+                    "ResourceSlice {name} of pool {} is removed: {} published it for this node under {DRIVER}",
+                    added.pool,
+                    added.writer()
                 )
             })
         })
-    }
-
-    fn is_wanted(&self, name: &str) -> bool {
-        self.wanted.iter().any(|wanted| wanted.name_any() == name)
     }
 
     /// Writes what is missing or different, and removes what nobody wants.
@@ -184,44 +252,50 @@ impl Published {
             }
             self.is_dropping = false;
         }
+        self.want();
         if let Some(change) = self.foreign_changes() {
             self.contest.note(&change);
         }
-        let wrong: Vec<ResourceSlice> = { self.wanted.iter() }
-            .filter(|wanted| !self.stands(wanted))
-            .cloned()
-            .collect();
-        for mut slice in wrong {
-            let name = slice.name_any();
+        let order: Vec<String> = {
+            let wanted = self.wanted.borrow();
+            wanted.iter().map(|slice| slice.name.clone()).collect()
+        };
+        for name in order {
+            if self.stands(&name) {
+                continue;
+            }
+            let Some((mut slice, ours)) = self.read(&name)? else {
+                continue;
+            };
             let write = PostParams {
                 field_manager: Some(OWNER.to_owned()),
                 ..PostParams::default()
             };
             let present = self.present.get(&name);
-            let ours = slice.spec.clone();
+            let counts = has_counters(&slice.spec);
             if let Some(present) = present {
-                keep_times(&mut slice, present);
+                keep_times(&mut slice, &present.times);
             }
-            slice.metadata.resource_version = present.and_then(ResourceExt::resource_version);
+            slice.metadata.resource_version = present.and_then(|present| present.version.clone());
             let written = match present {
                 Some(_) => in_time(self.api.replace(&name, &write, &slice)).await,
                 None => in_time(self.api.create(&write, &slice)).await,
             };
             let written = written.context(|| format!("write ResourceSlice {name}"))?;
-            if has_counters(&ours) && !has_counters(&written.spec) {
+            if counts && !has_counters(&written.spec) {
                 // Without counters the scheduler gives out places that overlap.
                 self.is_dropping = true;
-                self.present.insert(name, written);
+                self.present.insert(name, Present::of(&written));
                 self.remove(|_| true).await?;
                 return Err(probe::without_counters());
             }
             tracing::info!("ResourceSlice {name} is in place");
-            let spellings = [ours, written.spec.clone()];
-            self.written.insert(name.clone(), spellings);
-            self.present.insert(name, written);
+            let present = Present::of(&written);
+            self.written.insert(name.clone(), [ours, present.print]);
+            self.present.insert(name, present);
         }
-        let wanted: Vec<String> = self.wanted.iter().map(ResourceExt::name_any).collect();
-        self.remove(|name| !wanted.contains(name)).await
+        let wanted = self.wanted_prints.clone();
+        self.remove(|name| !wanted.contains_key(name)).await
     }
 
     /// Removes ResourceSlices that are present, by their names.
@@ -237,14 +311,11 @@ impl Published {
 }
 
 /// Returns the name of the other program that wrote an object last, as it calls itself.
-fn writer(slice: &ResourceSlice) -> String {
+fn writer(slice: &ResourceSlice) -> Option<String> {
     let fields = slice.metadata.managed_fields.iter().flatten();
     let others = fields.filter(|entry| entry.manager.as_deref() != Some(OWNER));
     let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
-    match last.and_then(|entry| entry.manager.as_deref()) {
-        Some(manager) => format!("another program ({manager})"),
-        None => "another program".to_owned(),
-    }
+    last.and_then(|entry| entry.manager.clone())
 }
 
 /// Says whether a ResourceSlice has counters, or a device that uses some.

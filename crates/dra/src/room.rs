@@ -3,8 +3,9 @@
 use crate::changes::{Changes, changed};
 use crate::health::{self, DeviceHealth, Earlier, Sick};
 use crate::layout::{LeftOut, Node, Published, lay_out, pool, uses};
+use crate::memory;
 use crate::obstacle::Obstacles;
-use crate::slices::resource_slice;
+use crate::slices::{Wanted, resource_slice};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
@@ -157,7 +158,7 @@ impl Room {
 /// The ends of a look: ResourceSlices for the API, and healths for the kubelet.
 pub(crate) struct Told {
     /// The ResourceSlices.
-    pub(crate) slices: watch::Sender<Vec<ResourceSlice>>,
+    pub(crate) slices: watch::Sender<Vec<Wanted>>,
     /// The health of the devices with claims. None before the first look.
     pub(crate) healths: watch::Sender<Option<Vec<DeviceHealth>>>,
 }
@@ -173,6 +174,8 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
     loop {
         let looking = tokio::task::spawn_blocking(move || {
             let seen = room.look();
+            let seen = seen.map(|slices| Some(slices?.iter().map(Wanted::of).collect::<Vec<_>>()));
+            memory::give_back();
             (room, seen)
         });
         let Ok((back, seen)) = looking.await else {

@@ -13,7 +13,7 @@ use crate::rival::Rivals;
 use crate::room::{Room, Told, follow};
 use crate::show::show;
 use crate::sweep::{end_left, sweep};
-use crate::{api, check, host, layout, log, rival, slices};
+use crate::{api, check, host, layout, log, memory, rival, slices};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::trust;
@@ -28,6 +28,8 @@ use tokio::sync::{Notify, oneshot, watch};
 /// The time that calls of the kubelet and work on claims get at the end of the process. The next process continues the
 /// rest.
 const END: Duration = Duration::from_secs(5);
+/// The time after which a thread without work ends. Each has memory of its own.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// Runs the driver with these arguments until a signal ends it.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -81,8 +83,10 @@ fn serve(options: &Options) -> Result<()> {
     }
     let config = configuration(options)?;
     log::start(&config);
+    memory::share();
     // Work that blocks has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .thread_keep_alive(IDLE)
         .enable_all()
         .build()
         .context(|| "start the runtime")?;

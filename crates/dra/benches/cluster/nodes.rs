@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use nvml_sim::engine::Model;
 use runmig_dra::layout::{Content, DeviceName, Published, pool};
 use runmig_dra::publish::publish;
+use runmig_dra::slices::Wanted;
 use serde_json::json;
 use std::collections::HashMap;
 use std::pin::pin;
@@ -200,12 +201,13 @@ impl Nodes {
 }
 
 /// Joins changes as the driver's looks at its node do.
-fn joined(mut seen: watch::Receiver<Vec<ResourceSlice>>) -> watch::Receiver<Vec<ResourceSlice>> {
+fn joined(mut seen: watch::Receiver<Vec<ResourceSlice>>) -> watch::Receiver<Vec<Wanted>> {
     let (told, wanted) = watch::channel(Vec::new());
     tokio::spawn(async move {
         while seen.changed().await.is_ok() {
             tokio::time::sleep(JOIN).await;
-            told.send_replace(seen.borrow_and_update().clone());
+            let slices = seen.borrow_and_update().clone();
+            told.send_replace(slices.iter().map(Wanted::of).collect());
         }
     });
     wanted

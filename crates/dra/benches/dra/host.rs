@@ -57,8 +57,6 @@ impl Host {
             .arg("--cdi-dir")
             .arg(at("cdi"))
             .env("RUNMIG_CONFIG", at("config.toml"))
-            // As kubernetes/dra/daemonset.yaml sets it.
-            .env("MALLOC_ARENA_MAX", "1")
             .stdin(Stdio::null())
             .stderr(fs::File::create(at("driver.log")).expect("a file"))
             .spawn()

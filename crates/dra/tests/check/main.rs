@@ -18,6 +18,7 @@ use kube::api::{
 };
 use runmig_dra::kubelet::messages::{PrepareRequest, UnprepareRequest};
 use runmig_dra::publish::publish;
+use runmig_dra::slices::Wanted;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -144,7 +145,7 @@ async fn takes_back_what_lost_its_counters(cluster: &Cluster) {
     let its = WatchParams::default().fields("spec.nodeName=other");
     let mut changes = Box::pin(api.watch(&its, "0").await.unwrap());
     let (told, wanted) = watch::channel(Vec::new());
-    told.send_replace(vec![serde_json::from_value(slice).unwrap()]);
+    told.send_replace(vec![Wanted::of(&serde_json::from_value(slice).unwrap())]);
     let (mut seen, mut is_over) = (Vec::new(), false);
     let publishing = publish(cluster.client.clone(), "other", wanted);
     let looking = until("the ResourceSlice is gone again", async || {
