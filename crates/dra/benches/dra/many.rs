@@ -32,7 +32,7 @@ pub async fn run(cluster: &Cluster, host: &Host, idle: Duration) -> Vec<Figure> 
             "MiB",
         ),
         Figure::without_bar(
-            "the program's own pages among it",
+            "the program's own pages among these",
             memory(host, "RssAnon"),
             "MiB",
         ),
