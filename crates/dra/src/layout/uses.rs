@@ -27,9 +27,7 @@ pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
     if inventory.is_blind() {
         let why = inventory.unread.last().map(Error::reason);
         let why = why.unwrap_or_default();
-        return Err(Error::new(format!(
-            "the used places cannot be found out: {why}"
-        )));
+        return Err(Error::new(format!("cannot read the used places: {why}")));
     }
     let pool = names::pool(node);
     let claims = inventory.leases.iter().filter_map(|held| {

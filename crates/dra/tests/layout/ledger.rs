@@ -184,7 +184,7 @@ fn blind_ledger_is_an_error() {
     fs::write(&leases, "").unwrap();
     let error = uses(&host.inventory(), "node-a").unwrap_err().line();
     assert!(
-        error.starts_with("the used places cannot be found out: "),
+        error.starts_with("cannot read the used places: "),
         "{error}"
     );
 }
