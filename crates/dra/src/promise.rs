@@ -1,7 +1,7 @@
 //! Promises: puts the places of a bound pod's claims on record before the kubelet asks for them, so that no local create
 //! takes them. It watches the pods of this node, and never all claims of the cluster.
 
-use crate::api::{self, Watch};
+use crate::api::{self, Event, Watch};
 use crate::claim::ClaimName;
 use crate::pods::claims_of;
 use crate::prepare::Claims;
@@ -9,7 +9,6 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::runtime::watcher::Event;
 use runmig_lease::error::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

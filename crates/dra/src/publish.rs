@@ -3,7 +3,7 @@
 
 mod contest;
 
-use crate::api::{Watch, in_time, probe, slices_of};
+use crate::api::{Event, Watch, in_time, probe, slices_of};
 use crate::driver::NAME as DRIVER;
 use crate::layout::pool;
 use crate::memory;
@@ -12,7 +12,6 @@ use crate::slices::{Times, Wanted, keep_times, times};
 use contest::Contest;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
-use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use runmig_lease::error::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -54,7 +53,8 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
             true => due.or_else(|| Some(Instant::now() + JOIN)),
             false => None,
         };
-        let at = due.unwrap_or_else(Instant::now).max(next_try);
+        let rest = published.contest.rest(published.is_wiped());
+        let at = due.max(rest).unwrap_or_else(Instant::now).max(next_try);
         tokio::select! {
             // A write over what others have written meanwhile would fail.
             biased;
@@ -74,7 +74,7 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
                     if obstacles.are_over() {
                         tracing::info!("the ResourceSlices of this node are in place again");
                     }
-                    next_try = Instant::now() + published.contest.pause();
+                    next_try = Instant::now();
                 }
                 Err(e) => {
                     let line = e.line();
@@ -209,6 +209,12 @@ impl Published {
         })
     }
 
+    /// Returns whether none of the ResourceSlices is left. A kubelet that starts removes all.
+    fn is_wiped(&self) -> bool {
+        let is_ours = |wanted: &ResourceSlice| self.written.contains_key(&wanted.name_any());
+        self.present.is_empty() && self.wanted.iter().all(is_ours)
+    }
+
     /// Returns the changes that others have made, in words.
     fn foreign_changes(&self) -> Option<String> {
         let changed = self.wanted_prints.iter().find_map(|(name, wanted)| {
@@ -254,7 +260,8 @@ impl Published {
         }
         self.want();
         if let Some(change) = self.foreign_changes() {
-            self.contest.note(&change);
+            let is_wiped = self.is_wiped();
+            self.contest.note(&change, is_wiped, Instant::now());
         }
         let order: Vec<String> = {
             let wanted = self.wanted.borrow();
@@ -287,6 +294,7 @@ impl Published {
                 self.is_dropping = true;
                 self.present.insert(name, Present::of(&written));
                 self.remove(|_| true).await?;
+                self.written.clear();
                 return Err(probe::without_counters());
             }
             tracing::info!("ResourceSlice {name} is in place");

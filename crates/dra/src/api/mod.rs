@@ -21,10 +21,13 @@ use runmig_lease::error::{Context, Error, Result};
 pub(crate) use status::{Written, set_devices};
 use std::path::Path;
 use std::time::Duration;
-pub(crate) use watch::Watch;
+pub(crate) use watch::{Event, Watch};
 
 /// The time for one answer. The kubelet waits 45 seconds for the whole of a Prepare.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The times that a busy API server is asked for a claim, and the time between two.
+const TRIES: (u32, Duration) = (3, Duration::from_secs(1));
 
 /// Returns a client of the API server that a file names, or of the cluster whose pod this process is in.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
@@ -46,6 +49,8 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
     config.connect_timeout = Some(PATIENCE);
     config.write_timeout = Some(PATIENCE);
     config.read_timeout = Some(SILENCE);
+    // Each task has a pace and a line in the log of its own.
+    config.default_retry = false;
     Client::try_from(config).context(|| "connect to the API server")
 }
 
@@ -61,9 +66,16 @@ pub(crate) async fn claim(
 ) -> Result<Option<ResourceClaim>> {
     let claims: Api<ResourceClaim> = Api::namespaced(client.clone(), namespace);
     let read = async {
-        match claims.get(name).await {
-            Err(kube::Error::Api(status)) if is_without(&status, name) => Ok(None),
-            other => other.map(Some),
+        let mut tries = 1;
+        loop {
+            match claims.get(name).await {
+                Err(kube::Error::Api(status)) if is_without(&status, name) => return Ok(None),
+                Err(kube::Error::Api(status)) if is_busy(&status) && tries < TRIES.0 => {
+                    tries += 1;
+                    tokio::time::sleep(TRIES.1).await;
+                }
+                other => return other.map(Some),
+            }
         }
     };
     in_time(read)
@@ -77,6 +89,11 @@ pub(crate) async fn pods(client: &Client, node: &str) -> Result<Vec<Pod>> {
     let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let list = in_time(pods.list(&here)).await;
     Ok(list.context(|| "list the pods of this node")?.items)
+}
+
+/// Returns whether the API server asks to try again soon.
+fn is_busy(status: &Status) -> bool {
+    [429, 503, 504].contains(&status.code)
 }
 
 /// Returns whether the API says that there is no claim with this name.

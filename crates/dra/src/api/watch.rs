@@ -1,20 +1,41 @@
 //! A watch that goes on after every failure of the API server.
 //!
-//! After a failure it lists all objects anew. An API server that comes back with an older state has smaller versions than
-//! a watch that continues from a later one expects.
+//! After a failure, and after a watch that ended before its time, it lists all objects anew. An API server that comes back
+//! with an older state has smaller versions than a watch that continues from a later one expects.
 
-use super::{Client, PATIENCE, cause};
+use super::{Client, PATIENCE, cause, in_time, late};
 use crate::obstacle::Obstacles;
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::serde::de::DeserializeOwned;
-use kube::Api;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
 use runmig_lease::error::Error;
 use std::fmt::Debug;
+use std::time::Duration;
+use std::vec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The seconds of one watch. The next one continues it. A connection that died without a word is noticed as late.
 const SECONDS: u32 = 60;
+/// The part of that after which the end is no surprise.
+const FULL: Duration = Duration::from_secs(55);
+/// The time after which a watch counts as one that works.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// A change of the watched objects. A list is between `Init` and `InitDone`.
+#[derive(Debug)]
+pub(crate) enum Event<K> {
+    /// The objects so far are forgotten.
+    Init,
+    /// An object of the list.
+    InitApply(K),
+    /// All objects are told.
+    InitDone,
+    /// An object is new or has changed.
+    Apply(K),
+    /// An object is gone.
+    Delete(K),
+}
 
 /// A watch on some objects of one kind, without an end.
 pub(crate) struct Watch<K> {
@@ -23,9 +44,9 @@ pub(crate) struct Watch<K> {
     fields: String,
     /// The objects in words.
     what: &'static str,
-    stream: Option<BoxStream<'static, watcher::Result<Event<K>>>>,
-    /// The end of the list. None when the list is complete.
-    limit: Option<Instant>,
+    told: BoxStream<'static, Told<K>>,
+    /// Says whether the last list succeeded.
+    is_complete: bool,
     /// The time of the next try.
     next_try: Instant,
     obstacles: Obstacles,
@@ -37,12 +58,13 @@ where
 {
     /// Asks for nothing yet.
     pub(crate) fn new(client: Client, fields: String, what: &'static str) -> Watch<K> {
+        let api = Api::all(client);
         Watch {
-            api: Api::all(client),
+            told: Session::start(api.clone(), fields.clone()),
+            api,
             fields,
             what,
-            stream: None,
-            limit: None,
+            is_complete: false,
             next_try: Instant::now(),
             obstacles: Obstacles::default(),
         }
@@ -52,56 +74,42 @@ where
     pub(crate) async fn next(&mut self) -> Event<K> {
         loop {
             sleep_until(self.next_try).await;
-            let seen = match &mut self.stream {
-                Some(stream) => match self.limit {
-                    Some(limit) => timeout_at(limit, stream.next()).await,
-                    None => Ok(stream.next().await),
-                },
-                None => {
-                    let fields = watcher::Config::default().fields(&self.fields);
-                    let stream = watcher(self.api.clone(), fields.timeout(SECONDS));
-                    self.stream = Some(stream.boxed());
-                    self.limit = Some(Instant::now() + PATIENCE);
-                    continue;
-                }
-            };
-            match seen {
-                Ok(Some(Ok(event))) => {
-                    self.note(&event);
+            match self.told.next().await {
+                Some(Told::Event(event)) => {
+                    match event {
+                        Event::Init => self.is_complete = false,
+                        Event::InitDone => self.is_complete = true,
+                        _ => {}
+                    }
                     return event;
                 }
-                Ok(Some(Err(e))) => self.fail(words(e)),
-                Ok(None) => self.fail(Error::new("the watch ended")),
-                Err(_) => self.fail(super::late()),
+                Some(Told::Holds) => {
+                    if self.obstacles.are_over() {
+                        tracing::info!("the API server tells {} again", self.what);
+                    }
+                }
+                Some(Told::NoList(e)) => {
+                    self.is_complete = false;
+                    self.fail(e);
+                }
+                Some(Told::NoWatch(e)) => self.fail(e),
+                None => self.restart(),
             }
         }
     }
 
-    /// Returns whether all objects have been told since the last failure.
+    /// Returns whether the last list told all objects. Without a watch they may have changed since.
     pub(crate) fn is_complete(&self) -> bool {
-        self.stream.is_some() && self.limit.is_none()
+        self.is_complete
     }
 
     /// Lists all objects anew.
     pub(crate) fn restart(&mut self) {
-        self.stream = None;
-    }
-
-    fn note(&mut self, event: &Event<K>) {
-        match event {
-            Event::Init => self.limit = Some(Instant::now() + PATIENCE),
-            Event::InitDone => {
-                self.limit = None;
-                if self.obstacles.are_over() {
-                    tracing::info!("the API server tells {} again", self.what);
-                }
-            }
-            _ => {}
-        }
+        self.told = Session::start(self.api.clone(), self.fields.clone());
+        self.is_complete = false;
     }
 
     fn fail(&mut self, e: Error) {
-        self.stream = None;
         let line = Error::new(format!("cannot watch {}", self.what)).caused_by(e);
         let line = line.line();
         if self.obstacles.is_new(&line) {
@@ -111,12 +119,146 @@ where
     }
 }
 
-fn words(e: watcher::Error) -> Error {
-    match e {
-        watcher::Error::InitialListFailed(e)
-        | watcher::Error::WatchStartFailed(e)
-        | watcher::Error::WatchFailed(e) => cause(e),
-        watcher::Error::WatchError(status) => cause(kube::Error::Api(status)),
-        e => Error::new(e.to_string()),
+/// News of a session.
+enum Told<K> {
+    Event(Event<K>),
+    /// The watch works.
+    Holds,
+    /// The list failed. A new one is next.
+    NoList(Error),
+    /// The watch failed. A list is next.
+    NoWatch(Error),
+}
+
+/// Lists and watches in turn, at the pace at which it is asked.
+struct Session<K> {
+    api: Api<K>,
+    fields: String,
+    /// The version of the last news.
+    version: String,
+    step: Step<K>,
+}
+
+enum Step<K> {
+    List,
+    Tell(vec::IntoIter<K>),
+    Start,
+    Follow(Following<K>),
+}
+
+/// A watch at work.
+struct Following<K> {
+    events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+    start: Instant,
+    holds: bool,
+}
+
+impl<K> Session<K>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    fn start(api: Api<K>, fields: String) -> BoxStream<'static, Told<K>> {
+        let session = Session {
+            api,
+            fields,
+            version: String::new(),
+            step: Step::List,
+        };
+        let next = |mut session: Session<K>| async {
+            let told = session.next().await;
+            Some((told, session))
+        };
+        unfold(session, next).boxed()
+    }
+
+    async fn next(&mut self) -> Told<K> {
+        loop {
+            match &mut self.step {
+                Step::List => {
+                    let ours = ListParams::default().fields(&self.fields);
+                    let list = match in_time(self.api.list(&ours)).await {
+                        Ok(list) => list,
+                        Err(e) => return Told::NoList(e),
+                    };
+                    self.version = list.metadata.resource_version.unwrap_or_default();
+                    self.step = Step::Tell(list.items.into_iter());
+                    return Told::Event(Event::Init);
+                }
+                Step::Tell(objects) => {
+                    if let Some(object) = objects.next() {
+                        return Told::Event(Event::InitApply(object));
+                    }
+                    self.step = Step::Start;
+                    return Told::Event(Event::InitDone);
+                }
+                Step::Start => {
+                    let ours = WatchParams::default().fields(&self.fields).timeout(SECONDS);
+                    match in_time(self.api.watch(&ours, &self.version)).await {
+                        Ok(events) => {
+                            self.step = Step::Follow(Following {
+                                events: events.boxed(),
+                                start: Instant::now(),
+                                holds: false,
+                            });
+                        }
+                        Err(e) => return self.fail(e),
+                    }
+                }
+                Step::Follow(watch) => {
+                    let limit = match watch.holds {
+                        true => Duration::from_secs(SECONDS.into()) + PATIENCE,
+                        false => HOLD,
+                    };
+                    let lasted = |watch: &Following<K>| watch.start.elapsed();
+                    match timeout_at(watch.start + limit, watch.events.next()).await {
+                        Ok(Some(event)) => {
+                            if let Some(told) = self.see(event) {
+                                return told;
+                            }
+                        }
+                        Ok(None) if lasted(watch) < HOLD => {
+                            return self
+                                .fail(Error::new("the API server has ended each watch at once"));
+                        }
+                        Ok(None) => {
+                            self.step = match lasted(watch) < FULL {
+                                true => Step::List,
+                                false => Step::Start,
+                            };
+                        }
+                        Err(_) if watch.holds => return self.fail(late()),
+                        Err(_) => {
+                            watch.holds = true;
+                            return Told::Holds;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns what an event of the watch tells.
+    fn see(&mut self, event: kube::Result<WatchEvent<K>>) -> Option<Told<K>> {
+        let event = match event {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => Event::Apply(object),
+            Ok(WatchEvent::Deleted(object)) => Event::Delete(object),
+            Ok(WatchEvent::Bookmark(mark)) => {
+                self.version = mark.metadata.resource_version;
+                return None;
+            }
+            Ok(WatchEvent::Error(status)) => {
+                return Some(self.fail(cause(kube::Error::Api(status))));
+            }
+            Err(e) => return Some(self.fail(cause(e))),
+        };
+        if let Event::Apply(object) | Event::Delete(object) = &event {
+            self.version = object.resource_version().unwrap_or_default();
+        }
+        Some(Told::Event(event))
+    }
+
+    fn fail(&mut self, e: Error) -> Told<K> {
+        self.step = Step::List;
+        Told::NoWatch(e)
     }
 }

@@ -20,6 +20,13 @@ use tonic::transport::{Channel, Endpoint};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// The accounts of the API server, and its flags.
+pub const TOKENS: &str = "secret,admin,admin,system:masters\nplain,nobody,nobody\n";
+pub const FLAGS: [&str; 2] = [
+    "--disable-admission-plugins=ServiceAccount",
+    "--authorization-mode=AlwaysAllow",
+];
+
 pub struct Cluster {
     pub plane: ControlPlane,
     pub driver: Option<Child>,
@@ -30,16 +37,14 @@ impl Cluster {
     /// None if a part of it is not built, or for others than root.
     #[allow(dead_code)]
     pub async fn up() -> Option<Cluster> {
-        Cluster::up_with(&["--authorization-mode=AlwaysAllow"]).await
+        Cluster::up_with(&FLAGS[1..]).await
     }
 
     /// The same with these flags for the API server. The token `plain` is of an account without rights.
     pub async fn up_with(extra: &[&str]) -> Option<Cluster> {
         let mut plane = ControlPlane::new(&support::programs()?);
         plane.make_node();
-        let tokens = "secret,admin,admin,system:masters\nplain,nobody,nobody\n";
-        let flags = ["--disable-admission-plugins=ServiceAccount"];
-        plane.start(tokens, &[&flags[..], extra].concat());
+        plane.start(TOKENS, &[&FLAGS[..1], extra].concat());
         let client = support::client(&plane.kubeconfig("kubeconfig", "secret")).await;
         let mut cluster = Cluster {
             plane,

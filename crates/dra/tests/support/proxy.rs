@@ -6,7 +6,7 @@
 
 use crate::support::{ControlPlane, free_ports, until};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -22,10 +22,14 @@ pub enum Fault {
     Half,
     /// The end of the connection.
     Away,
+    /// A connection without a byte.
+    Silent,
 }
 
 pub struct Proxy {
     fault: watch::Sender<Option<Fault>>,
+    /// The port of the API server behind it.
+    server: Arc<AtomicU16>,
     /// The requests that met a fault.
     met: Arc<AtomicUsize>,
 }
@@ -33,25 +37,19 @@ pub struct Proxy {
 impl Proxy {
     /// Starts the proxy, and leads the driver's kubeconfig to it from its next start on.
     pub async fn start(plane: &mut ControlPlane) -> Proxy {
-        let [port] = free_ports();
-        let kubeconfig = plane.at("kubeconfig");
-        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-        let flag = format!("--port={port}");
-        // It reads the file once, at its start.
-        plane.run("kubectl", &["proxy", &flag, &kubeconfig]);
-        until("kubectl proxy listens", async || {
-            TcpStream::connect(("127.0.0.1", port)).await.is_ok()
-        })
-        .await;
+        let port = listens(plane).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         plane.kubeconfig_by_proxy("kubeconfig", listener.local_addr().unwrap().port());
         let proxy = Proxy {
             fault: watch::channel(None).0,
+            server: Arc::new(port.into()),
             met: Arc::default(),
         };
         let (fault, met) = (proxy.fault.subscribe(), proxy.met.clone());
+        let server = proxy.server.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let port = server.load(Ordering::SeqCst);
                 tokio::spawn(serve(client, port, fault.clone(), met.clone()));
             }
         });
@@ -64,10 +62,32 @@ impl Proxy {
         self.fault.send_replace(fault);
     }
 
+    /// Leads to another API server from one moment to the next.
+    pub async fn lead_to(&self, plane: &mut ControlPlane) {
+        let port = listens(plane).await;
+        self.server.store(port, Ordering::SeqCst);
+        self.set(None);
+    }
+
     /// The requests that met the present fault.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
+}
+
+/// Starts kubectl's proxy, which needs no token. Returns its port.
+async fn listens(plane: &mut ControlPlane) -> u16 {
+    let [port] = free_ports();
+    let kubeconfig = plane.at("kubeconfig");
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let flag = format!("--port={port}");
+    // It reads the file once, at its start.
+    plane.run("kubectl", &["proxy", &flag, &kubeconfig]);
+    until("kubectl proxy listens", async || {
+        TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+    })
+    .await;
+    port
 }
 
 /// Serves one request.
@@ -88,6 +108,14 @@ async fn serve(
     };
     if let Some(fault) = fault.filter(|_| hits) {
         met.fetch_add(1, Ordering::SeqCst);
+        if let Fault::Silent = fault {
+            // Until the other side gives up, or another fault.
+            tokio::select! {
+                _ = client.read_u8() => {}
+                _ = faults.changed() => {}
+            }
+            return;
+        }
         return misbehave(&mut client, fault).await;
     }
     let Ok(mut server) = TcpStream::connect(("127.0.0.1", server)).await else {
@@ -128,7 +156,7 @@ async fn misbehave(client: &mut TcpStream, fault: Fault) {
             Some(5000),
             "{\"kind\": \"ResourceClaim\", \"metadata\": {",
         ),
-        Fault::Away => return,
+        Fault::Away | Fault::Silent => return,
     };
     let length = length.unwrap_or(body.len());
     let answer = format!(

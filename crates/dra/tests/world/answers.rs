@@ -2,11 +2,14 @@
 
 use crate::POOL;
 use crate::calls::{
-    delete_claim, delete_slice, devices, log, on_record, prepare, says, slices, unprepare,
-    warns_once,
+    delete_claim, devices, log, on_record, prepare, says, slices, unprepare, warns_once, wipe,
 };
 use crate::cluster::{Cluster, until};
 use crate::proxy::{Fault, Proxy};
+use std::time::{Duration, Instant};
+
+/// The watched objects, as the log has them.
+const WATCHED: [&str; 2] = ["the pods of this node", "the ResourceSlices of this node"];
 
 /// Under each the prepared claim stays, Prepare names the answer, and the ResourceSlices are right again afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,16 +22,18 @@ async fn survives_bad_answers() {
     let devices = devices(&cluster).await;
     let running = cluster.claim("running", &devices[2], POOL).await;
     assert_eq!(prepare(&cluster, &running).await, "");
-    for status in [401, 403, 404, 409, 410, 422, 500] {
+    for status in [401, 403, 404, 409, 410, 422, 429, 500] {
         let words = format!("the API server has answered {status}: ");
         recovers(&cluster, &proxy, Fault::Status(status), &words, &devices[4]).await;
     }
     for (fault, words) in [
         (Fault::Half, "the API server does not answer: "),
         (Fault::Away, "the API server does not answer: "),
+        (Fault::Silent, "the API server has not answered for "),
     ] {
         recovers(&cluster, &proxy, fault, words, &devices[4]).await;
     }
+    publishes_although_each_watch_ends(&cluster, &proxy).await;
     keeps_claims_at_its_start(&mut cluster, &proxy).await;
     unprepare(&cluster, &running).await;
     assert_eq!(cluster.starts(), [0; 0]);
@@ -39,8 +44,7 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
     let from = log(cluster, 0).len();
     let claim = cluster.claim("meanwhile", device, POOL).await;
     proxy.set(Some(fault));
-    let gone = before.keys().next().unwrap();
-    delete_slice(cluster, gone).await;
+    wipe(cluster).await;
     let error = prepare(cluster, &claim).await;
     let object = "cannot prepare claim default/meanwhile: read claim default/meanwhile: ";
     assert!(
@@ -56,11 +60,10 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
         (on_record(cluster), cluster.starts()),
         (["running".to_owned()].into(), vec![2])
     );
-    assert!(!slices(cluster).await.contains_key(gone));
-    let watch = format!("cannot watch the ResourceSlices of this node: {words}");
-    // The client takes a watch that breaks off for one that has ended, and continues it.
-    if !matches!(fault, Fault::Half) {
-        says(cluster, from, &watch).await;
+    assert!(slices(cluster).await.is_empty());
+    for what in WATCHED {
+        let line = format!("cannot watch {what}: {words}");
+        says(cluster, from, &line).await;
     }
     warns_once(&log(cluster, from));
 
@@ -73,6 +76,40 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
     )
     .await;
     delete_claim(cluster, "meanwhile").await;
+    watches_again(cluster, from).await;
+}
+
+async fn watches_again(cluster: &Cluster, from: usize) {
+    for what in WATCHED {
+        let line = format!("the API server tells {what} again");
+        says(cluster, from, &line).await;
+    }
+}
+
+/// The lists are right, and each watch ends without a word. The driver does not ask all the time.
+async fn publishes_although_each_watch_ends(cluster: &Cluster, proxy: &Proxy) {
+    let before = slices(cluster).await;
+    let from = log(cluster, 0).len();
+    let start = Instant::now();
+    proxy.set(Some(Fault::Body("watch=true", 200, "")));
+    until("each watch is tried for the third time", async || {
+        proxy.met() >= 6
+    })
+    .await;
+    // Before the third try are pauses of 0.7 s and 1.4 s at least.
+    assert!(start.elapsed() > Duration::from_secs(2));
+    wipe(cluster).await;
+    until("the ResourceSlices are right again", async || {
+        slices(cluster).await == before
+    })
+    .await;
+    for what in WATCHED {
+        let line = format!("cannot watch {what}: the API server has ended each watch at once");
+        says(cluster, from, &line).await;
+    }
+    warns_once(&log(cluster, from));
+    proxy.set(None);
+    watches_again(cluster, from).await;
 }
 
 /// A 404 of a server without the API does not end a claim.

@@ -25,9 +25,12 @@ pub async fn slices(cluster: &Cluster) -> BTreeMap<String, ResourceSliceSpec> {
         .collect()
 }
 
-pub async fn delete_slice(cluster: &Cluster, name: &str) {
+/// Deletes all of them, as a kubelet does at its start.
+pub async fn wipe(cluster: &Cluster) {
     let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    api.delete(name, &DeleteParams::default()).await.unwrap();
+    for name in slices(cluster).await.keys() {
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
 }
 
 /// Waits until the driver has published. Returns the names of the devices of the smallest profile, by place.

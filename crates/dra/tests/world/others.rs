@@ -1,6 +1,6 @@
 //! Other programs that delete and change the driver's ResourceSlices, or publish under its name.
 
-use crate::calls::{delete_slice, devices, log, says, slices};
+use crate::calls::{devices, log, says, slices, wipe};
 use crate::cluster::{Cluster, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;
@@ -21,10 +21,7 @@ async fn restores_what_others_change() {
     let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
     let is_restored = async || slices(&cluster).await == before;
 
-    // All at once, as a kubelet does at its start.
-    for name in before.keys() {
-        delete_slice(&cluster, name).await;
-    }
+    wipe(&cluster).await;
     let start = Instant::now();
     until("all are there again", is_restored).await;
     assert!(start.elapsed() < SOON);
