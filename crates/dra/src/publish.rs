@@ -211,8 +211,8 @@ impl Published {
 
     /// Returns whether none of the ResourceSlices is left. A kubelet that starts removes all.
     fn is_wiped(&self) -> bool {
-        let is_ours = |wanted: &ResourceSlice| self.written.contains_key(&wanted.name_any());
-        self.present.is_empty() && self.wanted.iter().all(is_ours)
+        let mut wanted = self.wanted_prints.keys();
+        self.present.is_empty() && wanted.all(|name| self.written.contains_key(name))
     }
 
     /// Returns the changes that others have made, in words.
