@@ -6,6 +6,7 @@ use super::*;
 use faults_support::operations::{ID, PEER};
 use faults_support::steps::{steps, waits};
 use faults_support::strace::{self, Call};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use support::Said;
 use support::process::until;
@@ -57,7 +58,7 @@ impl Meeting {
 
 /// Ends all claims and containers.
 fn end(world: &World, at: &str) {
-    INIT.lock().unwrap().take();
+    INIT.take();
     for uid in ["a", "b"] {
         unprepare(world, uid).unwrap();
     }
@@ -227,12 +228,16 @@ fn promise_moves_from_local_create() {
     }
 }
 
-static INIT: std::sync::Mutex<Option<Init>> = std::sync::Mutex::new(None);
+thread_local! {
+    /// The container of this test alone, since the tests of a program run beside each other.
+    static INIT: RefCell<Option<Init>> = const { RefCell::new(None) };
+}
 
 fn attaches(world: &World) -> Call {
-    let mut init = INIT.lock().unwrap();
-    let init = init.get_or_insert_with(Init::new);
-    hook_call(world, "attach", "a", Some(init), of_train())
+    INIT.with_borrow_mut(|init| {
+        let init = init.get_or_insert_with(Init::new);
+        hook_call(world, "attach", "a", Some(init), of_train())
+    })
 }
 
 fn unprepares(world: &World) -> Call {
@@ -253,7 +258,7 @@ fn container_has_it_or_none(world: &World, unprepare: &Said, attach: &Said) -> b
         world.gc().ok();
         world.the_instance();
         hook(world, "detach", "a", None).ok();
-        INIT.lock().unwrap().take();
+        INIT.take();
         with(world, |leases| leases.release_ended()).unwrap();
     } else {
         assert!(
