@@ -82,6 +82,11 @@ impl Engine {
         }
     }
 
+    /// Returns the name of the program, whose version decides about the files.
+    fn program(self) -> &'static str {
+        self.process().unwrap_or(self.name())
+    }
+
     /// Returns the command name of the server; none for podman, which has none.
     pub fn process(self) -> Option<&'static str> {
         match self {
@@ -178,7 +183,7 @@ pub enum Registration {
 
 /// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
 pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
-    if !engine::is_installed(engine.name()) {
+    if !engine::is_installed(engine.program()) {
         return Ok(Registration::NoEngine);
     }
     let task = |remove| Task {

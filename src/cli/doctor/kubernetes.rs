@@ -6,6 +6,12 @@ use super::host::Host;
 use runmig_lease::programs::DRA;
 
 pub fn findings(host: &Host) -> Vec<Finding> {
+    let config = host.configured();
+    let kubelet = &config.kubernetes.kubelet_dir;
+    if !kubelet.is_dir() {
+        let text = format!("no kubelet runs here: {} does not exist", kubelet.display());
+        return vec![Finding::skip("dra", text)];
+    }
     let beside = host.folder.join(DRA);
     let program = match beside.is_file() {
         true => Some(beside),
@@ -19,11 +25,12 @@ pub fn findings(host: &Host) -> Vec<Finding> {
     };
     let node = nix::unistd::gethostname().unwrap_or_default();
     let node = node.to_string_lossy().into_owned();
-    let kubeconfig = std::env::var("KUBECONFIG").unwrap_or_default();
-    let environment = [
-        ("NODE_NAME", node.as_str()),
-        ("KUBECONFIG", kubeconfig.as_str()),
-    ];
+    let kubeconfig = std::env::var("KUBECONFIG").ok();
+    let file = config.file.as_deref();
+    let file = file.map(|file| file.to_string_lossy().into_owned());
+    let mut environment = vec![("NODE_NAME", node.as_str())];
+    environment.extend(kubeconfig.as_deref().map(|name| ("KUBECONFIG", name)));
+    environment.extend(file.as_deref().map(|file| ("RUNMIG_CONFIG", file)));
     match command::lines(&program, &["check"], &environment) {
         Err(e) => vec![Finding::failed("dra", &e)],
         Ok(lines) => lines.iter().filter_map(|line| finding(line)).collect(),
