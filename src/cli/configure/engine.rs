@@ -73,15 +73,12 @@ impl Found {
     }
 }
 
-/// Says whether a program of this name is on PATH or in the usual folders.
-pub fn is_installed(program: &str) -> bool {
-    search(program).is_some()
-}
-
-fn search(program: &str) -> Option<PathBuf> {
+/// Returns the program of this name on PATH or in the usual folders.
+pub fn search(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(USUAL.iter().map(PathBuf::from))
+        .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(program))
         .find(|path| Path::is_file(path))
 }

@@ -24,6 +24,7 @@ use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+pub use engine::search;
 use file::Change;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs;
@@ -183,7 +184,7 @@ pub enum Registration {
 
 /// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
 pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
-    if !engine::is_installed(engine.program()) {
+    if search(engine.program()).is_none() {
         return Ok(Registration::NoEngine);
     }
     let task = |remove| Task {
@@ -322,7 +323,7 @@ mod tests {
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::copy("/bin/true", bin.join("runmig")).unwrap();
         let look = |folder: &str| registration(Engine::Podman, Path::new(folder), root.path());
-        if !engine::is_installed("podman") {
+        if search("podman").is_none() {
             assert!(matches!(look("/usr/bin"), Ok(Registration::NoEngine)));
             return;
         }

@@ -3,6 +3,7 @@
 use super::command;
 use super::finding::Finding;
 use super::host::Host;
+use crate::cli::configure;
 use runmig_lease::model::Timestamp;
 use runmig_lease::process;
 use std::path::Path;
@@ -47,7 +48,7 @@ fn synchronised() -> Finding {
     let ask = ["show", "--value", "--property", "NTPSynchronized"];
     let said = match (
         Path::new("/run/systemd/system").is_dir(),
-        command::search("timedatectl"),
+        configure::search("timedatectl"),
     ) {
         (true, Some(timedatectl)) => command::output(&timedatectl, &ask, &[]),
         _ => return Finding::skip(ID, "this machine does not run systemd, which would know"),

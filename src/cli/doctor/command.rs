@@ -2,7 +2,7 @@
 
 use runmig_lease::error::{Context, Error, Result};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -63,17 +63,6 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
         let _ = told.send(String::from_utf8_lossy(&bytes).trim().to_owned());
     });
     hears
-}
-
-/// Returns the path of a program in the folders of `PATH`, and in the usual ones.
-pub fn search(name: &str) -> Option<PathBuf> {
-    const USUAL: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(USUAL.iter().map(PathBuf::from))
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
 }
 
 /// Runs a program as `output` does, and returns the lines of its standard output, whatever its exit status.

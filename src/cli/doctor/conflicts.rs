@@ -1,12 +1,10 @@
 //! Other programs that make or hold MIG instances.
 
 use super::finding::Finding;
-use runmig_lease::files;
-use std::path::Path;
+use super::processes;
 
 /// The longest command name that the kernel keeps.
 const COMM: usize = 15;
-const MAX_COMM: u64 = 64;
 
 /// A program with the reason for which it conflicts, and the repair.
 struct Other {
@@ -59,7 +57,7 @@ const OTHERS: [Other; 8] = [
 ];
 
 pub fn findings() -> Vec<Finding> {
-    let running = commands();
+    let running = processes::commands();
     let found = OTHERS.iter().filter_map(|other| {
         let short = &other.program[..other.program.len().min(COMM)];
         let (pid, _) = running.iter().find(|(_, command)| command == short)?;
@@ -74,16 +72,4 @@ pub fn findings() -> Vec<Finding> {
         )],
         false => found,
     }
-}
-
-/// Returns the processes of this machine with their command names.
-fn commands() -> Vec<(u32, String)> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let command = |pid: u32| {
-        let file = format!("/proc/{pid}/comm");
-        let command = files::read_text(Path::new(&file), MAX_COMM).ok()?;
-        Some((pid, command.trim_end().to_owned()))
-    };
-    pids.filter_map(command).collect()
 }

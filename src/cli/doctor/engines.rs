@@ -3,6 +3,7 @@
 
 use super::finding::Finding;
 use super::host::Host;
+use super::processes;
 use crate::cli::configure::{self, Engine, Registration};
 use clap::ValueEnum;
 use runmig_lease::files;
@@ -10,7 +11,7 @@ use runmig_lease::process;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-const MAX_COMM: u64 = 64;
+const MAX_UPTIME: u64 = 64;
 
 pub fn findings(host: &Host) -> Vec<Finding> {
     let engines = Engine::value_variants().iter();
@@ -69,14 +70,10 @@ fn older(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
 
 /// Returns the time at which the process with this command name began.
 fn began(command: &str) -> Option<SystemTime> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_its = |pid: &i32| {
-        let file = format!("/proc/{pid}/comm");
-        files::read_text(Path::new(&file), MAX_COMM).is_ok_and(|text| text.trim_end() == command)
-    };
-    let ticks = process::of(pids.find(is_its)?)?.start_time;
-    let uptime = files::read_text(Path::new("/proc/uptime"), MAX_COMM).ok()?;
+    let all = processes::commands();
+    let (pid, _) = all.iter().find(|(_, name)| name == command)?;
+    let ticks = process::of(*pid)?.start_time;
+    let uptime = files::read_text(Path::new("/proc/uptime"), MAX_UPTIME).ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
     // The kernel counts in hundredths of a second for programs, whatever its own clock is.
     let age = uptime - Duration::from_millis(ticks * 10).as_secs_f64();

@@ -3,6 +3,7 @@
 use super::command;
 use super::finding::Finding;
 use super::host::Host;
+use crate::cli::configure;
 use runmig_lease::programs::DRA;
 
 pub fn findings(host: &Host) -> Vec<Finding> {
@@ -15,7 +16,7 @@ pub fn findings(host: &Host) -> Vec<Finding> {
     let beside = host.folder.join(DRA);
     let program = match beside.is_file() {
         true => Some(beside),
-        false => command::search(DRA),
+        false => configure::search(DRA),
     };
     let Some(program) = program else {
         return vec![Finding::skip(

@@ -16,6 +16,7 @@ mod kubernetes;
 mod machine;
 mod mig;
 mod nodes;
+mod processes;
 mod programs;
 mod sharing;
 mod state;

@@ -2,6 +2,7 @@
 
 use super::command;
 use super::finding::Finding;
+use crate::cli::configure;
 use std::path::Path;
 
 const TIMER: &str = "runmig-gc.timer";
@@ -12,7 +13,7 @@ pub fn findings() -> Vec<Finding> {
         let text = "this machine does not run systemd; call migctl gc by other means";
         return vec![Finding::skip("gc", text)];
     }
-    let Some(systemctl) = command::search("systemctl") else {
+    let Some(systemctl) = configure::search("systemctl") else {
         return vec![Finding::skip("gc", "systemctl is not on PATH")];
     };
     let show = |unit: &str, property: &str| {
