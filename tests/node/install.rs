@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Parts of the repository that the installation and the suites need.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 11] = [
     "scripts",
     "hooks",
     "systemd",
@@ -15,6 +15,9 @@ const SOURCES: [&str; 8] = [
     "docker-config",
     "podman-config",
     "kubernetes",
+    "docs",
+    "README.md",
+    "CHANGELOG.md",
 ];
 const PROGRAMS: [&str; 10] = [
     "runmig",
