@@ -4,6 +4,7 @@
 use crate::spec::bundle::{self, Bundle};
 use runmig_lease::BundleAccount;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::model::LeaseId;
 use runmig_lease::store::{BundleId, BundleLock, Store};
@@ -63,18 +64,21 @@ pub fn open_for<'a>(
 }
 
 /// Returns `None` if there is no ledger, for callers that only read or release.
-pub fn existing(config: &Config) -> Result<Option<LeaseManager<'_>>> {
-    LeaseManager::existing(config, Box::<OciBundles>::default())
+///
+/// `actor`: the actor of its releases.
+pub fn existing(config: &Config, actor: Actor) -> Result<Option<LeaseManager<'_>>> {
+    let leases = LeaseManager::existing(config, Box::<OciBundles>::default())?;
+    Ok(leases.map(|leases| leases.acting_as(actor)))
 }
 
 /// Returns the leases for a hook that knows its lease, and whether the ledger existed. It creates a missing
 /// ledger anew.
-pub fn existing_or_new(config: &Config) -> Result<(LeaseManager<'_>, bool)> {
-    Ok(match existing(config)? {
+pub fn existing_or_new(config: &Config, actor: Actor) -> Result<(LeaseManager<'_>, bool)> {
+    Ok(match existing(config, actor)? {
         Some(leases) => (leases, true),
         None => {
             let leases = LeaseManager::open(config, Box::<OciBundles>::default())?;
-            (leases, false)
+            (leases.acting_as(actor), false)
         }
     })
 }

@@ -12,6 +12,7 @@ use crate::bundles;
 use crate::log;
 use runmig_lease::BundleAccount;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::files;
 use runmig_lease::model::LeaseId;
@@ -85,7 +86,7 @@ fn run(args: &[OsString]) -> Result<()> {
         return limit::limit(&config, &arguments.leases, &state?);
     }
     if arguments.leases.is_empty() {
-        let Some(leases) = bundles::existing(&config)? else {
+        let Some(leases) = bundles::existing(&config, Actor::Hook)? else {
             return Ok(());
         };
         log::start(&config);
@@ -97,7 +98,7 @@ fn run(args: &[OsString]) -> Result<()> {
 
 /// Releases the leases that the arguments name. Each of them had a ledger once.
 fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Result<()> {
-    let ledger = bundles::existing_or_new(config);
+    let ledger = bundles::existing_or_new(config, Actor::Hook);
     if ledger.is_ok() {
         log::start(config);
     }

@@ -63,7 +63,9 @@ fn truncated_at_every_byte() {
     let world = World::small();
     let (_, files) = running(&world);
     let config = config(&world);
-    let leases = bundles::existing_or_new(&config).unwrap().0;
+    let leases = bundles::existing_or_new(&config, runmig_lease::counters::Actor::Hook)
+        .unwrap()
+        .0;
     for file in &files {
         let whole = fs::read(file).unwrap();
         for length in 0..whole.len() {
@@ -221,7 +223,9 @@ fn operator_releases_it() {
 fn each_damage(give_back: impl Fn(&World, &str, &str)) {
     let world = World::small();
     let config = config(&world);
-    let leases = bundles::existing_or_new(&config).unwrap().0;
+    let leases = bundles::existing_or_new(&config, runmig_lease::counters::Actor::Hook)
+        .unwrap()
+        .0;
     let (_, [file, _]) = running(&world);
     let ways = damages(&fs::read(&file).unwrap()).len();
     world.delete(ID);

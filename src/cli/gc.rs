@@ -6,12 +6,13 @@ use super::list::shown;
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::Result;
 use runmig_lease::store::{Claim, Damaged};
 use runmig_lease::{Collection, Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
-    let found = match bundles::existing(config)? {
+    let found = match bundles::existing(config, Actor::Gc)? {
         Some(leases) => {
             if !dry_run {
                 crate::log::start(config);

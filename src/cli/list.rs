@@ -8,6 +8,7 @@ use super::seat;
 use super::shares;
 use crate::bundles;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::model::{Level, Placement, Timestamp};
 use runmig_lease::store::{
@@ -173,7 +174,7 @@ pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
 }
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (listing, waiting) = match bundles::existing(config)? {
+    let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => <(Listing, _)>::default(),
     };

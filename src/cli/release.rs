@@ -5,6 +5,7 @@ use super::list;
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
 use runmig_lease::store::{Claim, Damaged, Entry, Key, Lease};
 use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, unseen};
@@ -17,7 +18,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         ))
         .hint("find its name with migctl list")
     };
-    let leases = bundles::existing(config)?.ok_or_else(unknown)?;
+    let leases = bundles::existing(config, Actor::Operator)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let mut found = leases.store().list()?.entries;
     let is_claim = |e: &Entry| claims::of(e).is_some_and(|c| id == c.uid || id == c.full_name());

@@ -6,11 +6,12 @@ use super::output::{self, Format};
 use super::release::{release, tell};
 use crate::bundles;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
 use runmig_lease::store::{Damaged, Entry};
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let Some(leases) = bundles::existing(config)? else {
+    let Some(leases) = bundles::existing(config, Actor::Operator)? else {
         told(format, &[]);
         return Ok(0);
     };

@@ -6,6 +6,7 @@
 use super::read_state;
 use crate::log;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result, printable};
 use runmig_lease::process::{self, signals};
 use runmig_lease::request::identity;
@@ -70,7 +71,8 @@ fn run(args: &[OsString]) -> Result<()> {
         Some(file) => Config::read(file)?,
         None => Config::for_program(None)?,
     };
-    let Some(leases) = LeaseManager::existing(&config, Box::new(NoBundles))? else {
+    let leases = LeaseManager::existing(&config, Box::new(NoBundles))?;
+    let Some(leases) = leases.map(|leases| leases.acting_as(Actor::Hook)) else {
         return match arguments.verb {
             Verb::Attach => Err(Error::new(format!(
                 "cannot start container {}: there is no ledger in {}",

@@ -3,6 +3,7 @@
 use super::OciState;
 use crate::{bundles, log};
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result, printable};
 use runmig_lease::model::LeaseId;
 
@@ -12,7 +13,7 @@ pub(super) fn limit(config: &Config, leases: &[LeaseId], state: &OciState) -> Re
     let [lease] = leases else {
         return Err(Error::new("--limit needs one --lease ID")).context(what);
     };
-    let Some(ledger) = bundles::existing(config)? else {
+    let Some(ledger) = bundles::existing(config, Actor::Hook)? else {
         let dir = config.state_dir.display();
         return Err(Error::new(format!("there is no ledger in {dir}"))).context(what);
     };

@@ -7,6 +7,7 @@ use super::{Front, companion, driver, key, mps, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, MemoryShare};
+use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::on_host;
@@ -14,9 +15,10 @@ use runmig_lease::model::{Cgroup, LeaseId, Level};
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
-use runmig_lease::store::{Container, Held, Resource};
+use runmig_lease::store::{Container, Held, LeaseState, Resource};
 use runmig_lease::trust;
-use runmig_lease::{Acquired, LeaseManager, LimitState, POD_PATIENCE, Patience, Returned};
+use runmig_lease::{Acquired, Create, LeaseManager, LimitState, POD_PATIENCE, Patience, Returned};
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -58,6 +60,8 @@ pub fn create(front: &Front<'_>, mut asking: Asking<'_>) -> Result<i32> {
         inherited,
         leases,
         nodes,
+        counted: RefCell::default(),
+        runtime_begun: Cell::default(),
     }
     .run()
 }
@@ -75,12 +79,25 @@ fn restore_original(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
     bundle.restore_original(&numbers)
 }
 
+/// The parts of a create beside its slices.
+struct Prepared {
+    original: Vec<u8>,
+    driver: DriverFiles,
+    hook: PathBuf,
+    holder: Container,
+    cgroup: Cgroup,
+}
+
 struct Slicing<'a> {
     front: &'a Front<'a>,
     asking: &'a Asking<'a>,
     inherited: Inherited,
     leases: LeaseManager<'a>,
     nodes: Nodes,
+    /// The create, until it is counted.
+    counted: RefCell<Option<Create>>,
+    /// The begin of the low-level runtime.
+    runtime_begun: Cell<Option<Instant>>,
 }
 
 /// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
@@ -99,8 +116,21 @@ fn memory_share(held: &Held) -> Option<MemoryShare> {
 }
 
 impl Slicing<'_> {
+    /// Makes the container, and counts the create.
     fn run(self) -> Result<i32> {
-        let stays = self.asking.stays;
+        let prepared = self.prepare().inspect_err(|_| {
+            let wanted = self.asking.request.as_ref().map(|r| &r.wanted);
+            self.leases.count_refused(wanted);
+        })?;
+        let made = self.make(prepared);
+        if made.is_err() {
+            self.count(Some(Outcome::Refused));
+        }
+        made
+    }
+
+    /// Returns what a create needs beside its slices.
+    fn prepare(&self) -> Result<Prepared> {
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
         let driver = driver::files(self.front)?;
         let hook = companion::program(programs::HOOK)?;
@@ -111,8 +141,52 @@ impl Slicing<'_> {
             own: process::own_cgroup(),
         };
         let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
+        Ok(Prepared {
+            original,
+            driver,
+            hook,
+            holder,
+            cgroup,
+        })
+    }
 
-        let Acquired { leases, operation } = self.acquire(holder, &original, cgroup)?;
+    /// Counts the create once: with a container, or with a failure.
+    fn count(&self, failure: Option<Outcome>) {
+        let Some(create) = self.counted.take() else {
+            return;
+        };
+        let runtime = self.runtime_begun.get().map(|begun| begun.elapsed());
+        match failure {
+            None => self.leases.count_created(&create, runtime),
+            Some(outcome) => self.leases.count_failed(&create, outcome),
+        }
+    }
+
+    /// Returns whether a foreground container ran, whose low-level runtime has the status of the container: its hook has
+    /// released a lease, or runmig saw the container.
+    fn has_run(&self, leases: &[Held]) -> bool {
+        let ran = |held: &Held| match self.leases.store().get(&held.lease.id) {
+            Ok(now) => now.is_none_or(|now| now.lease.state != LeaseState::Pending),
+            Err(_) => false,
+        };
+        self.asking.stays == Stays::While && leases.iter().any(ran)
+    }
+
+    fn make(&self, prepared: Prepared) -> Result<i32> {
+        let stays = self.asking.stays;
+        let Prepared {
+            original,
+            driver,
+            hook,
+            holder,
+            cgroup,
+        } = prepared;
+        let Acquired {
+            leases,
+            operation,
+            create,
+        } = self.acquire(holder, &original, cgroup)?;
+        self.counted.replace(Some(create));
         let made = self
             .check_door(&leases, &original)
             .and_then(|()| self.edit(&leases, &original, &driver, hook))
@@ -131,13 +205,17 @@ impl Slicing<'_> {
                     }
                 }
                 if let Some(e) = self.unlimited(&leases) {
+                    self.count(Some(Outcome::Driver));
                     return Err(e.and(self.over(&leases).err()));
                 }
+                self.count(None);
                 ended
             }
             Ok(ended) => {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
                 // have run. crun discards the words of a hook.
+                let has_run = ended.succeeded() || self.has_run(&leases);
+                self.count((!has_run).then_some(Outcome::Runtime));
                 if !ended.succeeded()
                     && let Some(e) = self.limit_error(&leases)
                 {
@@ -244,6 +322,7 @@ impl Slicing<'_> {
         let deadline = request::deadline(&self.asking.annotations);
         let ends_with_us = stays == Stays::Until && deadline.is_some_and(|d| d.kills);
         let (runtime, args) = (self.front.runtime, self.front.args);
+        self.runtime_begun.set(Some(Instant::now()));
         let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
         for Held { lease, .. } in leases {
             if self.leases.started(lease, child.process())?.is_none() {
@@ -274,9 +353,11 @@ impl Slicing<'_> {
         if is_early && leases.iter().any(awaits) {
             return Meanwhile::AskAgain;
         }
-        if let Some(e) = self.unlimited(leases) {
-            self.report(&e);
+        let unlimited = self.unlimited(leases);
+        if let Some(e) = &unlimited {
+            self.report(e);
         }
+        self.count(unlimited.map(|_| Outcome::Driver));
         Meanwhile::Done
     }
 

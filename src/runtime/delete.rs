@@ -4,6 +4,7 @@
 use super::spawn::{self, Ended, Inherited, Meanwhile};
 use super::{Front, companion, key, report};
 use crate::bundles;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::Result;
 use runmig_lease::store::{Key, LeaseState, Store};
 use std::ffi::OsStr;
@@ -70,7 +71,7 @@ fn released(container: &str) -> String {
 pub fn release(front: &Front<'_>, key: &Key, ended: Ended) -> Result<String> {
     let container = &key.id;
     crate::log::start(front.config);
-    let Some(leases) = bundles::existing(front.config)? else {
+    let Some(leases) = bundles::existing(front.config, Actor::Delete)? else {
         return Ok(released(container));
     };
     leases.release_if_dead(key, ended.succeeded())?;

@@ -30,8 +30,16 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["context", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
-            &["limit"],
-            &["placement", "store", "gpu", "config", "mps", "cdi"],
+            &["limit", "observer"],
+            &[
+                "placement",
+                "store",
+                "gpu",
+                "config",
+                "mps",
+                "cdi",
+                "counters",
+            ],
             &["policy"],
             &["request", "process", "trust", "framed", "programs", "dummy"],
             &["model", "error", "paths", "files", "log"],

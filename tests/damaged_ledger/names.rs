@@ -28,7 +28,9 @@ fn ignores_lease_of_earlier_boot() {
     now.iter().for_each(|file| fs::write(file, "").unwrap());
     // A collector takes neither the instance nor its records.
     let config = config(&world);
-    let leases = bundles::existing_or_new(&config).unwrap().0;
+    let leases = bundles::existing_or_new(&config, runmig_lease::counters::Actor::Hook)
+        .unwrap()
+        .0;
     let found = leases.gc(true).unwrap();
     let outcomes: Vec<&Outcome> = found.damaged.iter().map(|(_, o)| o).collect();
     assert!(

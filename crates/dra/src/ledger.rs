@@ -4,6 +4,7 @@ use crate::cdi;
 use crate::claim::{Allocated, Allocation, ClaimName};
 use crate::layout::DeviceName;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nodes::Nodes;
@@ -28,7 +29,7 @@ pub(crate) fn prepare(
     let nodes = Nodes::read(root)
         .context(|| format!("read the driver's device numbers below {}", root.display()))?;
     let snapshot = runmig_lease::driver(config).snapshot()?;
-    let leases = LeaseManager::open(config, Box::new(NoBundles))?;
+    let leases = open(config)?;
     let slice = |allocation: &Allocation| {
         let place = place(&snapshot, &allocation.device)?;
         let holder = holder(claim, allocated, allocation);
@@ -57,7 +58,7 @@ pub(crate) fn promise(
     hear: &dyn Fn(&Claim, ClaimNews),
 ) -> Result<()> {
     let snapshot = runmig_lease::driver(config).snapshot()?;
-    let leases = LeaseManager::open(config, Box::new(NoBundles))?;
+    let leases = open(config)?;
     for allocation in &allocated.devices {
         let place = place(&snapshot, &allocation.device)?;
         let holder = holder(claim, allocated, allocation);
@@ -67,9 +68,19 @@ pub(crate) fn promise(
     Ok(())
 }
 
+fn open(config: &Config) -> Result<LeaseManager<'_>> {
+    let leases = LeaseManager::open(config, Box::new(NoBundles))?;
+    Ok(leases.acting_as(Actor::Claim))
+}
+
+fn existing(config: &Config) -> Result<Option<LeaseManager<'_>>> {
+    let leases = LeaseManager::existing(config, Box::new(NoBundles))?;
+    Ok(leases.map(|leases| leases.acting_as(Actor::Claim)))
+}
+
 /// Returns the leases of claims with their instances, one for each device.
 pub(crate) fn held(config: &Config) -> Result<Vec<Held>> {
-    match LeaseManager::existing(config, Box::new(NoBundles))? {
+    match existing(config)? {
         Some(leases) => leases.claims(),
         None => Ok(Vec::new()),
     }
@@ -85,7 +96,7 @@ pub(crate) fn claims(config: &Config) -> Result<Vec<Claim>> {
 
 /// Ends what containers of claims left.
 pub(crate) fn release_ended(config: &Config) -> Result<()> {
-    match LeaseManager::existing(config, Box::new(NoBundles))? {
+    match existing(config)? {
         Some(leases) => leases.release_ended(),
         None => Ok(()),
     }
@@ -93,7 +104,7 @@ pub(crate) fn release_ended(config: &Config) -> Result<()> {
 
 /// Returns the container or the process that uses a device of a claim, in words.
 pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> {
-    match LeaseManager::existing(config, Box::new(NoBundles))? {
+    match existing(config)? {
         Some(leases) => leases.user_of_device(&device_of(claim)),
         None => Ok(None),
     }
@@ -101,7 +112,7 @@ pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> 
 
 /// Returns the records that cannot be read, with the reason.
 pub(crate) fn damaged(config: &Config) -> Result<Vec<(PathBuf, Error)>> {
-    let Some(leases) = LeaseManager::existing(config, Box::new(NoBundles))? else {
+    let Some(leases) = existing(config)? else {
         return Ok(Vec::new());
     };
     let damaged = leases.damaged()?.into_iter();
@@ -117,7 +128,7 @@ pub(crate) fn is_last_device(config: &Config, claim: &Claim) -> Result<bool> {
 
 /// Ends the lease of one device of a claim.
 pub(crate) fn release_device(config: &Config, claim: &Claim) -> Result<()> {
-    match LeaseManager::existing(config, Box::new(NoBundles))? {
+    match existing(config)? {
         Some(leases) => leases.release_device(&device_of(claim), Patience::default()),
         None => Ok(()),
     }
@@ -149,7 +160,7 @@ pub(crate) fn turn(config: &Config, uid: &str) -> Result<ClaimTurn> {
 
 /// Ends the leases of a claim. A claim without a lease has ended already.
 pub(crate) fn unprepare(config: &Config, uid: &str) -> Result<()> {
-    match LeaseManager::existing(config, Box::new(NoBundles))? {
+    match existing(config)? {
         Some(leases) => leases.unprepare(uid, Patience::default()),
         None => Ok(()),
     }

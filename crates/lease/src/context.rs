@@ -3,8 +3,9 @@
 use super::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::{geometry, nvml};
+use crate::gpu::{Metered, geometry, nvml};
 use crate::model::{BootId, LeaseId, Timestamp};
+use crate::observer::Observer;
 use crate::process;
 use crate::store::{Held, Instance, Key, Store};
 use std::path::Path;
@@ -14,6 +15,7 @@ pub(crate) struct LeaseContext<'a> {
     pub store: Store,
     pub boot_id: BootId,
     pub bundles: Box<dyn Bundles>,
+    pub observer: Observer,
 }
 
 impl<'a> LeaseContext<'a> {
@@ -32,11 +34,13 @@ impl<'a> LeaseContext<'a> {
 
     fn with(config: &'a Config, store: Store, bundles: Box<dyn Bundles>) -> Result<Self> {
         let boot_id = process::boot_id(&config.driver.root)?;
+        let observer = Observer::new(&config.state_dir, &boot_id);
         Ok(LeaseContext {
             config,
             store,
             boot_id,
             bundles,
+            observer,
         })
     }
 
@@ -70,8 +74,8 @@ impl<'a> LeaseContext<'a> {
     }
 
     /// Returns a session with the driver, which the first call opens.
-    pub(crate) fn driver(&self) -> nvml::Session {
-        session(self.config, Some(&self.boot_id))
+    pub(crate) fn driver(&self) -> Metered<'_> {
+        Metered::new(session(self.config, Some(&self.boot_id)), &self.observer)
     }
 }
 

@@ -19,6 +19,8 @@ struct Inner {
     hint: Option<String>,
     /// Says whether the obstacle is about to go, as a lock.
     is_passing: bool,
+    /// Says whether a call of the driver failed.
+    is_of_driver: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
     also: Vec<Error>,
 }
@@ -31,6 +33,7 @@ impl Error {
             is_operation: false,
             hint: None,
             is_passing: false,
+            is_of_driver: false,
             source: None,
             also: Vec::new(),
         }))
@@ -62,6 +65,18 @@ impl Error {
         self.0.is_passing
             || cause.is_some_and(Error::is_passing)
             || self.0.also.iter().any(Error::is_passing)
+    }
+
+    /// Marks the failure of a call of the driver.
+    pub(crate) fn of_driver(mut self) -> Self {
+        self.0.is_of_driver = true;
+        self
+    }
+
+    /// Returns whether this error or a cause is the failure of a call of the driver.
+    pub(crate) fn is_of_driver(&self) -> bool {
+        let cause = StdError::source(self).and_then(|e| e.downcast_ref::<Error>());
+        self.0.is_of_driver || cause.is_some_and(Error::is_of_driver)
     }
 
     /// Returns the hint of this error alone, not of its causes.

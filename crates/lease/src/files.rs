@@ -75,6 +75,15 @@ pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
     }
 }
 
+/// Locks a file until it is closed. Returns false if another process holds the lock.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    match FileExt::try_lock_exclusive(file) {
+        Ok(()) => Ok(true),
+        Err(e) if e.raw_os_error() == fs2::lock_contended_error().raw_os_error() => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 impl Opened {
     /// Returns whether a process holds the lock of the file.
     pub(crate) fn is_locked(&self) -> io::Result<bool> {

@@ -4,12 +4,14 @@ use crate::allocate::{self, Acquired, ClaimNews, ClaimPlace, LimitState};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
+use crate::counters::{Actor, HolderKind, LeaseKind, Outcome};
 use crate::error::Result;
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::mps::Home;
+use crate::observer::{self, Create};
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
-use crate::request::Request;
+use crate::request::{Request, Wanted};
 use crate::store::{Claim, ClaimName, Container, Damaged, Held, Instance, Key, Lease, Store};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,6 +36,12 @@ impl<'a> LeaseManager<'a> {
         Ok(LeaseContext::existing(config, bundles)?.map(LeaseManager))
     }
 
+    /// Sets the actor of the releases, as the counters have it. Without it a create is the actor.
+    pub fn acting_as(self, actor: Actor) -> Self {
+        self.0.observer.act_as(actor);
+        self
+    }
+
     /// Returns the ledger.
     pub fn store(&self) -> &Store {
         &self.0.store
@@ -55,6 +63,23 @@ impl<'a> LeaseManager<'a> {
         cgroup: Cgroup,
     ) -> Result<Acquired> {
         allocate::acquire(&self.0, holder, request, cgroup)
+    }
+
+    /// Counts a create that ended with a container. `runtime`: the time of its low-level runtime.
+    pub fn count_created(&self, create: &Create, runtime: Option<Duration>) {
+        self.0.observer.created(create, runtime);
+    }
+
+    /// Counts a create that failed after `acquire`.
+    pub fn count_failed(&self, create: &Create, outcome: Outcome) {
+        self.0.observer.ended(create, outcome);
+    }
+
+    /// Counts a request that was refused before `acquire`. None stands for the slice of a claim.
+    pub fn count_refused(&self, wanted: Option<&Wanted>) {
+        let kind = wanted.map_or(LeaseKind::Slice, observer::kind_of_wanted);
+        let create = self.0.observer.begin(kind, HolderKind::Container);
+        self.0.observer.ended(&create, Outcome::Refused);
     }
 
     /// Puts a container on the slices of claims, before it exists; see `allocate::acquire_claimed`.

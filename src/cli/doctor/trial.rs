@@ -5,6 +5,7 @@ use super::host::Host;
 use super::nodes;
 use crate::bundles;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::Cgroup;
@@ -64,7 +65,7 @@ fn lease(config: &Config, host: &Host, annotation: (String, String)) -> Result<V
         names: vec![name],
         path: None,
     };
-    let (leases, _) = bundles::existing_or_new(config)?;
+    let (leases, _) = bundles::existing_or_new(config, Actor::Operator)?;
     let begin = Instant::now();
     let acquired = leases.acquire(holder, &request, cgroup)?;
     let made = begin.elapsed().as_millis();

@@ -4,6 +4,7 @@
 use super::claimed::{Claimed, on_claims};
 use super::{occupied, previous};
 use crate::context::{LeaseContext, now};
+use crate::counters::{HolderKind, LeaseKind, Outcome};
 use crate::error::{Error, Result, printable};
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::process;
@@ -27,6 +28,28 @@ pub(crate) fn attach(
     init: Process,
     patience: Duration,
 ) -> Result<Lease> {
+    let mut create = context
+        .observer
+        .begin(LeaseKind::Slice, HolderKind::Container);
+    create.ends(Outcome::Shared);
+    let attached = attach_once(context, claim, container, init, patience);
+    match &attached {
+        Ok((_, true)) => context.observer.created(&create, None),
+        // It counted in the first call.
+        Ok((_, false)) => {}
+        Err(_) => context.observer.ended(&create, Outcome::Refused),
+    }
+    attached.map(|(lease, _)| lease)
+}
+
+/// Returns the lease, and whether it is new.
+fn attach_once(
+    context: &LeaseContext<'_>,
+    claim: &ClaimName,
+    container: Container,
+    init: Process,
+    patience: Duration,
+) -> Result<(Lease, bool)> {
     let found = on_claims(context, std::slice::from_ref(claim), &container, patience)?;
     let [of_claim] = found.slices.as_slice() else {
         return Err(Error::new("the claim has no slice"));
@@ -34,7 +57,7 @@ pub(crate) fn attach(
     let instance = &of_claim.instance;
     let has = |held: &&Held| held.instance.id == instance.id && held.lease.is_of(&container.key);
     if let Some(held) = found.listing.held().find(has) {
-        return Ok(held.lease.clone());
+        return Ok((held.lease.clone(), false));
     }
     let lease = Lease {
         state: LeaseState::Ready,
@@ -45,7 +68,7 @@ pub(crate) fn attach(
     found.ledger.sweep();
     found.ledger.put_lease(&lease)?;
     log(&lease, of_claim);
-    Ok(lease)
+    Ok((lease, true))
 }
 
 /// Puts a container's leases on record on the slices of these devices, before the container exists. They are *pending*
@@ -83,7 +106,7 @@ pub(crate) fn attach_new(
             ..draft(context, of_claim, claim, container)?
         };
         if let Err(e) = ledger.put_lease(&lease) {
-            let undone = leases.iter().map(|held| ledger.remove_lease(&held.lease));
+            let undone = { leases.iter() }.map(|held| ledger.remove_lease(&held.lease).map(drop));
             return Err(e.and(crate::error::all(undone.collect::<Vec<_>>()).err()));
         }
         log(&lease, of_claim);

@@ -1,7 +1,8 @@
 //! Why a create gets no slice or GPU.
 
+use crate::counters::Outcome;
 use crate::error::Error;
-use crate::placement::Rejection;
+use crate::placement::{Rejection, RejectionKind};
 use crate::refusal::NoRoom;
 
 /// The answer to a request that cannot be had. `R` tells which room is missing: of one kind of request, or of
@@ -30,6 +31,28 @@ impl Denial<NoRoom> {
             Denial::Room(no) => no.may_pass(),
             Denial::Limit(_) => true,
         }
+    }
+}
+
+/// Returns the end of a create without room that has no time to wait, in the words of `migctl explain`.
+pub(super) fn end(no: &NoRoom) -> Outcome {
+    let is_queued = match no {
+        NoRoom::Slices(rejection) => {
+            return match rejection.kind() {
+                RejectionKind::Unsatisfiable => Outcome::Unsatisfiable,
+                RejectionKind::Queued => Outcome::Queued,
+                RejectionKind::Full => Outcome::Full,
+                RejectionKind::Fragmented => Outcome::Fragmented,
+            };
+        }
+        NoRoom::Share(shortage) => shortage.is_queued(),
+        NoRoom::Gpus(shortage) => shortage.is_queued(),
+        NoRoom::Seat(_) => false,
+    };
+    match (no.may_pass(), is_queued) {
+        (false, _) => Outcome::Unsatisfiable,
+        (true, true) => Outcome::Queued,
+        (true, false) => Outcome::Full,
     }
 }
 

@@ -28,8 +28,10 @@ mod validate;
 pub mod what_if;
 
 use super::context::LeaseContext;
+use super::observer::{self, Create};
 use super::queue::{Turn, Wake};
 use super::reclaim::{self, liveness};
+use crate::counters::{HolderKind, LeaseKind, Outcome as End};
 use crate::error::{Error, Result};
 use crate::model::Cgroup;
 use crate::refusal::NoRoom;
@@ -41,7 +43,7 @@ pub(crate) use claim::{prepare, promise};
 pub use claimed::POD_PATIENCE;
 pub use limit::LimitState;
 pub(crate) use limit::{end_unlimited, limit_memory, limit_state};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use denial::Denial;
 use levels::LazyLevels;
@@ -57,6 +59,8 @@ pub struct Acquired {
     pub leases: Vec<Held>,
     /// The operation of the create. No other process collects the leases before it is dropped.
     pub operation: Operation,
+    /// The create, which `LeaseManager::count` ends.
+    pub create: Create,
 }
 
 /// Returns leases on slices that exist.
@@ -66,6 +70,28 @@ pub(crate) fn acquire(
     request: &Request,
     cgroup: Cgroup,
 ) -> Result<Acquired> {
+    let kind = observer::kind_of_wanted(&request.wanted);
+    let mut create = context.observer.begin(kind, HolderKind::Container);
+    match leases_for(context, holder, request, cgroup, &mut create) {
+        Ok((leases, operation)) => Ok(Acquired {
+            leases,
+            operation,
+            create,
+        }),
+        Err(e) => {
+            context.observer.failed(&create, &e);
+            Err(e)
+        }
+    }
+}
+
+fn leases_for(
+    context: &LeaseContext<'_>,
+    holder: Container,
+    request: &Request,
+    cgroup: Cgroup,
+    create: &mut Create,
+) -> Result<(Vec<Held>, Operation)> {
     // No record may name namespaces that no later process can see, since its slice would never come back.
     liveness::namespaces()?;
     previous::release_previous(context, &holder)?;
@@ -83,22 +109,36 @@ pub(crate) fn acquire(
     let mut turn = Turn::new(context.config, request, &holder.bundle);
     loop {
         let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
-            Ended::Ready(leases) => return Ok(Acquired { leases, operation }),
+            Ended::Ready(leases, end) => {
+                create.ends(end);
+                return Ok((leases, operation));
+            }
             Ended::Denied {
                 denial,
                 woke_others,
             } => (denial, woke_others),
         };
         let no = match denial {
-            Denial::Limit(over) => return Err(over),
+            Denial::Limit(over) => {
+                create.ends(End::Limited);
+                return Err(over);
+            }
             Denial::Room(no) => no,
         };
         if !no.may_pass() {
+            create.ends(End::Unsatisfiable);
             return Err(no.error(&[], None));
         }
+        let since = Instant::now();
         turn.pause(woke_others);
-        if !wait(context, &mut turn)? {
+        let goes_on = wait(context, &mut turn)?;
+        create.waited(since);
+        if !goes_on {
             let no = diagnosis::explained(context, &requester, &turn, no);
+            create.ends(match turn.waits() {
+                true => End::TimedOut,
+                false => denial::end(&no),
+            });
             let error = turn.give_up(&context.store, &no);
             return Err(error.and(reclaim::unseen(context)));
         }
@@ -113,15 +153,31 @@ pub(crate) fn acquire_claimed(
     cgroup: &Cgroup,
     patience: Duration,
 ) -> Result<Acquired> {
+    let mut create = context
+        .observer
+        .begin(LeaseKind::Slice, HolderKind::Container);
     // As for `acquire`.
-    liveness::namespaces()?;
-    let (leases, operation) = attach::attach_new(context, claims, holder, cgroup, patience)?;
-    Ok(Acquired { leases, operation })
+    let attached = liveness::namespaces()
+        .and_then(|_| attach::attach_new(context, claims, holder, cgroup, patience));
+    match attached {
+        Ok((leases, operation)) => {
+            create.ends(End::Shared);
+            Ok(Acquired {
+                leases,
+                operation,
+                create,
+            })
+        }
+        Err(e) => {
+            context.observer.failed(&create, &e);
+            Err(e)
+        }
+    }
 }
 
 /// The end of a series of attempts between two waits.
 enum Ended {
-    Ready(Vec<Held>),
+    Ready(Vec<Held>, End),
     Denied {
         denial: Denial<NoRoom>,
         /// Whether tries in vain woke queued requests.
@@ -143,7 +199,7 @@ fn attempts(
         let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
             Outcome::Shared(lease) => {
                 driver.keep_geometry();
-                return Ok(Ended::Ready(vec![lease]));
+                return Ok(Ended::Ready(vec![lease], End::Shared));
             }
             Outcome::PeerCreates(peer) => {
                 match pod::wait_for(context, &peer, requester.holder, &mut peer_since) {
@@ -165,6 +221,7 @@ fn attempts(
             }
             Outcome::Reserved(allocation) => {
                 turn.unwatch();
+                let end = allocation.end();
                 match provision::provision(
                     context,
                     (driver, &requester.levels),
@@ -173,7 +230,7 @@ fn attempts(
                 ) {
                     Ok(leases) => {
                         driver.keep_geometry();
-                        return Ok(Ended::Ready(leases));
+                        return Ok(Ended::Ready(leases, end));
                     }
                     Err(Failed { undo, error }) => {
                         let undone = record::roll_back(context, undo);

@@ -4,6 +4,7 @@ use super::plan::Step;
 use super::requester::Requester;
 use super::seats::SeatPlan;
 use crate::context::LeaseContext;
+use crate::counters::Outcome;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::inventory::Inventory;
@@ -18,6 +19,21 @@ use crate::store::{
 #[must_use]
 pub(crate) struct Allocation {
     pub parts: Vec<Part>,
+}
+
+impl Allocation {
+    /// Returns the end of the create if the allocation is carried out: what is made counts more than what was there.
+    pub(super) fn end(&self) -> Outcome {
+        let of = |part: &Part| match part {
+            Part::Place(_) | Part::Joined(_) => Outcome::Created,
+            Part::Existing(held, _) if held.instance.is_adopted() => Outcome::Adopted,
+            Part::Existing(..) => Outcome::Reused,
+        };
+        let ends: Vec<Outcome> = self.parts.iter().map(of).collect();
+        let is_there = |end: &Outcome| ends.contains(end);
+        let known = [Outcome::Created, Outcome::Adopted, Outcome::Reused];
+        known.into_iter().find(is_there).unwrap_or(Outcome::Created)
+    }
 }
 
 /// One slice of an allocation.
@@ -75,7 +91,9 @@ fn forget_parent(context: &LeaseContext<'_>, ledger: &Ledger<'_>, held: &Held) -
         return Ok(());
     };
     match context.store.instance_with(id)? {
-        Some(parent) if parent.state == InstanceState::Creating => ledger.remove_instance(&parent),
+        Some(parent) if parent.state == InstanceState::Creating => {
+            ledger.remove_instance(&parent).map(drop)
+        }
         _ => Ok(()),
     }
 }

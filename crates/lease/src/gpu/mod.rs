@@ -3,9 +3,12 @@
 //! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
 
 pub mod geometry;
+mod metered;
 pub mod nodes;
 pub mod nvml;
 pub mod on_host;
+
+pub(crate) use metered::{Listener, Metered};
 
 use crate::model::{
     ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
@@ -208,7 +211,7 @@ impl std::error::Error for DriverError {}
 
 impl From<DriverError> for crate::error::Error {
     fn from(e: DriverError) -> Self {
-        let mut error = crate::error::Error::failed(e.to_string());
+        let mut error = crate::error::Error::failed(e.to_string()).of_driver();
         if e.is_in_use() {
             error = error.passing();
         }

@@ -139,6 +139,11 @@ impl Turn {
         self.begun.elapsed() >= self.wait
     }
 
+    /// Returns whether the request has time to wait at all.
+    pub(crate) fn waits(&self) -> bool {
+        !self.wait.is_zero()
+    }
+
     /// Begins to watch, unless there is no time to wait. From here on it misses no event.
     pub(crate) fn watch(&mut self, store: &Store) {
         if !self.is_over() {

@@ -7,6 +7,7 @@ use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
+use std::time::Instant;
 
 /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
 ///
@@ -98,6 +99,7 @@ pub(crate) fn user_of_device(
 /// Removes the lease of a container that has ended on the slice of its claim. The slice ends with the claim, or, if that
 /// has gone, in the next collection: no container waits for the driver here.
 pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &str) -> Result<()> {
+    let begun = Instant::now();
     let ledger = context
         .store
         .lock(&format!("end of container {container}"))?;
@@ -115,7 +117,11 @@ pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &
         if !destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
             ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
         }
-        ledger.remove_lease(&held.lease)?;
+        if ledger.remove_lease(&held.lease)? {
+            context
+                .observer
+                .released(&held.lease, &held.instance, begun);
+        }
     }
     Ok(())
 }

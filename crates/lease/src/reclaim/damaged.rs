@@ -169,7 +169,7 @@ fn remove(
         ledger.remove_file(&lease)?;
     }
     match context.store.instance_file_of(damaged) {
-        Some(instance) if !instance_stays => ledger.remove_file(&instance),
+        Some(instance) if !instance_stays => ledger.remove_file(&instance).map(drop),
         _ => Ok(()),
     }
 }

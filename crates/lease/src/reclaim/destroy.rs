@@ -4,8 +4,7 @@
 use super::patience::Patience;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::gpu::nvml::Session;
-use crate::gpu::{DriverError, Mig, Queries, nodes};
+use crate::gpu::{DriverError, Metered, Mig, Queries, nodes};
 use crate::idle;
 use crate::model::{InstanceId, ListedInstance};
 use crate::mps::{self, Home};
@@ -22,6 +21,8 @@ pub(crate) struct Target<'a> {
     pub instance: &'a Instance,
     /// None for an instance without a lease.
     pub lease: Option<&'a Lease>,
+    /// The begin of its release.
+    pub begun: Instant,
 }
 
 /// The outcome of a destroy.
@@ -52,6 +53,7 @@ pub(crate) fn destroy_instance(
         match try_destroy(context, target, &mut session)? {
             Ok(ended) => return Ok(ended),
             Err(refusal) if refusal.may_pass() && Instant::now() + gap < end => {
+                context.observer.retried(instance);
                 std::thread::sleep(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {
@@ -83,10 +85,10 @@ impl Refusal {
 }
 
 /// Makes one try under the GPU's lock. So no other process waits for the holders of this instance.
-fn try_destroy(
-    context: &LeaseContext<'_>,
+fn try_destroy<'a>(
+    context: &'a LeaseContext<'_>,
     target: Target<'_>,
-    session: &mut Option<Session>,
+    session: &mut Option<Metered<'a>>,
 ) -> Result<std::result::Result<Ended, Refusal>> {
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());
@@ -277,8 +279,11 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     let has_others = has_other_users(context, target.instance, target.lease)?;
     if let Some(lease) = target.lease
         && has_others
+        && ledger.remove_lease(lease)?
     {
-        ledger.remove_lease(lease)?;
+        context
+            .observer
+            .released(lease, target.instance, target.begun);
     }
     Ok(match is_on_record && !has_others {
         true => Ended::Gone,

@@ -7,6 +7,7 @@ use super::{
     around, claim, damaged, destroy, earlier_boot, holder, limits, liveness, ready, revive,
 };
 use crate::context::LeaseContext;
+use crate::counters::{self, Actor};
 use crate::error::{Error, Result};
 use crate::idle;
 use crate::model::InstanceId;
@@ -16,12 +17,19 @@ use std::time::Instant;
 
 /// Collects every due lease, with patience, for an operator or a timer.
 pub(crate) fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
-    look_through(context, dry_run, true, Patience::default())
+    let look = || look_through(context, dry_run, true, Patience::default());
+    let found = context.observer.acting(Actor::Gc, look)?;
+    if !dry_run {
+        counters::sweep(&context.config.state_dir);
+        context.observer.collected();
+    }
+    Ok(found)
 }
 
 /// Collects leases inside a create: one try each, and no lease that failed a moment ago.
 pub(crate) fn collect(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
-    look_through(context, dry_run, false, Patience::NONE)
+    let look = || look_through(context, dry_run, false, Patience::NONE);
+    context.observer.acting(Actor::Gc, look)
 }
 
 fn look_through(
@@ -231,8 +239,8 @@ fn remaining(end: Instant) -> Patience {
 pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Instance) {
     let handed_out = |now: &Instance| now.idle_since().is_none().then(String::new);
     let patience = Patience::with_idle(idle);
-    let released = release::release_instance_unless(context, idle, patience, handed_out);
-    if let Err(e) = released {
+    let release = || release::release_instance_unless(context, idle, patience, handed_out);
+    if let Err(e) = context.observer.acting(Actor::Eviction, release) {
         tracing::warn!(instance = idle.id.as_str(), "{}", e.line());
     }
 }

@@ -6,11 +6,11 @@ use crate::context::LeaseContext;
 use crate::error::Result;
 use crate::model::Timestamp;
 use crate::store::{Held, InstanceState};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// Keeps the instance of a *releasing* lease, and removes the lease. Returns false if the configuration or
 /// the state of the instance does not allow that.
-pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool> {
+pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant) -> Result<bool> {
     let Some(slice) = held.instance.slice() else {
         return Ok(false);
     };
@@ -36,14 +36,22 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held) -> Result<bool>
     if held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
     }
+    let remove = || -> Result<()> {
+        if ledger.remove_lease(&held.lease)? {
+            context
+                .observer
+                .released(&held.lease, &held.instance, begun);
+        }
+        Ok(())
+    };
     if destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
-        ledger.remove_lease(&held.lease)?;
+        remove()?;
         return Ok(true);
     }
     // After a kill in between, the next release of the lease destroys the instance.
     let since = Timestamp::millis(SystemTime::now());
     ledger.update_instance(&held.instance, |i| i.state = InstanceState::Idle { since })?;
-    ledger.remove_lease(&held.lease)?;
+    remove()?;
     tracing::info!(instance = held.instance.id.as_str(), "{slice} is kept idle");
     Ok(true)
 }

@@ -4,7 +4,7 @@ use super::finding::{Finding, Outcome};
 use super::liveness;
 use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
-use crate::gpu::nvml::Session;
+use crate::gpu::Metered;
 use crate::limit;
 use crate::model::{ChangedLimit, Level};
 use crate::mps::{self, Home, Patience, Talks};
@@ -66,7 +66,7 @@ fn is_ready(held: &Held) -> bool {
 /// Sets a raised limit of a cgroup in the driver back, or says that it would.
 fn in_driver(
     context: &LeaseContext<'_>,
-    driver: &Session,
+    driver: &Metered<'_>,
     held: &Held,
     dry_run: bool,
 ) -> Result<Option<String>> {

@@ -45,7 +45,7 @@ pub(crate) fn release_unless(
     patience: Patience,
     against: impl Fn(&Lease) -> Option<String>,
 ) -> Result<Returned> {
-    let (mut held, mut looks) = (held.clone(), 0);
+    let (mut held, mut looks, begun) = (held.clone(), 0, Instant::now());
     let ledger = loop {
         if let Some(why) = against(&held.lease) {
             return Ok(Returned::No(why));
@@ -78,17 +78,22 @@ pub(crate) fn release_unless(
         tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
     }
     drop(ledger);
-    finish(context, &held, patience, keeps).map(|()| Returned::Yes)
+    finish(context, (&held, begun), patience, keeps).map(|()| Returned::Yes)
 }
 
-fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bool) -> Result<()> {
+fn finish(
+    context: &LeaseContext<'_>,
+    (held, begun): (&Held, Instant),
+    patience: Patience,
+    keeps: bool,
+) -> Result<()> {
     let lease = &held.lease;
     // runmig restores the bundle even if the driver refuses the destroy. The two do not depend on each
     // other, and the release reports every failure.
     let restore = || holder::after_release(context, lease).err();
     // A read may fail once. Without the lease, only the next create restores the original.
     let restored = restore().and_then(|_| restore());
-    match keeps.then(|| keep::keep_idle(context, held)) {
+    match keeps.then(|| keep::keep_idle(context, held, begun)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
         Some(Err(e)) => tracing::warn!(lease = lease.id.as_str(), "not kept idle: {}", e.line()),
         Some(Ok(false)) | None => {}
@@ -96,6 +101,7 @@ fn finish(context: &LeaseContext<'_>, held: &Held, patience: Patience, keeps: bo
     let target = Target {
         instance: &held.instance,
         lease: Some(lease),
+        begun,
     };
     let ended = end(context, target, patience);
     if ended.is_ok() {
@@ -116,6 +122,7 @@ pub(crate) fn release_instance_unless(
     patience: Patience,
     against: impl Fn(&Instance) -> Option<String>,
 ) -> Result<Returned> {
+    let begun = Instant::now();
     let instance = {
         let ledger = context.store.lock("release")?;
         let Some(mut instance) = context.store.instance_now(instance)? else {
@@ -143,6 +150,7 @@ pub(crate) fn release_instance_unless(
     let target = Target {
         instance: &instance,
         lease: None,
+        begun,
     };
     end(context, target, patience)?;
     tracing::info!(
@@ -157,18 +165,27 @@ pub(crate) fn release_instance_unless(
 /// quarantines the instance. The two ends share the patience.
 fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
     let begun = Instant::now();
+    if target.instance.attempt().is_some() {
+        context.observer.retried(target.instance);
+    }
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
         Ok(Ended::Gone) => {
             let ledger = context.store.lock("release")?;
-            if let Some(lease) = target.lease {
-                ledger.remove_lease(lease)?;
+            if let Some(lease) = target.lease
+                && ledger.remove_lease(lease)?
+            {
+                context
+                    .observer
+                    .released(lease, target.instance, target.begun);
             }
             // A share may have come meanwhile if the mark could not be written.
             if destroy::has_other_users(context, target.instance, target.lease)? {
                 return Ok(());
             }
-            ledger.remove_instance(target.instance)?;
+            if ledger.remove_instance(target.instance)? && target.lease.is_none() {
+                context.observer.removed(target.instance, target.begun);
+            }
             drop(ledger);
             let parent = target.instance.parent.as_ref();
             let slice = target.instance.resource.mig_slice();
@@ -250,6 +267,9 @@ fn quarantine(context: &LeaseContext<'_>, instance: &Instance, e: Error) -> Erro
     let e = e.and(unseen);
     let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
     let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
+    if instance.attempt().is_none() {
+        context.observer.quarantined(instance);
+    }
     let noted = destroy::mark(context, instance, |i| {
         i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));
     });

@@ -34,15 +34,16 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Removes a file. A missing file is no error.
-pub(super) fn remove(file: &Path) -> io::Result<()> {
-    unlink(file)?;
-    sync(file.parent().unwrap_or(Path::new("/")))
+/// Removes a file, and returns whether it was there.
+pub(super) fn remove(file: &Path) -> io::Result<bool> {
+    let was_there = unlink(file)?;
+    sync(file.parent().unwrap_or(Path::new("/")))?;
+    Ok(was_there)
 }
 
 /// Removes many files of a few folders, and syncs each folder once. A missing folder is no error.
 pub(super) fn remove_all(dirs: &[PathBuf], files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
-    let removed = files.iter().map(|file| unlink(file)).collect();
+    let removed = files.iter().map(|file| unlink(file).map(drop)).collect();
     for dir in dirs {
         match sync(dir) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
@@ -52,10 +53,10 @@ pub(super) fn remove_all(dirs: &[PathBuf], files: &[PathBuf]) -> io::Result<Vec<
     Ok(removed)
 }
 
-fn unlink(file: &Path) -> io::Result<()> {
+fn unlink(file: &Path) -> io::Result<bool> {
     match std::fs::remove_file(file) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
     }
 }
 

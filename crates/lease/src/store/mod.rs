@@ -12,6 +12,7 @@
 //!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
 //!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
+//!   counters.<boot>            what was counted since the boot (counters/)
 //!   runmig.log                the log, for people
 //! ```
 //!
@@ -272,26 +273,27 @@ impl Ledger<'_> {
     /// without an instance, so that no process destroys a foreign instance at that place.
     pub(crate) fn forget(&self, held: &Held) -> Result<()> {
         self.remove_instance(&held.instance)?;
-        self.remove_lease(&held.lease)
+        self.remove_lease(&held.lease).map(drop)
     }
 
-    /// Removes the record of a lease.
+    /// Removes the record of a lease, and returns whether it was there.
     ///
     /// # Errors
-    /// The file cannot be removed. A missing one is no error.
-    pub fn remove_lease(&self, lease: &Lease) -> Result<()> {
+    /// The file cannot be removed.
+    pub fn remove_lease(&self, lease: &Lease) -> Result<bool> {
         self.remove_file(&self.store.lease_file(lease))
     }
 
-    /// Removes the record of an instance.
+    /// Removes the record of an instance, and returns whether it was there.
     ///
     /// # Errors
-    /// The file cannot be removed. A missing one is no error.
-    pub fn remove_instance(&self, instance: &Instance) -> Result<()> {
+    /// The file cannot be removed.
+    pub fn remove_instance(&self, instance: &Instance) -> Result<bool> {
         self.remove_file(&self.store.instance_file(instance))
     }
 
-    pub(crate) fn remove_file(&self, file: &Path) -> Result<()> {
+    /// Removes a record, and returns whether it was there.
+    pub(crate) fn remove_file(&self, file: &Path) -> Result<bool> {
         durable::remove(file).context(|| format!("remove the lease {}", file.display()))
     }
 

@@ -168,19 +168,29 @@ impl LeaseName {
     }
 }
 
+impl Resource {
+    /// Returns the kind of the resource.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Resource::Mig(_) => Kind::Mig,
+            Resource::Gpu(_) => Kind::Gpu,
+            Resource::Mps(_) => Kind::Mps,
+            #[cfg(test)]
+            Resource::Dummy(_) => Kind::Dummy,
+        }
+    }
+}
+
 impl InstanceName {
     /// Returns the name of an instance's record.
     pub fn of(instance: &Instance) -> InstanceName {
-        let (kind, profile_id, placement) = match &instance.resource {
-            Resource::Mig(slice) => (Kind::Mig, slice.profile_id, slice.placement),
-            Resource::Gpu(_) => (Kind::Gpu, 0, WHOLE_GPU),
-            Resource::Mps(_) => (Kind::Mps, 0, WHOLE_GPU),
-            #[cfg(test)]
-            Resource::Dummy(_) => (Kind::Dummy, 0, WHOLE_GPU),
+        let (profile_id, placement) = match &instance.resource {
+            Resource::Mig(slice) => (slice.profile_id, slice.placement),
+            _ => (0, WHOLE_GPU),
         };
         InstanceName {
             instance: InstanceId::new(plain(instance.id.as_str())),
-            kind,
+            kind: instance.resource.kind(),
             place: Place {
                 boot_id: BootId::new(plain(instance.boot_id.as_str())),
                 gpu_uuid: GpuUuid::new(plain(instance.resource.gpu_uuid().as_str())),

@@ -5,9 +5,10 @@ use super::work::Work;
 use crate::allocate::provision::{Trouble, create_slice};
 use crate::allocate::record::{Undo, roll_back};
 use crate::allocate::validate::validate;
+use crate::counters::Outcome;
 use crate::draft;
 use crate::error::{Error, Result};
-use crate::gpu::nvml::Session;
+use crate::gpu::Metered;
 use crate::process;
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{Entry, Held, Holder, InstanceState, LeaseState, Operation, Resource};
@@ -46,7 +47,7 @@ impl Work<'_, '_> {
     /// Makes the slice of a lease that is on record.
     pub(super) fn make(
         &mut self,
-        driver: &Session,
+        driver: &Metered<'_>,
         held: &Held,
         operation: &Operation,
     ) -> Result<Made> {
@@ -68,7 +69,10 @@ impl Work<'_, '_> {
         match &held.instance.state {
             InstanceState::Ready if is_whole()? => self.finish(held),
             InstanceState::Idle { .. } => match validate(context, driver, &held) {
-                Some(held) => self.finish(held),
+                Some(held) => {
+                    self.end = Some(Outcome::Reused);
+                    self.finish(held)
+                }
                 None => self.give_up(Undo::GiveUp(held, Patience::default())),
             },
             InstanceState::Creating => self.create(driver, held),
@@ -126,7 +130,7 @@ impl Work<'_, '_> {
         Ok(lease.map(|lease| Held { lease, instance }))
     }
 
-    fn create(&mut self, driver: &Session, held: Held) -> Result<Made> {
+    fn create(&mut self, driver: &Metered<'_>, held: Held) -> Result<Made> {
         let Resource::Mig(slice) = &held.instance.resource else {
             return Err(Error::new(format!(
                 "the lease of {} is on no slice",
@@ -134,7 +138,10 @@ impl Work<'_, '_> {
             )));
         };
         match create_slice(self.context, driver, (&held, slice)) {
-            Ok(held) => self.finish(held),
+            Ok(held) => {
+                self.end = Some(Outcome::Created);
+                self.finish(held)
+            }
             Err(Trouble::Refused(e)) => {
                 let slot = draft::slot_of(slice);
                 self.give_up(Undo::Forget(held))?;

@@ -9,12 +9,13 @@ mod place;
 mod work;
 
 use crate::context::{LeaseContext, now};
+use crate::counters::{HolderKind, LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
-use crate::gpu::Queries;
-use crate::gpu::nvml::Session;
+use crate::gpu::{Metered, Queries};
 use crate::inventory::Inventory;
 use crate::model::LeaseId;
+use crate::observer::Create;
 use crate::process;
 use crate::reclaim;
 use crate::store::{
@@ -70,11 +71,28 @@ pub(crate) fn prepare(
     patience: Duration,
     hear: Hear<'_>,
 ) -> Result<Held> {
+    let mut create = context.observer.begin(LeaseKind::Slice, HolderKind::Claim);
+    let mut work = Work::new(context, claim, at, hear);
+    let made = slice_of(&mut work, patience, &mut create);
+    match &made {
+        Ok(_) => {
+            // A slice that was there counted once.
+            if let Some(end) = work.end {
+                create.ends(end);
+                context.observer.created(&create, None);
+            }
+        }
+        Err(e) => context.observer.failed(&create, e),
+    }
+    made
+}
+
+fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) -> Result<Held> {
+    let context = work.context;
     let begun = Instant::now();
     let end = begun + patience;
     let mut gap = GAP.0;
     let operation = context.store.begin()?;
-    let mut work = Work::new(context, claim, at, hear);
     loop {
         // Closed before a wait: a long session sees stale handles, and may itself hold the instance that has to go.
         let session = context.driver();
@@ -90,12 +108,21 @@ pub(crate) fn prepare(
                 let released = match &obstacle.end {
                     End::Due(entry) => work.release(entry),
                     End::Near => Ok(false),
-                    End::Open => return Err(work.refusal(&obstacle)),
+                    End::Open => {
+                        create.ends(Outcome::Full);
+                        return Err(work.refusal(&obstacle));
+                    }
                 };
                 match released {
                     Ok(true) => continue,
-                    Ok(false) if is_last => return Err(work.refusal(&obstacle)),
-                    Err(e) if is_last => return Err(work.refusal(&obstacle).caused_by(e)),
+                    Ok(false) if is_last => {
+                        create.ends(Outcome::TimedOut);
+                        return Err(work.refusal(&obstacle));
+                    }
+                    Err(e) if is_last => {
+                        create.ends(Outcome::TimedOut);
+                        return Err(work.refusal(&obstacle).caused_by(e));
+                    }
                     Ok(false) | Err(_) => Some(obstacle),
                 }
             }
@@ -106,7 +133,9 @@ pub(crate) fn prepare(
         if let Some(obstacle) = obstacle.filter(|_| begun.elapsed() >= NEWS) {
             work.tell_wait(&obstacle);
         }
+        let since = Instant::now();
         std::thread::sleep(gap);
+        create.waited(since);
         gap = (gap * 2).min(GAP.1);
     }
 }
@@ -123,7 +152,7 @@ enum Found {
 
 impl Work<'_, '_> {
     /// Tries once to make the slice of the claim.
-    fn step(&mut self, driver: &Session, operation: &Operation) -> Result<Made> {
+    fn step(&mut self, driver: &Metered<'_>, operation: &Operation) -> Result<Made> {
         match self.look(driver)? {
             Found::OnRecord(held) | Found::Promised(held) => self.make(driver, &held, operation),
             Found::Evict(idle) => self.discard(idle).map(|()| Made::Again),
@@ -132,7 +161,7 @@ impl Work<'_, '_> {
     }
 
     /// Returns the lease of the claim, which this puts on record if it is new.
-    fn look(&self, driver: &Session) -> Result<Found> {
+    fn look(&self, driver: &Metered<'_>) -> Result<Found> {
         let context = self.context;
         if let Some(held) = on_record(context, &self.claim)? {
             return Ok(Found::OnRecord(held));

@@ -3,6 +3,7 @@
 use super::news::{ClaimNews, Hear};
 use super::place::{ClaimPlace, End, Taken};
 use crate::context::LeaseContext;
+use crate::counters::Outcome;
 use crate::error::Error;
 use crate::model::Placement;
 use crate::placement::Slot;
@@ -15,6 +16,8 @@ pub(super) struct Work<'a, 'c> {
     pub at: &'a ClaimPlace,
     /// Places that the driver refused.
     pub refused: Vec<Slot>,
+    /// The end of the create, if this work made or reused the slice.
+    pub end: Option<Outcome>,
     /// Idle slices that were to go, by instance.
     pub discarded: Vec<Instance>,
     /// The listener for what people should know.
@@ -35,6 +38,7 @@ impl<'a, 'c> Work<'a, 'c> {
             claim,
             at,
             refused: Vec::new(),
+            end: None,
             discarded: Vec::new(),
             hear,
             told: None,
