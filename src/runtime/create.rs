@@ -1,21 +1,22 @@
 //! Creates a container with its slices, from the request to the running low-level runtime.
 
+mod edit;
+
 use super::args::Family;
 use super::detect::{self, Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, driver, key, mps, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, Host, MemoryShare};
+use crate::spec::{self, CgroupManager, DriverFiles};
 use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
-use runmig_lease::gpu::on_host;
-use runmig_lease::model::{Cgroup, LeaseId, Level};
+use runmig_lease::model::{Cgroup, LeaseId};
 use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
-use runmig_lease::store::{Container, Held, LeaseState, Resource};
+use runmig_lease::store::{Container, Held, LeaseState};
 use runmig_lease::trust;
 use runmig_lease::{Acquired, Create, LeaseManager, LimitState, POD_PATIENCE, Patience, Returned};
 use std::cell::{Cell, RefCell};
@@ -98,21 +99,6 @@ struct Slicing<'a> {
     counted: RefCell<Option<Create>>,
     /// The begin of the low-level runtime.
     runtime_begun: Cell<Option<Instant>>,
-}
-
-/// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
-/// GPU gives out.
-fn memory_share(held: &Held) -> Option<MemoryShare> {
-    let share = held.lease.share()?;
-    let total_mib = match (&held.instance.resource, held.instance.resource.gpu()) {
-        (Resource::Mig(slice), _) => slice.seats?.memory_mib,
-        _ if held.level() == Some(Level::Driver) => share.memory_mib,
-        (_, gpu) => gpu?.memory_mib,
-    };
-    Some(MemoryShare {
-        memory_mib: share.memory_mib,
-        total_mib,
-    })
 }
 
 impl Slicing<'_> {
@@ -359,78 +345,6 @@ impl Slicing<'_> {
         }
         self.count(unlimited.map(|_| Outcome::Driver));
         Meanwhile::Done
-    }
-
-    fn edit(
-        &self,
-        leases: &[Held],
-        original: &[u8],
-        driver: &DriverFiles,
-        hook: PathBuf,
-    ) -> Result<Vec<u8>> {
-        let mut devices = self.nodes.required_nodes().to_vec();
-        let mut uuids = Vec::new();
-        for held in leases {
-            let (uuid, minor) = match &held.instance.resource {
-                Resource::Mig(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
-                Resource::Gpu(gpu) => (Some(gpu.gpu_uuid.as_str()), gpu.gpu_minor),
-                Resource::Mps(daemon) => match &daemon.slice {
-                    Some(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
-                    None => (Some(daemon.gpu.gpu_uuid.as_str()), daemon.gpu.gpu_minor),
-                },
-            };
-            let Some(uuid) = uuid else {
-                return Err(Error::new("the lease has no instance"));
-            };
-            uuids.push(uuid);
-            let gpu = self.nodes.gpu_node(minor);
-            if !devices.contains(&gpu) {
-                devices.push(gpu);
-            }
-            if let Some(slice) = held.instance.resource.mig_slice() {
-                let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
-                    return Err(Error::new("the lease has no instance"));
-                };
-                devices.extend(self.nodes.capability_nodes(minor, gi, ci)?);
-            }
-        }
-        let mut optional = self.nodes.optional_nodes();
-        if spec::uses_user_namespace(original)? {
-            on_host::check(&devices)?;
-            // runmig refuses no container for a node that CUDA does not need.
-            optional.retain(|node| on_host::check(std::slice::from_ref(node)).is_ok());
-        }
-        devices.extend(optional);
-        let mut args = Vec::new();
-        if let Some(file) = &self.front.config.file {
-            args.extend(["--config".to_owned(), utf8(file)?]);
-        }
-        let door = leases.iter().find_map(|held| self.leases.door(held));
-        let grant = Grant {
-            uuids: &uuids,
-            nodes: &devices,
-            hook: HookCommand {
-                path: hook,
-                leases: leases.iter().map(|h| h.lease.id.clone()).collect(),
-                args,
-                env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
-                timeout_s: HOOK_TIMEOUT_S,
-                limits: leases
-                    .iter()
-                    .any(|held| held.level() == Some(Level::Driver)),
-            },
-            driver,
-            numbers: self.nodes.numbers(),
-            share: leases.iter().find_map(memory_share),
-            door: door.as_deref(),
-        };
-        let edited = spec::edit(
-            original,
-            &grant,
-            &Host::new(&self.asking.bundle_path, &self.front.config.driver.root),
-        )?;
-        spec::check_dev(&edited)?;
-        Ok(edited)
     }
 
     fn holder(&self, who: request::Identity) -> Result<Container> {
