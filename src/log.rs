@@ -10,6 +10,8 @@ pub fn start(config: &Config) {
         let _ = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_target(false)
+            // Engines show one line of standard error. A full disk must not add another.
+            .log_internal_errors(false)
             .with_writer(Mutex::new(opened))
             .try_init();
     }

@@ -6,7 +6,7 @@
 //! instances nor leases survive one.
 //!
 //! # Format
-//! The file `counters.BOOT-ID` has 32 KiB: a header of 64 bytes, then 4088 numbers of 64 bits, in the byte order of the
+//! The file `counters.BOOT-ID` has 8 KiB: a header of 64 bytes, then 1016 numbers of 64 bits, in the byte order of the
 //! machine. The header has the bytes `runmigct`, the version (32 bits, now 1), 32 bits of zeros, the time of the first
 //! count in nanoseconds since 1970 (64 bits), and the boot id in 40 bytes, filled up with zeros. `layout` has the place of
 //! each number. A newer version of the format would make a new file, and this one move it aside.
