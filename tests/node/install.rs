@@ -7,6 +7,9 @@ use std::process::Command;
 
 /// Parts of the repository that the installation and the suites need.
 const SOURCES: [&str; 11] = [
+    "README.md",
+    "CHANGELOG.md",
+    "docs",
     "scripts",
     "hooks",
     "systemd",
@@ -15,9 +18,6 @@ const SOURCES: [&str; 11] = [
     "docker-config",
     "podman-config",
     "kubernetes",
-    "docs",
-    "README.md",
-    "CHANGELOG.md",
 ];
 const PROGRAMS: [&str; 10] = [
     "runmig",
