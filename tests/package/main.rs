@@ -3,15 +3,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod folders;
+mod roots;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-use support::{Low, Machine, Setup};
+use support::packages::{self, PROGRAMS, package};
 
 /// The newest C library that the programs may want.
 const GLIBC: (u32, u32) = (2, 28);
-const PROGRAMS: [&str; 4] = ["migctl", "runmig", "runmig-hook", "runmig-slice"];
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -20,23 +22,6 @@ fn repository() -> &'static Path {
 fn script(arguments: &[&str]) -> Output {
     let script = repository().join("scripts/package");
     Command::new(script).args(arguments).output().unwrap()
-}
-
-/// Returns the folder of the packages, which `scripts/test` has made anew.
-fn packages() -> Option<PathBuf> {
-    let made = repository().join("target/package");
-    if made.join("SHA256SUMS").exists() {
-        return Some(made);
-    }
-    support::skip("no packages in target/package: scripts/package");
-    None
-}
-
-/// Returns the one package with an ending.
-fn package(ending: &str) -> Option<PathBuf> {
-    let files = fs::read_dir(packages()?).unwrap();
-    let mut files = files.map(|file| file.unwrap().path());
-    files.find(|file| file.to_str().unwrap().ends_with(ending))
 }
 
 #[track_caller]
@@ -136,46 +121,6 @@ fn only_the_timer_is_enabled() {
     );
 }
 
-#[test]
-fn removal_fails_while_leases_are_held() {
-    let Some(root) = unpacked() else { return };
-    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 1)) else {
-        return;
-    };
-    let bundle = setup.asking("1g.10gb", "true");
-    setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
-    let bin = root.path().join("usr/bin");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let prerm = root.path().join("DEBIAN/prerm");
-    let remove = || {
-        let mut shell = setup.plain(Path::new("sh"));
-        let ended = shell
-            .arg(&prerm)
-            .arg("remove")
-            .env("PATH", &path)
-            .output()
-            .unwrap();
-        (
-            ended.status.code(),
-            String::from_utf8_lossy(&ended.stderr).into_owned(),
-        )
-    };
-    let (code, said) = remove();
-    assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("containers hold slices, shares or GPUs"),
-        "{said}"
-    );
-    setup.runmig(&["delete", "--force", "web"]).ok();
-    // A ledger that cannot be read may have leases.
-    let config = fs::read_to_string(setup.config()).unwrap();
-    fs::write(setup.config(), "nonsense").unwrap();
-    let (code, said) = remove();
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("cannot read the leases"), "{said}");
-    fs::write(setup.config(), config).unwrap();
-}
-
 /// All packages have the same programs and files.
 #[test]
 fn packages_have_same_files() {
@@ -257,7 +202,9 @@ fn packages_have_same_files() {
 
 #[test]
 fn verify_finds_a_changed_byte() {
-    let Some(made) = packages() else { return };
+    let Some(made) = packages::folder() else {
+        return;
+    };
     let work = tempfile::tempdir().unwrap();
     let copy = work.path().join("package");
     run(

@@ -20,6 +20,7 @@ pub mod images;
 pub mod leftovers;
 pub mod machine;
 pub mod named;
+pub mod packages;
 pub mod podman;
 pub mod process;
 pub mod random;
