@@ -10,6 +10,7 @@ mod containerd;
 mod install;
 mod logins;
 mod machine;
+mod package;
 mod podman;
 mod reboot;
 mod sharing;
@@ -48,6 +49,8 @@ fn main() -> ExitCode {
         logins: limits_a_login_user;
         suite: e2e_runc;
         reboot: containers_get_slices_again;
+        package: replaces_scripts_install, upgrade_keeps_leases, removal_waits_for_leases,
+            fresh_node_gets_one_timer;
     };
     let shared = Shared::default();
     let trials = cases.into_iter().map(|(name, case)| {
