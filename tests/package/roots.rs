@@ -325,6 +325,20 @@ fn upgrade_asks_about_changed_configuration() {
 }
 
 #[test]
+fn upgrade_keeps_timer_disabled() {
+    let Some(root) = Root::with_debs() else {
+        return;
+    };
+    root.ok("dpkg --install /packages/earlier.deb");
+    fs::remove_file(root.at(WANTED)).expect("the link that enables the timer");
+    root.ok("dpkg --install /packages/new.deb");
+    assert!(root.at(WANTED).symlink_metadata().is_err());
+    // A purge forgets that.
+    root.ok("dpkg --purge runmig && dpkg --install /packages/new.deb");
+    assert!(root.at(WANTED).symlink_metadata().is_ok());
+}
+
+#[test]
 fn tarball_installs_beside_deb() {
     let (Some(tarball), Some(root)) = (package(".tar.gz"), Root::with_debs()) else {
         return;
