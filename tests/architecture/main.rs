@@ -68,6 +68,10 @@ const UNSAFE: &[(&str, &str)] = &[
         "NVML's C ABI, of functions that nvml-wrapper does not know",
     ),
     ("crates/lease/src/gpu/nvml/clients.rs", "NVML's C ABI"),
+    (
+        "crates/lease/src/gpu/nvml/functions.rs",
+        "the loader's symbols, and the file in which it found them",
+    ),
     ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
@@ -144,6 +148,7 @@ const READERS: &[(&str, &str)] = &[
         "src/cli/doctor/nodes.rs",
         "whether a device node opens; reads nothing",
     ),
+    ("src/cli/doctor/page.rs", "the table of checks, in a test"),
     ("src/cli/pages.rs", "the manual pages, in a test"),
     (
         "src/runtime/spawn.rs",

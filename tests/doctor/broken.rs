@@ -1,41 +1,10 @@
 //! One thing is broken at a time.
 
-use super::support::Setup;
+use super::breaking::{breaks, ids};
 use super::{Diagnosis, setup};
-use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-
-fn ids<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
-    ids.map(str::to_owned).into()
-}
-
-/// Breaks a thing, sees that these checks and no others change to a status, repairs it, and sees all as before.
-fn breaks(
-    setup: &Setup,
-    group: &str,
-    status: &str,
-    id: &str,
-    broken: impl Fn(),
-    repaired: impl Fn(),
-) -> (String, String) {
-    let only = format!("--only={group}");
-    let look = || Diagnosis::of(setup, &[&only]);
-    let before = look();
-    broken();
-    let seen = look();
-    let added: BTreeSet<String> = &seen.ids(status) - &before.ids(status);
-    assert_eq!(added, ids([id]), "{:?}", seen.items);
-    assert_eq!(seen.code, Some(i32::from(status == "fail")));
-    repaired();
-    let after = look();
-    assert_eq!(
-        (after.ids("fail"), after.ids("warn")),
-        (before.ids("fail"), before.ids("warn"))
-    );
-    seen.of_id(id)
-}
 
 /// The first failure of all groups is the cause of the others.
 #[test]
@@ -318,39 +287,21 @@ fn names_instances_that_differ() {
 }
 
 #[test]
-fn names_other_programs() {
-    let Some(setup) = setup() else { return };
-    let program = setup.path("nvidia-mig-manager");
-    fs::copy("/bin/sleep", &program).unwrap();
-    let running = std::cell::RefCell::new(None);
-    let start = || *running.borrow_mut() = Some(Command::new(&program).arg("600").spawn().unwrap());
-    let end = || {
-        let mut child = running.borrow_mut().take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    };
-    let (text, _) = breaks(
-        &setup,
-        "conflicts",
-        "warn",
-        "conflicts.other-programs",
-        start,
-        end,
-    );
-    assert!(text.starts_with("nvidia-mig-manager runs"), "{text}");
-}
-
-#[test]
 fn names_empty_instance() {
     let Some(setup) = setup() else { return };
-    let made = setup
-        .machine
-        .sim("create", &["--gpu", "0", "--profile", "1g.10gb", "--no-ci"]);
-    let seen = Diagnosis::of(&setup, &["--only=mig"]);
-    let (text, repair) = seen.of_id("mig.empty");
+    let create = || {
+        let empty = ["--gpu", "0", "--profile", "1g.10gb", "--no-ci"];
+        drop(setup.machine.sim("create", &empty));
+    };
+    let destroy = || {
+        let made = setup.machine.the_instance();
+        let gi = made.gi.to_string();
+        drop(setup.machine.sim("destroy", &["--gpu", "0", "--gi", &gi]));
+    };
+    let (text, repair) = breaks(&setup, "mig", "warn", "mig.empty", create, destroy);
     assert!(
         text.ends_with("has no compute instance, so no container can use it"),
-        "{text}: {made}"
+        "{text}"
     );
     assert!(repair.starts_with("nvidia-smi mig -i 0 -gi "), "{repair}");
 }

@@ -3,12 +3,20 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod breaking;
 mod broken;
+mod conflicts;
+mod driver;
+mod mig;
+mod programs;
 mod quiet;
+mod rules;
+mod state;
 mod trial;
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::process::Command;
 use support::{Low, Machine, Setup};
 
 pub fn setup() -> Option<Setup> {
@@ -23,12 +31,21 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     pub fn of(setup: &Setup, arguments: &[&str]) -> Diagnosis {
-        let mut migctl = setup.plain(&setup.program("migctl"));
-        let ended = migctl
-            .args(["doctor", "-o", "json"])
-            .args(arguments)
-            .output()
-            .unwrap();
+        Diagnosis::by(&mut setup.plain(&setup.program("migctl")), arguments)
+    }
+
+    /// The findings in a mount namespace of its own, after a shell script there.
+    pub fn inside(setup: &Setup, script: &str, arguments: &[&str]) -> Diagnosis {
+        let script = format!("{script}\nexec \"$0\" \"$@\"");
+        let mut inside = setup.plain("unshare".as_ref());
+        inside.args(["--mount", "--propagation=private", "sh", "-ec", &script]);
+        Diagnosis::by(inside.arg(setup.program("migctl")), arguments)
+    }
+
+    /// The findings by a command that ends with migctl.
+    pub fn by(migctl: &mut Command, arguments: &[&str]) -> Diagnosis {
+        migctl.args(["doctor", "-o", "json"]).args(arguments);
+        let ended = migctl.output().unwrap();
         let said: Value = serde_json::from_slice(&ended.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&ended.stderr)));
         assert_eq!(
@@ -39,6 +56,12 @@ impl Diagnosis {
             code: ended.status.code(),
             items: said["items"].as_array().unwrap().clone(),
         }
+    }
+
+    /// Returns all ids.
+    pub fn all_ids(&self) -> BTreeSet<String> {
+        let ids = self.items.iter().map(|item| item["id"].as_str().unwrap());
+        ids.map(str::to_owned).collect()
     }
 
     /// Returns the ids of the checks with a status.

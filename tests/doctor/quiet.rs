@@ -1,5 +1,6 @@
 //! Nothing is wrong, or the call itself is.
 
+use super::support::Setup;
 use super::{Diagnosis, setup};
 use std::collections::BTreeSet;
 
@@ -12,25 +13,42 @@ fn nothing_fails_on_simulated_machine() {
     assert_eq!(seen.code, Some(0));
     assert_eq!(setup.machine.instances(), Vec::new());
     assert!(!setup.state().exists(), "it made a state directory");
-    let ids: Vec<&str> = seen
-        .items
-        .iter()
-        .map(|item| item["id"].as_str().unwrap())
-        .collect();
-    for id in [
-        "driver.library",
-        "nodes.nvidiactl",
-        "nodes.config",
-        "nodes.gpu",
-        "mig.mode",
-        "machine.cgroups",
-    ] {
-        assert!(ids.contains(&id), "{id} is missing in {ids:?}");
-    }
+}
+
+/// An absent check would look like one that is well.
+#[test]
+fn every_check_has_a_finding() {
+    let Some(setup) = setup() else { return };
+    let named = names(&setup);
+    let checks = named.iter().filter(|name| name.contains('.'));
+    let checks: BTreeSet<String> = checks.cloned().collect();
+    let seen = Diagnosis::of(&setup, &["--slice=1g.10gb"]).all_ids();
+    assert_eq!(seen, checks);
+    // Neither does a check vanish with what it looks at.
+    std::fs::remove_file(setup.machine.library()).unwrap();
+    let without_trial = |ids: &BTreeSet<String>| {
+        let ids = ids.iter().filter(|id| !id.starts_with("trial."));
+        ids.cloned().collect::<BTreeSet<String>>()
+    };
+    let seen = Diagnosis::of(&setup, &[]).all_ids();
+    assert_eq!(seen, without_trial(&checks));
+    std::fs::write(setup.config(), "nonsense = 1").unwrap();
+    let seen = Diagnosis::of(&setup, &[]).all_ids();
+    assert_eq!(seen, without_trial(&checks));
+}
+
+/// Returns the names of checks and groups, by the error of a wrong one.
+fn names(setup: &Setup) -> Vec<String> {
+    let said = setup.migctl(&["doctor", "--only", "state.nonsense"]);
+    assert_eq!(said.status.code(), Some(2));
+    let line = said.stderr.split("[possible values: ").nth(1);
+    let line = line.and_then(|rest| rest.split(']').next());
+    let names = line.unwrap_or_else(|| panic!("no names: {}", said.stderr));
+    names.split(", ").map(str::to_owned).collect()
 }
 
 #[test]
-fn chooses_groups() {
+fn chooses_groups_and_checks() {
     let Some(setup) = setup() else { return };
     let groups = |arguments: &[&str]| {
         let seen = Diagnosis::of(&setup, arguments);
@@ -48,8 +66,18 @@ fn chooses_groups() {
         groups(&["--only=clock,mig", "--skip=mig"]),
         ["clock"].map(str::to_owned).into()
     );
-    let said = setup.migctl(&["doctor", "--only", "nonsense"]);
-    assert_eq!(said.status.code(), Some(2));
+    let ids = |arguments: &[&str]| Diagnosis::of(&setup, arguments).all_ids();
+    let of = |ids: &[&str]| -> BTreeSet<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
+    assert_eq!(
+        ids(&["--only=clock.time,state.locks"]),
+        of(&["clock.time", "state.locks"])
+    );
+    assert_eq!(
+        ids(&["--only=clock", "--skip=clock.time"]),
+        of(&["clock.boot", "clock.synchronised"])
+    );
+    let names = names(&setup);
+    assert!(names.contains(&"state".to_owned()) && names.contains(&"state.space".to_owned()));
 }
 
 #[test]

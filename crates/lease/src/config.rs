@@ -5,6 +5,7 @@
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
 mod kubernetes;
+mod reach;
 mod sharing;
 
 pub use kubernetes::Local;

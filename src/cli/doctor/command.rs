@@ -12,12 +12,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The most that is read of a program's output.
 const MAX_OUTPUT: u64 = 1024 * 1024;
 
-/// Runs a program with only these variables in its environment, and returns its standard output.
+/// The surroundings of a program.
+pub enum Surroundings<'a> {
+    /// Those of migctl.
+    Ours,
+    /// Only these variables, as a low-level runtime starts a hook. The folder is that of the root file system.
+    Only(&'a [(&'a str, &'a str)]),
+}
+
+/// Runs a program, and returns its standard output.
 ///
 /// # Errors
 /// The program cannot be run, fails, or does not end in time; it is then killed.
-pub fn output(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<String> {
-    let (status, said, complaint) = run(program, arguments, environment)?;
+pub fn output(
+    program: &Path,
+    arguments: &[&str],
+    surroundings: &Surroundings<'_>,
+) -> Result<String> {
+    let (status, said, complaint) = run(program, arguments, surroundings)?;
     if status.success() {
         return Ok(said);
     }
@@ -30,13 +42,15 @@ pub fn output(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) 
 fn run(
     program: &Path,
     arguments: &[&str],
-    environment: &[(&str, &str)],
+    surroundings: &Surroundings<'_>,
 ) -> Result<(ExitStatus, String, String)> {
     let what = || format!("run {} {}", program.display(), arguments.join(" "));
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .envs(environment.iter().copied())
+    let mut command = Command::new(program);
+    if let Surroundings::Only(variables) = surroundings {
+        let variables = variables.iter().copied();
+        command.env_clear().envs(variables).current_dir("/");
+    }
+    let mut child = { command.args(arguments) }
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -69,8 +83,8 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
 pub fn lines(
     program: &Path,
     arguments: &[&str],
-    environment: &[(&str, &str)],
+    surroundings: &Surroundings<'_>,
 ) -> Result<Vec<String>> {
-    let (_, said, _) = run(program, arguments, environment)?;
+    let (_, said, _) = run(program, arguments, surroundings)?;
     Ok(said.lines().map(str::to_owned).collect())
 }

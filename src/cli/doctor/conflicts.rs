@@ -1,7 +1,21 @@
 //! Other programs that make or hold MIG instances.
 
+use super::check::Check;
 use super::finding::Finding;
 use super::processes;
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "conflicts.other-programs",
+        "no other program makes or holds MIG instances",
+        "stop the program, or keep it off the GPUs of runmig",
+    ),
+    Check::new(
+        "conflicts.units",
+        "no unit applies a layout of MIG instances at the boot",
+        "systemctl disable nvidia-mig-manager",
+    ),
+];
 
 /// The longest command name that the kernel keeps.
 const COMM: usize = 15;
@@ -56,20 +70,47 @@ const OTHERS: [Other; 8] = [
     },
 ];
 
+/// The unit that applies a layout at each boot, and thereby clears whole GPUs.
+const UNIT: &str = "nvidia-mig-manager.service";
+/// The folders of the units that systemd starts are below it.
+const UNITS: &str = "/etc/systemd/system";
+
 pub fn findings() -> Vec<Finding> {
     let running = processes::commands();
     let found = OTHERS.iter().filter_map(|other| {
         let short = &other.program[..other.program.len().min(COMM)];
         let (pid, _) = running.iter().find(|(_, command)| command == short)?;
         let text = format!("{} runs (process {pid}): {}", other.program, other.why);
-        Some(Finding::warn("other-programs", text, other.repair))
+        Some(Finding::warn(
+            "conflicts.other-programs",
+            text,
+            other.repair,
+        ))
     });
-    let found: Vec<Finding> = found.collect();
-    match found.is_empty() {
-        true => vec![Finding::ok(
-            "other-programs",
+    let mut found: Vec<Finding> = found.collect();
+    if found.is_empty() {
+        found.push(Finding::ok(
+            "conflicts.other-programs",
             "no other program that makes or holds MIG instances runs",
-        )],
-        false => found,
+        ));
+    }
+    found.push(units());
+    found
+}
+
+fn units() -> Finding {
+    const ID: &str = "conflicts.units";
+    let wants = std::fs::read_dir(UNITS).into_iter().flatten().flatten();
+    let mut links = wants.map(|folder| folder.path().join(UNIT));
+    match links.find(|link| link.symlink_metadata().is_ok()) {
+        Some(link) => Finding::warn(
+            ID,
+            format!(
+                "{UNIT} is enabled ({}), and clears whole GPUs at the boot to apply a layout",
+                link.display()
+            ),
+            format!("systemctl disable {UNIT}"),
+        ),
+        None => Finding::ok(ID, format!("{UNIT} is not enabled")),
     }
 }

@@ -1,17 +1,29 @@
 //! The engines that call runmig: their version, changes that `migctl configure` would make, and a start before the last
 //! change.
 
+use super::check::Check;
 use super::finding::Finding;
 use super::host::Host;
 use super::processes;
 use crate::cli::configure::{self, Engine, Registration};
 use clap::ValueEnum;
-use runmig_lease::files;
 use runmig_lease::process;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-const MAX_UPTIME: u64 = 64;
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "engines.containerd",
+        REGISTERED,
+        "migctl configure containerd",
+    ),
+    Check::new("engines.crio", REGISTERED, "migctl configure crio"),
+    Check::new("engines.podman", REGISTERED, "migctl configure podman"),
+    Check::new("engines.docker", REGISTERED, "migctl configure docker"),
+];
+
+const REGISTERED: &str =
+    "the engine calls this runmig, and has started since its configuration changed";
 
 pub fn findings(host: &Host) -> Vec<Finding> {
     let engines = Engine::value_variants().iter();
@@ -19,16 +31,16 @@ pub fn findings(host: &Host) -> Vec<Finding> {
 }
 
 fn one(engine: Engine, host: &Host) -> Finding {
-    let name = engine.name();
+    let (name, id) = (engine.name(), id(engine));
     match configure::registration(engine, &host.folder, Path::new("/")) {
-        Err(e) => Finding::warned(name, &e),
-        Ok(Registration::NoEngine) => Finding::skip(name, format!("{name} is not installed")),
+        Err(e) => Finding::warned(id, &e),
+        Ok(Registration::NoEngine) => Finding::skip(id, format!("{name} is not installed")),
         Ok(Registration::No { version }) => Finding::skip(
-            name,
+            id,
             format!("runmig is not registered with {version}; for that: migctl configure {name}"),
         ),
         Ok(Registration::Stale { version, files }) => Finding::warn(
-            name,
+            id,
             format!(
                 "the registration with {version} is not that of this runmig: {}",
                 shown(&files)
@@ -41,11 +53,11 @@ fn one(engine: Engine, host: &Host) -> Finding {
             restart,
         }) => match (restart, older(engine, &files)) {
             (Some(restart), Some(file)) => Finding::warn(
-                name,
+                id,
                 format!("{version} has run since before {} changed", file.display()),
                 restart,
             ),
-            _ => Finding::ok(name, format!("runmig is registered with {version}")),
+            _ => Finding::ok(id, format!("runmig is registered with {version}")),
         },
     }
 }
@@ -72,10 +84,14 @@ fn older(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
 fn began(command: &str) -> Option<SystemTime> {
     let all = processes::commands();
     let (pid, _) = all.iter().find(|(_, name)| name == command)?;
-    let ticks = process::of(*pid)?.start_time;
-    let uptime = files::read_text(Path::new("/proc/uptime"), MAX_UPTIME).ok()?;
-    let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
-    // The kernel counts in hundredths of a second for programs, whatever its own clock is.
-    let age = uptime - Duration::from_millis(ticks * 10).as_secs_f64();
-    SystemTime::now().checked_sub(Duration::from_secs_f64(age.max(0.0)))
+    SystemTime::now().checked_sub(process::age(*pid)?)
+}
+
+fn id(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Containerd => "engines.containerd",
+        Engine::Crio => "engines.crio",
+        Engine::Podman => "engines.podman",
+        Engine::Docker => "engines.docker",
+    }
 }

@@ -1,5 +1,6 @@
 //! The outcome of a check.
 
+use super::check::Check;
 use runmig_lease::error::Error;
 
 /// The weight of a finding.
@@ -29,7 +30,7 @@ impl Weight {
 /// A finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check, unique in its group, stable between versions.
+    /// The id of the check.
     pub id: &'static str,
     /// The weight.
     pub weight: Weight,
@@ -46,6 +47,13 @@ impl Finding {
 
     pub fn skip(id: &'static str, text: impl Into<String>) -> Finding {
         Finding::new(id, Weight::Skip, text, None)
+    }
+
+    /// Returns a skip for each of these checks.
+    pub fn skip_all(checks: &[Check], why: &str) -> Vec<Finding> {
+        { checks.iter() }
+            .map(|check| Finding::skip(check.id, why))
+            .collect()
     }
 
     pub fn warn(id: &'static str, text: impl Into<String>, repair: impl Into<String>) -> Finding {

@@ -21,6 +21,10 @@ pub struct Seen {
     pub inventory: Inventory,
     /// The GPU instances without a compute instance: the index of the GPU and the id.
     pub empty: Vec<(u32, u32)>,
+    /// The functions in use that the library lacks, or the reason for which that is unknown.
+    pub missing: std::result::Result<Vec<String>, String>,
+    /// The file of the library.
+    pub library: Option<PathBuf>,
     /// The time from the open of the library to its answer.
     pub took: Duration,
 }
@@ -79,6 +83,8 @@ fn look(config: &Config) -> Result<Seen> {
     Ok(Seen {
         empty: empty.collect(),
         inventory,
+        missing: driver.missing_functions().map_err(|e| e.to_string()),
+        library: driver.library_file(),
         took,
     })
 }

@@ -1,17 +1,26 @@
 //! The findings of `runmig-dra check`, where the driver for Kubernetes is installed.
 
-use super::command;
+use super::check::Check;
+use super::command::{self, Surroundings};
 use super::finding::Finding;
 use super::host::Host;
 use crate::cli::configure;
 use runmig_lease::programs::DRA;
+
+pub const CHECKS: &[Check] = &[Check::new(
+    "kubernetes.dra",
+    "runmig-dra check finds nothing, where a kubelet runs",
+    "the hint of runmig-dra check",
+)];
+
+const ID: &str = "kubernetes.dra";
 
 pub fn findings(host: &Host) -> Vec<Finding> {
     let config = host.configured();
     let kubelet = &config.kubernetes.kubelet_dir;
     if !kubelet.is_dir() {
         let text = format!("no kubelet runs here: {} does not exist", kubelet.display());
-        return vec![Finding::skip("dra", text)];
+        return vec![Finding::skip(ID, text)];
     }
     let beside = host.folder.join(DRA);
     let program = match beside.is_file() {
@@ -20,7 +29,7 @@ pub fn findings(host: &Host) -> Vec<Finding> {
     };
     let Some(program) = program else {
         return vec![Finding::skip(
-            "dra",
+            ID,
             "runmig-dra is not installed on the host; in its pod, call runmig-dra check",
         )];
     };
@@ -32,8 +41,8 @@ pub fn findings(host: &Host) -> Vec<Finding> {
     let mut environment = vec![("NODE_NAME", node.as_str())];
     environment.extend(kubeconfig.as_deref().map(|name| ("KUBECONFIG", name)));
     environment.extend(file.as_deref().map(|file| ("RUNMIG_CONFIG", file)));
-    match command::lines(&program, &["check"], &environment) {
-        Err(e) => vec![Finding::failed("dra", &e)],
+    match command::lines(&program, &["check"], &Surroundings::Only(&environment)) {
+        Err(e) => vec![Finding::failed(ID, &e)],
         Ok(lines) => lines.iter().filter_map(|line| finding(line)).collect(),
     }
 }
@@ -46,9 +55,9 @@ fn finding(line: &str) -> Option<Finding> {
         None => (line.trim(), "see docs/dra.md"),
     };
     match weight {
-        "ok" => Some(Finding::ok("dra", text)),
-        "warn" => Some(Finding::warn("dra", text, repair)),
-        "fail" => Some(Finding::fail("dra", text, repair)),
+        "ok" => Some(Finding::ok(ID, text)),
+        "warn" => Some(Finding::warn(ID, text, repair)),
+        "fail" => Some(Finding::fail(ID, text, repair)),
         _ => None,
     }
 }
@@ -61,10 +70,10 @@ mod tests {
     fn reads_lines_of_the_driver() {
         assert_eq!(
             finding("ok    all is well"),
-            Some(Finding::ok("dra", "all is well"))
+            Some(Finding::ok(ID, "all is well"))
         );
         let failed = Finding::fail(
-            "dra",
+            ID,
             "cannot publish GPUs: none is in MIG mode",
             "nvidia-smi -mig 1",
         );

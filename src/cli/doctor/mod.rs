@@ -1,7 +1,10 @@
 //! `migctl doctor`: checks all that an allocation needs, and changes nothing.
 //!
-//! Each group of checks is a file. A check returns findings with a stable id; a finding that is not well has a repair.
+//! Each group of checks is a file. A check returns findings with its id; a finding that is not well has a repair. A check
+//! that cannot be made is `skip` or `warn`, never `ok`.
 
+mod check;
+mod choice;
 mod clock;
 mod command;
 mod configuration;
@@ -10,12 +13,15 @@ mod driver;
 mod engines;
 mod files;
 mod finding;
+mod group;
 mod hooks;
 mod host;
 mod kubernetes;
 mod machine;
 mod mig;
 mod nodes;
+#[cfg(test)]
+mod page;
 mod processes;
 mod programs;
 mod sharing;
@@ -25,8 +31,9 @@ mod trial;
 
 use super::json::{DiagnosisItem, Items};
 use super::output::{self, Format};
-use clap::ValueEnum;
+use choice::Choice;
 use finding::{Finding, Weight};
+use group::{GROUPS, Group};
 use host::Host;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
@@ -38,84 +45,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Make only the checks of these groups
-    #[arg(long, value_enum, value_name = "GROUP", value_delimiter = ',')]
-    only: Vec<Group>,
-    /// Leave out the checks of these groups
-    #[arg(long, value_enum, value_name = "GROUP", value_delimiter = ',')]
-    skip: Vec<Group>,
+    #[command(flatten)]
+    choice: Choice,
     /// Check again until nothing fails, for this long: 60s, 2m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
     #[command(flatten)]
     trial: Trial,
-}
-
-/// The groups, in the order in which an allocation needs them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Group {
-    Programs,
-    Configuration,
-    State,
-    Driver,
-    Nodes,
-    Mig,
-    Sharing,
-    Conflicts,
-    Kubernetes,
-    Files,
-    Engines,
-    Hooks,
-    Timers,
-    Clock,
-    Machine,
-    /// The options --slice, --share and --gpu make it.
-    Trial,
-}
-
-impl Group {
-    fn name(self) -> &'static str {
-        match self {
-            Group::Programs => "programs",
-            Group::Configuration => "configuration",
-            Group::State => "state",
-            Group::Driver => "driver",
-            Group::Nodes => "nodes",
-            Group::Mig => "mig",
-            Group::Sharing => "sharing",
-            Group::Conflicts => "conflicts",
-            Group::Kubernetes => "kubernetes",
-            Group::Files => "files",
-            Group::Engines => "engines",
-            Group::Hooks => "hooks",
-            Group::Timers => "timers",
-            Group::Clock => "clock",
-            Group::Machine => "machine",
-            Group::Trial => "trial",
-        }
-    }
-
-    fn findings(self, host: &Host, trial: &Trial) -> Vec<Finding> {
-        match self {
-            Group::Programs => programs::findings(host),
-            Group::Configuration => configuration::findings(host),
-            Group::State => state::findings(host),
-            Group::Driver => driver::findings(host),
-            Group::Nodes => nodes::findings(host),
-            Group::Mig => mig::findings(host),
-            Group::Sharing => sharing::findings(host),
-            Group::Conflicts => conflicts::findings(),
-            Group::Kubernetes => kubernetes::findings(host),
-            Group::Files => files::findings(host),
-            Group::Engines => engines::findings(host),
-            Group::Hooks => hooks::findings(host),
-            Group::Timers => timers::findings(),
-            Group::Clock => clock::findings(host),
-            Group::Machine => machine::findings(),
-            Group::Trial if trial.is_asked() => trial.findings(host),
-            Group::Trial => Vec::new(),
-        }
-    }
 }
 
 /// Prints the findings. `config`: the configuration, or the reason for which there is none.
@@ -149,26 +85,33 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
     }
 }
 
-fn round(host: &Host, options: &Options) -> Vec<(Group, Finding)> {
-    let is_wanted = |group: &Group| {
-        (options.only.is_empty() || options.only.contains(group)) && !options.skip.contains(group)
-    };
-    let groups = Group::value_variants().iter().copied().filter(is_wanted);
-    groups
-        .flat_map(|group| {
-            group
-                .findings(host, &options.trial)
-                .into_iter()
-                .map(move |f| (group, f))
-        })
+fn round(host: &Host, options: &Options) -> Vec<(&'static Group, Finding)> {
+    let wanted = GROUPS.iter().filter(|group| options.choice.has_any(group));
+    let findings = wanted.flat_map(|group| {
+        let findings = group.findings(host, &options.trial).into_iter();
+        findings.map(move |finding| (group, with_remedy(group, finding)))
+    });
+    findings
+        .filter(|(group, finding)| options.choice.has(group, finding.id))
         .collect()
 }
 
-fn table(findings: &[(Group, Finding)]) {
-    for (group, finding) in findings {
-        let id = format!("{}.{}", group.name(), finding.id);
+/// Gives a finding without a repair the general one of its check.
+fn with_remedy(group: &Group, mut finding: Finding) -> Finding {
+    let check = group.checks.iter().find(|check| check.id == finding.id);
+    if let (Some(check), Weight::Warn | Weight::Fail, None) =
+        (check, finding.weight, &finding.repair)
+    {
+        finding.repair = Some(check.remedy.to_owned());
+    }
+    finding
+}
+
+fn table(findings: &[(&Group, Finding)]) {
+    for (_, finding) in findings {
+        let id = finding.id;
         output::line(&format!(
-            "{:<5} {id:<24} {}",
+            "{:<5} {id:<26} {}",
             finding.weight.name(),
             printable(&finding.text)
         ));
@@ -178,11 +121,11 @@ fn table(findings: &[(Group, Finding)]) {
     }
 }
 
-fn json(findings: &[(Group, Finding)]) {
+fn json(findings: &[(&Group, Finding)]) {
     let items: Vec<DiagnosisItem<'_>> = { findings.iter() }
         .map(|(group, finding)| DiagnosisItem {
-            id: format!("{}.{}", group.name(), finding.id),
-            group: group.name(),
+            id: finding.id,
+            group: group.name,
             status: finding.weight.name(),
             text: &finding.text,
             repair: finding.repair.as_deref(),

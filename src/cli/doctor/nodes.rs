@@ -1,10 +1,13 @@
 //! The device nodes: each exists, has its number, and opens.
 
+use super::check::Check;
 use super::finding::Finding;
-use super::host::Host;
+use super::host::{Host, Seen};
 use nix::errno::Errno;
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::{DeviceNode, MigMode};
+use runmig_lease::store::Held;
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -12,61 +15,137 @@ use std::path::Path;
 
 const MAKE: &str = "nvidia-modprobe -u -c 0";
 
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "nodes.majors",
+        "the kernel lists the majors of NVIDIA's drivers",
+        "modprobe nvidia nvidia-uvm",
+    ),
+    Check::new(
+        "nodes.nvidiactl",
+        "nvidiactl exists, has its number and opens",
+        MAKE,
+    ),
+    Check::new(
+        "nodes.nvidia-uvm",
+        "nvidia-uvm exists, has its number and opens",
+        MAKE,
+    ),
+    Check::new(
+        "nodes.optional",
+        "nvidia-uvm-tools, for profilers, exists and opens, and nvidia-modeset where it exists",
+        MAKE,
+    ),
+    Check::new(
+        "nodes.gpu",
+        "the node of each GPU exists, has its number and opens",
+        MAKE,
+    ),
+    Check::new(
+        "nodes.config",
+        "the capability node exists by which root makes instances",
+        MAKE,
+    ),
+    Check::new(
+        "nodes.monitor",
+        "the capability node exists by which root watches instances",
+        MAKE,
+    ),
+    Check::new(
+        "nodes.instance",
+        "the capability nodes of each slice on record exist and open",
+        MAKE,
+    ),
+];
+
 pub fn findings(host: &Host) -> Vec<Finding> {
     let root = host.driver_root();
     let nodes = match Nodes::read(&root) {
         Ok(nodes) => nodes,
-        Err(e) => return vec![Finding::failed("majors", &e)],
+        Err(e) => {
+            let mut findings = vec![Finding::failed("nodes.majors", &e)];
+            let why = "the majors are unknown, see nodes.majors";
+            findings.extend(Finding::skip_all(&CHECKS[1..], why));
+            return findings;
+        }
     };
     let mut findings = vec![Finding::ok(
-        "majors",
+        "nodes.majors",
         "the kernel lists the majors of NVIDIA's drivers",
     )];
     let [ctl, uvm] = nodes.required_nodes();
-    findings.push(check(&root, "nvidiactl", &ctl));
-    findings.push(check(&root, "nvidia-uvm", &uvm));
-    for node in nodes.optional_nodes() {
-        findings.push(check(&root, "optional", &node));
-    }
+    findings.push(check(&root, "nodes.nvidiactl", &ctl));
+    findings.push(check(&root, "nodes.nvidia-uvm", &uvm));
+    findings.extend(optional(&root, &nodes));
     let seen = match host.seen() {
         Ok(seen) => seen,
         Err(why) => {
-            findings.push(Finding::skip("gpu", why));
+            findings.extend(Finding::skip_all(&CHECKS[4..], why));
             return findings;
         }
     };
     let gpus = &seen.inventory.snapshot.gpus;
-    findings.extend(
-        gpus.iter()
-            .map(|gpu| check(&root, "gpu", &nodes.gpu_node(gpu.minor))),
-    );
-    if gpus.iter().any(|gpu| gpu.mig == MigMode::Enabled) {
-        findings.extend(capabilities(&root));
+    findings
+        .extend({ gpus.iter() }.map(|gpu| check(&root, "nodes.gpu", &nodes.gpu_node(gpu.minor))));
+    if gpus.is_empty() {
+        findings.push(Finding::skip("nodes.gpu", "no GPU answers"));
     }
-    for held in &seen.inventory.leases {
-        let Some(slice) = held.instance.slice() else {
-            continue;
-        };
-        let gpu = gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
-        let (Some(gpu), Some(gi), Some(ci)) = (gpu, slice.gpu_instance, slice.compute_instance)
-        else {
-            continue;
-        };
-        match nodes.capability_nodes(gpu.minor, gi, ci) {
-            Ok(both) => findings.extend(both.iter().map(|node| check(&root, "instance", node))),
-            Err(e) => findings.push(Finding::failed("instance", &e)),
-        }
+    findings.extend(match gpus.iter().any(|gpu| gpu.mig == MigMode::Enabled) {
+        true => capabilities(&root, &nodes),
+        false => Finding::skip_all(&CHECKS[5..7], "no GPU is in MIG mode"),
+    });
+    findings.extend(instances(&root, &nodes, seen));
+    findings
+}
+
+/// The nodes that containers get where the host has them.
+fn optional(root: &Path, nodes: &Nodes) -> Vec<Finding> {
+    const ID: &str = "nodes.optional";
+    const TOOLS: &str = "dev/nvidia-uvm-tools";
+    let optional = nodes.optional_nodes();
+    let mut findings: Vec<Finding> = { optional.iter() }
+        .map(|node| check(root, ID, node))
+        .collect();
+    if !optional.iter().any(|node| node.path.ends_with(TOOLS)) {
+        let shown = root.join(TOOLS);
+        let text = format!(
+            "{} is missing or has another number, so profilers do not work in containers",
+            shown.display()
+        );
+        findings.push(Finding::warn(ID, text, MAKE));
     }
     findings
 }
 
 /// The nodes by which root makes and watches instances.
-fn capabilities(root: &Path) -> Vec<Finding> {
-    let one = |name: &'static str| match Nodes::read(root).and_then(|nodes| nodes.mig_node(name)) {
-        Ok(node) => check(root, name, &node),
-        Err(e) => Finding::failed(name, &e),
+fn capabilities(root: &Path, nodes: &Nodes) -> Vec<Finding> {
+    let one = |(id, name)| match nodes.mig_node(name) {
+        Ok(node) => check(root, id, &node),
+        Err(e) => Finding::failed(id, &e),
     };
-    vec![one("config"), one("monitor")]
+    [("nodes.config", "config"), ("nodes.monitor", "monitor")]
+        .map(one)
+        .into()
+}
+
+/// The nodes of the slices on record.
+fn instances(root: &Path, nodes: &Nodes, seen: &Seen) -> Vec<Finding> {
+    const ID: &str = "nodes.instance";
+    let gpus = &seen.inventory.snapshot.gpus;
+    let ids = |held: &Held| {
+        let slice = held.instance.resource.mig_slice()?;
+        let gpu = gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid)?;
+        Some((gpu.minor, slice.gpu_instance?, slice.compute_instance?))
+    };
+    let slices: BTreeSet<_> = seen.inventory.leases.iter().filter_map(ids).collect();
+    if slices.is_empty() {
+        return vec![Finding::skip(ID, "no slice is on record")];
+    }
+    let one = |(gpu, gi, ci)| match nodes.capability_nodes(gpu, gi, ci) {
+        Ok(both) => both.iter().map(|node| check(root, ID, node)).collect(),
+        Err(e) => vec![Finding::failed(ID, &e)],
+    };
+    slices.into_iter().flat_map(one).collect()
 }
 
 pub fn check(root: &Path, id: &'static str, node: &DeviceNode) -> Finding {

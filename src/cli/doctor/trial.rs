@@ -1,5 +1,6 @@
 //! A lease to try: makes it, opens its nodes, releases it. Only an option asks for it.
 
+use super::check::Check;
 use super::finding::Finding;
 use super::host::Host;
 use super::nodes;
@@ -13,6 +14,19 @@ use runmig_lease::request::{self, GPU, SHARE, SLICE};
 use runmig_lease::store::{Container, Held, Key};
 use runmig_lease::{LeaseManager, Patience, Returned};
 use std::time::Instant;
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "trial.node",
+        "the nodes of the lease that an option asks for open",
+        "the repair of the finding",
+    ),
+    Check::new(
+        "trial.lease",
+        "runmig makes and releases the lease that an option asks for",
+        "the repair of the finding",
+    ),
+];
 
 #[derive(clap::Args)]
 pub struct Trial {
@@ -46,9 +60,12 @@ impl Trial {
 
     pub fn findings(&self, host: &Host) -> Vec<Finding> {
         let (Ok(config), Some(annotation)) = (&host.config, self.annotation()) else {
-            return vec![Finding::skip("lease", "the configuration cannot be read")];
+            return vec![Finding::skip(
+                "trial.lease",
+                "the configuration cannot be read",
+            )];
         };
-        lease(config, host, annotation).unwrap_or_else(|e| vec![Finding::failed("lease", &e)])
+        lease(config, host, annotation).unwrap_or_else(|e| vec![Finding::failed("trial.lease", &e)])
     }
 }
 
@@ -78,10 +95,10 @@ fn lease(config: &Config, host: &Host, annotation: (String, String)) -> Result<V
     let released = begin.elapsed().as_millis();
     findings.push(match ended {
         Ok(_) => Finding::ok(
-            "lease",
+            "trial.lease",
             format!("{value} was made in {made} ms and released in {released} ms"),
         ),
-        Err(e) => Finding::failed("lease", &e),
+        Err(e) => Finding::failed("trial.lease", &e),
     });
     Ok(findings)
 }
@@ -105,9 +122,9 @@ fn opened(host: &Host, held: &Held) -> Vec<Finding> {
     match both {
         Ok(both) => both
             .iter()
-            .map(|node| nodes::check(&root, "node", node))
+            .map(|node| nodes::check(&root, "trial.node", node))
             .collect(),
-        Err(e) => vec![Finding::failed("node", &e)],
+        Err(e) => vec![Finding::failed("trial.node", &e)],
     }
 }
 

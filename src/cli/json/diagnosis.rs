@@ -8,7 +8,7 @@ use serde::Serialize;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiagnosisItem<'a> {
     /// The check, as `GROUP.CHECK`. Several items have the same id where a check looks at several things.
-    pub id: String,
+    pub id: &'a str,
     /// The group of the check.
     pub group: &'a str,
     /// `ok`, `warn`, `fail` or `skip`.

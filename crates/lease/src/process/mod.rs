@@ -25,6 +25,7 @@ use crate::files;
 use crate::model::{BootId, Process};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const PROC: &str = "/proc";
 /// The limit for a file with one number or identifier, in bytes. No such file is this long.
@@ -175,6 +176,19 @@ pub(crate) fn name(pid: i32) -> String {
     let name = read_text(&Host, &dir(pid).join("comm"));
     let name = name.ok().flatten().unwrap_or_default();
     crate::error::printable(name.trim_end())
+}
+
+/// Returns the time since a process began. None where it has ended, or where `/proc` cannot be read.
+pub fn age(pid: i32) -> Option<Duration> {
+    let uptime = files::read_text(Path::new("/proc/uptime"), MAX_LINE).ok()?;
+    let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
+    // The kernel counts in hundredths of a second for programs, whatever its own clock is.
+    let began = Duration::from_millis(of(pid)?.start_time.checked_mul(10)?);
+    Some(
+        Duration::try_from_secs_f64(uptime)
+            .ok()?
+            .saturating_sub(began),
+    )
 }
 
 /// Returns the login that started this process, as the kernel has kept it. Neither `su` nor `sudo` nor root

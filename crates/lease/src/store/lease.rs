@@ -252,7 +252,7 @@ impl Entry {
     }
 
     /// Returns the boot of the entry.
-    pub(crate) fn boot_id(&self) -> &BootId {
+    pub fn boot_id(&self) -> &BootId {
         match self {
             Entry::Held(held) => &held.lease.boot_id,
             Entry::Unleased(instance) => &instance.boot_id,

@@ -22,6 +22,7 @@
 mod bundles;
 mod claim;
 mod damaged;
+mod doubts;
 mod driver;
 mod durable;
 mod format;
@@ -41,6 +42,7 @@ pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, ClaimName, ClaimPod};
 pub(crate) use claim::{is_mark, mark_of};
 pub use damaged::{Damaged, DamagedName};
+pub use doubts::HeldLock;
 pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Container, Holder, Key};

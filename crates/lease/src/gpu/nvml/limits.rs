@@ -87,28 +87,12 @@ impl Session {
     /// NVML says it of functions that its kernel module lacks.
     fn function<F: Copy>(&self, name: Name<F>, what: &impl Fn() -> String) -> Result<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        self.nvml()?;
-        let failed = |reason| DriverError {
+        let symbol = self.symbol(name.0, what)?.ok_or_else(|| DriverError {
             what: what(),
-            reason,
-        };
-        let library = CString::new(self.library.as_os_str().as_bytes());
-        let library = library.map_err(|e| failed(Reason::Answer(e.to_string())))?;
-        // SAFETY: the session has loaded this library, and the flag makes the call load nothing.
-        let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
-        if handle.is_null() {
-            let why = "the driver's library was replaced meanwhile".to_owned();
-            return Err(failed(Reason::Library(why)));
-        }
-        // SAFETY: the handle is the library's, and the name ends with a NUL.
-        let symbol = unsafe { libc::dlsym(handle, name.0.as_ptr()) };
-        // SAFETY: this takes back the reference of the call above. The session keeps the library loaded.
-        unsafe { libc::dlclose(handle) };
-        if symbol.is_null() {
-            return Err(failed(Reason::Code(FUNCTION_NOT_FOUND)));
-        }
+            reason: Reason::Code(FUNCTION_NOT_FOUND),
+        })?;
         // SAFETY: F has the size of a pointer, and is the type that NVML's header gives the function of this name.
-        Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol) })
+        Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol.as_ptr()) })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod clients;
 mod codes;
+mod functions;
 mod gpus;
 mod limits;
 mod mig;

@@ -1,0 +1,133 @@
+//! The functions of NVML that runmig calls, and whether the library has them.
+
+use super::session::Session;
+use crate::gpu::{DriverError, Reason, Result};
+use std::ffi::{CStr, CString, OsStr, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+
+/// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
+/// lack them, and the level `driver` of shares asks for them.
+pub(super) const IN_USE: [&CStr; 32] = [
+    c"nvmlComputeInstanceDestroy",
+    c"nvmlComputeInstanceGetInfo_v2",
+    c"nvmlDeviceCreateGpuInstanceWithPlacement",
+    c"nvmlDeviceGetComputeMode",
+    c"nvmlDeviceGetComputeRunningProcesses_v3",
+    c"nvmlDeviceGetCount_v2",
+    c"nvmlDeviceGetCudaComputeCapability",
+    c"nvmlDeviceGetGpuInstanceById",
+    c"nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    c"nvmlDeviceGetGpuInstanceProfileInfoV",
+    c"nvmlDeviceGetGpuInstanceRemainingCapacity",
+    c"nvmlDeviceGetGpuInstances",
+    c"nvmlDeviceGetGraphicsRunningProcesses_v3",
+    c"nvmlDeviceGetHandleByIndex_v2",
+    c"nvmlDeviceGetHandleByUUID",
+    c"nvmlDeviceGetIndex",
+    c"nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    c"nvmlDeviceGetMemoryInfo_v2",
+    c"nvmlDeviceGetMigMode",
+    c"nvmlDeviceGetMinorNumber",
+    c"nvmlDeviceGetName",
+    c"nvmlDeviceGetPciInfo_v3",
+    c"nvmlDeviceGetUUID",
+    c"nvmlGpuInstanceCreateComputeInstance",
+    c"nvmlGpuInstanceDestroy",
+    c"nvmlGpuInstanceGetComputeInstanceById",
+    c"nvmlGpuInstanceGetComputeInstanceProfileInfo",
+    c"nvmlGpuInstanceGetComputeInstances",
+    c"nvmlGpuInstanceGetInfo",
+    c"nvmlInit_v2",
+    c"nvmlShutdown",
+    c"nvmlSystemGetDriverVersion",
+];
+
+impl Session {
+    /// Returns the functions in use that the open library lacks.
+    ///
+    /// # Errors
+    /// The library cannot be opened.
+    pub fn missing_functions(&self) -> Result<Vec<String>> {
+        let what = || "look for the functions of NVML".to_owned();
+        let mut missing = Vec::new();
+        for name in IN_USE {
+            if self.symbol(name, &what)?.is_none() {
+                missing.push(name.to_string_lossy().into_owned());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Returns the file of the open library, which the loader has found by its name.
+    pub fn library_file(&self) -> Option<PathBuf> {
+        let what = || "find the file of NVML".to_owned();
+        let symbol = self.symbol(c"nvmlInit_v2", &what).ok()??;
+        let mut found = MaybeUninit::<libc::Dl_info>::uninit();
+        // SAFETY: the address is only looked up, and the call fills the struct unless it returns 0.
+        let found = unsafe {
+            if libc::dladdr(symbol.as_ptr(), found.as_mut_ptr()) == 0 {
+                return None;
+            }
+            found.assume_init()
+        };
+        let name = NonNull::new(found.dli_fname.cast_mut())?;
+        // SAFETY: the name is the loader's string, which lives as long as the session keeps the library loaded.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+        Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+    }
+
+    /// Finds a function in the open library by its name.
+    pub(super) fn symbol(
+        &self,
+        name: &CStr,
+        what: &impl Fn() -> String,
+    ) -> Result<Option<NonNull<c_void>>> {
+        self.nvml()?;
+        let failed = |reason| DriverError {
+            what: what(),
+            reason,
+        };
+        let library = CString::new(self.library.as_os_str().as_bytes());
+        let library = library.map_err(|e| failed(Reason::Answer(e.to_string())))?;
+        // SAFETY: the session has loaded this library, and the flag makes the call load nothing.
+        let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            let why = "the driver's library was replaced meanwhile".to_owned();
+            return Err(failed(Reason::Library(why)));
+        }
+        // SAFETY: the handle is the library's, and the name ends with a NUL.
+        let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        // SAFETY: this takes back the reference of the call above. The session keeps the library loaded.
+        unsafe { libc::dlclose(handle) };
+        Ok(NonNull::new(symbol))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The macro `call` names each function that nvml-wrapper does not wrap.
+    #[test]
+    fn lists_every_called_function() {
+        let sources = [
+            include_str!("clients.rs"),
+            include_str!("gpus.rs"),
+            include_str!("mig.rs"),
+            include_str!("profiles.rs"),
+            include_str!("queries.rs"),
+            include_str!("session.rs"),
+        ];
+        let words = sources.iter().flat_map(|text| {
+            text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .filter(|word| word.starts_with("nvml") && !word.ends_with("_t"))
+                .filter(|word| word.chars().nth(4).is_some_and(char::is_uppercase))
+        });
+        let known = |word: &str| IN_USE.iter().any(|name| name.to_bytes() == word.as_bytes());
+        let unknown: Vec<&str> = words.filter(|word| !known(word)).collect();
+        assert_eq!(unknown, [""; 0]);
+    }
+}
