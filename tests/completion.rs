@@ -98,6 +98,7 @@ fn completes(shell: &str, complete: impl Fn(&Setup, &[&str]) -> String) {
         (&["migctl", "configure", "po"], "podman"),
         (&["migctl", "release", "tr"], "train-7"),
         (&["migctl", "explain", "1g.10gb+"], "1g.10gb+me"),
+        (&["migctl", "doctor", "--only", "state.sp"], "state.space"),
     ] {
         let seen = complete(&setup, words);
         assert!(seen.contains(wanted), "{shell}, {words:?}: {seen}");

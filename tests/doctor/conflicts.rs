@@ -1,21 +1,12 @@
 //! Other programs and units, and the driver for Kubernetes.
 
-use super::breaking::{breaks, breaks_inside, repairs_inside};
+use super::breaking::{breaks_inside, repairs_inside};
 use super::programs::etc;
 use super::support::Setup;
 use super::support::process::copy_program;
 use super::{Diagnosis, setup};
-use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
-
-/// Starts a process with this command name, which ends in the end.
-fn start(setup: &Setup, name: &str) -> Child {
-    let program = setup.path(name);
-    fs::copy("/bin/sleep", &program).unwrap();
-    Command::new(&program).arg("600").spawn().unwrap()
-}
 
 #[test]
 fn names_each_other_program() {
@@ -30,23 +21,32 @@ fn names_each_other_program() {
         "nv-hostengine",
         "dcgm-exporter",
     ] {
-        let running = RefCell::new(None);
-        let end = || {
-            let mut child: Child = running.borrow_mut().take().unwrap();
-            child.kill().unwrap();
-            child.wait().unwrap();
-        };
-        let (text, repair) = breaks(
+        let running = process(&setup, name);
+        let (text, repair) = breaks_inside(
             &setup,
             "conflicts",
             "warn",
             "conflicts.other-programs",
-            || *running.borrow_mut() = Some(start(&setup, name)),
-            end,
+            ["", &running],
         );
         assert!(text.starts_with(&format!("{name} runs")), "{text}");
         assert!(!repair.is_empty());
     }
+}
+
+/// A script that starts a process with this command name, whose pid is then `$pid`.
+pub fn process(setup: &Setup, name: &str) -> String {
+    let program = setup.path(name);
+    if !program.exists() {
+        copy_program("/bin/sleep".as_ref(), &program);
+    }
+    // The kernel keeps 15 characters of the name.
+    let short = &name[..name.len().min(15)];
+    format!(
+        "{} 600 </dev/null >/dev/null 2>&1 & pid=$!
+         timeout 60 sh -c \"until grep -qx {short} /proc/$pid/comm; do sleep 0.01; done\"",
+        program.display()
+    )
 }
 
 #[test]

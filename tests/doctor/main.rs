@@ -7,6 +7,8 @@ mod breaking;
 mod broken;
 mod conflicts;
 mod driver;
+mod engines;
+mod machine;
 mod mig;
 mod programs;
 mod quiet;
@@ -34,11 +36,12 @@ impl Diagnosis {
         Diagnosis::by(&mut setup.plain(&setup.program("migctl")), arguments)
     }
 
-    /// The findings in a mount namespace of its own, after a shell script there.
+    /// The findings in mounts and processes of its own, after a shell script there, for which `$0` is migctl.
     pub fn inside(setup: &Setup, script: &str, arguments: &[&str]) -> Diagnosis {
         let script = format!("{script}\nexec \"$0\" \"$@\"");
         let mut inside = setup.plain("unshare".as_ref());
-        inside.args(["--mount", "--propagation=private", "sh", "-ec", &script]);
+        inside.args(["--mount", "--propagation=private", "--pid", "--fork"]);
+        inside.args(["--kill-child", "--mount-proc", "sh", "-ec", &script]);
         Diagnosis::by(inside.arg(setup.program("migctl")), arguments)
     }
 

@@ -1,6 +1,6 @@
 //! Nothing is wrong, or the call itself is.
 
-use super::support::Setup;
+use super::support::{Low, Machine, Setup};
 use super::{Diagnosis, setup};
 use std::collections::BTreeSet;
 
@@ -13,6 +13,31 @@ fn nothing_fails_on_simulated_machine() {
     assert_eq!(seen.code, Some(0));
     assert_eq!(setup.machine.instances(), Vec::new());
     assert!(!setup.state().exists(), "it made a state directory");
+}
+
+/// The machines of scripts/demo, with a container on each and the configuration that it has there.
+#[test]
+fn nothing_fails_on_machines_of_demo() {
+    let slices = ["--gpu", "A100-80GB", "--count", "1", "--mig", "on"];
+    let shares = ["--gpu", "L4", "--gpu", "H100-80GB", "--mig", "off", "--mps"];
+    for (machine, key, value) in [
+        (&slices[..], "runmig.dev/slice", "3g.40gb"),
+        (&shares[..], "runmig.dev/share", "8Gi"),
+    ] {
+        let Some(setup) = Setup::on(Low::Runc, Machine::with(machine)) else {
+            return;
+        };
+        let text = std::fs::read_to_string(setup.config()).unwrap();
+        let text = text.replace("driver_files = \"none\"\n", "");
+        std::fs::write(setup.config(), text).unwrap();
+        let bundle = setup.bundle("exec sleep 1000");
+        bundle.annotate(key, value);
+        setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+        let seen = Diagnosis::of(&setup, &[]);
+        assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+        assert_eq!(seen.code, Some(0));
+        setup.runmig(&["delete", "--force", "web"]).ok();
+    }
 }
 
 /// An absent check would look like one that is well.

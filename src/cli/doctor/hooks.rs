@@ -6,10 +6,10 @@ use super::command::{self, Surroundings};
 use super::finding::Finding;
 use super::host::Host;
 use super::{processes, programs};
-use crate::cli::configure::Engine;
+use crate::cli::configure::{self, Engine, Registration};
 use clap::ValueEnum;
 use runmig_lease::programs::HOOK;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const CHECKS: &[Check] = &[
     Check::new(
@@ -19,15 +19,14 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "hooks.seen",
-        "each engine that runs finds runmig-hook among its mounts",
+        "each engine that calls runmig finds runmig-hook among its mounts",
         "restart the engine, or install runmig where it sees it",
     ),
 ];
 
 pub fn findings(host: &Host) -> Vec<Finding> {
-    let hook = host.folder.join(HOOK);
     let mut findings = vec![runs(host)];
-    findings.extend(seen(&hook));
+    findings.extend(seen(host));
     findings
 }
 
@@ -46,17 +45,24 @@ fn runs(host: &Host) -> Finding {
     }
 }
 
-/// Looks through the mounts of each engine, which may be in a container or have folders hidden by its unit.
-fn seen(hook: &Path) -> Vec<Finding> {
+/// Looks through the mounts of each engine that calls runmig. It may be in a container, or its unit may hide folders.
+fn seen(host: &Host) -> Vec<Finding> {
     const ID: &str = "hooks.seen";
+    let hook = host.folder.join(HOOK);
     let running = processes::commands();
     let of = |engine: &Engine| {
         let (pid, name) = { running.iter() }.find(|(_, name)| engine.process() == Some(name))?;
-        let root = format!("/proc/{pid}/root");
-        // A process that ends meanwhile has no root.
-        let begins = Path::new(&root).read_dir().is_ok();
-        let inside = Path::new(&root).join(hook.strip_prefix("/").unwrap_or(hook));
-        begins.then(|| match inside.is_file() {
+        match configure::registration(*engine, &host.folder, Path::new("/")) {
+            Ok(Registration::Yes { .. } | Registration::Stale { .. }) => {}
+            Ok(Registration::No { .. } | Registration::NoEngine) | Err(_) => return None,
+        }
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        if let Err(e) = root.read_dir() {
+            let text = format!("cannot read the mounts of {name} (process {pid}): {e}");
+            return Some(Finding::skip(ID, text));
+        }
+        let inside = root.join(hook.strip_prefix("/").unwrap_or(&hook));
+        Some(match inside.is_file() {
             true => Finding::ok(
                 ID,
                 format!("{name} (process {pid}) finds {}", hook.display()),
@@ -73,7 +79,10 @@ fn seen(hook: &Path) -> Vec<Finding> {
     };
     let findings: Vec<Finding> = { Engine::value_variants().iter() }.filter_map(of).collect();
     match findings.is_empty() {
-        true => vec![Finding::skip(ID, "no engine runs as a server here")],
+        true => vec![Finding::skip(
+            ID,
+            "no engine that calls runmig runs as a server here",
+        )],
         false => findings,
     }
 }

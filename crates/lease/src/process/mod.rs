@@ -214,8 +214,12 @@ pub fn boot_id(root: &Path) -> crate::error::Result<BootId> {
         }
         text => (own, text),
     };
-    let text = text.context(|| format!("read {}", file.display()))?;
-    Ok(BootId::new(text.trim()))
+    let what = || format!("read {}", file.display());
+    match text.context(what)?.trim() {
+        // Every record would count as one of another boot.
+        "" => Err("it is empty").context(what),
+        text => Ok(BootId::new(text)),
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +228,18 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn empty_boot_id_is_none() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("proc/sys/kernel/random/boot_id");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "\n").unwrap();
+        let told = boot_id(root.path()).unwrap_err().line();
+        assert!(told.contains("boot_id: it is empty"), "{told}");
+        std::fs::write(&file, "1-2\n").unwrap();
+        assert_eq!(boot_id(root.path()).unwrap(), BootId::new("1-2"));
+    }
 
     #[test]
     fn parses_names_with_any_bytes() {
