@@ -11,6 +11,8 @@ mod bundle;
 mod choice;
 #[path = "cost/collecting.rs"]
 mod collecting;
+#[path = "cost/doctor.rs"]
+mod doctor;
 #[path = "cost/driver.rs"]
 mod driver;
 #[path = "cost/lives.rs"]
@@ -48,6 +50,8 @@ fn main() {
     choice::run();
     collecting::run(work.path(), &sim, number("BENCH_COLLECTIONS", 5));
     driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
+    let bin = front.program.parent().expect("a folder");
+    doctor::run(work.path(), &sim, bin, number("BENCH_LOOKS", 20));
     together::run(work.path(), &sim, &front, number("BENCH_CROWDS", 5));
     lives::run(work.path(), &sim, &front, number("BENCH_LIVES", 40));
 }
@@ -71,7 +75,7 @@ impl Front {
         std::fs::create_dir(&bin).expect("a folder");
         let program = bin.join("runmig");
         std::fs::copy(from, &program).expect("a copy of runmig");
-        for name in ["runmig-slice", "runmig-hook"] {
+        for name in ["runmig-slice", "runmig-hook", "migctl"] {
             std::fs::copy(built.with_file_name(name), bin.join(name)).expect("a copy");
         }
         Front { program, linked }

@@ -3,6 +3,8 @@
 use super::support::{Low, Machine, Setup};
 use super::{Diagnosis, setup};
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Only what this machine lacks is told, and that fails nothing.
 #[test]
@@ -38,6 +40,50 @@ fn nothing_fails_on_machines_of_demo() {
         assert_eq!(seen.code, Some(0));
         setup.runmig(&["delete", "--force", "web"]).ok();
     }
+}
+
+/// Every file of the ledger stays as it is, also without the profiles that the last create kept. No lock is waited for: a
+/// test holds each of them.
+#[test]
+fn changes_nothing_and_waits_for_nothing() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+    std::fs::remove_file(setup.state().join("geometry")).unwrap();
+    let locks = std::fs::read_dir(setup.state()).unwrap().flatten();
+    let locks = locks.map(|entry| entry.path());
+    let locks = locks.filter(|path| path.extension().is_some_and(|e| e == "lock"));
+    let held: Vec<std::fs::File> = locks
+        .map(|path| {
+            let file = std::fs::File::open(path).unwrap();
+            fs2::FileExt::lock_exclusive(&file).unwrap();
+            file
+        })
+        .collect();
+    assert!(held.len() > 2, "{held:?}");
+    let before = tree(&setup.state());
+    let seen = Diagnosis::of(&setup, &[]);
+    assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+    assert_eq!(tree(&setup.state()), before);
+    drop(held);
+    setup.runmig(&["delete", "--force", "web"]).ok();
+}
+
+/// Returns every file below a folder with its time and bytes.
+fn tree(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let changed = entry.metadata().unwrap().modified().unwrap();
+        let is_folder = path.is_dir();
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        all.push((path.clone(), changed, bytes));
+        if is_folder {
+            all.extend(tree(&path));
+        }
+    }
+    all.sort();
+    all
 }
 
 /// An absent check would look like one that is well.
