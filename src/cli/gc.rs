@@ -2,7 +2,6 @@
 
 use super::claims;
 use super::json::{CollectionItem, Items};
-use super::list::shown;
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
@@ -67,7 +66,7 @@ fn item(finding: &Finding) -> CollectionItem<'_> {
             None => finding.entry.holder(),
         },
         claim: claims::of(&finding.entry).map(Claim::full_name),
-        profile: shown(&finding.entry).name,
+        profile: finding.entry.shown().name,
         gpu_uuid: resource.gpu_uuid().as_str(),
         outcome,
         why,

@@ -83,19 +83,19 @@ impl Free {
 
 /// Returns the state and the owners of an occupant of a GPU.
 fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
+    let state = world.state_at(gpu, lying.at);
     let entries = world.at(gpu, lying.at);
     let name = |e: &Entry| e.lease().map_or("-".to_owned(), holder_name);
     let names: Vec<String> = entries.iter().map(name).collect();
     let names = names.join(", ");
-    match entries.first().map(Entry::shown_state) {
-        Some("quarantined") => ("quarantined", format!("{names}, could not be released")),
-        Some("idle") => ("idle", "kept for the next".to_owned()),
-        Some(_) => ("leased", names),
-        None if world.is_damaged(gpu, lying.at) => {
-            ("quarantined", "its lease cannot be read".to_owned())
-        }
-        None => ("foreign", "made by others".to_owned()),
-    }
+    let owner = match state {
+        "quarantined" if entries.is_empty() => "its lease cannot be read".to_owned(),
+        "quarantined" => format!("{names}, could not be released"),
+        "idle" => "kept for the next".to_owned(),
+        "foreign" => "made by others".to_owned(),
+        _ => names,
+    };
+    (state, owner)
 }
 
 /// Prints a letter for each slice on the GPU, below the number of each memory slice that it takes.
@@ -183,7 +183,7 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
 
 fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
     let pending = match gpu.mig_pending {
-        Some(mode) => format!(", {} after a reset", word(mode)),
+        Some(mode) => format!(", {} after a reset", mode_word(mode)),
         None => String::new(),
     };
     output::line(&format!(
@@ -191,7 +191,7 @@ fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
         gpu.index,
         runmig_lease::error::printable(&gpu.name),
         runmig_lease::error::printable(gpu.uuid.as_str()),
-        word(gpu.mig),
+        mode_word(gpu.mig),
         match &free.state.usage {
             GpuUse::Mig { .. } => String::new(),
             usage => format!(", {}", refusal::gpu_use(usage)),
@@ -262,8 +262,8 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
         uuid: gpu.uuid.as_str(),
         name: &gpu.name,
         pci_bus_id: &gpu.pci_bus_id,
-        mig_mode: word(gpu.mig),
-        mig_mode_pending: gpu.mig_pending.map(word),
+        mig_mode: mode_word(gpu.mig),
+        mig_mode_pending: gpu.mig_pending.map(mode_word),
         profiles: gpu
             .profiles
             .iter()
@@ -329,7 +329,8 @@ pub fn use_word(usage: &GpuUse) -> &'static str {
     }
 }
 
-fn word(mode: MigMode) -> &'static str {
+/// Returns a MIG mode as programs read it.
+pub fn mode_word(mode: MigMode) -> &'static str {
     match mode {
         MigMode::Unsupported => "unsupported",
         MigMode::Disabled => "disabled",

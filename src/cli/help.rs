@@ -84,6 +84,16 @@ const GROUPS: [(&str, &[Verb]); 3] = [
                     ),
                 ],
             ),
+            (
+                "metrics",
+                &[
+                    ("migctl metrics", "prints one exposition, in OpenMetrics"),
+                    (
+                        "migctl metrics --format prometheus --no-driver",
+                        "prints the ledger alone, in the older format",
+                    ),
+                ],
+            ),
         ],
     ),
     (

@@ -10,10 +10,8 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::model::{Level, Placement, Timestamp};
-use runmig_lease::store::{
-    Claim, Damaged, Entry, Lease, Listing, MpsDaemon, Resource, Waiting, WholeGpu,
-};
+use runmig_lease::model::{Placement, Timestamp};
+use runmig_lease::store::{Claim, Damaged, Entry, Lease, Listing, Waiting};
 use runmig_lease::{ObservedShare, UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -27,7 +25,7 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
         let holder = lease.and_then(Lease::container);
         let claim = claims::of(entry);
         let its_pod = claim.and_then(|c| c.pods.first());
-        let shown = shown(entry);
+        let shown = entry.shown();
         let slice = instance.resource.mig_slice();
         let attempt = instance.attempt();
         LeaseItem {
@@ -87,60 +85,6 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     }
 }
 
-/// A resource, as the views name it.
-pub struct Shown<'a> {
-    pub kind: &'static str,
-    /// The profile of a slice, `share` or `gpu`.
-    pub name: &'a str,
-    pub memory_bytes: Option<u64>,
-    pub booked_bytes: Option<u64>,
-    pub enforcement: Option<&'static str>,
-}
-
-pub fn shown(entry: &Entry) -> Shown<'_> {
-    if let Some(seat) = seat::shown(entry) {
-        return seat;
-    }
-    let share = entry.lease().and_then(Lease::share);
-    match (&entry.instance().resource, share) {
-        (Resource::Mig(slice), _) => Shown {
-            kind: "slice",
-            name: &slice.profile,
-            memory_bytes: None,
-            booked_bytes: None,
-            enforcement: Some("mig"),
-        },
-        (
-            Resource::Gpu(WholeGpu { level, .. })
-            | Resource::Mps(MpsDaemon {
-                gpu: WholeGpu { level, .. },
-                ..
-            }),
-            Some(share),
-        ) => Shown {
-            kind: "share",
-            name: "share",
-            memory_bytes: Some(share.memory_mib << 20),
-            booked_bytes: Some(share.booked_mib << 20),
-            enforcement: level.map(Level::name),
-        },
-        (Resource::Mps(daemon), None) => Shown {
-            kind: "share",
-            name: "share",
-            memory_bytes: Some(daemon.limit_mib << 20),
-            booked_bytes: Some(daemon.booked_mib << 20),
-            enforcement: daemon.gpu.level.map(Level::name),
-        },
-        (Resource::Gpu(gpu), None) => Shown {
-            kind: "gpu",
-            name: "gpu",
-            memory_bytes: Some(gpu.memory_mib << 20),
-            booked_bytes: Some(gpu.memory_mib << 20),
-            enforcement: None,
-        },
-    }
-}
-
 /// Returns the portion of an entry for people: `1g.10gb`, `share 8192Mi` or `gpu`.
 fn portion(entry: &Entry) -> String {
     if let Some(seat) = seat::portion(entry) {
@@ -148,7 +92,7 @@ fn portion(entry: &Entry) -> String {
     }
     match entry.lease().and_then(Lease::share) {
         Some(share) => format!("share {}Mi", share.memory_mib),
-        None => shown(entry).name.to_owned(),
+        None => entry.shown().name.to_owned(),
     }
 }
 
@@ -301,7 +245,7 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
         entry.instance().resource.gpu_index().to_string(),
         or_dash(slice.map(|s| s.placement.to_string())),
         or_dash(slice.and_then(|s| s.mig_uuid.clone())),
-        shown(entry).enforcement.unwrap_or("-").to_owned(),
+        entry.shown().enforcement.unwrap_or("-").to_owned(),
         or_dash(
             seen.used_bytes
                 .map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20))),

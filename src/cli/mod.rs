@@ -17,6 +17,7 @@ mod inspect;
 mod json;
 mod levels;
 mod list;
+mod metrics;
 mod mig_on;
 mod output;
 #[cfg(test)]
@@ -82,6 +83,8 @@ enum Verb {
     Configure(configure::Options),
     /// Check all that an allocation needs, and name each repair
     Doctor(doctor::Options),
+    /// Print the state of the machine for Prometheus
+    Metrics(metrics::Options),
     /// Print the code by which a shell completes migctl's words
     #[command(after_help = completion::HELP)]
     Completion { shell: completion::Shell },
@@ -126,6 +129,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
         Verb::Doctor(options) => doctor::run(&config, format, options),
+        Verb::Metrics(options) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),
     }
 }

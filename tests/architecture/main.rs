@@ -149,6 +149,10 @@ const READERS: &[(&str, &str)] = &[
         "whether a device node opens; reads nothing",
     ),
     ("src/cli/doctor/page.rs", "the table of checks, in a test"),
+    (
+        "src/cli/metrics/docs.rs",
+        "the document of families, in a test",
+    ),
     ("src/cli/pages.rs", "the manual pages, in a test"),
     (
         "src/runtime/spawn.rs",

@@ -74,13 +74,17 @@ pub fn program(path: &Path, text: &str) {
     fs::remove_file(draft).unwrap();
 }
 
-/// A program of an engine that `scripts/engines` built.
-pub fn built(engine: &str, program: &str) -> Option<PathBuf> {
-    let cache = match std::env::var_os("RUNMIG_CACHE") {
+/// The folder in which scripts/setup keeps what it makes.
+pub fn cache() -> Option<PathBuf> {
+    Some(match std::env::var_os("RUNMIG_CACHE") {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
-    };
-    let path = cache.join("engines").join(engine).join("current/bin");
+    })
+}
+
+/// A program of an engine that `scripts/engines` built.
+pub fn built(engine: &str, program: &str) -> Option<PathBuf> {
+    let path = cache()?.join("engines").join(engine).join("current/bin");
     Some(path.join(program)).filter(|path| path.exists())
 }
 

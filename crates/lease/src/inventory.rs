@@ -6,14 +6,23 @@ mod booking;
 mod gpu_use;
 mod observe;
 mod owners;
+mod parts;
 mod seats;
+mod slices;
+mod unread;
+mod usage;
 
 pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
 pub(crate) use booking::{memory_of, memory_on};
 pub use gpu_use::GpuState;
-pub use observe::{ObservedShare, observe};
+pub use observe::{ObservedShare, observe, used_memory};
+pub use parts::GpuParts;
 pub(crate) use seats::SeatSlice;
+pub use slices::{Size, SliceView};
+pub(crate) use usage::{holder_subject, subject_of};
+
+pub(crate) use unread::Unread;
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;
@@ -24,22 +33,7 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
-use crate::store::{
-    Damaged, DamagedName, Entry, Held, Instance, Kind, LeaseState, Lock, Ownership, Place, Waiting,
-};
-
-/// A place of this boot that a record holds which cannot be read.
-#[derive(Debug, Clone)]
-pub(super) struct Unread {
-    pub(super) place: Place,
-    pub(super) ownership: Ownership,
-    /// The instance of an unreadable lease on a share, and the memory that it books, in MiB.
-    pub(super) share: Option<(InstanceId, u64)>,
-    /// The instance, if it is an MPS daemon.
-    pub(super) daemon: Option<InstanceId>,
-    /// The slice of the daemon of a seat, which has the place.
-    pub(super) parent: Option<InstanceId>,
-}
+use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Waiting};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -65,6 +59,8 @@ pub struct Inventory {
     before: Vec<Slot>,
     /// Why the ledger could not be read, or a part of it.
     pub unread: Vec<Error>,
+    /// The number of leases of which a kill left the record alone. They are among `unread`, and hold nothing.
+    pub unfinished: usize,
     /// Says whether the ledger as a whole could not be read.
     is_blind: bool,
 }
@@ -72,7 +68,17 @@ pub struct Inventory {
 impl Inventory {
     /// Returns what the driver has where the ledger is missing or cannot be read.
     pub fn look(config: &Config, driver: &impl Queries) -> Result<Inventory> {
-        let mut inventory = Inventory::without_ledger(driver)?;
+        let inventory = Inventory::without_ledger(driver)?;
+        Ok(inventory.with_ledger(config))
+    }
+
+    /// Returns what the ledger has, without any answer of the driver.
+    pub fn of_ledger(config: &Config) -> Inventory {
+        Inventory::default().with_ledger(config)
+    }
+
+    fn with_ledger(mut self, config: &Config) -> Inventory {
+        let inventory = &mut self;
         let ledger = LeaseContext::existing(config, Box::new(NoBundles));
         let read = |context: LeaseContext<'_>| {
             inventory.add_ledger(&context)?;
@@ -83,7 +89,7 @@ impl Inventory {
             inventory.unread.push(e);
             inventory.is_blind = true;
         }
-        Ok(inventory)
+        self
     }
 
     /// Reads the machine without a lock, for callers that decide nothing. `waiting`: the requests that
@@ -145,15 +151,8 @@ impl Inventory {
         parents.retain(|instance| instance.boot_id == context.boot_id);
         self.parents.extend(parents);
         for damaged in listing.damaged {
-            let place = damaged.place().cloned();
-            let place = place.filter(|p| p.boot_id == context.boot_id);
-            self.damaged.extend(place.map(|place| Unread {
-                place,
-                ownership: damaged.ownership(),
-                share: unread_share(&damaged),
-                daemon: unread_daemon(&damaged),
-                parent: damaged.instance().and_then(|name| name.parent.clone()),
-            }));
+            self.damaged.extend(Unread::of(&damaged, &context.boot_id));
+            self.unfinished += usize::from(damaged.unfinished().is_some());
             let Damaged { file, why, .. } = damaged;
             let file = printable(&file.to_string_lossy());
             let unread = Error::new(format!("lease {file} cannot be read")).caused_by(why);
@@ -198,6 +197,7 @@ impl Inventory {
             over: self.over.clone(),
             before: self.before.clone(),
             unread: Vec::new(),
+            unfinished: 0,
             is_blind: self.is_blind,
         }
     }
@@ -213,7 +213,7 @@ impl Inventory {
     }
 
     /// Returns all instances of this boot, each once.
-    pub(crate) fn instances(&self) -> impl Iterator<Item = &Instance> {
+    pub fn instances(&self) -> impl Iterator<Item = &Instance> {
         let mut known = std::collections::BTreeSet::new();
         let leased = self.leases.iter().map(|h| &h.instance);
         let leased = leased.filter(move |i| known.insert(i.id.as_str()));
@@ -230,7 +230,7 @@ impl Inventory {
         let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
         let held = leased.chain(going).chain(&self.parents);
         let held = held.filter_map(footprint);
-        held.chain(self.damaged.iter().filter_map(reserved))
+        held.chain(self.damaged.iter().filter_map(Unread::reserved))
             .collect()
     }
 
@@ -246,7 +246,7 @@ impl Inventory {
         let damaged = self.damaged.iter();
         let damaged = damaged.filter(|d| d.ownership != Ownership::Adopted);
         let before = self.before.iter().cloned();
-        ours.chain(damaged.filter_map(reserved))
+        ours.chain(damaged.filter_map(Unread::reserved))
             .chain(before)
             .collect()
     }
@@ -259,7 +259,7 @@ impl Inventory {
             .instances()
             .filter(|i| i.attempt().is_some() && i.parent.is_none());
         let quarantined = quarantined.filter_map(footprint);
-        let damaged = self.damaged.iter().filter_map(reserved);
+        let damaged = self.damaged.iter().filter_map(Unread::reserved);
         quarantined.chain(damaged).collect()
     }
 
@@ -361,34 +361,4 @@ impl Inventory {
     pub fn room<'g>(&self, gpu: &'g Gpu) -> Occupancy<'g> {
         Occupancy::new(gpu, &self.reserved(), &self.idle())
     }
-}
-
-/// Returns the instance and the booked memory that the names of unreadable records of a share tell. An MPS daemon
-/// books by itself, also without a lease.
-fn unread_share(damaged: &Damaged) -> Option<(InstanceId, u64)> {
-    if let Some(name) = damaged.instance()
-        && let Some(booked) = name.booked_mib
-    {
-        return Some((name.instance.clone(), booked));
-    }
-    match &damaged.name {
-        DamagedName::Lease(name, Some(_)) if damaged.lease.is_none() => {
-            Some((name.instance.clone(), name.booked_mib?))
-        }
-        _ => None,
-    }
-}
-
-fn unread_daemon(damaged: &Damaged) -> Option<InstanceId> {
-    let name = damaged.instance().filter(|name| name.kind == Kind::Mps);
-    name.map(|name| name.instance.clone())
-}
-
-/// Returns the place of an unreadable record. The daemon of a seat has none beside that of its slice.
-fn reserved(Unread { place, parent, .. }: &Unread) -> Option<Slot> {
-    parent.is_none().then(|| Slot {
-        gpu: place.gpu_uuid.clone(),
-        profile_id: place.profile_id,
-        placement: place.placement,
-    })
 }

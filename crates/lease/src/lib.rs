@@ -144,7 +144,9 @@ pub mod trust;
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
-pub use inventory::{GpuBooking, GpuState, Inventory, ObservedShare, observe};
+pub use inventory::{
+    GpuBooking, GpuParts, GpuState, Inventory, ObservedShare, Size, SliceView, observe, used_memory,
+};
 pub use manager::LeaseManager;
 pub use observer::{Create, holder_kind, kind_of_entry};
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};

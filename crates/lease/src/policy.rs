@@ -14,7 +14,7 @@ mod limits;
 mod published;
 mod subjects;
 
-pub use limits::{Limit, More, Usage};
+pub use limits::{Limit, LimitAccount, More, Usage, Used};
 pub use published::{All, Gpus};
 pub use subjects::{Each, Subject, User};
 

@@ -18,7 +18,7 @@ pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;
 pub(crate) use slice::MAX_COUNT;
 pub use slice::{Alternative, Slice, alternatives, memory, written};
-pub use wanted::{Seat, Slices, Wanted};
+pub use wanted::{Seat, Slices, Wanted, kind_of_written};
 
 use keys::{Applicable, Asked, KINDS, Kind};
 

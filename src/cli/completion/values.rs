@@ -2,7 +2,7 @@
 //!
 //! A suggestion must not fail, wait for the driver or change a file. It is empty where something cannot be read.
 
-use crate::cli::list::{holder_name, shown};
+use crate::cli::list::holder_name;
 use clap_complete::CompletionCandidate;
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::printable;
@@ -25,7 +25,7 @@ pub fn holders(begun: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Returns the ids of an entry, each with a help.
 fn names(entry: &Entry) -> Vec<(String, String)> {
-    let what = shown(entry).name;
+    let what = entry.shown().name;
     let Some(lease) = entry.lease() else {
         return vec![(entry.id().to_owned(), what.to_owned())];
     };

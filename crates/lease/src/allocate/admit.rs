@@ -3,14 +3,13 @@
 use super::denial::Denial;
 use crate::admitted::Admitted;
 use crate::error::{Error, Result};
-use crate::inventory::{Inventory, memory_of, memory_on};
+use crate::inventory::{Inventory, memory_on};
+pub(crate) use crate::inventory::{holder_subject, subject_of};
 use crate::model::{GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, Over, Rejection};
-use crate::policy::{Kind, More, Policy, Subject, Usage};
+use crate::policy::{More, Policy, Subject, Usage};
 use crate::request::{Alternative, Slices};
-use crate::store::{Container, Held, Instance, Lease, Resource, Share};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 /// Returns what the policy admits of a request; an error where that is nothing.
 pub(super) fn admit(
@@ -40,7 +39,7 @@ impl<'a> Limits<'a> {
     /// Counts the leases of the inventory. A decision by it needs the plan's lock, so that no two creates
     /// take the last slice that a limit leaves.
     pub(super) fn new(policy: &'a Policy, subject: Subject, inventory: &Inventory) -> Self {
-        let usage = usage(inventory);
+        let usage = inventory.usage();
         Limits {
             policy,
             subject,
@@ -155,39 +154,6 @@ impl ShareLimits<'_> {
     }
 }
 
-/// Returns what the machine's subjects hold. A slice that the containers of a pod share counts once, and an
-/// idle one not at all.
-fn usage(inventory: &Inventory) -> Vec<Usage> {
-    let mut counted = BTreeSet::new();
-    let mut leased: Vec<&Held> = inventory.leases.iter().collect();
-    leased.retain(|h| h.lease.share().is_some() || counted.insert(h.instance.id.as_str()));
-    let leased = leased.into_iter();
-    let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance, h.lease.share()));
-    let is_going = |i: &&Instance| i.idle_since().is_none();
-    let going = inventory.unleased.iter().filter(is_going);
-    let going = going.map(|i| (Subject::default(), i, None));
-    let usage = |(subject, instance, share): (Subject, &Instance, Option<Share>)| {
-        let (kind, memory_mib) = match (&instance.resource, share) {
-            (_, Some(share)) => (Kind::Share, share.booked_mib),
-            (Resource::Mig(slice), None) => {
-                (Kind::Slice, memory_of(slice, &inventory.snapshot.gpus))
-            }
-            (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
-            (Resource::Mps(daemon), None) => (Kind::Share, daemon.booked_mib),
-            #[cfg(test)]
-            (Resource::Dummy(_), None) => (Kind::Slice, 0),
-        };
-        let slice = share.and_then(|_| instance.resource.mig_slice());
-        Usage {
-            subject,
-            kind,
-            memory_mib,
-            whole_mib: slice.map_or(memory_mib, |s| memory_of(s, &inventory.snapshot.gpus)),
-        }
-    };
-    leased.chain(going).map(usage).collect()
-}
-
 /// Joins the denials of all alternatives. A limit counts where no alternative can be had one day, since a
 /// request above a limit is not queued.
 pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
@@ -195,29 +161,5 @@ pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
     match over {
         Some(e) if noes.iter().all(is_never) => Denial::Limit(e),
         _ => Denial::Room(Rejection::of_all(noes)),
-    }
-}
-
-/// Returns the subject of a lease's holder.
-pub(crate) fn holder_subject(lease: &Lease) -> Subject {
-    match (lease.container(), lease.claim()) {
-        (Some(container), _) => subject_of(container),
-        (None, Some(claim)) => Subject {
-            namespace: Some(claim.namespace.clone()),
-            pod: claim.pods.first().map(|pod| pod.name.clone()),
-            pod_uid: claim.pods.first().map(|pod| pod.uid.clone()),
-            user: None,
-        },
-        (None, None) => Subject::default(),
-    }
-}
-
-/// Returns the subject that rules and limits apply to.
-pub(crate) fn subject_of(holder: &Container) -> Subject {
-    Subject {
-        namespace: holder.namespace.clone(),
-        pod: holder.pod.clone(),
-        pod_uid: holder.pod_uid.clone(),
-        user: holder.user,
     }
 }

@@ -97,6 +97,10 @@ impl Queries for Metered<'_> {
         self.tell(|s| s.is_filled_by(gpu, gpu_instance, ci))
     }
 
+    fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64> {
+        self.tell(|s| s.used_memory(gpu, mig))
+    }
+
     fn processes(
         &self,
         gpu: &GpuUuid,

@@ -59,6 +59,9 @@ pub trait Queries {
     /// Tells whether the compute instance fills its GPU instance, as ours do.
     fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool>;
 
+    /// Returns the memory in use, in bytes: of the MIG device that two instances make up, or of the whole GPU.
+    fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64>;
+
     /// Returns the processes that compute on a MIG device, as far as the driver tells.
     fn processes(
         &self,
@@ -175,6 +178,11 @@ impl DriverError {
     /// Something uses the instance, which passes; not a fault of ours or the driver's.
     pub(crate) fn is_in_use(&self) -> bool {
         self.code() == Some(IN_USE)
+    }
+
+    /// Returns whether the driver has no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(NOT_FOUND)
     }
 
     /// Returns the operator's next step, if there is one.

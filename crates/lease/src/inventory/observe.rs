@@ -67,6 +67,12 @@ pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<Ob
     observed.collect()
 }
 
+/// Returns the GPU memory that the processes of each lease's container use, in bytes. None where it cannot be found
+/// out.
+pub fn used_memory(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
+    used_by(driver, held)
+}
+
 /// Returns the limit of a share's server if it is not that of the share. A daemon that has ended has no server.
 fn limit_of(
     config: &Config,

@@ -189,7 +189,7 @@ pub fn holder_kind(holder: &Holder) -> HolderKind {
 }
 
 fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
-    match (instance.resource.kind(), instance.resource.mig_slice()) {
+    match (Kind::of(&instance.resource), instance.resource.mig_slice()) {
         (Kind::Mps, Some(_)) => LeaseKind::Seat,
         (Kind::Mig, _) if has_share => LeaseKind::Seat,
         (Kind::Mig, _) => LeaseKind::Slice,
@@ -201,7 +201,7 @@ fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
 }
 
 fn resource_kind(instance: &Instance) -> ResourceKind {
-    match instance.resource.kind() {
+    match Kind::of(&instance.resource) {
         Kind::Mig => ResourceKind::Mig,
         Kind::Gpu => ResourceKind::Gpu,
         Kind::Mps => ResourceKind::Mps,

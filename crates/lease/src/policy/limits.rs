@@ -1,6 +1,6 @@
 //! Limits: how many slices, shares and GPUs, and how much memory, a namespace, pod or user may have.
 
-use super::subjects::{Subject, Subjects, User, subjects};
+use super::subjects::{Group, Subject, Subjects, User, subjects};
 use super::{Kind, Policy, numbered};
 use crate::error::{Error, Result, printable};
 use crate::request::{self, Slice};
@@ -83,7 +83,65 @@ impl More {
     }
 }
 
+/// The nouns of the counts.
+const SLICES: &str = "slices";
+const SHARES: &str = "shares";
+const GPUS: &str = "GPUs";
+
+/// A part of a limit, and its used part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Used {
+    /// The used part.
+    pub used: u64,
+    /// The limit.
+    pub most: u64,
+}
+
+/// The holdings of one group of subjects under one limit. A name is none if the rule counts all of them together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitAccount {
+    /// The number of the limit in the configuration, from 1.
+    pub number: usize,
+    /// The namespace.
+    pub namespace: Option<String>,
+    /// The pod.
+    pub pod: Option<String>,
+    /// The user.
+    pub user: Option<u32>,
+    /// The slices, if the rule limits them.
+    pub slices: Option<Used>,
+    /// The shares.
+    pub shares: Option<Used>,
+    /// The whole GPUs.
+    pub gpus: Option<Used>,
+    /// The memory in bytes.
+    pub memory_bytes: Option<Used>,
+}
+
 impl Policy {
+    /// Returns the account of each group that holds something under a limit. A limit for one named group has an
+    /// account also if that group holds nothing.
+    pub fn accounts(&self, usage: &[Usage]) -> Vec<LimitAccount> {
+        let mut accounts = Vec::new();
+        for (number, limit) in numbered(&self.limit) {
+            let subjects = limit.subjects();
+            let mut groups: Vec<(Group, Vec<&Usage>)> = Vec::new();
+            groups.extend(subjects.only_group().map(|group| (group, Vec::new())));
+            for one in usage {
+                let Some(group) = subjects.group(&one.subject) else {
+                    continue;
+                };
+                match groups.iter_mut().find(|(known, _)| *known == group) {
+                    Some((_, its)) => its.push(one),
+                    None => groups.push((group, vec![one])),
+                }
+            }
+            let account = |(group, its): &(Group, Vec<&Usage>)| limit.account(number, group, its);
+            accounts.extend(groups.iter().map(account));
+        }
+        accounts
+    }
+
     /// Checks whether a subject may have more of a kind. `memory_mib` is the memory of all of them.
     ///
     /// # Errors
@@ -117,12 +175,7 @@ impl Policy {
                 };
                 return Err(too_much(format!("{count} of {most} {noun}{asked}"), hint));
             }
-            // A rule without `shares` was written before there were seats, each of which keeps a slice.
-            let mib = |h: &Usage| match limit.shares {
-                Some(_) => h.memory_mib,
-                None => h.whole_mib,
-            };
-            let used: u128 = same.map(|h| u128::from(mib(h)) << 20).sum();
+            let used: u128 = same.map(|h| u128::from(limit.counted_mib(h)) << 20).sum();
             let asked_memory = u128::from(more.memory_mib) << 20;
             if let Some(most) = limit.memory
                 && used + asked_memory > u128::from(most)
@@ -148,11 +201,44 @@ impl Limit {
     /// Returns the count that a kind adds to, with its limit. A rule that knows slices alone was written before
     /// there were other kinds, and counts them all.
     fn counted(&self, kind: Kind) -> Option<(&'static str, u32)> {
-        let slices = self.slices.map(|most| ("slices", most));
+        let slices = self.slices.map(|most| (SLICES, most));
         match kind {
             Kind::Slice => slices,
-            Kind::Share => self.shares.map(|most| ("shares", most)).or(slices),
-            Kind::Gpu => self.gpus.map(|most| ("GPUs", most)).or(slices),
+            Kind::Share => self.shares.map(|most| (SHARES, most)).or(slices),
+            Kind::Gpu => self.gpus.map(|most| (GPUS, most)).or(slices),
+        }
+    }
+
+    /// Returns the memory of a holding that the rule counts, in MiB. A rule without `shares` was written before there
+    /// were seats, each of which keeps a slice.
+    fn counted_mib(&self, usage: &Usage) -> u64 {
+        match self.shares {
+            Some(_) => usage.memory_mib,
+            None => usage.whole_mib,
+        }
+    }
+
+    /// Returns what a group holds under the rule.
+    fn account(&self, number: usize, group: &Group, of_group: &[&Usage]) -> LimitAccount {
+        let count = |noun: &str, most: Option<u32>| {
+            let counts = |h: &&&Usage| self.counted(h.kind).is_some_and(|(n, _)| n == noun);
+            let used = of_group.iter().filter(counts).count() as u64;
+            most.map(|most| Used {
+                used,
+                most: u64::from(most),
+            })
+        };
+        let used = of_group.iter().map(|h| self.counted_mib(h) << 20).sum();
+        let (namespace, pod) = group.names();
+        LimitAccount {
+            number,
+            namespace: namespace.map(str::to_owned),
+            pod: pod.map(str::to_owned),
+            user: group.user(),
+            slices: count(SLICES, self.slices),
+            shares: count(SHARES, self.shares),
+            gpus: count(GPUS, self.gpus),
+            memory_bytes: self.memory.map(|most| Used { used, most }),
         }
     }
 

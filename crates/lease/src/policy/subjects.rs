@@ -106,6 +106,41 @@ impl Subjects {
     }
 }
 
+impl Subjects {
+    /// Returns the group of a rule whose keys name exactly one. Pods of one name follow each other, so a rule by pod
+    /// names none.
+    pub(super) fn only_group(&self) -> Option<Group> {
+        let is_pattern = |pattern: &String| pattern.contains('*');
+        if self.pod.is_some() || self.namespace.as_ref().is_some_and(is_pattern) {
+            return None;
+        }
+        Some(Group {
+            namespace: self.namespace.clone(),
+            pod: None,
+            user: match self.user {
+                None => None,
+                Some(User::Id(id)) => Some(id),
+                Some(User::Each(_)) => return None,
+            },
+        })
+    }
+}
+
+impl Group {
+    /// Returns the namespace and the pod. A rule by pod alone counts pods of each namespace apart.
+    pub(super) fn names(&self) -> (Option<&str>, Option<&str>) {
+        let of_pod = self.pod.as_ref();
+        let namespace = { self.namespace.as_deref() }
+            .or_else(|| of_pod.and_then(|(_, _, namespace)| namespace.as_deref()));
+        (namespace, of_pod.map(|(name, ..)| name.as_str()))
+    }
+
+    /// Returns the user.
+    pub(super) fn user(&self) -> Option<u32> {
+        self.user
+    }
+}
+
 impl fmt::Display for Subjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = self.user.as_ref().map(|user| match user {

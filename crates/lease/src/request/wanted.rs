@@ -2,6 +2,7 @@
 
 use super::share::ShareSize;
 use super::slice::{self, Alternative};
+use crate::model::ProfileName;
 
 /// The wanted part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,5 +79,51 @@ impl Wanted {
             Wanted::Share(_) | Wanted::Seat(_) => "share",
             Wanted::Gpus(_) => "GPU",
         }
+    }
+}
+
+/// Returns the kind of a request and its first profile from its words, which [`Wanted::written`] wrote into the queue.
+/// The kinds are `slice`, `share`, `gpu` and `seat`. An amount of memory is no profile.
+pub fn kind_of_written(request: &str) -> (&'static str, Option<String>) {
+    let first = |alternatives: &str| {
+        let first = alternatives.split([',', '*']).next().unwrap_or_default();
+        let profile: Option<ProfileName> = first.parse().ok();
+        profile.map(|profile| profile.to_string())
+    };
+    match request.strip_prefix("share of ") {
+        Some(share) => match share.split_once(" of ") {
+            Some((_, slices)) => ("seat", first(slices)),
+            None => ("share", None),
+        },
+        None if request.ends_with(" GPU") || request.ends_with(" GPUs") => ("gpu", None),
+        None => ("slice", first(request)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request;
+
+    #[test]
+    fn reads_kind_of_written_request() {
+        let wanted = |annotations: &[(&str, &str)]| {
+            let own = |(key, value): &(&str, &str)| (format!("runmig.dev/{key}"), (*value).into());
+            let annotations: Vec<(String, String)> = annotations.iter().map(own).collect();
+            let request = request::parse(&annotations).unwrap().unwrap();
+            kind_of_written(&request.wanted.written())
+        };
+        let profile = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            wanted(&[("slice", "1g.10gb+me*2,20Gi")]),
+            ("slice", profile("1g.10gb+me"))
+        );
+        assert_eq!(wanted(&[("slice", "20Gi,1g.10gb")]), ("slice", None));
+        assert_eq!(wanted(&[("share", "8Gi,1/4")]), ("share", None));
+        let seat = [("slice", "3g.40gb,7g.80gb"), ("share", "1/4")];
+        assert_eq!(wanted(&seat), ("seat", profile("3g.40gb")));
+        assert_eq!(wanted(&[("gpu", "1")]), ("gpu", None));
+        assert_eq!(wanted(&[("gpu", "2")]), ("gpu", None));
+        assert_eq!(kind_of_written(""), ("slice", None));
     }
 }

@@ -37,6 +37,7 @@ mod look;
 mod names;
 mod operation;
 mod queue;
+mod shown;
 
 pub use bundles::{BundleId, BundleLock};
 pub use claim::{Claim, ClaimName, ClaimPod};
@@ -59,6 +60,7 @@ pub use operation::Operation;
 pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
+pub use shown::{HolderNames, Shown};
 
 use crate::error::{Context, Error, Result};
 use crate::model::GpuUuid;

@@ -168,10 +168,10 @@ impl LeaseName {
     }
 }
 
-impl Resource {
-    /// Returns the kind of the resource.
-    pub fn kind(&self) -> Kind {
-        match self {
+impl Kind {
+    /// Returns the kind of a resource.
+    pub(crate) fn of(resource: &Resource) -> Kind {
+        match resource {
             Resource::Mig(_) => Kind::Mig,
             Resource::Gpu(_) => Kind::Gpu,
             Resource::Mps(_) => Kind::Mps,
@@ -190,7 +190,7 @@ impl InstanceName {
         };
         InstanceName {
             instance: InstanceId::new(plain(instance.id.as_str())),
-            kind: instance.resource.kind(),
+            kind: Kind::of(&instance.resource),
             place: Place {
                 boot_id: BootId::new(plain(instance.boot_id.as_str())),
                 gpu_uuid: GpuUuid::new(plain(instance.resource.gpu_uuid().as_str())),

@@ -158,6 +158,18 @@ impl Queries for Session {
         Ok(full == Some(ci.profile_id))
     }
 
+    fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64> {
+        let device = match mig {
+            Some((gpu_instance, compute_instance)) => {
+                self.mig_device(gpu, gpu_instance, compute_instance)?
+            }
+            None => self.device(gpu)?,
+        };
+        let what = || format!("read the memory in use on GPU {}", self.called(gpu));
+        let memory = device.memory_info().map_err(|e| failed(what(), e))?;
+        Ok(memory.used)
+    }
+
     fn processes(
         &self,
         gpu: &GpuUuid,

@@ -1,0 +1,359 @@
+//! Each GPU instance with all leases on it. A GPU outside of MIG mode counts as one.
+
+use super::Inventory;
+use crate::model::{Gpu, GpuUuid, MigMode, Placement};
+use crate::store::{Entry, HolderNames, Instance, WHOLE_GPU};
+
+/// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
+#[derive(Debug, Clone)]
+pub struct SliceView<'a> {
+    /// The UUID of the GPU.
+    pub gpu_uuid: &'a GpuUuid,
+    /// The driver's index of the GPU.
+    pub gpu_index: u32,
+    /// The id of the GPU instance. None for a GPU outside of MIG mode.
+    pub gpu_instance: Option<u32>,
+    /// The id of the compute instance, if it is on record.
+    pub compute_instance: Option<u32>,
+    /// The UUID of the MIG device, if it is on record.
+    pub mig_uuid: Option<&'a str>,
+    /// The name of the profile. None for a GPU outside of MIG mode.
+    pub profile: Option<String>,
+    /// The memory slices. None for a GPU outside of MIG mode.
+    pub placement: Option<Placement>,
+    /// The state, as `migctl gpus` names it. None for a GPU outside of MIG mode on which nothing is on record.
+    pub state: Option<&'static str>,
+    /// The memory and the compute slices of the profile, if the driver tells.
+    pub size: Option<Size>,
+    /// The leases on it, or the instance alone.
+    pub entries: Vec<&'a Entry>,
+}
+
+/// The size of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// The memory in MiB.
+    pub memory_mib: u64,
+    /// The compute slices.
+    pub compute_slices: u32,
+}
+
+impl SliceView<'_> {
+    /// Returns the kind of the portions. Empty without one, and where they differ.
+    pub fn kind(&self) -> &'static str {
+        let mut kinds = self.entries.iter().map(|entry| entry.shown().kind);
+        let first = kinds.next().unwrap_or_default();
+        if kinds.all(|kind| kind == first) {
+            first
+        } else {
+            ""
+        }
+    }
+
+    /// Returns the id of the lease. Empty without one, and with several.
+    pub fn lease(&self) -> &str {
+        let mut leases = self.entries.iter().filter_map(|entry| entry.lease());
+        match (leases.next(), leases.next()) {
+            (Some(lease), None) => lease.id.as_str(),
+            _ => "",
+        }
+    }
+
+    /// Returns a name of the holders. Empty without a holder, and where holders differ. A holder of a kind that has no
+    /// such name does not count: a claim does not contradict its container.
+    pub fn holder(&self, name: impl Fn(&HolderNames<'_>) -> Option<String>) -> String {
+        let leases = self.entries.iter().filter_map(|entry| entry.lease());
+        let mut names = leases.filter_map(|lease| name(&lease.holder.names()));
+        let first = names.next().unwrap_or_default();
+        if names.all(|name| name == first) {
+            first
+        } else {
+            String::new()
+        }
+    }
+}
+
+impl Inventory {
+    /// Returns the leases of this boot, then the instances without one.
+    pub fn entries(&self) -> Vec<Entry> {
+        let leased = self.leases.iter().cloned().map(Entry::Held);
+        let unleased = self.unleased.iter().cloned().map(Entry::Unleased);
+        leased.chain(unleased).collect()
+    }
+
+    /// Returns the state of the memory slices at a place that is not free: `leased`, `idle`, `quarantined` or
+    /// `foreign`.
+    pub fn state_at(&self, gpu: &Gpu, at: Placement) -> &'static str {
+        state_of(self.at(gpu, at).first()).unwrap_or_else(|| match self.is_damaged(gpu, at) {
+            true => "quarantined",
+            false => "foreign",
+        })
+    }
+
+    /// Returns every GPU instance once, and every GPU outside of MIG mode. `entries` are those of the inventory.
+    /// Without the driver's answer about a GPU the records tell. An instance without an id does not exist yet.
+    pub fn slices<'a>(&'a self, entries: &'a [Entry]) -> Vec<SliceView<'a>> {
+        let mut views = Vec::new();
+        for gpu in &self.snapshot.gpus {
+            match gpu.mig {
+                MigMode::Enabled => views.extend(self.on_gpu(gpu, entries)),
+                MigMode::Disabled | MigMode::Unsupported => views.push(self.whole(gpu, entries)),
+            }
+        }
+        // The latest record of an id is the one whose instance the driver may still have.
+        for entry in entries.iter().rev() {
+            let resource = &entry.instance().resource;
+            let slice = resource.mig_slice();
+            let id = slice.and_then(|slice| slice.gpu_instance);
+            if slice.is_some() && id.is_none() {
+                continue;
+            }
+            let is_it = |view: &&mut SliceView<'_>| {
+                view.gpu_uuid == resource.gpu_uuid() && view.gpu_instance == id
+            };
+            match views.iter_mut().find(is_it) {
+                Some(view) if self.is_listed(view.gpu_uuid) => {}
+                Some(view) if view.placement == slice.map(|s| s.placement) => {
+                    view.entries.insert(0, entry);
+                }
+                Some(_) => {}
+                None => views.push(SliceView {
+                    gpu_uuid: resource.gpu_uuid(),
+                    gpu_index: resource.gpu_index(),
+                    gpu_instance: id,
+                    compute_instance: slice.and_then(|s| s.compute_instance),
+                    mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
+                    profile: slice.map(|s| s.profile.clone()),
+                    placement: slice.map(|s| s.placement),
+                    state: state_of(Some(entry)),
+                    size: None,
+                    entries: vec![entry],
+                }),
+            }
+        }
+        views
+    }
+
+    fn is_listed(&self, uuid: &GpuUuid) -> bool {
+        self.snapshot.gpus.iter().any(|gpu| gpu.uuid == *uuid)
+    }
+
+    /// Returns the instances that the driver lists on a GPU.
+    fn on_gpu<'a>(&'a self, gpu: &'a Gpu, entries: &'a [Entry]) -> Vec<SliceView<'a>> {
+        let view = |listed: &crate::model::GpuInstance| {
+            let is_it = |instance: &Instance| {
+                instance.resource.mig_slice().is_some_and(|slice| {
+                    slice.gpu_uuid == gpu.uuid
+                        && slice.placement == listed.placement
+                        && slice.gpu_instance.is_none_or(|id| id == listed.id)
+                })
+            };
+            let here = entries.iter().filter(|entry| is_it(entry.instance()));
+            let here: Vec<&Entry> = here.collect();
+            // The daemon of a seat may have a copy of the slice without ids.
+            let records = { here.iter().map(|entry| entry.instance()) }
+                .chain(self.parents.iter().filter(|parent| is_it(parent)));
+            let slices: Vec<_> = records.filter_map(|i| i.resource.mig_slice()).collect();
+            let profile = gpu.profile(listed.profile_id);
+            SliceView {
+                gpu_uuid: &gpu.uuid,
+                gpu_index: gpu.index,
+                gpu_instance: Some(listed.id),
+                compute_instance: slices.iter().find_map(|s| s.compute_instance),
+                mig_uuid: slices.iter().find_map(|s| s.mig_uuid.as_deref()),
+                profile: Some(profile.map_or(listed.profile_id.to_string(), |p| p.name.clone())),
+                placement: Some(listed.placement),
+                state: Some(self.state_at(gpu, listed.placement)),
+                size: profile.map(|p| Size {
+                    memory_mib: p.memory_mib,
+                    compute_slices: p.compute_slices,
+                }),
+                entries: here,
+            }
+        };
+        gpu.instances.iter().map(view).collect()
+    }
+
+    fn whole<'a>(&'a self, gpu: &'a Gpu, entries: &'a [Entry]) -> SliceView<'a> {
+        let here = entries.iter().filter(|entry| {
+            let resource = &entry.instance().resource;
+            resource.mig_slice().is_none() && *resource.gpu_uuid() == gpu.uuid
+        });
+        let here: Vec<&Entry> = here.collect();
+        let damaged = self.is_damaged(gpu, WHOLE_GPU).then_some("quarantined");
+        SliceView {
+            gpu_uuid: &gpu.uuid,
+            gpu_index: gpu.index,
+            gpu_instance: None,
+            compute_instance: None,
+            mig_uuid: None,
+            profile: None,
+            placement: None,
+            state: state_of(here.first().copied()).or(damaged),
+            size: None,
+            entries: here,
+        }
+    }
+}
+
+/// Returns the state of the place of an entry.
+fn state_of(entry: Option<&Entry>) -> Option<&'static str> {
+    Some(match entry?.shown_state() {
+        "quarantined" => "quarantined",
+        "idle" => "idle",
+        _ => "leased",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dummy;
+    use crate::model::{BootId, InstanceId, LeaseId, Process, Timestamp};
+    use crate::store::{
+        Claim, Container, Held, Holder, InstanceState, Lease, LeaseState, Origin, Portion,
+        Resource, Slice,
+    };
+
+    fn held(resource: Resource, holder: Holder) -> Held {
+        let id = format!("{}-{}", holder.name(), resource.kind());
+        let boot_id = BootId::new("boot".to_owned());
+        Held {
+            lease: Lease {
+                id: LeaseId::new(id.clone()),
+                instance: InstanceId::new(id.clone()),
+                portion: Portion::All,
+                state: LeaseState::Ready,
+                boot_id: boot_id.clone(),
+                created: Timestamp::default(),
+                request: "a dummy".to_owned(),
+                holder,
+                operation: None,
+                creator: Process {
+                    pid: 1,
+                    start_time: 1,
+                },
+                runtime_process: None,
+                init: None,
+                namespaces: None,
+                cgroups: Vec::new(),
+                shared_in: None,
+                limit: None,
+                unknown: serde_json::Map::new(),
+            },
+            instance: Instance {
+                id: InstanceId::new(id),
+                boot_id,
+                created: Timestamp::default(),
+                origin: Origin::Ours,
+                state: InstanceState::Ready,
+                resource,
+                parent: None,
+                unknown: serde_json::Map::new(),
+            },
+        }
+    }
+
+    fn slice(gpu_instance: Option<u32>) -> Resource {
+        Resource::Mig(Slice {
+            profile: "1g.10gb".to_owned(),
+            profile_id: 19,
+            gpu_uuid: "GPU-1".into(),
+            gpu_index: 0,
+            gpu_minor: 0,
+            placement: Placement { start: 0, size: 1 },
+            gpu_instance,
+            compute_instance: gpu_instance,
+            mig_uuid: None,
+            emptied: false,
+            seats: None,
+        })
+    }
+
+    fn container(pod: Option<&str>, name: &str) -> Holder {
+        Holder::Container(Container {
+            pod: pod.map(str::to_owned),
+            container_name: Some(name.to_owned()),
+            ..Container::default()
+        })
+    }
+
+    /// Every view reads these words alone, so another kind appears in each of them.
+    #[test]
+    fn shows_second_kind_like_first() {
+        let resource = Resource::Dummy(dummy::Resource {
+            gpu_uuid: "GPU-2".into(),
+            file: "/hardware".into(),
+        });
+        let holder = Holder::Dummy(dummy::Holder {
+            name: "one".to_owned(),
+            dir: "/".into(),
+        });
+        let inventory = Inventory {
+            leases: vec![held(resource, holder)],
+            ..Inventory::default()
+        };
+        let entries = inventory.entries();
+        let [view] = &inventory.slices(&entries)[..] else {
+            panic!("one slice")
+        };
+        assert_eq!((view.kind(), view.gpu_uuid.as_str()), ("dummy", "GPU-2"));
+        assert_eq!((view.state, view.lease()), (Some("leased"), "one-dummy"));
+        assert_eq!(
+            view.holder(|names| names.container.map(str::to_owned)),
+            "one"
+        );
+        assert_eq!(entries[0].shown().kind, "dummy");
+        let kinds: Vec<&str> = inventory.instances().map(|i| i.resource.kind()).collect();
+        assert_eq!(kinds, ["dummy"]);
+        assert_eq!(inventory.limit_accounts(&Default::default()), []);
+    }
+
+    #[test]
+    fn names_that_differ_are_empty() {
+        let pod = |inventory: &Inventory| {
+            let entries = inventory.entries();
+            let views = inventory.slices(&entries);
+            assert_eq!(views.len(), 1, "{views:?}");
+            let name = |get: fn(&HolderNames<'_>) -> Option<String>| views[0].holder(get);
+            (
+                name(|n| n.pod.map(str::to_owned)),
+                name(|n| n.container.map(str::to_owned)),
+                name(|n| n.claim.map(str::to_owned)),
+            )
+        };
+        let of = |holders: Vec<Holder>| Inventory {
+            leases: { holders.into_iter() }
+                .map(|holder| held(slice(Some(3)), holder))
+                .collect(),
+            ..Inventory::default()
+        };
+        let words = |pod: &str, container: &str, claim: &str| {
+            (pod.to_owned(), container.to_owned(), claim.to_owned())
+        };
+        let two = of(vec![
+            container(Some("web"), "a"),
+            container(Some("web"), "b"),
+        ]);
+        assert_eq!(pod(&two), words("web", "", ""));
+        // A container outside of Kubernetes is in no pod.
+        let alone = of(vec![container(Some("web"), "a"), container(None, "a")]);
+        assert_eq!(pod(&alone), words("", "a", ""));
+        // A claim does not contradict its container.
+        let claim = Holder::Claim(Claim {
+            name: "gpu".to_owned(),
+            ..Claim::default()
+        });
+        let claimed = of(vec![claim, container(Some("web"), "a")]);
+        assert_eq!(pod(&claimed), words("web", "a", "gpu"));
+    }
+
+    #[test]
+    fn omits_instance_without_id() {
+        let inventory = Inventory {
+            leases: vec![held(slice(None), container(None, "a"))],
+            ..Inventory::default()
+        };
+        assert!(inventory.slices(&inventory.entries()).is_empty());
+    }
+}

@@ -1,0 +1,177 @@
+//! The facts of an exposition: one look at the ledger, and one short session with the driver, which may hang.
+
+use runmig_lease::config::Config;
+use runmig_lease::error::{Error, printable};
+use runmig_lease::gpu::Queries;
+use runmig_lease::gpu::nvml::Session;
+use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
+use runmig_lease::placement::GpuUse;
+use runmig_lease::store::Held;
+use runmig_lease::{GpuState, Inventory, used_memory};
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// The machine at one moment.
+#[derive(Debug, Default)]
+pub struct Facts {
+    pub inventory: Inventory,
+    /// The driver's answers. None if nobody asked it.
+    pub driver: Option<Answers>,
+}
+
+/// The driver's answers beyond the snapshot of the inventory.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// The failed calls, in words.
+    pub failures: Vec<String>,
+    /// The answers about each GPU, in the order of the snapshot.
+    pub gpus: Vec<OfGpu>,
+    /// The memory in bytes that the processes of each lease use, by the id of the lease.
+    pub used_by_lease: BTreeMap<String, u64>,
+    /// The memory in use, in bytes, by GPU and GPU instance.
+    pub used_on_slice: BTreeMap<(GpuUuid, Option<u32>), u64>,
+}
+
+#[derive(Debug)]
+pub struct OfGpu {
+    pub state: GpuState,
+    /// The memory that the GPU gives out, in MiB.
+    pub total_mib: Option<u64>,
+    /// How many more instances of each profile the driver would make.
+    pub free: Vec<Option<u32>>,
+}
+
+impl Facts {
+    /// Reads the ledger alone, and opens no library.
+    pub fn of_ledger(config: &Config) -> Facts {
+        Facts {
+            inventory: Inventory::of_ledger(config),
+            driver: None,
+        }
+    }
+
+    /// Reads all. A driver that does not answer in time counts as failed, and a thread stays behind that waits for it
+    /// until this process ends.
+    pub fn within(config: &Config, limit: Duration) -> Facts {
+        let (send, answer) = mpsc::channel();
+        let its = config.clone();
+        let asking = thread::Builder::new().spawn(move || {
+            // Nobody listens after the time limit.
+            let _ = send.send(ask(&its));
+        });
+        let failure = match asking.map(|_| answer.recv_timeout(limit)) {
+            Ok(Ok(facts)) => return facts,
+            Ok(Err(_)) => format!(
+                "the driver did not answer within {}; hint: migctl doctor --only driver",
+                humantime::format_duration(limit)
+            ),
+            Err(e) => format!("cannot start a thread for the driver: {e}"),
+        };
+        Facts::without_driver(config, failure)
+    }
+
+    fn without_driver(config: &Config, failure: String) -> Facts {
+        Facts {
+            driver: Some(Answers {
+                failures: vec![failure],
+                ..Answers::default()
+            }),
+            ..Facts::of_ledger(config)
+        }
+    }
+
+    /// Returns everything that could not be read, a line each.
+    pub fn complaints(&self) -> Vec<String> {
+        let unread = self.inventory.unread.iter().map(Error::line);
+        let failures = self.driver.iter().flat_map(|driver| &driver.failures);
+        unread.chain(failures.map(|f| printable(f))).collect()
+    }
+}
+
+fn ask(config: &Config) -> Facts {
+    let driver = runmig_lease::driver(config);
+    let inventory = match Inventory::look(config, &driver) {
+        Ok(inventory) => inventory,
+        Err(e) => return Facts::without_driver(config, e.line()),
+    };
+    let unreadable = inventory.snapshot.unreadable.iter();
+    let mut answers = Answers {
+        failures: unreadable.map(|(_, why)| why.clone()).collect(),
+        ..Answers::default()
+    };
+    let gpus = &inventory.snapshot.gpus;
+    answers.gpus = gpus
+        .iter()
+        .map(|gpu| of_gpu(&driver, gpu, &inventory, &mut answers.failures))
+        .collect();
+    let shares: Vec<&Held> = { inventory.leases.iter() }
+        .filter(|held| held.lease.share().is_some())
+        .collect();
+    let used = used_memory(&driver, &shares);
+    let known = shares.iter().zip(used);
+    let known = known.filter_map(|(held, used)| Some((held.lease.id.as_str().to_owned(), used?)));
+    answers.used_by_lease = known.collect();
+    answers.used_on_slice = used_on_slices(&driver, &inventory, &mut answers.failures);
+    Facts {
+        inventory,
+        driver: Some(answers),
+    }
+}
+
+fn of_gpu(driver: &Session, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {
+    let state = world.use_of(driver, gpu);
+    match &state.usage {
+        GpuUse::Unknown { why } if !world.is_blind() => failures.push(why.clone()),
+        GpuUse::Shared { .. } if state.compute_mode.is_none() => {
+            failures.push(format!("cannot read the use of GPU {}", gpu.index));
+        }
+        _ => {}
+    }
+    let largest = gpu.profiles.iter().map(|p| p.memory_mib).max();
+    let total_mib = { state.memory_mib.filter(|mib| *mib > 0) }
+        .or_else(|| driver.load(&gpu.uuid).ok().map(|load| load.memory_mib))
+        .or(largest);
+    let mut free = |profile: &Profile| match driver.free_instances(&gpu.uuid, profile.id) {
+        Ok(free) => Some(free),
+        Err(e) => {
+            failures.push(Error::from(e).line());
+            None
+        }
+    };
+    let free = gpu.profiles.iter().map(&mut free).collect();
+    OfGpu {
+        state,
+        total_mib,
+        free,
+    }
+}
+
+fn used_on_slices(
+    driver: &Session,
+    world: &Inventory,
+    failures: &mut Vec<String>,
+) -> BTreeMap<(GpuUuid, Option<u32>), u64> {
+    let entries = world.entries();
+    let listed = |uuid: &GpuUuid| world.snapshot.gpus.iter().find(|gpu| gpu.uuid == *uuid);
+    let mut used = BTreeMap::new();
+    for slice in world.slices(&entries) {
+        let Some(gpu) = listed(slice.gpu_uuid) else {
+            continue;
+        };
+        let mig = slice.gpu_instance.zip(slice.compute_instance);
+        if mig.is_none() && gpu.mig == MigMode::Enabled {
+            continue;
+        }
+        match driver.used_memory(slice.gpu_uuid, mig) {
+            Ok(bytes) => {
+                used.insert((slice.gpu_uuid.clone(), slice.gpu_instance), bytes);
+            }
+            // The slice has ended since the look.
+            Err(e) if mig.is_some() && e.is_not_found() => {}
+            Err(e) => failures.push(Error::from(e).line()),
+        }
+    }
+    used
+}

@@ -1,0 +1,322 @@
+//! The values are those of `migctl list -o json` and `migctl gpus -o json`.
+
+use super::reading::{Exposition, Series};
+use super::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn gpus(setup: &Setup) -> Vec<Value> {
+    let list = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    list["items"].as_array().unwrap().clone()
+}
+
+/// Checks every lease, and that there is no other.
+#[track_caller]
+pub fn leases_agree(list: &[Value], seen: &Exposition) {
+    assert_eq!(seen.of("runmig_lease_info").len(), list.len());
+    for lease in list {
+        let id = text(&lease["id"]);
+        let its: Vec<&Series> = seen.find("runmig_lease_info", &[("lease", &id)]);
+        assert_eq!(its.len(), 1, "{lease}");
+        let name = match &lease["containerName"] {
+            Value::Null => "container",
+            _ => "containerName",
+        };
+        for (label, field) in [
+            ("kind", "kind"),
+            ("state", "state"),
+            ("UUID", "gpuUUID"),
+            ("GPU_I_ID", "gpuInstanceID"),
+            ("enforcement", "enforcement"),
+            ("namespace", "namespace"),
+            ("pod", "pod"),
+            ("container", name),
+            ("container_id", "container"),
+            ("request", "request"),
+        ] {
+            assert_eq!(its[0].label(label), text(&lease[field]), "{label}: {lease}");
+        }
+        assert_eq!(
+            its[0].label("claim"),
+            text(&lease["claim"]["name"]),
+            "{lease}"
+        );
+        for (family, field) in [
+            ("runmig_lease_memory_bytes", "memoryBytes"),
+            ("runmig_lease_booked_bytes", "bookedBytes"),
+            ("runmig_lease_memory_used_bytes", "usedBytes"),
+        ] {
+            let values = seen.find(family, &[("lease", &id)]);
+            let values: Vec<f64> = values.iter().map(|series| series.value).collect();
+            let wanted: Vec<f64> = lease[field].as_f64().into_iter().collect();
+            assert_eq!(values, wanted, "{family}: {lease}");
+        }
+        let created = humantime::parse_rfc3339(&text(&lease["created"])).unwrap();
+        let created = created.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let seen = seen.value("runmig_lease_created_timestamp_seconds", &[("lease", &id)]);
+        assert_eq!(seen, created.as_secs_f64());
+    }
+    for (kind, state) in [("slice", "ready"), ("share", "ready"), ("gpu", "creating")] {
+        let is_it = |lease: &&Value| lease["kind"] == kind && lease["state"] == state;
+        let count = list.iter().filter(is_it).count() as f64;
+        let labels = [("kind", kind), ("state", state)];
+        assert_eq!(seen.value("runmig_leases", &labels), count, "{labels:?}");
+    }
+}
+
+#[test]
+fn leases_are_those_of_list() {
+    let Some(setup) = setup() else { return };
+    fill(&setup);
+    let list = setup.leases();
+    let kinds: BTreeSet<String> = list.iter().map(|lease| text(&lease["kind"])).collect();
+    assert_eq!(
+        kinds,
+        ["gpu", "seat", "share", "slice"].map(str::to_owned).into()
+    );
+    for format in ["openmetrics", "prometheus"] {
+        leases_agree(&list, &metrics(&setup, &["--format", format]));
+    }
+    // The ledger alone knows all but the memory in use.
+    let alone = metrics(&setup, &["--no-driver"]);
+    assert_eq!(alone.of("runmig_lease_info").len(), list.len());
+    assert_eq!(alone.of("runmig_driver_up"), Vec::<&Series>::new());
+}
+
+/// The states of memory slices are those of `gpus`, and each kind of amount adds up to the GPU's.
+#[test]
+fn amounts_are_those_of_gpus() {
+    let Some(setup) = setup() else { return };
+    fill(&setup);
+    let seen = metrics(&setup, &[]);
+    let gpus = gpus(&setup);
+    assert_eq!(seen.of("runmig_gpu_info").len(), gpus.len());
+    for gpu in &gpus {
+        let uuid = text(&gpu["uuid"]);
+        let info = seen.find("runmig_gpu_info", &[("UUID", &uuid)]);
+        for (label, field) in [
+            ("gpu", "index"),
+            ("modelName", "name"),
+            ("pci_bus_id", "pciBusId"),
+            ("mig_mode", "migMode"),
+            ("mig_mode_pending", "migModePending"),
+            ("use", "use"),
+        ] {
+            let field = if field == "pciBusId" && gpu.get(field).is_none() {
+                "pciBusID"
+            } else {
+                field
+            };
+            assert_eq!(info[0].label(label), text(&gpu[field]), "{label}: {gpu}");
+        }
+        let sum = |family: &str| -> f64 {
+            let all = seen.find(family, &[("UUID", &uuid)]);
+            assert_eq!(all.len(), 5, "{family} of {uuid}");
+            all.iter().map(|series| series.value).sum()
+        };
+        let slices = gpu["slices"].as_array().unwrap();
+        assert_eq!(
+            sum("runmig_gpu_memory_slices"),
+            slices.len() as f64,
+            "{gpu}"
+        );
+        for state in ["leased", "idle", "quarantined", "foreign", "free"] {
+            let count = slices
+                .iter()
+                .filter(|slice| slice["state"] == state)
+                .count();
+            let labels = [("UUID", &*uuid), ("state", state)];
+            assert_eq!(
+                seen.value("runmig_gpu_memory_slices", &labels),
+                count as f64,
+                "{state}: {gpu}"
+            );
+        }
+        let is_mig = gpu["migMode"] == "enabled";
+        assert_eq!(
+            sum("runmig_gpu_compute_slices"),
+            if is_mig { 7.0 } else { 1.0 }
+        );
+        assert!(sum("runmig_gpu_memory_bytes") > (20_u64 << 30) as f64);
+        if let Some(all) = gpu["memoryBytes"].as_f64().filter(|_| gpu["use"] != "mig") {
+            assert_eq!(sum("runmig_gpu_memory_bytes"), all, "{gpu}");
+        }
+        for profile in gpu["profiles"].as_array().unwrap() {
+            let name = text(&profile["name"]);
+            let labels = [("UUID", &*uuid), ("GPU_I_PROFILE", &*name)];
+            for (family, field) in [("free", "instancesFree"), ("max", "instancesTotal")] {
+                let family = format!("runmig_gpu_profile_{family}");
+                assert_eq!(
+                    seen.value(&family, &labels),
+                    profile[field].as_f64().unwrap()
+                );
+            }
+        }
+        let ratio = seen.find("runmig_gpu_fragmentation_ratio", &[("UUID", &uuid)]);
+        let ratio: Vec<f64> = ratio.iter().map(|series| series.value * 100.0).collect();
+        let percent: Vec<f64> = gpu["fragmentationPercent"].as_f64().into_iter().collect();
+        assert_eq!(ratio, percent, "{gpu}");
+    }
+    let of = |use_: &str| {
+        gpus.iter()
+            .find(|gpu| gpu["use"] == use_)
+            .map(|gpu| text(&gpu["uuid"]))
+            .unwrap()
+    };
+    let amount = |uuid: &str, state: &str| {
+        seen.value(
+            "runmig_gpu_memory_bytes",
+            &[("UUID", uuid), ("state", state)],
+        )
+    };
+    assert_eq!(amount(&of("shared"), "leased"), (12_u64 << 30) as f64);
+    assert_eq!(amount(&of("exclusive"), "free"), 0.0);
+    assert_eq!(
+        amount(&setup.machine.gpu_uuid(1), "foreign"),
+        (40_192_u64 << 20) as f64
+    );
+}
+
+/// A join needs one series for each GPU instance, whoever shares it.
+#[test]
+fn each_slice_has_one_series() {
+    let Some(setup) = setup() else { return };
+    fill(&setup);
+    let seen = metrics(&setup, &[]);
+    let infos = seen.of("runmig_slice_info");
+    let keys: BTreeSet<(&str, &str)> = infos
+        .iter()
+        .map(|series| (series.label("UUID"), series.label("GPU_I_ID")))
+        .collect();
+    assert_eq!(keys.len(), infos.len(), "{infos:#?}");
+    let instances = setup.machine.instances();
+    assert_eq!(infos.len(), instances.len() + 2, "two GPUs have no MIG");
+    for instance in &instances {
+        let key = [
+            ("UUID", &*instance.gpu_uuid),
+            ("GPU_I_ID", &*instance.gi.to_string()),
+        ];
+        let [info] = seen.find("runmig_slice_info", &key)[..] else {
+            panic!("{instance:?}")
+        };
+        assert_eq!(info.label("GPU_I_PROFILE"), instance.profile);
+        let place = format!("{}:{}", instance.start, instance.size);
+        assert_eq!(info.label("placement"), place);
+        let is_foreign = info.label("state") == "foreign";
+        assert_eq!(
+            info.label("mig_uuid"),
+            if is_foreign { "" } else { &instance.uuid }
+        );
+        assert_eq!(
+            seen.find("runmig_slice_memory_used_bytes", &key).len(),
+            usize::from(!is_foreign)
+        );
+    }
+    let one = |labels: &[(&str, &str)]| {
+        let found = seen.find("runmig_slice_info", labels);
+        assert_eq!(found.len(), 1, "{labels:?}: {found:?}");
+        found[0].clone()
+    };
+    let shared = one(&[("pod", "web")]);
+    assert_eq!(
+        (shared.label("namespace"), shared.label("container")),
+        ("team", "")
+    );
+    assert_eq!(
+        (shared.label("lease"), shared.label("state")),
+        ("", "leased")
+    );
+    let alone = one(&[("pod", "job")]);
+    assert_eq!(
+        (alone.label("container"), alone.label("lease").len()),
+        ("alone", 32)
+    );
+    let seats = one(&[("pod", "seats")]);
+    assert_eq!(
+        (seats.label("kind"), seats.label("container")),
+        ("seat", "")
+    );
+    let shares = one(&[("pod", "infer")]);
+    assert_eq!(
+        (
+            shares.label("kind"),
+            shares.label("GPU_I_ID"),
+            shares.label("container")
+        ),
+        ("share", "", "")
+    );
+    let whole = one(&[("kind", "gpu")]);
+    assert_eq!(
+        (whole.label("container"), whole.label("GPU_I_PROFILE")),
+        ("main", "")
+    );
+    let claim = one(&[("claim", "train-gpu")]);
+    assert_eq!(
+        (claim.label("pod"), claim.label("container")),
+        ("train", "")
+    );
+    let foreign = one(&[("state", "foreign")]);
+    assert_eq!((foreign.label("kind"), foreign.label("pod")), ("", ""));
+}
+
+/// The reuse of an id, and a record whose instance is gone, name no wrong container.
+#[test]
+fn reused_id_names_its_container() {
+    let Some(setup) = setup() else { return };
+    let first = create(&setup, "old", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    let id = setup.the_lease()["gpuInstanceID"].to_string();
+    setup.runmig(&["delete", "--force", &first]).ok();
+    create(&setup, "new", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    assert_eq!(setup.the_lease()["gpuInstanceID"].to_string(), id);
+    let seen = metrics(&setup, &[]);
+    let infos = seen.find("runmig_slice_info", &[("GPU_I_ID", &id)]);
+    assert_eq!(infos.len(), 1);
+    assert_eq!(infos[0].label("pod"), "new");
+}
+
+#[test]
+fn limits_count_their_groups() {
+    let Some(setup) = setup() else { return };
+    setup.configure(
+        "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 5\nshares = 9\n\
+         [[policy.limit]]\nmemory = \"64Gi\"\n[[policy.limit]]\nnamespace = \"nobody\"\ngpus = 1\n",
+    );
+    create(&setup, "web", "one", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "web", "two", &[("runmig.dev/share", "4Gi")]);
+    let seen = metrics(&setup, &[]);
+    let team = [
+        ("limit", "1"),
+        ("namespace", "team"),
+        ("pod", ""),
+        ("user", ""),
+    ];
+    assert_eq!(seen.value("runmig_limit_slices", &team), 5.0);
+    assert_eq!(seen.value("runmig_limit_used_slices", &team), 1.0);
+    assert_eq!(seen.value("runmig_limit_shares", &team), 9.0);
+    assert_eq!(seen.value("runmig_limit_used_shares", &team), 1.0);
+    let machine = [("limit", "2"), ("namespace", "")];
+    assert_eq!(
+        seen.value("runmig_limit_memory_bytes", &machine),
+        (64_u64 << 30) as f64
+    );
+    let used = (9_728_u64 << 20) + (4_u64 << 30);
+    assert_eq!(
+        seen.value("runmig_limit_used_memory_bytes", &machine),
+        used as f64
+    );
+    let nobody = [("limit", "3"), ("namespace", "nobody")];
+    assert_eq!(seen.value("runmig_limit_used_gpus", &nobody), 0.0);
+    let alone = metrics(&setup, &["--no-driver"]);
+    assert_eq!(
+        alone.of("runmig_limit_used_memory_bytes"),
+        Vec::<&Series>::new()
+    );
+}

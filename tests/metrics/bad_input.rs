@@ -1,0 +1,166 @@
+//! Hostile names, a ledger and a driver that fail.
+
+use super::parsers::accepted;
+use super::*;
+use std::fs;
+
+const UP: &str = "runmig_driver_up";
+
+/// A container chooses its names. They are cut where they are too long, and each slice keeps its series.
+#[test]
+fn hostile_names_keep_exposition_valid() {
+    let Some(setup) = setup() else { return };
+    let long = "x".repeat(4 << 10);
+    let names = [
+        "a\"b\\c\nd",
+        "e\u{1b}[2J",
+        &format!("{long}1"),
+        &format!("{long}2"),
+    ];
+    for name in names {
+        create(&setup, name, name, &[("runmig.dev/slice", "1g.10gb")]);
+    }
+    let said = accepted(setup.migctl(&["metrics"]).ok());
+    let seen = Exposition::read(&said.stdout);
+    let infos = seen.of("runmig_lease_info");
+    let mut pods: Vec<&str> = infos.iter().map(|series| series.label("pod")).collect();
+    pods.sort_unstable();
+    assert_eq!((pods.len(), pods[0]), (4, names[0]));
+    assert!(pods[1].starts_with("e\\u{1b}[2J~"), "{pods:?}");
+    assert!(pods[2..].iter().all(|pod| pod.len() < 300));
+    assert_eq!(seen.of("runmig_slice_info").len(), 4 + 2);
+    assert!(!said.stdout.contains('\u{1b}'));
+}
+
+/// Every family of the driver's is absent, and the ledger's stay.
+#[test]
+fn ledger_stays_without_driver() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    fs::rename(
+        setup.machine.library(),
+        setup.machine.dir().join("elsewhere"),
+    )
+    .unwrap();
+    let said = accepted(setup.migctl(&["metrics"]).exits(1));
+    assert!(
+        said.stderr.contains("hint: install the NVIDIA driver"),
+        "{}",
+        said.stderr
+    );
+    let seen = Exposition::read(&said.stdout);
+    assert_eq!(seen.value(UP, &[]), 0.0);
+    assert_eq!(
+        seen.value("runmig_slice_info", &[("pod", "web"), ("state", "leased")]),
+        1.0
+    );
+    assert!(
+        seen.of("runmig_gpu_info").is_empty() && seen.of("runmig_slice_memory_bytes").is_empty()
+    );
+    let alone = setup.migctl(&["metrics", "--no-driver"]).ok();
+    assert!(Exposition::read(&alone.stdout).of(UP).is_empty());
+}
+
+/// A call that hangs delays nobody for ever.
+#[test]
+fn gives_up_on_hanging_driver() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    setup.machine.sim(
+        "fault",
+        &["--call", "nvmlDeviceGetCount_v2", "--takes", "600s"],
+    );
+    let said = accepted(setup.migctl(&["metrics"]).exits(1));
+    assert!(
+        said.stderr.contains("the driver did not answer within 8s"),
+        "{}",
+        said.stderr
+    );
+    let seen = Exposition::read(&said.stdout);
+    assert_eq!(seen.value(UP, &[]), 0.0);
+    assert_eq!(seen.value("runmig_lease_info", &[("pod", "web")]), 1.0);
+}
+
+#[test]
+fn names_gpus_beside_lost_one() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    let uuid = setup.the_lease()["gpuUUID"].as_str().unwrap().to_owned();
+    let index = setup.the_lease()["gpuIndex"].to_string();
+    setup.machine.sim("lose", &["--gpu", &index]);
+    let seen = accepted(setup.migctl(&["metrics"]).exits(1)).stdout;
+    let seen = Exposition::read(&seen);
+    assert_eq!(seen.value(UP, &[]), 0.0);
+    assert_eq!(seen.of("runmig_gpu_info").len(), 3);
+    assert_eq!(
+        seen.value("runmig_slice_info", &[("UUID", &uuid), ("pod", "web")]),
+        1.0
+    );
+}
+
+#[test]
+fn counts_unreadable_records() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    assert_eq!(
+        metrics(&setup, &[]).value("runmig_records_unreadable", &[]),
+        0.0
+    );
+    let record = fs::read_dir(setup.state().join("leases"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    fs::write(record.path(), "nonsense").unwrap();
+    let seen = Exposition::read(&accepted(setup.migctl(&["metrics"]).exits(1)).stdout);
+    assert_eq!(seen.value("runmig_records_unreadable", &[]), 1.0);
+    assert_eq!(
+        seen.value("runmig_slice_info", &[("state", "quarantined")]),
+        1.0
+    );
+    assert_eq!(seen.value(UP, &[]), 1.0);
+}
+
+/// Nothing tells then which places are taken, so no family of the ledger says that they are free.
+#[test]
+fn unreadable_ledger_leaves_its_families_out() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    let leases = setup.state().join("leases");
+    fs::rename(&leases, setup.state().join("away")).unwrap();
+    fs::write(&leases, "no folder").unwrap();
+    let seen = Exposition::read(&accepted(setup.migctl(&["metrics"]).exits(1)).stdout);
+    assert_eq!(seen.value("runmig_records_unreadable", &[]), 1.0);
+    for family in [
+        "runmig_leases",
+        "runmig_slice_info",
+        "runmig_gpu_memory_bytes",
+        "runmig_waiting",
+    ] {
+        assert!(seen.of(family).is_empty(), "{family}");
+    }
+    assert_eq!(seen.of("runmig_gpu_info").len(), 4);
+    fs::remove_file(&leases).unwrap();
+    fs::rename(setup.state().join("away"), &leases).unwrap();
+}
+
+/// Neither a ledger nor a GPU is a failure.
+#[test]
+fn new_machine_has_zeros() {
+    let Some(setup) = Setup::on(
+        Low::Runc,
+        Machine::with(&["--gpu", "H100-80GB", "--mig", "off"]),
+    ) else {
+        return;
+    };
+    let seen = Exposition::read(&accepted(setup.migctl(&["metrics"]).ok()).stdout);
+    assert!(!setup.state().exists());
+    assert_eq!(seen.value(UP, &[]), 1.0);
+    assert!(
+        seen.of("runmig_leases")
+            .iter()
+            .all(|series| series.value == 0.0)
+    );
+    let free = [("state", "free"), ("GPU_I_ID", ""), ("kind", "")];
+    assert_eq!(seen.value("runmig_slice_info", &free), 1.0);
+}
