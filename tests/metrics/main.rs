@@ -5,6 +5,7 @@ mod support;
 
 mod agrees;
 mod bad_input;
+mod counted;
 mod parsers;
 mod reading;
 

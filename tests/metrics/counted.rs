@@ -1,0 +1,79 @@
+//! Counters: of every kind, from 0 on, and since the first count.
+
+use super::parsers::accepted;
+use super::*;
+
+fn counted(setup: &Setup) -> Exposition {
+    Exposition::read(&accepted(setup.migctl(&["metrics"]).ok()).stdout)
+}
+
+#[test]
+fn counters_have_kind_and_holder() {
+    let Some(setup) = setup() else { return };
+    let nothing = counted(&setup);
+    assert!(nothing.of("runmig_creates_total").is_empty());
+    fill(&setup);
+    let now = counted(&setup);
+    let creates = |kind, holder, outcome| {
+        let labels = [("kind", kind), ("holder", holder), ("outcome", outcome)];
+        now.value("runmig_creates_total", &labels)
+    };
+    for (kind, outcome, count) in [
+        ("slice", "created", 2.0),
+        ("slice", "shared", 1.0),
+        ("seat", "created", 2.0),
+        ("share", "created", 2.0),
+        ("gpu", "created", 1.0),
+        ("gpu", "full", 0.0),
+    ] {
+        assert_eq!(
+            creates(kind, "container", outcome),
+            count,
+            "{kind} {outcome}"
+        );
+    }
+    assert_eq!(creates("slice", "claim", "created"), 1.0);
+    let made = |labels: &[(&str, &str)]| now.value("runmig_create_seconds_count", labels);
+    assert_eq!(made(&[("kind", "slice"), ("part", "total")]), 4.0);
+    // A claim has no low-level runtime.
+    assert_eq!(made(&[("kind", "slice"), ("part", "runtime")]), 3.0);
+    let since = now.of("runmig_creates_created")[0].value;
+    assert!(since > 1_700_000_000.0, "{since}");
+}
+
+#[test]
+fn releases_and_collections_are_counted() {
+    let Some(setup) = setup() else { return };
+    let id = create(&setup, "job", "alone", &[("runmig.dev/slice", "2g.20gb")]);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    let before = counted(&setup);
+    assert!(
+        before
+            .of("runmig_collection_last_timestamp_seconds")
+            .is_empty()
+    );
+    setup.migctl(&["gc"]).ok();
+    let now = counted(&setup);
+    let by = |by| now.value("runmig_releases_total", &[("kind", "slice"), ("by", by)]);
+    assert_eq!((by("hook"), by("delete"), by("gc")), (1.0, 0.0, 0.0));
+    assert_eq!(now.value("runmig_release_seconds_count", &[]), 1.0);
+    assert_eq!(now.of("runmig_collection_last_timestamp_seconds").len(), 1);
+}
+
+#[test]
+fn damaged_counters_are_told() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "job", "alone", &[("runmig.dev/slice", "2g.20gb")]);
+    let state = Config::read(&setup.config()).unwrap().state_dir;
+    let files = std::fs::read_dir(state)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_its = |path: &std::path::PathBuf| path.to_string_lossy().contains("/counters.");
+    let file = files.filter(is_its).next().unwrap();
+    std::fs::write(&file, "nothing").unwrap();
+    let said = setup.migctl(&["metrics"]).exits(1);
+    assert!(said.stderr.contains("instead of 8192"), "{}", said.stderr);
+    let now = Exposition::read(&accepted(said).stdout);
+    assert_eq!(now.of("runmig_lease_info").len(), 1);
+    assert!(now.of("runmig_creates_total").is_empty());
+}
