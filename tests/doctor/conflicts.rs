@@ -4,6 +4,7 @@ use super::breaking::{breaks_inside, repairs_inside};
 use super::programs::etc;
 use super::support::Setup;
 use super::support::process::copy_program;
+use super::support::runtimes::script;
 use super::{Diagnosis, setup};
 use std::fs;
 use std::path::Path;
@@ -32,6 +33,32 @@ fn names_each_other_program() {
         assert!(text.starts_with(&format!("{name} runs")), "{text}");
         assert!(!repair.is_empty());
     }
+}
+
+/// Its answer to a SIGHUP depends on its version.
+#[test]
+fn tells_version_of_exporter() {
+    let Some(setup) = setup() else { return };
+    let running = process(&setup, "dcgm-exporter");
+    let folder = setup.path("exporter");
+    fs::create_dir(&folder).unwrap();
+    let version = "DCGM Exporter version 4.8.2";
+    script(&folder.join("dcgm-exporter"), &format!("echo {version}"));
+    let path = format!("PATH={}:$PATH; export PATH", folder.display());
+    let seen = Diagnosis::inside(
+        &setup,
+        &format!("{running}\n{path}"),
+        &["--only=conflicts.other-programs"],
+    );
+    let (text, _) = seen.of_id("conflicts.other-programs");
+    assert!(text.contains(&format!(", {version}): it lists")), "{text}");
+    // Its program may be in a container alone.
+    let seen = Diagnosis::inside(&setup, &running, &["--only=conflicts.other-programs"]);
+    let (text, _) = seen.of_id("conflicts.other-programs");
+    assert!(
+        text.starts_with("dcgm-exporter runs (process ") && !text.contains("version"),
+        "{text}"
+    );
 }
 
 /// A script that starts a process with this command name, whose pid is then `$pid`.

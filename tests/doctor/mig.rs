@@ -4,6 +4,7 @@ use super::breaking::breaks;
 use super::support::process::{kill, until};
 use super::support::{Low, Machine, Setup};
 use super::{Diagnosis, setup};
+use nvml_sim::engine::{Code, Mode, Unheld};
 use std::fs;
 
 fn create(setup: &Setup, id: &str) {
@@ -74,6 +75,29 @@ fn names_quarantined_slice() {
         "{text}"
     );
     setup.nothing_is_left();
+}
+
+/// On Ampere a mode waits for the reset of its GPU.
+#[test]
+fn names_pending_mode() {
+    let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let set = || {
+        let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
+        let mut locked = store.lock().unwrap();
+        let pending = locked.machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
+        assert_eq!(pending, Some(Code::RESET_REQUIRED));
+        locked.commit(None, false).unwrap();
+    };
+    let reset = || drop(setup.machine.sim("reset", &["--gpu", "0"]));
+    let (text, repair) = breaks(&setup, "mig", "warn", "mig.mode", set, reset);
+    assert!(text.starts_with("the MIG mode of GPU 0"), "{text}");
+    assert_eq!(repair, "nvidia-smi --gpu-reset -i 0");
+    let seen = Diagnosis::of(&setup, &["--only=mig.mode"]);
+    let text = seen.items[0]["text"].as_str().unwrap();
+    assert!(text.ends_with("is in MIG mode"), "{text}");
 }
 
 #[test]

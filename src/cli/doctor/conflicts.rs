@@ -1,8 +1,11 @@
 //! Other programs that make or hold MIG instances.
 
 use super::check::Check;
+use super::command::{self, Surroundings};
 use super::finding::Finding;
 use super::processes;
+use crate::cli::configure;
+use runmig_lease::trust;
 
 pub const CHECKS: &[Check] = &[
     Check::new(
@@ -16,6 +19,8 @@ pub const CHECKS: &[Check] = &[
         "systemctl disable nvidia-mig-manager",
     ),
 ];
+
+const EXPORTER: &str = "dcgm-exporter";
 
 /// The longest command name that the kernel keeps.
 const COMM: usize = 15;
@@ -64,7 +69,7 @@ const OTHERS: [Other; 8] = [
         repair: "restart it if migctl list shows a quarantined slice: systemctl restart nvidia-dcgm",
     },
     Other {
-        program: "dcgm-exporter",
+        program: EXPORTER,
         why: "it lists instances at its start alone, so later slices have no DCGM series",
         repair: "kill -HUP its process after slices have changed",
     },
@@ -80,7 +85,11 @@ pub fn findings() -> Vec<Finding> {
     let found = OTHERS.iter().filter_map(|other| {
         let short = &other.program[..other.program.len().min(COMM)];
         let (pid, _) = running.iter().find(|(_, command)| command == short)?;
-        let text = format!("{} runs (process {pid}): {}", other.program, other.why);
+        let version = version(other.program).map_or(String::new(), |said| format!(", {said}"));
+        let text = format!(
+            "{} runs (process {pid}{version}): {}",
+            other.program, other.why
+        );
         Some(Finding::warn(
             "conflicts.other-programs",
             text,
@@ -96,6 +105,16 @@ pub fn findings() -> Vec<Finding> {
     }
     found.push(units());
     found
+}
+
+/// Returns the version of the exporter, on which its answer to a SIGHUP depends, where the host has its program. The
+/// program of a container is none that root may run.
+fn version(program: &str) -> Option<String> {
+    let found = Some(program).filter(|program| *program == EXPORTER)?;
+    let path = configure::search(found)?;
+    trust::program(&path).ok()?;
+    let said = command::output(&path, &["--version"], &Surroundings::Only(&[])).ok()?;
+    Some(said.lines().next()?.to_owned())
 }
 
 fn units() -> Finding {
