@@ -2,7 +2,7 @@
 
 use crate::place::{Place, RUNMIG};
 use crate::support::diff::diff;
-use crate::support::runtimes::{built, on_path};
+use crate::support::runtimes::{built, on_path, script};
 use crate::support::{said, skip};
 use serde_json::Value;
 use std::fs;
@@ -426,4 +426,44 @@ fn names_annotations_that_it_adds() {
         assert!(again.contains("nothing to change"), "{again}");
         assert!(!again.contains("passes on"), "{again}");
     }
+}
+
+/// containerd 1.7 gives its own handler a `sandbox_mode`, which is gone as soon as the file lists handlers. This is a
+/// stand-in: no machine of the tests but the node has 1.7.
+#[test]
+fn second_call_keeps_sandbox_mode() {
+    let place = Place::new();
+    let program = place.path("/opt/containerd");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let own = "[plugins.\"io.containerd.grpc.v1.cri\".containerd]
+default_runtime_name = \"runc\"
+[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
+runtime_type = \"io.containerd.runc.v2\"
+sandbox_mode = \"podsandbox\"
+snapshotter = \"\"";
+    let listed = "[plugins.\"io.containerd.grpc.v1.cri\".containerd]
+default_runtime_name = \"runc\"";
+    script(
+        &program,
+        &format!(
+            "[ \"$1\" != --version ] || exec echo containerd github.com/containerd/containerd 1.7.24 x
+             cat \"$2\"
+             if grep -q runtimes.runc \"$2\"; then cat <<'END'\n{listed}\nEND\nelse cat <<'END'\n{own}\nEND\nfi"
+        ),
+    );
+    place.write(CONFIG, DEBIANS);
+    let arguments = ["containerd", "--executable", program.to_str().unwrap()];
+    place.configure(&arguments).ok();
+    let first = place.read(CONFIG);
+    assert_eq!(
+        first.matches("sandbox_mode = \"podsandbox\"").count(),
+        2,
+        "{first}"
+    );
+    let again = place.configure(&arguments).ok().stdout;
+    assert!(again.contains("nothing to change"), "{again}");
+    place
+        .configure(&[&arguments[..], &["--remove"]].concat())
+        .ok();
+    assert_eq!(place.read(CONFIG), DEBIANS);
 }

@@ -70,7 +70,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         ));
         if major == 1 {
             main.check_imports(task, path)?;
-            let after = main.with_handler(task, &plain, &handler)?;
+            let after = main.with_handler(task, &plain, &handler, &runc(&effective))?;
             // A drop-in that runmig made for containerd 2.
             let gone =
                 |before: Option<&str>| before.filter(|t| !t.starts_with(MADE)).map(str::to_owned);
@@ -159,7 +159,13 @@ impl Main {
         Ok(text)
     }
 
-    fn with_handler(&self, task: &Task<'_>, plain: &str, handler: &str) -> Result<String> {
+    fn with_handler(
+        &self,
+        task: &Task<'_>,
+        plain: &str,
+        handler: &str,
+        runc: &str,
+    ) -> Result<String> {
         let cri = CRI[self.version - 1];
         let default = ["plugins", cri, "containerd", DEFAULT];
         if block::body(&self.text, &label(task)) == Some(handler) {
@@ -171,9 +177,7 @@ impl Main {
         let mut text = plain.to_owned();
         let runtimes = ["plugins", cri, "containerd", "runtimes"];
         if table::at(&table::parse(plain)?, &runtimes).is_none() {
-            let runc = format!(
-                "[plugins.\"{cri}\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n"
-            );
+            let runc = format!("[plugins.\"{cri}\".containerd.runtimes.runc]\n{runc}");
             text = block::with(&text, RUNC, &runc);
         }
         let mut text = block::with(&text, &label(task), handler);
@@ -284,6 +288,15 @@ fn check(
         task.name
     ))
     .hint("remove that handler, or choose another name with --name"))
+}
+
+/// Returns the settings of containerd's own handler, which a list would hide. containerd 1.7 has a `sandbox_mode` there,
+/// which its handler without these lines would lose, and runmig's with it at the next call.
+fn runc(effective: &Table) -> String {
+    const TYPE: &str = "runtime_type";
+    let own = cri(effective, &["runtimes", "runc"]).and_then(Value::as_table);
+    let lines = inherit::lines(own, |key| key != TYPE);
+    format!("{TYPE} = \"io.containerd.runc.v2\"\n{lines}")
 }
 
 /// Returns the tables of the shipped file for this handler and machine.
