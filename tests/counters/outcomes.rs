@@ -53,7 +53,7 @@ fn counts_shared_slices() {
 #[test]
 fn counts_creates_without_room() {
     let world = World::small();
-    // Of the four places these leave the second and the fourth.
+    // The deletes leave the second and the fourth place free.
     for id in ["a", "b", "c", "d"] {
         assert!(asks(&world, id, "1g.6gb"));
     }

@@ -56,7 +56,7 @@ impl Mapped {
                 Err(why) => move_aside(&file, &path, &why).context(what)?,
             }
         }
-        Err(Error::new("the file changes all the time")).context(what)
+        Err(Error::new("it is replaced all the time")).context(what)
     }
 
     pub(super) fn add(&self, slot: usize, n: u64) {
@@ -246,7 +246,7 @@ fn check_header(header: &[u8], boot: &BootId) -> Result<SystemTime> {
 /// so two processes never rename a second one.
 fn move_aside(file: &File, path: &Path, why: &Error) -> Result<()> {
     if !files::try_lock(file).context(|| "lock it")? {
-        return Err(Error::new("another process moves it aside"));
+        return Err(Error::new("another process has its lock"));
     }
     let ours = file.metadata().context(|| "look at it")?;
     let now = match std::fs::symlink_metadata(path) {
@@ -258,7 +258,7 @@ fn move_aside(file: &File, path: &Path, why: &Error) -> Result<()> {
     }
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    std::fs::rename(path, &aside).context(|| "move it aside")?;
+    std::fs::rename(path, &aside).context(|| "rename it")?;
     tracing::warn!(
         "{} is moved to {}, and counting begins anew: {}",
         path.display(),
