@@ -111,5 +111,5 @@ fn names_engine_that_misses_the_hook() {
         breaks_inside(&setup, "engines,hooks", "fail", "hooks.seen", [&good, &bad]);
     assert!(text.starts_with("containerd (process "), "{text}");
     assert!(text.ends_with("/bin/runmig-hook"), "{text}");
-    assert!(repair.starts_with("restart containerd"), "{repair}");
+    assert!(repair.ends_with("systemctl cat containerd"), "{repair}");
 }

@@ -20,7 +20,7 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "hooks.seen",
         "each engine that calls runmig finds runmig-hook among its mounts",
-        "restart the engine, or install runmig where it sees it",
+        "let the unit or the container of the engine show the folder",
     ),
 ];
 
@@ -73,7 +73,7 @@ fn seen(host: &Host) -> Vec<Finding> {
                     "{name} (process {pid}) has mounts of its own, without {}",
                     hook.display()
                 ),
-                format!("restart {name}; if it runs in a container, mount the folder there"),
+                format!("let its unit or container show the folder: systemctl cat {name}"),
             ),
         })
     };
