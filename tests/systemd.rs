@@ -5,7 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-const UNITS: [&str; 2] = ["runmig-gc.service", "runmig-gc.timer"];
+const UNITS: [&str; 6] = [
+    "runmig-gc.service",
+    "runmig-gc.timer",
+    "runmig-textfile.service",
+    "runmig-textfile.timer",
+    "runmig-metrics.socket",
+    "runmig-metrics@.service",
+];
 
 fn skip(why: &str) {
     let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -70,4 +77,20 @@ fn systemd_accepts_the_units() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+/// The units of metrics need few rights. 10 is the worst exposure.
+#[test]
+fn units_of_metrics_are_confined() {
+    if !Path::new("/usr/bin/systemd-analyze").exists() {
+        return skip("systemd-analyze is not there: apt-get install systemd");
+    }
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    for unit in ["runmig-textfile.service", "runmig-metrics@.service"] {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--offline=true", "--no-pager", "--threshold=30"]);
+        let output = analyze.arg(units.join(unit)).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{unit}: {told}{output:?}");
+    }
 }

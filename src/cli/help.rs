@@ -92,6 +92,10 @@ const GROUPS: [(&str, &[Verb]); 3] = [
                         "migctl metrics --format prometheus --no-driver",
                         "prints the ledger alone, in the older format",
                     ),
+                    (
+                        "migctl metrics --textfile /var/lib/prometheus/node-exporter/runmig.prom",
+                        "writes a file for node_exporter",
+                    ),
                 ],
             ),
         ],

@@ -153,6 +153,10 @@ const READERS: &[(&str, &str)] = &[
         "src/cli/metrics/docs.rs",
         "the document of families, in a test",
     ),
+    (
+        "src/cli/metrics/textfile.rs",
+        "opens the folder of a file, and a new file in it to write it",
+    ),
     ("src/cli/pages.rs", "the manual pages, in a test"),
     (
         "src/runtime/spawn.rs",

@@ -6,8 +6,11 @@ mod support;
 mod agrees;
 mod bad_input;
 mod counted;
+mod http;
 mod parsers;
+mod prometheus;
 mod reading;
+mod textfile;
 
 use reading::Exposition;
 use runmig_lease::config::Config;

@@ -8,15 +8,17 @@ mod exposition;
 mod facts;
 mod family;
 mod gpus;
+mod http;
 mod label;
 mod openmetrics;
 mod prometheus;
 mod slices;
 mod table;
 mod text;
+mod textfile;
 
 use super::output;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use counters::Counters;
 use exposition::{About, exposition};
 use facts::Facts;
@@ -25,7 +27,9 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Counts;
 use runmig_lease::error::{Context, Result};
 use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use textfile::Textfile;
 
 /// The longest wait for the driver. Prometheus waits for 10 s unless it is told another time.
 const DRIVER_LIMIT: Duration = Duration::from_secs(8);
@@ -38,6 +42,12 @@ pub struct Options {
     /// Read the ledger alone, and open no library of the driver
     #[arg(long)]
     no_driver: bool,
+    /// Replace a file of node_exporter, whose name ends in .prom, in the older format
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "format")]
+    textfile: Option<PathBuf>,
+    /// Answer one HTTP request from standard input on standard output
+    #[arg(long, conflicts_with_all = ["format", "no_driver", "textfile"])]
+    http: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,6 +59,13 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
+    fn content_type(self) -> &'static str {
+        match self {
+            TextFormat::Openmetrics => openmetrics::CONTENT_TYPE,
+            TextFormat::Prometheus => prometheus::CONTENT_TYPE,
+        }
+    }
+
     fn write(self, families: &Families) -> String {
         match self {
             TextFormat::Openmetrics => openmetrics::write(families),
@@ -96,13 +113,30 @@ fn counts(config: &Config) -> Result<Option<Counts>> {
 }
 
 pub fn run(config: &Config, options: &Options) -> Result<i32> {
+    if options.http {
+        return http::run(config);
+    }
     let limit = (!options.no_driver).then_some(DRIVER_LIMIT);
+    if let Some(path) = &options.textfile {
+        return write_file(config, path, limit);
+    }
     let exposed = Exposed::now(config, limit);
     print(&options.format.write(&exposed.families))?;
     for line in &exposed.complaints {
         output::eprint(line);
     }
     Ok(i32::from(!exposed.complaints.is_empty()))
+}
+
+/// Writes an exposition for node_exporter. The file tells of a driver that fails, so that is no failure here.
+fn write_file(config: &Config, path: &Path, limit: Option<Duration>) -> Result<i32> {
+    let file = Textfile::at(path)?;
+    let exposed = Exposed::now(config, limit);
+    file.replace(&TextFormat::Prometheus.write(&exposed.families))?;
+    for line in &exposed.complaints {
+        output::eprint(line);
+    }
+    Ok(0)
 }
 
 /// Prints an exposition. A reader that has gone misses nothing.

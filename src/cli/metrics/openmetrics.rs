@@ -3,6 +3,8 @@
 use super::family::{Families, Family, Type, Unit, Value};
 use super::text::{bound, number, series};
 
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 pub fn write(families: &Families) -> String {
     let mut out = String::new();
     for family in families.iter() {

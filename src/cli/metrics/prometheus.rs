@@ -4,6 +4,8 @@
 use super::family::{Families, Type, Value};
 use super::text::{bound, number, series};
 
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 pub fn write(families: &Families) -> String {
     let mut out = String::new();
     for family in families.iter() {

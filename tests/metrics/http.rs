@@ -1,0 +1,196 @@
+//! The endpoint without a server: a connection is standard input and output of a process.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// One process with its connection.
+struct Connection {
+    stream: UnixStream,
+    child: Child,
+}
+
+struct Answer {
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn status(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+fn connect(setup: &Setup) -> Connection {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let input: OwnedFd = theirs.try_clone().unwrap().into();
+    let mut migctl = setup.plain(&setup.program("migctl"));
+    migctl
+        .args(["metrics", "--http"])
+        .stdin(input)
+        .stdout(OwnedFd::from(theirs));
+    let child = migctl.stderr(Stdio::piped()).spawn().unwrap();
+    Connection {
+        stream: ours,
+        child,
+    }
+}
+
+impl Connection {
+    /// Returns the answer, after the process has ended well and said nothing else.
+    fn answer(mut self) -> Answer {
+        let mut text = String::new();
+        self.stream.read_to_string(&mut text).unwrap();
+        drop(self.stream);
+        let ended = self.child.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        Answer {
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    }
+}
+
+fn ask(setup: &Setup, request: &[u8]) -> Answer {
+    let mut connection = connect(setup);
+    connection.stream.write_all(request).unwrap();
+    connection.answer()
+}
+
+#[test]
+fn answers_get_and_head() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    let text = ask(
+        &setup,
+        b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n",
+    );
+    assert_eq!(text.status(), "HTTP/1.1 200 OK");
+    assert_eq!(text.header("Connection"), Some("close"));
+    assert_eq!(
+        text.header("Content-Type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    assert_eq!(
+        text.header("Content-Length"),
+        Some(&*text.body.len().to_string())
+    );
+    assert_eq!(
+        Exposition::read(&text.body).value("runmig_lease_info", &[("pod", "web")]),
+        1.0
+    );
+    let accept =
+        b"GET /metrics HTTP/1.0\nAccept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\n\n";
+    let text = ask(&setup, accept);
+    let openmetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(text.header("Content-Type"), Some(openmetrics));
+    assert!(text.body.ends_with("# EOF\n"));
+    let head = ask(&setup, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((head.status(), head.body.as_str()), ("HTTP/1.1 200 OK", ""));
+    assert!(
+        head.header("Content-Length")
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            > 1000
+    );
+    let root = ask(&setup, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(root.header("Location"), Some("/metrics"));
+}
+
+#[test]
+fn refuses_other_requests() {
+    let Some(setup) = setup() else { return };
+    let long = format!(
+        "GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n",
+        "x".repeat(1 << 20)
+    );
+    let body = format!(
+        "POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n{}",
+        "x".repeat(100_000)
+    );
+    for (request, status) in [
+        ("GET /other HTTP/1.1\r\n\r\n", "404 Not Found"),
+        ("GET /metrics\r\n", "400 Bad Request"),
+        ("GET /metrics HTTP/1.1\r\nhalf", "400 Bad Request"),
+        (
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "505 HTTP Version Not Supported",
+        ),
+        (&long, "431 Request Header Fields Too Large"),
+        (&body, "405 Method Not Allowed"),
+        ("", ""),
+    ] {
+        let mut connection = connect(&setup);
+        connection.stream.write_all(request.as_bytes()).unwrap();
+        connection.stream.shutdown(Shutdown::Write).unwrap();
+        let answer = connection.answer();
+        let wanted = if status.is_empty() {
+            String::new()
+        } else {
+            format!("HTTP/1.1 {status}")
+        };
+        let start: String = request.chars().take(40).collect();
+        assert_eq!(answer.status(), wanted, "{start}");
+    }
+}
+
+/// A client that sends a byte now and then holds no process for ever.
+#[test]
+fn slow_request_ends() {
+    let Some(setup) = setup() else { return };
+    let connection = connect(&setup);
+    let mut slow = connection.stream.try_clone().unwrap();
+    let dripping = std::thread::spawn(move || {
+        // The end of the connection ends this.
+        while slow.write_all(b"G").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    assert_eq!(connection.answer().status(), "HTTP/1.1 408 Request Timeout");
+    dripping.join().unwrap();
+}
+
+#[test]
+fn client_gone_early_is_no_error() {
+    let Some(setup) = setup() else { return };
+    let Connection { mut stream, child } = connect(&setup);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    drop(stream);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
+}
+
+/// Prometheus tells how long it waits. The ledger's part arrives before that.
+#[test]
+fn slow_driver_leaves_ledger_in_time() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    setup.machine.sim(
+        "fault",
+        &["--call", "nvmlDeviceGetCount_v2", "--takes", "600s"],
+    );
+    let request = b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 1\r\n\r\n";
+    let answer = ask(&setup, request);
+    assert_eq!(answer.status(), "HTTP/1.1 200 OK");
+    let seen = Exposition::read(&answer.body);
+    assert_eq!(seen.value("runmig_driver_up", &[]), 0.0);
+    assert_eq!(seen.value("runmig_lease_info", &[("pod", "web")]), 1.0);
+    let seconds = seen.value("runmig_exposition_seconds", &[]);
+    assert!(
+        seconds < 8.0,
+        "the scrape's time bounds the driver's: {seconds}"
+    );
+}
