@@ -148,7 +148,7 @@ pub use inventory::{
     GpuBooking, GpuParts, GpuState, Inventory, ObservedShare, Size, SliceView, observe, used_memory,
 };
 pub use manager::LeaseManager;
-pub use observer::{Create, holder_kind, kind_of_entry};
+pub use observer::Create;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};

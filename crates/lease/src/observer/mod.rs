@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::gpu::{DriverError, Listener, Reason};
 use crate::model::BootId;
 use crate::request::Wanted;
-use crate::store::{Entry, Holder, Instance, Kind, Lease};
+use crate::store::{Instance, Kind, Lease};
 use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -169,22 +169,6 @@ pub(crate) fn kind_of_wanted(wanted: &Wanted) -> LeaseKind {
         Wanted::Share(_) => LeaseKind::Share,
         Wanted::Seat(_) => LeaseKind::Seat,
         Wanted::Gpus(_) => LeaseKind::Gpu,
-    }
-}
-
-/// Returns the kind of an entry of the ledger.
-pub fn kind_of_entry(entry: &Entry) -> LeaseKind {
-    let has_share = entry.lease().is_some_and(|lease| lease.share().is_some());
-    portion_kind(entry.instance(), has_share)
-}
-
-/// Returns the kind of a lease's holder.
-pub fn holder_kind(holder: &Holder) -> HolderKind {
-    match holder {
-        Holder::Container(_) => HolderKind::Container,
-        Holder::Claim(_) => HolderKind::Claim,
-        #[cfg(test)]
-        Holder::Dummy(_) => HolderKind::Other,
     }
 }
 
