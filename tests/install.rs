@@ -113,7 +113,14 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
             files.push((format!("{prefix}/share/man/man{section}/{page}"), 0o644));
         }
     }
-    for unit in ["runmig-gc.service", "runmig-gc.timer"] {
+    for unit in [
+        "runmig-gc.service",
+        "runmig-gc.timer",
+        "runmig-metrics.socket",
+        "runmig-metrics@.service",
+        "runmig-textfile.service",
+        "runmig-textfile.timer",
+    ] {
         files.push((format!("{prefix}/lib/systemd/system/{unit}"), 0o644));
     }
     files.sort();

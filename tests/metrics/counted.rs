@@ -65,11 +65,11 @@ fn damaged_counters_are_told() {
     let Some(setup) = setup() else { return };
     create(&setup, "job", "alone", &[("runmig.dev/slice", "2g.20gb")]);
     let state = Config::read(&setup.config()).unwrap().state_dir;
-    let files = std::fs::read_dir(state)
+    let mut files = std::fs::read_dir(state)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let is_its = |path: &std::path::PathBuf| path.to_string_lossy().contains("/counters.");
-    let file = files.filter(is_its).next().unwrap();
+    let file = files.find(is_its).unwrap();
     std::fs::write(&file, "nothing").unwrap();
     let said = setup.migctl(&["metrics"]).exits(1);
     assert!(said.stderr.contains("instead of 8192"), "{}", said.stderr);

@@ -207,6 +207,10 @@ fn deb_installs_without_systemd() {
     );
     assert!(doctor.stdout.contains("fail  driver.library"), "{doctor:?}");
 
+    // As systemctl enable makes them.
+    root.ok("cd /etc/systemd/system && mkdir -p sockets.target.wants
+        ln -s /usr/lib/systemd/system/runmig-textfile.timer timers.target.wants/
+        ln -s /usr/lib/systemd/system/runmig-metrics.socket sockets.target.wants/");
     fs::write(root.at("etc/runmig/crun.toml"), "").unwrap();
     root.ok("dpkg --remove runmig");
     assert!(root.at(CONFIG).exists() && !root.at("usr/bin/runmig").exists());
