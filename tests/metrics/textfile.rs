@@ -199,3 +199,19 @@ fn writers_at_once_leave_whole_file() {
     }
     assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
 }
+
+/// A writer that is stopped keeps others out for seconds, not for ever.
+#[test]
+fn gives_up_on_stopped_writer() {
+    let Some(setup) = setup() else { return };
+    let file = folder(&setup).join("runmig.prom");
+    write(&setup, &file).ok();
+    let before = fs::read(&file).unwrap();
+    let draft = fs::File::create(file.with_file_name(".runmig.prom.new")).unwrap();
+    draft.lock().unwrap();
+    let line = write(&setup, &file).exits(1).stderr;
+    assert!(line.contains("another process is writing it"), "{line}");
+    assert_eq!(fs::read(&file).unwrap(), before);
+    drop(draft);
+    write(&setup, &file).ok();
+}

@@ -12,6 +12,11 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest wait for another writer, which takes a moment unless it is stopped.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const GAP: Duration = Duration::from_millis(20);
 
 /// The place of a file, and the folder that it stays in: a path that changes later does not lead elsewhere.
 pub struct Textfile {
@@ -109,6 +114,7 @@ impl Textfile {
             | OFlag::O_NONBLOCK
             | OFlag::O_CLOEXEC;
         let what = || format!("open its new version {}", self.draft.display());
+        let end = Instant::now() + LONGEST_WAIT;
         loop {
             let opened = openat(
                 &self.folder,
@@ -117,9 +123,19 @@ impl Textfile {
                 Mode::from_bits_truncate(0o600),
             );
             let draft = File::from(opened.context(what)?);
-            let draft = Flock::lock(draft, FlockArg::LockExclusive)
-                .map_err(|(_, e)| e)
-                .context(what)?;
+            let draft = match Flock::lock(draft, FlockArg::LockExclusiveNonblock) {
+                Ok(draft) => draft,
+                Err((_, Errno::EWOULDBLOCK)) if Instant::now() < end => {
+                    std::thread::sleep(GAP);
+                    continue;
+                }
+                Err((_, Errno::EWOULDBLOCK)) => {
+                    return Err(Error::new("another process is writing it")
+                        .hint("let it end, or end it if it is stopped"))
+                    .context(what);
+                }
+                Err((_, e)) => return Err(e).context(what),
+            };
             // The one before has moved it into its place meanwhile.
             let here = fstatat(
                 &self.folder,
