@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Parts of the repository that the installation and the suites need.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "README.md",
     "CHANGELOG.md",
     "docs",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 11] = [
     "docker-config",
     "podman-config",
     "kubernetes",
+    "prometheus",
 ];
 const PROGRAMS: [&str; 10] = [
     "runmig",
