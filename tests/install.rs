@@ -92,6 +92,7 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
         "kubernetes/pod.yaml",
         "kubernetes/runtimeclass.yaml",
         "podman/50-runmig.conf",
+        "grafana/runmig.json",
         "prometheus/runmig.rules.yml",
     ] {
         files.push((format!("{prefix}/share/runmig/{example}"), 0o644));

@@ -5,6 +5,7 @@ mod support;
 
 mod agrees;
 mod bad_input;
+mod board;
 mod counted;
 mod http;
 mod parsers;

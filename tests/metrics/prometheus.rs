@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use support::process::until;
 
 /// A process that ends with the test.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -22,7 +22,7 @@ impl Drop for Running {
 }
 
 /// Starts a server that logs its address into a file. Returns its port.
-fn serve(command: &mut Command, log: &Path) -> (Running, u16) {
+pub fn serve(command: &mut Command, log: &Path) -> (Running, u16) {
     let file = fs::File::create(log).unwrap();
     command
         .stdin(Stdio::null())
@@ -46,13 +46,13 @@ fn get(port: u16, path: &str) -> Option<String> {
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
-fn api(port: u16, path: &str) -> Value {
+pub fn api(port: u16, path: &str) -> Value {
     let text = get(port, &format!("/api/v1/{path}")).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Returns the series of an instant query.
-fn query(port: u16, query: &str) -> Vec<Series> {
+pub fn query(port: u16, query: &str) -> Vec<Series> {
     let quoted: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let answer = api(port, &format!("query?query={quoted}"));
     let result = answer["data"]["result"]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Parts of the repository that the installation and the suites need.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "README.md",
     "CHANGELOG.md",
     "docs",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 12] = [
     "podman-config",
     "kubernetes",
     "prometheus",
+    "grafana",
 ];
 const PROGRAMS: [&str; 10] = [
     "runmig",

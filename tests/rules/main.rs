@@ -1,6 +1,8 @@
 //! The rules for Prometheus: promtool runs the cases beside this file, every alert has its remedy in docs/metrics.md, and
 //! every family in an expression is in the document's table.
 
+mod board;
+
 use serde_yaml_ng::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,0 +1,257 @@
+//! The board for Grafana, as far as its text tells. `metrics/board` sends its queries to Prometheus.
+
+use super::{FOREIGN, names, root, series, words};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// The options of each panel, all of which are required.
+const OPTIONS: &[(&str, &[&str])] = &[
+    (
+        "stat",
+        &[
+            "colorMode",
+            "graphMode",
+            "justifyMode",
+            "orientation",
+            "reduceOptions",
+            "showPercentChange",
+            "textMode",
+            "wideLayout",
+        ],
+    ),
+    (
+        "bargauge",
+        &[
+            "displayMode",
+            "legend",
+            "maxVizHeight",
+            "minVizHeight",
+            "minVizWidth",
+            "namePlacement",
+            "orientation",
+            "reduceOptions",
+            "showUnfilled",
+            "sizing",
+            "valueMode",
+        ],
+    ),
+    ("timeseries", &["legend", "tooltip"]),
+    (
+        "table",
+        &["cellHeight", "frameIndex", "showHeader", "sortBy"],
+    ),
+];
+const LEGEND: &[&str] = &["calcs", "displayMode", "placement", "showLegend"];
+const TOOLTIP: &[&str] = &["mode", "sort"];
+const REDUCE: &[&str] = &["calcs", "fields", "values"];
+const PANEL: &[&str] = &[
+    "datasource",
+    "description",
+    "fieldConfig",
+    "gridPos",
+    "id",
+    "options",
+    "targets",
+    "title",
+    "type",
+];
+const DASHBOARD: &[&str] = &[
+    "annotations",
+    "description",
+    "editable",
+    "graphTooltip",
+    "links",
+    "panels",
+    "refresh",
+    "schemaVersion",
+    "tags",
+    "templating",
+    "time",
+    "timezone",
+    "title",
+    "uid",
+    "version",
+];
+const ROWS: &[&str] = &[
+    "Now",
+    "Room",
+    "Holders",
+    "Work by slice",
+    "Unused",
+    "Whole GPU",
+    "Flow",
+    "Health",
+];
+const VARIABLES: &[&str] = &["datasource", "node", "gpu", "namespace", "kind"];
+/// Variables of Grafana itself.
+const BUILT_IN: &[&str] = &["__rate_interval", "__range"];
+const WIDTH: u64 = 24;
+
+fn board() -> Value {
+    let text = fs::read_to_string(root().join("grafana/runmig.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn is_row(panel: &Value) -> bool {
+    panel["type"] == "row"
+}
+
+#[track_caller]
+fn has_fields(object: &Value, fields: &[&str], of: &str) {
+    let object: &Map<String, Value> = object
+        .as_object()
+        .unwrap_or_else(|| panic!("{of} is no object"));
+    let found: BTreeSet<&str> = object.keys().map(String::as_str).collect();
+    assert_eq!(found, fields.iter().copied().collect(), "fields of {of}");
+}
+
+#[test]
+fn board_has_required_fields() {
+    let board = board();
+    has_fields(&board, DASHBOARD, "the board");
+    assert!(board["annotations"]["list"].is_array());
+    let mut titles = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in board["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        assert!(
+            ids.insert(panel["id"].as_u64().unwrap()),
+            "{title}: id twice"
+        );
+        if is_row(panel) {
+            has_fields(
+                panel,
+                &["collapsed", "gridPos", "id", "panels", "title", "type"],
+                title,
+            );
+            continue;
+        }
+        assert!(titles.insert(title), "{title} twice");
+        let mut fields = PANEL.to_vec();
+        if panel["type"] == "table" {
+            fields.push("transformations");
+        }
+        has_fields(panel, &fields, title);
+        has_fields(&panel["fieldConfig"], &["defaults", "overrides"], title);
+        assert!(
+            panel["description"].as_str().unwrap().ends_with('.'),
+            "{title}"
+        );
+        let (_, options) = { OPTIONS.iter().find(|(kind, _)| panel["type"] == *kind) }
+            .unwrap_or_else(|| {
+                panic!(
+                    "{title}: {} is a panel that Grafana may lack",
+                    panel["type"]
+                )
+            });
+        has_fields(&panel["options"], options, title);
+        for (name, fields) in [
+            ("legend", LEGEND),
+            ("tooltip", TOOLTIP),
+            ("reduceOptions", REDUCE),
+        ] {
+            if options.contains(&name) {
+                has_fields(&panel["options"][name], fields, title);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_come_in_order() {
+    let board = board();
+    let rows = board["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|panel| is_row(panel));
+    let rows: Vec<&str> = rows.map(|row| row["title"].as_str().unwrap()).collect();
+    assert_eq!(rows, ROWS);
+}
+
+/// No two panels overlap, and none is wider than the board.
+#[test]
+fn panels_have_their_own_place() {
+    let mut taken = BTreeSet::new();
+    for panel in board()["panels"].as_array().unwrap() {
+        let [x, y, w, h] =
+            ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+        assert!(x + w <= WIDTH, "{}", panel["title"]);
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(
+                taken.insert(cell),
+                "{} lies on another panel",
+                panel["title"]
+            );
+        }
+    }
+    let bottom = taken.iter().map(|(_, y)| y).max().unwrap();
+    let empty: Vec<u64> = (0..*bottom)
+        .filter(|y| !(0..WIDTH).any(|x| taken.contains(&(x, *y))))
+        .collect();
+    assert!(empty.is_empty(), "lines without a panel: {empty:?}");
+}
+
+/// Returns the names of variables in a text.
+fn variables(text: &str) -> BTreeSet<String> {
+    let named = text.split('$').skip(1);
+    let name = |part: &str| {
+        let part = part.trim_start_matches('{');
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        part[..end.unwrap_or(part.len())].to_owned()
+    };
+    named.map(name).collect()
+}
+
+#[test]
+fn queries_use_known_names() {
+    let board = board();
+    let declared = board["templating"]["list"].as_array().unwrap();
+    let declared: Vec<&str> = declared
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(declared, VARIABLES);
+    let (series, records) = (series(), names("record"));
+    let mut used = BTreeSet::new();
+    for panel in board["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|panel| !is_row(panel))
+    {
+        let title = &panel["title"];
+        let targets = panel["targets"].as_array().unwrap();
+        let refs: BTreeSet<&str> = targets
+            .iter()
+            .map(|target| target["refId"].as_str().unwrap())
+            .collect();
+        assert!(
+            !targets.is_empty() && refs.len() == targets.len(),
+            "{title}"
+        );
+        for target in targets {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+            assert_eq!(target["datasource"]["type"], "prometheus", "{title}");
+            let query = target["expr"].as_str().unwrap();
+            for name in variables(query) {
+                let known = declared.contains(&name.as_str()) || BUILT_IN.contains(&name.as_str());
+                assert!(known, "{title}: ${name}");
+                used.insert(name);
+            }
+            for word in words(query) {
+                let known = match word {
+                    _ if word.contains(':') => records.contains(word),
+                    _ if word.starts_with("runmig_") => series.contains(word),
+                    _ if word.starts_with("DCGM_") => FOREIGN.contains(&word),
+                    _ => true,
+                };
+                assert!(known, "{title}: {word} is in no table");
+            }
+        }
+    }
+    for name in VARIABLES.iter().filter(|name| **name != "datasource") {
+        assert!(used.contains(*name), "no query uses ${name}");
+    }
+}
