@@ -159,7 +159,9 @@ fn judge(
         return wrong("it broke down");
     }
     let works = match operation.kind {
-        Kind::Create | Kind::Run | Kind::Look => status.success(),
+        Kind::Create | Kind::Look => status.success(),
+        // Its status is the container's. A slice that could not be released stays on record with its cause.
+        Kind::Run => status.success() && !node.has_lease(ID),
         Kind::Refused => !status.success() && said.contains("memory slices are free"),
         Kind::GiveBack => status.success() && !node.has_lease(ID) && node.bundle_is_whole(ID),
         Kind::Collect => status.success() && !node.has_idle(),
@@ -181,7 +183,7 @@ fn judge(
         Kind::Create if works && !runs => return wrong("it succeeds, and runs not"),
         Kind::Create if !works && runs => return wrong("it fails, and runs"),
         Kind::Create if works && !inside.has_own_ledger => node.has_its_slices(ID)?,
-        Kind::Run if works && node.has_lease(ID) => return wrong("it is over and has a slice"),
+        Kind::Run if node.has_lease(ID) && !told => return wrong("it is over and has a slice"),
         Kind::Refused if status.success() => return wrong("it succeeds without room"),
         _ => {}
     }

@@ -138,10 +138,8 @@ fn make(dir: &Path, path: &Path, boot: &BootId) -> std::io::Result<()> {
     let now = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
     bytes[16..24].copy_from_slice(&now.to_ne_bytes());
     bytes[BOOT][..boot.as_str().len()].copy_from_slice(boot.as_str().as_bytes());
-    let unfinished = dir.join(format!("{UNFINISHED}{}", std::process::id()));
+    let unfinished = dir.join(unfinished_name(now));
     let remove = || std::fs::remove_file(&unfinished);
-    // That of a killed process with this id.
-    let _ = remove();
     // Written, not only lengthened: on a full disk the write fails, and not an addition to the mapping.
     let written = OpenOptions::new()
         .write(true)
@@ -157,6 +155,14 @@ fn make(dir: &Path, path: &Path, boot: &BootId) -> std::io::Result<()> {
     linked?;
     remove_earlier(dir, path);
     Ok(())
+}
+
+/// Returns a name that no other maker has: neither a thread of this process, nor a process with this id in another pid
+/// namespace, nor a killed one.
+fn unfinished_name(now: u64) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{UNFINISHED}{}-{next}-{now}", std::process::id())
 }
 
 /// Removes the files of killed makers.
