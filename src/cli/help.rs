@@ -85,6 +85,23 @@ const GROUPS: [(&str, &[Verb]); 3] = [
                 ],
             ),
             (
+                "events",
+                &[
+                    (
+                        "migctl events --since 1h --type refused",
+                        "says why creates found no room in the last hour",
+                    ),
+                    (
+                        "migctl events --last 0 --follow",
+                        "prints events as they come",
+                    ),
+                    (
+                        "migctl events --container train -o json",
+                        "prints the history of a container for programs",
+                    ),
+                ],
+            ),
+            (
                 "metrics",
                 &[
                     ("migctl metrics", "prints one exposition, in OpenMetrics"),

@@ -8,6 +8,7 @@ mod configure;
 mod daemons;
 mod defrag;
 mod doctor;
+mod events;
 mod explain;
 mod explain_gpus;
 mod gc;
@@ -83,6 +84,8 @@ enum Verb {
     Configure(configure::Options),
     /// Check all that an allocation needs, and name each repair
     Doctor(doctor::Options),
+    /// Print what happened to creates, leases and instances
+    Events(events::Options),
     /// Print the state of the machine for Prometheus
     Metrics(metrics::Options),
     /// Print the code by which a shell completes migctl's words
@@ -129,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
         Verb::Doctor(options) => doctor::run(&config, format, options),
+        Verb::Events(options) => events::run(&config()?, format, options),
         Verb::Metrics(options) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),
     }

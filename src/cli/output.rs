@@ -16,6 +16,11 @@ pub fn json<T: Kind>(fields: &T) {
     line(&inert(&json::text(fields)));
 }
 
+/// Prints one object for programs, on a line of its own.
+pub fn json_line<T: Kind>(fields: &T) {
+    line(&inert(&json::line(fields)));
+}
+
 /// Escapes the characters that a terminal obeys. JSON escapes only the first 32 control characters. A
 /// terminal obeys more (U+009B begins the same sequences as ESC and a bracket), and shows some text
 /// backwards. Outside of strings, JSON has none of these characters.

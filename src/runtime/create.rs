@@ -104,15 +104,14 @@ struct Slicing<'a> {
 impl Slicing<'_> {
     /// Makes the container, and counts the create.
     fn run(self) -> Result<i32> {
-        let prepared = self.prepare().inspect_err(|_| {
-            let wanted = self.asking.request.as_ref().map(|r| &r.wanted);
-            self.leases.count_refused(wanted);
+        let prepared = self.prepare().inspect_err(|e| {
+            let who = request::identity(&self.asking.annotations);
+            let container = self.holder(who.unwrap_or_default()).ok();
+            let request = self.asking.request.as_ref();
+            self.leases.count_refused(request, container, e);
         })?;
-        let made = self.make(prepared);
-        if made.is_err() {
-            self.count(Some(Outcome::Refused));
-        }
-        made
+        self.make(prepared)
+            .inspect_err(|e| self.count_failed(Outcome::Refused, Some(e)))
     }
 
     /// Returns what a create needs beside its slices.
@@ -136,15 +135,18 @@ impl Slicing<'_> {
         })
     }
 
-    /// Counts the create once: with a container, or with a failure.
-    fn count(&self, failure: Option<Outcome>) {
-        let Some(create) = self.counted.take() else {
-            return;
-        };
-        let runtime = self.runtime_begun.get().map(|begun| begun.elapsed());
-        match failure {
-            None => self.leases.count_created(&create, runtime),
-            Some(outcome) => self.leases.count_failed(&create, outcome),
+    /// Counts the create with its container, unless it is counted.
+    fn count_created(&self, leases: &[Held]) {
+        if let Some(create) = self.counted.take() {
+            let runtime = self.runtime_begun.get().map(|begun| begun.elapsed());
+            self.leases.count_created(&create, leases, runtime);
+        }
+    }
+
+    /// Counts the create with its failure, unless it is counted. `error`: none where the low-level runtime told it.
+    fn count_failed(&self, outcome: Outcome, error: Option<&Error>) {
+        if let Some(create) = self.counted.take() {
+            self.leases.count_failed(&create, outcome, error);
         }
     }
 
@@ -191,21 +193,25 @@ impl Slicing<'_> {
                     }
                 }
                 if let Some(e) = self.unlimited(&leases) {
-                    self.count(Some(Outcome::Driver));
+                    self.count_failed(Outcome::Driver, Some(&e));
                     return Err(e.and(self.over(&leases).err()));
                 }
-                self.count(None);
+                self.count_created(&leases);
                 ended
             }
             Ok(ended) => {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
                 // have run. crun discards the words of a hook.
                 let has_run = ended.succeeded() || self.has_run(&leases);
-                self.count((!has_run).then_some(Outcome::Runtime));
-                if !ended.succeeded()
-                    && let Some(e) = self.limit_error(&leases)
-                {
-                    self.report(&e);
+                let limit = { !ended.succeeded() }
+                    .then(|| self.limit_error(&leases))
+                    .flatten();
+                match has_run {
+                    true => self.count_created(&leases),
+                    false => self.count_failed(Outcome::Runtime, limit.as_ref()),
+                }
+                if let Some(e) = &limit {
+                    self.report(e);
                 }
                 if let Err(e) = self.over(&leases) {
                     tracing::warn!("{}", e.line());
@@ -343,7 +349,10 @@ impl Slicing<'_> {
         if let Some(e) = &unlimited {
             self.report(e);
         }
-        self.count(unlimited.map(|_| Outcome::Driver));
+        match &unlimited {
+            None => self.count_created(leases),
+            Some(e) => self.count_failed(Outcome::Driver, Some(e)),
+        }
         Meanwhile::Done
     }
 

@@ -31,6 +31,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
             &["limit", "observer"],
+            &["events"],
             &[
                 "placement",
                 "store",

@@ -6,6 +6,7 @@ use crate::support::{Going, Said, going};
 use crate::{creates, get};
 use nix::sys::signal::Signal;
 use runmig_lease::counters::{Actor, Counter, LeaseKind, Outcome};
+use runmig_lease::events::{Event, History};
 use std::process::{Command, Stdio};
 
 fn start(mut command: Command) -> Going {
@@ -15,6 +16,21 @@ fn start(mut command: Command) -> Going {
 fn all_releases(world: &World) -> u64 {
     let of = |by: &Actor| get(world, Counter::Releases(LeaseKind::Slice, *by));
     Actor::ALL.iter().map(of).sum()
+}
+
+/// The events of creates and releases, which equal the counters.
+fn written(world: &World) -> Vec<(&'static str, u64)> {
+    let mut history = History::new(&world.state().join("events.jsonl"));
+    let mut counts = [("ready", 0), ("refused", 0), ("released", 0)];
+    let mut count = |event: Event| {
+        let word = event.event_type.word();
+        for (_, n) in counts.iter_mut().filter(|(of, _)| *of == word) {
+            *n += 1;
+        }
+    };
+    history.read(&mut count).unwrap();
+    assert_eq!(history.unreadable(), 0);
+    counts.into_iter().filter(|(_, n)| *n > 0).collect()
 }
 
 #[test]
@@ -36,12 +52,14 @@ fn counts_are_exact_under_200_creates() {
     let made = made.len() as u64;
     let expected = [(Outcome::Created, made), (Outcome::Full, 200 - made)];
     assert_eq!(creates(&world, LeaseKind::Slice), expected);
+    assert_eq!(written(&world), [("ready", made), ("refused", 200 - made)]);
     let alive = ids.iter().filter(|id| world.living_init(id).is_some());
     let all: Vec<Going> = { alive }
         .map(|id| start(world.runmig(&["delete", "--force", id])))
         .collect();
     all.into_iter().for_each(|one| drop(one.end().ok()));
     assert_eq!(all_releases(&world), made);
+    assert_eq!(written(&world).last(), Some(&("released", made)));
 }
 
 /// A killed process loses its own count at most, and no other's.

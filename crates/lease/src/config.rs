@@ -4,10 +4,12 @@
 //! file: `runmig` reads `/etc/runmig/config.toml`, a link called `runmig-NAME` reads `NAME.toml`
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
+mod events;
 mod kubernetes;
 mod reach;
 mod sharing;
 
+pub use events::Events;
 pub use kubernetes::Local;
 pub use sharing::{RoundMps, Sharing};
 
@@ -48,6 +50,8 @@ pub struct Config {
     pub adopt: bool,
     /// The driver's library and files.
     pub driver: Driver,
+    /// The history of creates, leases and instances.
+    pub events: Events,
     /// The rules for shares of GPUs.
     pub sharing: Sharing,
     /// The rules for Kubernetes, which `runmig-dra` alone follows.
@@ -121,6 +125,7 @@ impl Default for Config {
             keep_idle: Duration::ZERO,
             adopt: false,
             driver: Driver::default(),
+            events: Events::default(),
             sharing: Sharing::default(),
             kubernetes: Kubernetes::default(),
             policy: Policy::default(),
@@ -209,6 +214,7 @@ impl Config {
                 library.display()
             )));
         }
+        config.events.check()?;
         config.sharing.check()?;
         config.policy.check()?;
         config.set_apart()?;

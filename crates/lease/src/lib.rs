@@ -116,6 +116,7 @@ mod draft;
 #[cfg(test)]
 mod dummy;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod framed;
 #[doc(hidden)]

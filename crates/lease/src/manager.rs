@@ -4,15 +4,17 @@ use crate::allocate::{self, Acquired, ClaimNews, ClaimPlace, LimitState};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
-use crate::counters::{Actor, HolderKind, LeaseKind, Outcome};
-use crate::error::Result;
+use crate::counters::{Actor, LeaseKind, Outcome};
+use crate::error::{Error, Result};
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::mps::Home;
 use crate::observer::{self, Create};
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
-use crate::request::{Request, Wanted};
-use crate::store::{Claim, ClaimName, Container, Damaged, Held, Instance, Key, Lease, Store};
+use crate::request::Request;
+use crate::store::{
+    Claim, ClaimName, Container, Damaged, Held, Holder, Instance, Key, Lease, Store,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,21 +67,37 @@ impl<'a> LeaseManager<'a> {
         allocate::acquire(&self.0, holder, request, cgroup)
     }
 
-    /// Counts a create that ended with a container. `runtime`: the time of its low-level runtime.
-    pub fn count_created(&self, create: &Create, runtime: Option<Duration>) {
-        self.0.observer.created(create, runtime);
+    /// Counts and records a create that ended with a container on these leases. `runtime`: the time of its low-level
+    /// runtime.
+    pub fn count_created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
+        let now = |held: &Held| {
+            // Without a record, the container has ended already, or the read failed.
+            let now = self.0.store.held_now(held).ok().flatten();
+            now.unwrap_or_else(|| held.clone())
+        };
+        let leases: Vec<Held> = leases.iter().map(now).collect();
+        self.0.observer.created(create, &leases, runtime);
     }
 
-    /// Counts a create that failed after `acquire`.
-    pub fn count_failed(&self, create: &Create, outcome: Outcome) {
-        self.0.observer.ended(create, outcome);
+    /// Counts and records a create that failed after `acquire`. `error`: none where the low-level runtime told it.
+    pub fn count_failed(&self, create: &Create, outcome: Outcome, error: Option<&Error>) {
+        self.0.observer.ended(create, outcome, error);
     }
 
-    /// Counts a request that was refused before `acquire`. None stands for the slice of a claim.
-    pub fn count_refused(&self, wanted: Option<&Wanted>) {
-        let kind = wanted.map_or(LeaseKind::Slice, observer::kind_of_wanted);
-        let create = self.0.observer.begin(kind, HolderKind::Container);
-        self.0.observer.ended(&create, Outcome::Refused);
+    /// Counts and records a request that was refused before `acquire`. No request stands for the slice of a claim.
+    pub fn count_refused(
+        &self,
+        request: Option<&Request>,
+        container: Option<Container>,
+        error: &Error,
+    ) {
+        let kind = request.map_or(LeaseKind::Slice, |r| observer::kind_of_wanted(&r.wanted));
+        let text = request.map_or(String::new(), |r| r.wanted.written());
+        let holder = container.map(Holder::Container);
+        let create = self.0.observer.begin(kind, holder, &text);
+        self.0
+            .observer
+            .ended(&create, Outcome::Refused, Some(error));
     }
 
     /// Puts a container on the slices of claims, before it exists; see `allocate::acquire_claimed`.

@@ -7,6 +7,7 @@ mod collection;
 mod configure;
 mod defrag;
 mod diagnosis;
+mod events;
 mod explain;
 mod gpus;
 mod leases;
@@ -18,6 +19,7 @@ pub use collection::CollectionItem;
 pub use configure::ChangeItem;
 pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
 pub use diagnosis::DiagnosisItem;
+pub use events::EventItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
@@ -67,6 +69,10 @@ impl Kind for Items<'_, DiagnosisItem<'_>> {
     const KIND: &'static str = "Diagnosis";
 }
 
+impl Kind for EventItem<'_> {
+    const KIND: &'static str = "Event";
+}
+
 /// One object in Kubernetes' form: `apiVersion`, `kind`, and the fields of the kind.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -96,6 +102,16 @@ pub fn text<T: Kind>(fields: &T) -> String {
         fields,
     };
     serde_json::to_string_pretty(&object).expect("only strings are keys")
+}
+
+/// Returns the text of an object on one line.
+pub fn line<T: Kind>(fields: &T) -> String {
+    let object = Object {
+        api_version: API_VERSION,
+        kind: T::KIND,
+        fields,
+    };
+    serde_json::to_string(&object).expect("only strings are keys")
 }
 
 /// The memory slices that a MIG instance takes on its GPU.

@@ -31,6 +31,7 @@ fn schemas() -> Value {
     add::<Items<'_, CollectionItem<'_>>>(&mut kinds);
     add::<Items<'_, ChangeItem<'_>>>(&mut kinds);
     add::<Items<'_, DiagnosisItem<'_>>>(&mut kinds);
+    add::<EventItem<'_>>(&mut kinds);
     Value::Object(kinds)
 }
 

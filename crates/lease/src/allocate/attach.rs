@@ -4,9 +4,10 @@
 use super::claimed::{Claimed, on_claims};
 use super::{occupied, previous};
 use crate::context::{LeaseContext, now};
-use crate::counters::{HolderKind, LeaseKind, Outcome};
+use crate::counters::{LeaseKind, Outcome};
 use crate::error::{Error, Result, printable};
 use crate::model::{Cgroup, LeaseId, Process};
+use crate::observer::{Existing, News};
 use crate::process;
 use crate::reclaim::{self, liveness};
 use crate::store::{
@@ -28,18 +29,22 @@ pub(crate) fn attach(
     init: Process,
     patience: Duration,
 ) -> Result<Lease> {
-    let mut create = context
-        .observer
-        .begin(LeaseKind::Slice, HolderKind::Container);
+    let named = Holder::Container(container.clone());
+    let mut create = context.observer.begin(LeaseKind::Slice, Some(named), "");
     create.ends(Outcome::Shared);
     let attached = attach_once(context, claim, container, init, patience);
     match &attached {
-        Ok((_, true)) => context.observer.created(&create, None),
+        Ok((held, true)) => {
+            context.observer.tell(&News::Taken(held, Existing::Shared));
+            context
+                .observer
+                .created(&create, std::slice::from_ref(held), None);
+        }
         // It counted in the first call.
         Ok((_, false)) => {}
-        Err(_) => context.observer.ended(&create, Outcome::Refused),
+        Err(e) => context.observer.ended(&create, Outcome::Refused, Some(e)),
     }
-    attached.map(|(lease, _)| lease)
+    attached.map(|(held, _)| held.lease)
 }
 
 /// Returns the lease, and whether it is new.
@@ -49,7 +54,7 @@ fn attach_once(
     container: Container,
     init: Process,
     patience: Duration,
-) -> Result<(Lease, bool)> {
+) -> Result<(Held, bool)> {
     let found = on_claims(context, std::slice::from_ref(claim), &container, patience)?;
     let [of_claim] = found.slices.as_slice() else {
         return Err(Error::new("the claim has no slice"));
@@ -57,7 +62,7 @@ fn attach_once(
     let instance = &of_claim.instance;
     let has = |held: &&Held| held.instance.id == instance.id && held.lease.is_of(&container.key);
     if let Some(held) = found.listing.held().find(has) {
-        return Ok((held.lease.clone(), false));
+        return Ok((held.clone(), false));
     }
     let lease = Lease {
         state: LeaseState::Ready,
@@ -68,7 +73,8 @@ fn attach_once(
     found.ledger.sweep();
     found.ledger.put_lease(&lease)?;
     log(&lease, of_claim);
-    Ok((lease, true))
+    let instance = instance.clone();
+    Ok((Held { lease, instance }, true))
 }
 
 /// Puts a container's leases on record on the slices of these devices, before the container exists. They are *pending*

@@ -28,15 +28,15 @@ mod validate;
 pub mod what_if;
 
 use super::context::LeaseContext;
-use super::observer::{self, Create};
+use super::observer::{self, Create, Existing, News};
 use super::queue::{Turn, Wake};
 use super::reclaim::{self, liveness};
-use crate::counters::{HolderKind, LeaseKind, Outcome as End};
+use crate::counters::{LeaseKind, Outcome as End};
 use crate::error::{Error, Result};
 use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
-use crate::store::{ClaimName, Container, Held, Operation};
+use crate::store::{ClaimName, Container, Held, Holder, Operation};
 pub(crate) use attach::attach;
 pub use claim::{ClaimNews, ClaimPlace};
 pub(crate) use claim::{prepare, promise};
@@ -71,8 +71,12 @@ pub(crate) fn acquire(
     cgroup: Cgroup,
 ) -> Result<Acquired> {
     let kind = observer::kind_of_wanted(&request.wanted);
-    let mut create = context.observer.begin(kind, HolderKind::Container);
-    match leases_for(context, holder, request, cgroup, &mut create) {
+    let named = Holder::Container(holder.clone());
+    let written = request.wanted.written();
+    let mut create = context.observer.begin(kind, Some(named), &written);
+    let leases = leases_for(context, holder, request, cgroup, &mut create);
+    context.observer.waits_no_more(&mut create);
+    match leases {
         Ok((leases, operation)) => Ok(Acquired {
             leases,
             operation,
@@ -108,7 +112,7 @@ fn leases_for(
     };
     let mut turn = Turn::new(context.config, request, &holder.bundle);
     loop {
-        let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
+        let (denial, woke_others) = match attempts(context, &requester, &mut turn, create)? {
             Ended::Ready(leases, end) => {
                 create.ends(end);
                 return Ok((leases, operation));
@@ -130,6 +134,9 @@ fn leases_for(
             return Err(no.error(&[], None));
         }
         let since = Instant::now();
+        if turn.waits() {
+            context.observer.waits(create);
+        }
         turn.pause(woke_others);
         let goes_on = wait(context, &mut turn)?;
         create.waited(since);
@@ -153,15 +160,17 @@ pub(crate) fn acquire_claimed(
     cgroup: &Cgroup,
     patience: Duration,
 ) -> Result<Acquired> {
-    let mut create = context
-        .observer
-        .begin(LeaseKind::Slice, HolderKind::Container);
+    let named = Holder::Container(holder.clone());
+    let mut create = context.observer.begin(LeaseKind::Slice, Some(named), "");
     // As for `acquire`.
     let attached = liveness::namespaces()
         .and_then(|_| attach::attach_new(context, claims, holder, cgroup, patience));
     match attached {
         Ok((leases, operation)) => {
             create.ends(End::Shared);
+            for held in &leases {
+                context.observer.tell(&News::Taken(held, Existing::Shared));
+            }
             Ok(Acquired {
                 leases,
                 operation,
@@ -190,6 +199,7 @@ fn attempts(
     context: &LeaseContext<'_>,
     requester: &Requester<'_>,
     turn: &mut Turn,
+    create: &mut Create,
 ) -> Result<Ended> {
     // One session for all attempts, closed before a wait: a long one sees stale handles.
     let driver = &context.driver();
@@ -199,6 +209,10 @@ fn attempts(
         let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
             Outcome::Shared(lease) => {
                 driver.keep_geometry();
+                context.observer.waits_no_more(create);
+                context
+                    .observer
+                    .tell(&News::Taken(&lease, Existing::Shared));
                 return Ok(Ended::Ready(vec![lease], End::Shared));
             }
             Outcome::PeerCreates(peer) => {
@@ -221,6 +235,7 @@ fn attempts(
             }
             Outcome::Reserved(allocation) => {
                 turn.unwatch();
+                context.observer.waits_no_more(create);
                 let end = allocation.end();
                 match provision::provision(
                     context,

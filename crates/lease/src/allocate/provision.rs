@@ -10,6 +10,7 @@ use crate::error::{Context, Error, Result};
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::model::Profile;
 use crate::mps::{self, Home, Order};
+use crate::observer::{Existing, News};
 use crate::reclaim;
 use crate::store::{Held, InstanceState, MpsDaemon, Resource, Slice};
 
@@ -57,7 +58,14 @@ fn provision_part(
     let stopped = |undo, error| Err(Box::new((undo, error)));
     match part {
         Part::Existing(lease, patience) => match validate(context, driver, &lease) {
-            Some(lease) => Ok(lease),
+            Some(lease) => {
+                let existing = match lease.instance.is_adopted() {
+                    true => Existing::Adopted,
+                    false => Existing::Reused,
+                };
+                context.observer.tell(&News::Taken(&lease, existing));
+                Ok(lease)
+            }
             None => {
                 tried.unfit.extend(footprint(&lease.instance));
                 stopped(Undo::GiveUp(lease, patience), None)
@@ -165,8 +173,9 @@ fn start_daemon(
     let started = mps::start(&order, record)
         .and_then(|()| context.record(held, |i| i.state = InstanceState::Ready));
     // Without its record, nobody else would find it.
-    if started.is_err() {
-        reclaim::remove_home(context, &held.instance.id);
+    match &started {
+        Ok(held) => context.observer.tell(&News::Made(held)),
+        Err(_) => reclaim::remove_home(context, &held.instance.id),
     }
     started.context(what)
 }
@@ -204,6 +213,7 @@ pub(super) fn create_slice(
     });
     let held = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
     tracing::info!(lease = held.lease.id.as_str(), "made: {uuid}");
+    context.observer.tell(&News::Made(&held));
     Ok(held)
 }
 

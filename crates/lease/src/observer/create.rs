@@ -1,31 +1,45 @@
 //! A create, from its begin to the count at its end.
 
+use super::news::Times;
 use crate::counters::{HolderKind, LeaseKind, Outcome};
 use crate::error::Error;
+use crate::request::Wanted;
+use crate::store::Holder;
 use std::time::{Duration, Instant};
 
 /// A create under way. It is counted once, at its end.
 #[derive(Debug)]
 pub struct Create {
     pub(super) kind: LeaseKind,
-    pub(super) holder: HolderKind,
-    pub(super) begun: Instant,
+    /// None where the request was refused before its container was known.
+    pub(super) holder: Option<Holder>,
+    /// The request, as the user wrote it.
+    pub(super) request: String,
+    begun: Instant,
     /// The driver's time before the create.
-    pub(super) driver_before: Duration,
+    driver_before: Duration,
     /// The time in the queue.
-    pub(super) wait: Duration,
+    wait: Duration,
+    /// Whether the begin of a wait is told.
+    pub(super) waits: bool,
     /// The end as far as it is known.
     outcome: Option<Outcome>,
 }
 
 impl Create {
-    pub(super) fn new(kind: LeaseKind, holder: HolderKind, driver_before: Duration) -> Create {
+    pub(super) fn new(
+        kind: LeaseKind,
+        (holder, request): (Option<Holder>, &str),
+        driver_before: Duration,
+    ) -> Create {
         Create {
             kind,
             holder,
+            request: request.to_owned(),
             begun: Instant::now(),
             driver_before,
             wait: Duration::ZERO,
+            waits: false,
             outcome: None,
         }
     }
@@ -38,6 +52,26 @@ impl Create {
     /// Adds a time in the queue.
     pub(crate) fn waited(&mut self, since: Instant) {
         self.wait += since.elapsed();
+    }
+
+    /// Returns the kind of the holder.
+    pub(super) fn holder_kind(&self) -> HolderKind {
+        match &self.holder {
+            Some(Holder::Container(_)) | None => HolderKind::Container,
+            Some(Holder::Claim(_)) => HolderKind::Claim,
+            #[cfg(test)]
+            Some(Holder::Dummy(_)) => HolderKind::Other,
+        }
+    }
+
+    /// Returns the times until now. `driver`: the driver's time in this process.
+    pub(super) fn times(&self, driver: Duration, runtime: Option<Duration>) -> Times {
+        Times {
+            total: self.begun.elapsed(),
+            wait: self.wait,
+            driver: driver.saturating_sub(self.driver_before),
+            runtime,
+        }
     }
 
     /// Returns the end of a create that succeeds.
@@ -54,6 +88,16 @@ impl Create {
     }
 }
 
+/// Returns the kind of what a request wants.
+pub(crate) fn kind_of_wanted(wanted: &Wanted) -> LeaseKind {
+    match wanted {
+        Wanted::Slices(_) => LeaseKind::Slice,
+        Wanted::Share(_) => LeaseKind::Share,
+        Wanted::Seat(_) => LeaseKind::Seat,
+        Wanted::Gpus(_) => LeaseKind::Gpu,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,7 +105,7 @@ mod tests {
 
     #[test]
     fn failure_has_its_origin() {
-        let mut create = Create::new(LeaseKind::Slice, HolderKind::Container, Duration::ZERO);
+        let mut create = Create::new(LeaseKind::Slice, (None, "1g.10gb"), Duration::ZERO);
         let lost = Error::from(DriverError {
             what: "create".to_owned(),
             reason: Reason::Code(GPU_IS_LOST),

@@ -10,6 +10,7 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::model::LeaseId;
+use crate::observer::News;
 use crate::store::{
     Damaged, DamagedName, FormerName, Instance, InstanceName, InstanceState, Key, Lease,
     LeaseState, Ledger, Origin, Ownership, Resource,
@@ -133,6 +134,10 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
         ledger.put_instance(instance)?;
     }
     remove(context, &ledger, damaged, has_others || instance.is_some())?;
+    // A kill leaves a lease without its instance, which can be read.
+    if damaged.unfinished().is_none() {
+        context.observer.tell(&News::Damaged(damaged));
+    }
     let lease = damaged.id();
     match &instance {
         Some(instance) => tracing::info!(

@@ -5,6 +5,7 @@ use super::finding::{Finding, Outcome};
 use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
+use crate::observer::News;
 use crate::store::{Damaged, Entry, Kind, Ownership};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -22,6 +23,11 @@ pub(super) fn strike_off(
         true => entries.iter().map(|_| Ok(())).collect(),
         false => restore_and_remove(context, &entries),
     };
+    if !dry_run {
+        for (entry, _) in { entries.iter().zip(&done) }.filter(|(_, done)| done.is_ok()) {
+            context.observer.tell(&News::Lapsed(entry));
+        }
+    }
     let found = |(entry, done)| Finding {
         entry,
         outcome: outcome(done, "its boot is over"),
@@ -92,7 +98,11 @@ pub(super) fn strike_off_damaged(
                 lease: context.store.lease_file_of(d),
                 instance: context.store.instance_file_of(d),
             });
-            remove_records(context, &records.collect::<Vec<_>>())
+            let done = remove_records(context, &records.collect::<Vec<_>>());
+            for (damaged, _) in { damaged.iter().zip(&done) }.filter(|(_, done)| done.is_ok()) {
+                context.observer.tell(&News::Damaged(damaged));
+            }
+            done
         }
     };
     let why = "its record is damaged, and its boot is over";

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::idle;
 use crate::model::InstanceId;
 use crate::mps::{self, Home};
+use crate::observer::News;
 use crate::store::{Entry, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ pub(crate) fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection
     let found = context.observer.acting(Actor::Gc, look)?;
     if !dry_run {
         counters::sweep(&context.config.state_dir);
-        context.observer.collected();
+        context.observer.tell(&News::Collected);
     }
     Ok(found)
 }

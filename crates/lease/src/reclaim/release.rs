@@ -7,6 +7,7 @@ use super::{holder, keep};
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Context, Error, Result};
 use crate::model::{InstanceId, Timestamp};
+use crate::observer::News;
 use crate::store::{
     Attempt, Held, Instance, InstanceName, InstanceState, Kind, Lease, LeaseState, Slice,
 };
@@ -166,7 +167,7 @@ pub(crate) fn release_instance_unless(
 fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
     let begun = Instant::now();
     if target.instance.attempt().is_some() {
-        context.observer.retried(target.instance);
+        context.observer.tell(&News::Retried(target.instance));
     }
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
@@ -183,15 +184,20 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
             if destroy::has_other_users(context, target.instance, target.lease)? {
                 return Ok(());
             }
-            if ledger.remove_instance(target.instance)? && target.lease.is_none() {
-                context.observer.removed(target.instance, target.begun);
+            if ledger.remove_instance(target.instance)? {
+                if target.instance.attempt().is_some() {
+                    context.observer.tell(&News::Recovered(target.instance));
+                }
+                if target.lease.is_none() {
+                    context.observer.removed(target.instance, target.begun);
+                }
             }
             drop(ledger);
             let parent = target.instance.parent.as_ref();
             let slice = target.instance.resource.mig_slice();
             end_parent(context, (parent, slice), patience.left(begun))
         }
-        Err(e) => Err(quarantine(context, target.instance, e)),
+        Err(e) => Err(quarantine(context, target, e)),
     }
 }
 
@@ -259,7 +265,8 @@ fn check_lost(context: &LeaseContext<'_>, slice: &Slice) -> Result<()> {
     }
 }
 
-fn quarantine(context: &LeaseContext<'_>, instance: &Instance, e: Error) -> Error {
+fn quarantine(context: &LeaseContext<'_>, target: Target<'_>, e: Error) -> Error {
+    let instance = target.instance;
     let holders = destroy::holders(context, instance);
     let unseen = holders
         .unseen
@@ -268,7 +275,11 @@ fn quarantine(context: &LeaseContext<'_>, instance: &Instance, e: Error) -> Erro
     let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
     let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
     if instance.attempt().is_none() {
-        context.observer.quarantined(instance);
+        context.observer.tell(&News::Quarantined {
+            lease: target.lease,
+            instance,
+            error: &e,
+        });
     }
     let noted = destroy::mark(context, instance, |i| {
         i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));

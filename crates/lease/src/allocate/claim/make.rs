@@ -9,6 +9,7 @@ use crate::counters::Outcome;
 use crate::draft;
 use crate::error::{Error, Result};
 use crate::gpu::Metered;
+use crate::observer::{Existing, News};
 use crate::process;
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{Entry, Held, Holder, InstanceState, LeaseState, Operation, Resource};
@@ -71,6 +72,7 @@ impl Work<'_, '_> {
             InstanceState::Idle { .. } => match validate(context, driver, &held) {
                 Some(held) => {
                     self.end = Some(Outcome::Reused);
+                    context.observer.tell(&News::Taken(&held, Existing::Reused));
                     self.finish(held)
                 }
                 None => self.give_up(Undo::GiveUp(held, Patience::default())),

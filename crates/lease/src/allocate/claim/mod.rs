@@ -9,13 +9,13 @@ mod place;
 mod work;
 
 use crate::context::{LeaseContext, now};
-use crate::counters::{HolderKind, LeaseKind, Outcome};
+use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
 use crate::gpu::{Metered, Queries};
 use crate::inventory::Inventory;
 use crate::model::LeaseId;
-use crate::observer::Create;
+use crate::observer::{Create, News};
 use crate::process;
 use crate::reclaim;
 use crate::store::{
@@ -71,18 +71,21 @@ pub(crate) fn prepare(
     patience: Duration,
     hear: Hear<'_>,
 ) -> Result<Held> {
-    let mut create = context.observer.begin(LeaseKind::Slice, HolderKind::Claim);
+    let named = Holder::Claim(claim.clone());
+    let observer = &context.observer;
+    let mut create = observer.begin(LeaseKind::Slice, Some(named), &at.profile);
     let mut work = Work::new(context, claim, at, hear);
     let made = slice_of(&mut work, patience, &mut create);
+    observer.waits_no_more(&mut create);
     match &made {
-        Ok(_) => {
+        Ok(held) => {
             // A slice that was there counted once.
             if let Some(end) = work.end {
                 create.ends(end);
-                context.observer.created(&create, None);
+                observer.created(&create, std::slice::from_ref(held), None);
             }
         }
-        Err(e) => context.observer.failed(&create, e),
+        Err(e) => observer.failed(&create, e),
     }
     made
 }
@@ -131,6 +134,7 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
         };
         drop(session);
         if let Some(obstacle) = obstacle.filter(|_| begun.elapsed() >= NEWS) {
+            context.observer.waits(create);
             work.tell_wait(&obstacle);
         }
         let since = Instant::now();
@@ -216,6 +220,8 @@ impl Work<'_, '_> {
                 self.tell_move(to, by);
             }
         }
+        drop(ledger);
+        context.observer.tell(&News::Promised(&held));
         Ok(Found::Promised(held))
     }
 

@@ -1,0 +1,200 @@
+//! An event, as a line of the file has it.
+
+use super::subject::EventLease;
+use crate::model::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Write};
+use std::time::{Duration, SystemTime};
+
+/// Declares the types of events with their words.
+macro_rules! types {
+    ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
+        /// The type of an event. Later versions add types, and a reader keeps their words.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum EventType {
+            $($(#[$doc])* #[serde(rename = $word)] $name,)*
+            /// A type that this version does not know.
+            #[serde(untagged)]
+            Other(String),
+        }
+
+        impl EventType {
+            /// The words of all types that this version writes.
+            pub const WORDS: &[&str] = &[$($word,)*];
+
+            /// Returns the word of the type.
+            pub fn word(&self) -> &str {
+                match self {
+                    $(EventType::$name => $word,)*
+                    EventType::Other(word) => word,
+                }
+            }
+        }
+    };
+}
+
+types! {
+    /// A create ended without a container.
+    Refused = "refused",
+    /// A create began to wait for room.
+    WaitBegun = "wait-begun",
+    /// The wait of a create ended.
+    WaitEnded = "wait-ended",
+    /// A claim has a place, without hardware.
+    Promised = "promised",
+    /// A create took an idle slice.
+    Reused = "reused",
+    /// A create took an administrator's slice.
+    Adopted = "adopted",
+    /// A container joined the slice of its pod or claim.
+    Shared = "shared",
+    /// A create ended with a container or a prepared claim.
+    Ready = "ready",
+    /// A lease ended.
+    Released = "released",
+    /// An idle slice ended to make room.
+    Evicted = "evicted",
+    /// A collection ended a lease.
+    Collected = "collected",
+    /// An instance was made.
+    Created = "created",
+    /// An instance could not be destroyed.
+    Quarantined = "quarantined",
+    /// A quarantined instance was destroyed at last.
+    Recovered = "recovered",
+    /// runmig ended a record that cannot be read.
+    RecordDamaged = "record-damaged",
+}
+
+/// Something that happened to a create, a lease, an instance or a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The time of the event, by the machine's clock, which may have been set back.
+    pub time: Timestamp,
+    /// The type of the event.
+    #[serde(rename = "type")]
+    pub event_type: EventType,
+    /// The end of a create, in the words of `migctl explain` and of the counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+    /// The actor of a release, in the words of the counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The login that called the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
+    /// The lease, its instance or both; of a create without a lease what the request names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<EventLease>,
+    /// The times of a create or a release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<EventSeconds>,
+    /// The file of a damaged record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
+    /// The error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The duration of each part, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventSeconds {
+    /// All of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// The wait for room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<f64>,
+    /// Calls of the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<f64>,
+    /// The low-level runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<f64>,
+}
+
+impl EventSeconds {
+    /// Returns a duration as events have it: with the precision of a millisecond.
+    pub(crate) fn of(time: Duration) -> Option<f64> {
+        Some((time.as_secs_f64() * 1000.0).round() / 1000.0)
+    }
+}
+
+impl Event {
+    /// Returns an event of this moment without any field.
+    pub(crate) fn now(event_type: EventType) -> Event {
+        Event {
+            time: Timestamp::millis(SystemTime::now()),
+            event_type,
+            verdict: None,
+            actor: None,
+            user: None,
+            lease: None,
+            seconds: None,
+            record: None,
+            error: None,
+        }
+    }
+
+    /// Returns the portion for people: `1g.10gb at 4:1 on GPU 0`, or the request. Empty without either.
+    pub fn portion(&self) -> String {
+        let portion = self.lease.as_ref().map(EventLease::portion);
+        portion.unwrap_or_default()
+    }
+
+    /// Returns the name of the holder for people: `default/web-0/main`, a container's id, or `claim team-a/train-gpu`.
+    /// Empty without a holder.
+    pub fn holder(&self) -> String {
+        self.lease
+            .as_ref()
+            .map_or(String::new(), EventLease::holder)
+    }
+
+    /// Returns what the type does not say, for people: the verdict, the actor, the time, the error.
+    pub fn detail(&self) -> String {
+        let mut out = String::new();
+        let mut add = |text: fmt::Arguments<'_>| {
+            let gap = if out.is_empty() { "" } else { ", " };
+            let _ = write!(out, "{gap}{text}");
+        };
+        if let Some(verdict) = &self.verdict {
+            add(format_args!("{verdict}"));
+        }
+        if let Some(actor) = &self.actor {
+            add(format_args!("by {actor}"));
+        }
+        if let Some(record) = &self.record {
+            add(format_args!("{record}"));
+        }
+        let seconds = self.seconds.unwrap_or_default();
+        if let Some(total) = seconds.total {
+            add(format_args!("{total:.3} s"));
+        }
+        if let Some(wait) = seconds.wait.filter(|wait| *wait > 0.0) {
+            add(format_args!("waited {wait:.3} s"));
+        }
+        let of_instance = self.lease.as_ref().and_then(|l| l.error.as_ref());
+        if let Some(error) = self.error.as_ref().or(of_instance) {
+            add(format_args!("{error}"));
+        }
+        out
+    }
+}
+
+/// Names the event in one line: time, type, portion, holder, detail. Names in it are of others, so a terminal needs
+/// [`printable`](crate::error::printable).
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.time, self.event_type.word())?;
+        for part in [self.portion(), self.holder(), self.detail()] {
+            if !part.is_empty() {
+                write!(f, " {part}")?;
+            }
+        }
+        Ok(())
+    }
+}

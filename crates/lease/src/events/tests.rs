@@ -1,0 +1,221 @@
+//! The files of events: rotation, order, bad lines.
+
+use super::*;
+use crate::config::Config;
+use crate::events::line::{MAX_LINE, encode};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+fn event(container: &str) -> Event {
+    Event {
+        lease: Some(EventLease {
+            container: Some(container.to_owned()),
+            ..EventLease::default()
+        }),
+        ..Event::now(EventType::Ready)
+    }
+}
+
+fn name(event: &Event) -> String {
+    event
+        .lease
+        .clone()
+        .unwrap_or_default()
+        .container
+        .unwrap_or_default()
+}
+
+/// Reads all, and returns the names with the number of unreadable lines.
+fn read(file: &Path) -> (Vec<String>, u64) {
+    let (mut history, mut names) = (History::new(file), Vec::new());
+    history.read(&mut |event| names.push(name(&event))).unwrap();
+    history.end(&mut |event| names.push(name(&event)));
+    (names, history.unreadable())
+}
+
+fn home() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("log/events.jsonl");
+    (dir, file)
+}
+
+fn append(file: &Path, bytes: &[u8]) {
+    let mut file = OpenOptions::new().append(true).open(file).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// The size of `count` events.
+fn size(count: u64) -> u64 {
+    encode(&event("000")).unwrap().len() as u64 * count
+}
+
+fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|n| format!("{n:03}")).collect()
+}
+
+#[test]
+fn keeps_four_older_files() {
+    let (_dir, file) = home();
+    let writer = Writer::with_size(file.clone(), size(10));
+    for name in numbers(0..63) {
+        writer.write(&event(&name));
+    }
+    // Six full files, of which one is gone, and a begun one.
+    assert_eq!(read(&file), (numbers(20..63), 0));
+    assert!(!numbered(&file, OLDER + 1).exists());
+    let mut config = Config::default();
+    config.events.file = Some(file);
+    let last = |n| last(&config, n).iter().map(name).collect::<Vec<_>>();
+    assert_eq!(last(2), numbers(61..63));
+    assert_eq!(last(15), numbers(48..63));
+    assert_eq!(last(100), numbers(20..63));
+    assert!(last(0).is_empty());
+}
+
+#[test]
+fn last_events_lie_behind_long_line() {
+    let (_dir, file) = home();
+    let writer = Writer::new(file.clone());
+    numbers(0..3)
+        .iter()
+        .for_each(|name| writer.write(&event(name)));
+    append(&file, &[b'x'; 1 << 20]);
+    append(&file, b"\n");
+    writer.write(&event("003"));
+    let mut config = Config::default();
+    config.events.file = Some(file);
+    let last: Vec<String> = last(&config, 3).iter().map(name).collect();
+    assert_eq!(last, numbers(1..4));
+}
+
+#[test]
+fn concurrent_rotations_lose_no_event() {
+    let (_dir, file) = home();
+    let writers = 8;
+    thread::scope(|scope| {
+        for n in 0..writers {
+            let writer = Writer::with_size(file.clone(), size(100));
+            scope.spawn(move || {
+                for name in numbers(50 * n..50 * (n + 1)) {
+                    writer.write(&event(&name));
+                }
+            });
+        }
+    });
+    let (mut names, unreadable) = read(&file);
+    names.sort();
+    assert_eq!((names, unreadable), (numbers(0..50 * writers), 0));
+    assert!(numbered(&file, 1).exists());
+}
+
+#[test]
+fn writes_while_another_rotates() {
+    let (_dir, file) = home();
+    let writer = Writer::with_size(file.clone(), size(2));
+    numbers(0..2)
+        .iter()
+        .for_each(|name| writer.write(&event(name)));
+    let other = File::open(&file).unwrap();
+    assert!(crate::files::try_lock(&other).unwrap());
+    writer.write(&event("002"));
+    assert!(!numbered(&file, 1).exists());
+    drop(other);
+    writer.write(&event("003"));
+    assert_eq!(read(&numbered(&file, 1)).0, numbers(0..3));
+    assert_eq!(read(&file), (numbers(0..4), 0));
+}
+
+#[test]
+fn unusable_file_stays_as_it_is() {
+    let (dir, file) = home();
+    // The folder of the folder is missing: a file system that is not mounted.
+    let far = dir.path().join("disk/log/events.jsonl");
+    Writer::new(far).write(&event("a"));
+    assert!(!dir.path().join("disk").exists());
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    let other = dir.path().join("other");
+    fs::write(&other, "kept").unwrap();
+    symlink(&other, &file).unwrap();
+    Writer::new(file.clone()).write(&event("a"));
+    fs::remove_file(&file).unwrap();
+    fs::hard_link(&other, &file).unwrap();
+    Writer::new(file.clone()).write(&event("a"));
+    assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+    fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    Writer::new(file.clone()).write(&event("a"));
+    assert!(History::new(&file).read(&mut |_| {}).is_err());
+}
+
+#[test]
+fn counts_lines_that_it_cannot_read() {
+    let (_dir, file) = home();
+    let writer = Writer::new(file.clone());
+    writer.write(&event("000"));
+    let line = encode(&event("newer")).unwrap();
+    let newer = String::from_utf8(line.clone())
+        .unwrap()
+        .replace("/v1", "/v2");
+    append(&file, newer.as_bytes());
+    append(&file, &[b'{'; 1 << 20]);
+    append(&file, b"\n\n\xff\xfe\n");
+    // A full disk cut the line.
+    append(&file, &line[..line.len() / 2]);
+    writer.write(&event("001"));
+    append(&file, &line[..line.len() / 2]);
+    assert_eq!(read(&file), (numbers(0..2), 5));
+    const { assert!(MAX_LINE < 1 << 20) };
+}
+
+#[test]
+fn clock_set_back_hides_no_event() {
+    let (_dir, file) = home();
+    let now = SystemTime::now();
+    let hour = Duration::from_secs(3600);
+    let times = [now, now + hour, now - hour, now];
+    let writer = Writer::new(file.clone());
+    for (name, time) in numbers(0..4).iter().zip(times) {
+        writer.write(&Event {
+            time: crate::model::Timestamp::millis(time),
+            ..event(name)
+        });
+    }
+    let filter = EventFilter {
+        since: Some(now - Duration::from_secs(1)),
+        ..EventFilter::default()
+    };
+    let (mut history, mut names) = (History::new(&file), Vec::new());
+    let mut add = |event: Event| {
+        if filter.has(&event) {
+            names.push(name(&event));
+        }
+    };
+    history.read(&mut add).unwrap();
+    assert_eq!(names, ["000", "001", "003"]);
+}
+
+#[test]
+fn later_reads_cross_rotations() {
+    let (_dir, file) = home();
+    let (mut history, mut names) = (History::new(&file), Vec::new());
+    let writer = Writer::with_size(file.clone(), size(4));
+    for n in 0..12 {
+        writer.write(&event(&format!("{n:03}")));
+        // Some looks miss a rotation.
+        if n % 5 == 0 {
+            history.read(&mut |event| names.push(name(&event))).unwrap();
+        }
+    }
+    history.read(&mut |event| names.push(name(&event))).unwrap();
+    assert_eq!(names, numbers(0..12));
+    fs::write(&file, "").unwrap();
+    writer.write(&event("new"));
+    history.read(&mut |event| names.push(name(&event))).unwrap();
+    assert_eq!(names.last().unwrap(), "new");
+    assert_eq!(history.unreadable(), 0);
+}

@@ -1,0 +1,130 @@
+//! Appends events to their file, and rotates it. No failure reaches an operation, and nothing waits.
+
+use super::event::Event;
+use super::{OLDER, line, numbered};
+use crate::files::try_lock;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The size in bytes at which a writer rotates the file.
+const MAX_SIZE: u64 = 8 << 20;
+/// The size at which a file that cannot be rotated takes no more events.
+const MOST: u64 = 2 * MAX_SIZE;
+
+/// Whether the log has the reason why events are missing. One line of a process is enough.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// The end of the file of events.
+pub(crate) struct Writer {
+    file: PathBuf,
+    max_size: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(file: PathBuf) -> Writer {
+        Writer {
+            file,
+            max_size: MAX_SIZE,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_size(file: PathBuf, max_size: u64) -> Writer {
+        Writer { file, max_size }
+    }
+
+    /// Appends an event in one write. Without a file to write to, the log has one line, and the event is lost.
+    pub(crate) fn write(&self, event: &Event) {
+        if let Err(e) = self.append(event)
+            && !IS_TOLD.swap(true, Ordering::Relaxed)
+        {
+            let file = self.file.display();
+            tracing::warn!(
+                "cannot write events to {file}: {e}; hint: correct events.file in the configuration"
+            );
+        }
+    }
+
+    fn append(&self, event: &Event) -> io::Result<()> {
+        let Some(line) = line::encode(event) else {
+            return Err(io::Error::other("the event is too long"));
+        };
+        match self.open()?.write(&line)? {
+            all if all == line.len() => Ok(()),
+            _ => Err(ErrorKind::StorageFull.into()),
+        }
+    }
+
+    /// Opens the file at its end. Each event opens it anew, since another process may have rotated it.
+    fn open(&self) -> io::Result<File> {
+        let file = self.open_or_make()?;
+        let size = file.metadata()?.len();
+        if size < self.max_size {
+            return Ok(file);
+        }
+        match self.rotate(&file)? {
+            true => self.open_or_make(),
+            false if size < MOST => Ok(file),
+            false => Err(io::Error::other("another process should have rotated it")),
+        }
+    }
+
+    fn open_or_make(&self) -> io::Result<File> {
+        match open_end(&self.file) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                make_folder(&self.file)?;
+                open_end(&self.file)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Moves the open file aside, unless another process does or did. Returns whether the path has another file.
+    fn rotate(&self, open: &File) -> io::Result<bool> {
+        // The lock ends with the file. A later holder of the lock finds another file at the path.
+        if !try_lock(open)? {
+            return Ok(false);
+        }
+        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        let is_current = match std::fs::symlink_metadata(&self.file) {
+            Ok(now) => id(now) == id(open.metadata()?),
+            Err(_) => false,
+        };
+        if is_current {
+            for n in (1..OLDER).rev() {
+                // A number may be missing.
+                let _ = std::fs::rename(numbered(&self.file, n), numbered(&self.file, n + 1));
+            }
+            std::fs::rename(&self.file, numbered(&self.file, 1))?;
+        }
+        Ok(true)
+    }
+}
+
+fn open_end(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    // A file with a second name could be another user's, linked to here.
+    match file.metadata()? {
+        meta if meta.is_file() && meta.nlink() == 1 => Ok(file),
+        _ => Err(io::Error::other("it is no file with one name")),
+    }
+}
+
+/// Makes the folder of the file. Its own folder must be there, since it may be a file system that is not mounted.
+fn make_folder(file: &Path) -> io::Result<()> {
+    let Some(folder) = file.parent() else {
+        return Ok(());
+    };
+    match DirBuilder::new().mode(0o755).create(folder) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
