@@ -1,8 +1,8 @@
 //! `migctl gpus`: a table in the form of `nvidia-smi mig -lgip`, and above it the instances with their
 //! owners.
 
+use super::draw::{self, lying, mode_word};
 use super::json::{GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
-use super::list::holder_name;
 use super::mig_on;
 use super::output::{self, Format};
 use super::world;
@@ -10,9 +10,8 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode, Profile};
-use runmig_lease::placement::{self, GpuUse, Occupant};
+use runmig_lease::placement::{self, GpuUse};
 use runmig_lease::refusal;
-use runmig_lease::store::Entry;
 use runmig_lease::{GpuState, Inventory};
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
@@ -81,83 +80,6 @@ impl Free {
     }
 }
 
-/// Returns the state and the owners of an occupant of a GPU.
-fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
-    let state = world.state_at(gpu, lying.at);
-    let entries = world.at(gpu, lying.at);
-    let name = |e: &Entry| e.lease().map_or("-".to_owned(), holder_name);
-    let names: Vec<String> = entries.iter().map(name).collect();
-    let names = names.join(", ");
-    let owner = match state {
-        "quarantined" if entries.is_empty() => "its lease cannot be read".to_owned(),
-        "quarantined" => format!("{names}, could not be released"),
-        "idle" => "kept for the next".to_owned(),
-        "foreign" => "made by others".to_owned(),
-        _ => names,
-    };
-    (state, owner)
-}
-
-/// Prints a letter for each slice on the GPU, below the number of each memory slice that it takes.
-fn bar(world: &Inventory, gpu: &Gpu) {
-    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    let mut room = world.room(gpu);
-    room.occupants.sort_by_key(|l| l.at);
-    let letter = |n: usize| char::from(*LETTERS.get(n).unwrap_or(&b'?'));
-    let slots = room.by_slice();
-    let (mut numbers, mut marks) = (String::new(), String::new());
-    for (n, slot) in slots.iter().enumerate() {
-        numbers.push_str(&format!("{n:3}"));
-        marks.push_str(&format!("  {}", slot.map_or('.', letter)));
-    }
-    let fragmented = placement::fragmentation(&room);
-    let fragmented = fragmented.map_or_else(String::new, |f| format!(", {f} % fragmented"));
-    output::line(&format!("slice {numbers}"));
-    output::line(&format!(
-        "      {marks}   {} of {} free{fragmented}",
-        room.free_slices(),
-        room.total_slices()
-    ));
-    for (n, one) in room.occupants.iter().enumerate() {
-        let (state, who) = lying(world, gpu, one);
-        output::line(&format!(
-            "  {}  {:<12} {:<5} {state}: {who}",
-            letter(n),
-            room.name(one.profile_id),
-            one.at.to_string()
-        ));
-    }
-}
-
-/// Prints the memory of a GPU with shares: a mark for each twentieth, `#` booked, `x` of processes without a
-/// lease, `.` free.
-fn memory_bar(state: &GpuState) {
-    const MARKS: u64 = 20;
-    let (GpuUse::Shared { holders, .. }, Some(all)) = (&state.usage, state.memory_mib) else {
-        return;
-    };
-    let (booked, foreign) = (state.booked_mib(), state.foreign_mib.unwrap_or_default());
-    let marks = |mib: u64| (mib * MARKS).div_ceil(all.max(1)) as usize;
-    let mut bar = "#".repeat(marks(booked));
-    bar.push_str(&"x".repeat(marks(foreign)));
-    let bar: String = bar
-        .chars()
-        .chain(std::iter::repeat('.'))
-        .take(MARKS as usize)
-        .collect();
-    let shares = match holders.len() {
-        1 => "1 share".to_owned(),
-        n => format!("{n} shares"),
-    };
-    let free = match state.foreign_mib {
-        Some(foreign) => format!("{}Mi free", all.saturating_sub(booked + foreign)),
-        None => "free memory not known".to_owned(),
-    };
-    output::line(&format!(
-        "memory [{bar}] {booked}Mi of {all}Mi in {shares}, {free}"
-    ));
-}
-
 fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
     let room = world.room(gpu);
     let of = |n: usize| {
@@ -182,24 +104,14 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
 }
 
 fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
-    let pending = match gpu.mig_pending {
-        Some(mode) => format!(", {} after a reset", mode_word(mode)),
-        None => String::new(),
-    };
-    output::line(&format!(
-        "GPU {}: {} ({}), MIG {}{pending}{}",
-        gpu.index,
-        runmig_lease::error::printable(&gpu.name),
-        runmig_lease::error::printable(gpu.uuid.as_str()),
-        mode_word(gpu.mig),
-        match &free.state.usage {
-            GpuUse::Mig { .. } => String::new(),
-            usage => format!(", {}", refusal::gpu_use(usage)),
-        }
-    ));
-    memory_bar(&free.state);
+    output::line(&draw::head(gpu, &free.state));
+    draw::memory(&free.state)
+        .iter()
+        .for_each(|line| output::line(line));
     if !gpu.profiles.is_empty() {
-        bar(world, gpu);
+        draw::slices(world, gpu)
+            .iter()
+            .for_each(|line| output::line(line));
         let profiles = gpu.profiles.iter().zip(&free.instances);
         table(profiles.map(|(profile, free)| row(profile, *free)));
     }
@@ -326,14 +238,5 @@ pub fn use_word(usage: &GpuUse) -> &'static str {
         GpuUse::Foreign { .. } => "foreign",
         GpuUse::Prohibited => "unusable",
         GpuUse::Unknown { .. } => "unknown",
-    }
-}
-
-/// Returns a MIG mode as programs read it.
-pub fn mode_word(mode: MigMode) -> &'static str {
-    match mode {
-        MigMode::Unsupported => "unsupported",
-        MigMode::Disabled => "disabled",
-        MigMode::Enabled => "enabled",
     }
 }

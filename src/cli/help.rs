@@ -62,6 +62,24 @@ const GROUPS: [(&str, &[Verb]); 3] = [
                         "migctl list -o json | jq '.items[].migUUID'",
                         "prints the UUID of each slice",
                     ),
+                    (
+                        "migctl list --watch --namespace team-a",
+                        "prints the leases of a namespace at each change",
+                    ),
+                ],
+            ),
+            (
+                "top",
+                &[
+                    (
+                        "migctl top",
+                        "shows GPUs, queue and leases until q is pressed",
+                    ),
+                    (
+                        "migctl top --sort used --kind share",
+                        "shows the shares, those that use most first",
+                    ),
+                    ("migctl top --once", "prints one page"),
                 ],
             ),
             (

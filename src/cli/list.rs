@@ -1,9 +1,11 @@
 //! `migctl list`: the containers with their slices, and the queue.
 
+use super::again;
 use super::claims;
 use super::daemons;
+use super::filter::Filter;
 use super::json::{LeaseItem, LeaseList, WaitingItem};
-use super::output::{self, Format};
+use super::output::{self, Output};
 use super::seat;
 use super::shares;
 use crate::bundles;
@@ -16,6 +18,20 @@ use runmig_lease::{ObservedShare, UNSEEN_HINT, unseen};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+/// The columns of the table, and those that `-o wide` adds.
+const COLUMNS: [&str; 10] = [
+    "CONTAINER",
+    "POD",
+    "PROFILE",
+    "GPU",
+    "PLACEMENT",
+    "MIG UUID",
+    "LEVEL",
+    "USED",
+    "STATE",
+    "AGE",
+];
+const WIDE_COLUMNS: [&str; 5] = ["KIND", "REQUEST", "GPU UUID", "INIT", "LEASE"];
 /// The placement of a whole GPU, which takes no memory slices.
 const NOWHERE: Placement = Placement { start: 0, size: 0 };
 
@@ -86,7 +102,7 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
 }
 
 /// Returns the portion of an entry for people: `1g.10gb`, `share 8192Mi` or `gpu`.
-fn portion(entry: &Entry) -> String {
+pub fn portion(entry: &Entry) -> String {
     if let Some(seat) = seat::portion(entry) {
         return seat;
     }
@@ -117,26 +133,39 @@ pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
     });
 }
 
-pub fn run(config: &Config, format: Format) -> Result<i32> {
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    filter: Filter,
+    /// Print all again at each change of the ledger
+    #[arg(short, long)]
+    watch: bool,
+}
+
+pub fn run(config: &Config, output: Output, options: &Options) -> Result<i32> {
+    match options.watch {
+        true => again::at_each_change(config, output, || once(config, output, &options.filter)),
+        false => once(config, output, &options.filter),
+    }
+}
+
+/// Prints the chosen leases once. Returns the status: 1 if a record cannot be read.
+fn once(config: &Config, output: Output, filter: &Filter) -> Result<i32> {
     let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => <(Listing, _)>::default(),
     };
-    let (entries, damaged) = (listing.entries, listing.damaged);
-    let seen = shares::observe(config, &entries);
-    match format {
-        Format::Json => json(&entries, &seen, &waiting),
-        Format::Table => table(&entries, &seen, &waiting),
-    }
-    daemons::tell(&entries);
-    shares::tell(&entries, &seen);
-    for lease in entries.iter().filter_map(Entry::lease) {
-        if let Some(why) = unseen(lease) {
-            output::eprint(&format!(
-                "runmig cannot see from here whether container {} lives: {why}; hint: {UNSEEN_HINT}",
-                printable(&container(lease))
-            ));
+    let (mut entries, damaged) = (listing.entries, listing.damaged);
+    entries.retain(|entry| filter.has(entry));
+    if output == Output::Name {
+        entries.iter().for_each(|entry| output::line(entry.id()));
+    } else {
+        let seen = shares::observe(config, &entries);
+        match output {
+            Output::Json => json(&entries, &seen, &waiting),
+            _ => table(&entries, &seen, &waiting, output == Output::Wide),
         }
+        tell(&entries, &seen);
     }
     for record in &damaged {
         match record.unfinished() {
@@ -148,28 +177,39 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
     Ok(i32::from(!is_whole))
 }
 
-fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
-    let rows = entries.iter().zip(seen);
-    let rows: Vec<Vec<String>> = rows.map(|(entry, seen)| row(entry, seen)).collect();
-    output::table(
-        &[
-            "CONTAINER",
-            "POD",
-            "PROFILE",
-            "GPU",
-            "PLACEMENT",
-            "MIG UUID",
-            "LEVEL",
-            "USED",
-            "STATE",
-            "AGE",
-        ],
-        &rows,
-    );
+/// Names on standard error the leases that need an administrator.
+fn tell(entries: &[Entry], seen: &[ObservedShare]) {
+    daemons::tell(entries);
+    shares::tell(entries, seen);
+    for lease in entries.iter().filter_map(Entry::lease) {
+        if let Some(why) = unseen(lease) {
+            output::eprint(&format!(
+                "runmig cannot see from here whether container {} lives: {why}; hint: {UNSEEN_HINT}",
+                printable(&container(lease))
+            ));
+        }
+    }
+}
+
+fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting], is_wide: bool) {
+    let mut head = COLUMNS.to_vec();
+    if is_wide {
+        head.extend(WIDE_COLUMNS);
+    }
+    let cells = |(entry, seen)| {
+        let mut cells = row(entry, seen);
+        if is_wide {
+            cells.extend(wide(entry));
+        }
+        cells
+    };
+    let rows: Vec<Vec<String>> = entries.iter().zip(seen).map(cells).collect();
+    output::table(&head, &rows);
     if !waiting.is_empty() {
         output::line("");
-        let rows: Vec<Vec<String>> = waiting.iter().map(waits).collect();
-        output::table(&["WAITING", "REQUEST", "FOR", "PID"], &rows);
+        let now = SystemTime::now();
+        let rows: Vec<Vec<String>> = waiting.iter().map(|w| waits(w, now)).collect();
+        output::table(&QUEUE, &rows);
     }
     for entry in entries {
         if let Some(attempt) = entry.instance().attempt() {
@@ -251,7 +291,20 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
                 .map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20))),
         ),
         state,
-        age(entry.created()),
+        age(entry.created(), SystemTime::now()),
+    ]
+}
+
+/// Returns the cells that `-o wide` adds.
+fn wide(entry: &Entry) -> [String; 5] {
+    let shown = entry.shown();
+    let init = entry.lease().and_then(|lease| lease.init);
+    [
+        shown.kind.to_owned(),
+        { entry.lease() }.map_or("-".to_owned(), |lease| lease.request.clone()),
+        entry.instance().resource.gpu_uuid().as_str().to_owned(),
+        init.map_or("-".to_owned(), |init| init.pid.to_string()),
+        entry.id().to_owned(),
     ]
 }
 
@@ -280,12 +333,16 @@ pub fn holder_name(lease: &Lease) -> String {
     printable(&named(lease).unwrap_or_else(|| container(lease)))
 }
 
-fn waits(w: &Waiting) -> Vec<String> {
+/// The columns of the queue.
+pub const QUEUE: [&str; 4] = ["WAITING", "REQUEST", "FOR", "PID"];
+
+/// Returns the cells of a queued request.
+pub fn waits(w: &Waiting, now: SystemTime) -> Vec<String> {
     match &w.waiter {
         Some(w) => vec![
             short(&w.container),
             w.request.clone(),
-            age(&w.since),
+            age(&w.since, now),
             w.pid.map_or("-".to_owned(), |pid| pid.to_string()),
         ],
         None => vec!["-".to_owned(); 4],
@@ -307,10 +364,10 @@ fn short(id: &str) -> String {
 }
 
 /// Returns an age as kubectl prints it: the two largest units.
-fn age(created: &Timestamp) -> String {
+pub fn age(created: &Timestamp, now: SystemTime) -> String {
     let seconds = created
         .time()
-        .and_then(|then| SystemTime::now().duration_since(then).ok())
+        .and_then(|then| now.duration_since(then).ok())
         .unwrap_or(Duration::ZERO)
         .as_secs();
     match seconds {

@@ -1,16 +1,20 @@
 //! `migctl`, with a file for each verb. It exits with 0, with 1 after a failure, and with 2 after a wrong
 //! call.
 
+mod again;
 mod asked;
+mod changes;
 mod claims;
 mod completion;
 mod configure;
 mod daemons;
 mod defrag;
 mod doctor;
+mod draw;
 mod events;
 mod explain;
 mod explain_gpus;
+mod filter;
 mod gc;
 mod gpus;
 mod help;
@@ -27,11 +31,13 @@ mod release;
 mod release_claims;
 mod seat;
 mod shares;
+mod top;
 mod world;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::ArgValueCompleter;
-use output::Format;
+use output::{Format, Output};
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::process::signals;
@@ -44,9 +50,9 @@ struct Arguments {
     /// The configuration to use [default: /etc/runmig/config.toml]
     #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The format of the output
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    /// The format of the output; wide and name are for list
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    output: Output,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -59,7 +65,9 @@ enum Verb {
     Inspect(inspect::Options),
     /// Show which container has which slice, share or GPU, and the queue
     #[command(after_help = levels::help())]
-    List,
+    List(list::Options),
+    /// Show GPUs, queue and leases on one page, drawn again at each change
+    Top(top::Options),
     /// Say whether a request would find room, where and why, or why not
     #[command(after_help = levels::help())]
     Explain(explain::Asked),
@@ -119,11 +127,19 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Some(file) => Config::read(file),
         None => Config::for_program(None),
     };
-    let format = arguments.output;
+    let is_list = matches!(arguments.verb, Verb::List(_));
+    let format = match arguments.output.format() {
+        Ok(format) => format,
+        Err(_) if is_list => Format::Table,
+        Err(why) => Arguments::command()
+            .error(ErrorKind::InvalidValue, why)
+            .exit(),
+    };
     match &arguments.verb {
         Verb::Gpus => gpus::run(&config()?, format),
         Verb::Inspect(options) => inspect::run(&config()?, format, options),
-        Verb::List => list::run(&config()?, format),
+        Verb::List(options) => list::run(&config()?, arguments.output, options),
+        Verb::Top(options) => top::run(&config()?, options),
         Verb::Explain(asked) => explain::run(&config()?, format, asked),
         Verb::Defrag(asked) => defrag::run(&config()?, format, asked),
         Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),

@@ -5,10 +5,36 @@ use clap::ValueEnum;
 use runmig_lease::error::{is_hidden, printable};
 use std::io::{ErrorKind, Write};
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Table,
     Json,
+}
+
+/// The value of `--output`. Only leases have more forms than [`Format`].
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Table,
+    Json,
+    Wide,
+    Name,
+}
+
+impl Output {
+    /// Returns the form of a verb that prints a table or an object.
+    ///
+    /// # Errors
+    /// `wide` and `name` are for leases alone: wrong usage, in words.
+    pub fn format(self) -> Result<Format, String> {
+        match self {
+            Output::Table => Ok(Format::Table),
+            Output::Json => Ok(Format::Json),
+            Output::Wide | Output::Name => Err(
+                "the outputs wide and name are for migctl list; use --output table or json"
+                    .to_owned(),
+            ),
+        }
+    }
 }
 
 /// Prints one object for programs.
@@ -39,9 +65,14 @@ fn inert(json: &str) -> String {
     out
 }
 
-/// Prints a table with columns as wide as their cells. Cells hold text of others, so the table escapes every
-/// character that controls a terminal.
+/// Prints a table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
+    table_lines(head, rows).iter().for_each(|text| line(text));
+}
+
+/// Returns the lines of a table with columns as wide as their cells. Cells hold text of others, so it escapes every
+/// character that controls a terminal.
+pub fn table_lines(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(|cell| printable(cell)).collect())
@@ -60,12 +91,13 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
         for (cell, width) in cells.zip(&widths) {
             out.push_str(&format!("{cell:width$}   "));
         }
-        line(out.trim_end());
+        out.trim_end().to_owned()
     };
-    show(&mut head.iter().copied());
-    for row in &rows {
-        show(&mut row.iter().map(String::as_str));
-    }
+    let head = show(&mut head.iter().copied());
+    let rows = rows
+        .iter()
+        .map(|row| show(&mut row.iter().map(String::as_str)));
+    [head].into_iter().chain(rows).collect()
 }
 
 /// Prints a line. A closed pipe (`migctl list | head -1`) is no error. A full disk is an error: a reader

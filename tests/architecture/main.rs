@@ -92,6 +92,10 @@ const UNSAFE: &[(&str, &str)] = &[
         "dispositions of signals, of which none runs code of ours",
     ),
     (
+        "src/cli/top/winsize.rs",
+        "the size of a terminal, which the C library tells through ioctl alone",
+    ),
+    (
         "src/runtime/image.rs",
         "execve with arrays that were laid out before the fork",
     ),

@@ -11,6 +11,7 @@ mod seats;
 mod slices;
 mod unread;
 mod usage;
+mod uses;
 
 pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
@@ -21,6 +22,7 @@ pub use parts::GpuParts;
 pub(crate) use seats::SeatSlice;
 pub use slices::{Size, SliceView};
 pub(crate) use usage::{holder_subject, subject_of};
+pub use uses::LeaseUse;
 
 pub(crate) use unread::Unread;
 

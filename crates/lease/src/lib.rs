@@ -146,7 +146,8 @@ pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, le
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{
-    GpuBooking, GpuParts, GpuState, Inventory, ObservedShare, Size, SliceView, observe, used_memory,
+    GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, Size, SliceView, observe,
+    used_memory,
 };
 pub use manager::LeaseManager;
 pub use observer::Create;

@@ -3,7 +3,8 @@
 use super::facts::{Facts, OfGpu};
 use super::family::Families;
 use super::table;
-use crate::cli::gpus::{mode_word, use_word};
+use crate::cli::draw::mode_word;
+use crate::cli::gpus::use_word;
 use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::{GpuParts, placement};
 

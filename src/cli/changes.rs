@@ -1,0 +1,179 @@
+//! The changes of the ledger, as the kernel reports them.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use runmig_lease::config::Config;
+use runmig_lease::error::{Context, Error, Result};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The folders of records below the state directory.
+const FOLDERS: [&str; 3] = ["leases", "instances", "queue"];
+/// The time without a change that ends a burst of changes.
+const QUIET: Duration = Duration::from_millis(50);
+/// The longest burst.
+const BURST: Duration = Duration::from_millis(500);
+
+/// A watch on the ledger, also on one that does not exist yet.
+pub struct Changes {
+    inotify: Inotify,
+    state_dir: PathBuf,
+    watched: Vec<(WatchDescriptor, Watched)>,
+}
+
+/// The events of a folder that count.
+enum Watched {
+    /// All events: the folder has records.
+    Records,
+    /// The coming and going of these names, and the end of the folder.
+    Names(Vec<OsString>),
+}
+
+impl Changes {
+    /// Watches the ledger. The caller reads it next, so that no change lies between.
+    ///
+    /// # Errors
+    /// The kernel has no watch left.
+    pub fn of(config: &Config) -> Result<Changes> {
+        let state_dir = &config.state_dir;
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
+        let mut changes = Changes {
+            inotify: inotify.map_err(|e| failed(state_dir, e))?,
+            state_dir: state_dir.clone(),
+            watched: Vec::new(),
+        };
+        changes.watch()?;
+        Ok(changes)
+    }
+
+    /// Watches every folder that exists now. A folder comes before its content is looked for, so that none is missed.
+    fn watch(&mut self) -> Result<()> {
+        self.watched.clear();
+        let coming = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        let going = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
+        let state_dir = self.state_dir.clone();
+        let mut to_root: Vec<&Path> = state_dir.ancestors().collect();
+        to_root.reverse();
+        // Among the folders above only the last one that exists tells of the next one.
+        while let [folder, below, ..] = to_root[..] {
+            if !below.is_dir() {
+                let next = below.file_name().unwrap_or_default().to_owned();
+                self.add(folder, coming | going, Watched::Names(vec![next]))?;
+            }
+            if !below.is_dir() {
+                return Ok(());
+            }
+            to_root.remove(0);
+        }
+        let names = FOLDERS.map(OsString::from).to_vec();
+        self.add(&state_dir, coming | going, Watched::Names(names))?;
+        // runmig writes a record under another name and renames it. A ticket is changed in its place, and a killed
+        // waiter closes it.
+        let records = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE | going;
+        let tickets = records | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
+        for name in FOLDERS {
+            let flags = if name == "queue" { tickets } else { records };
+            self.add(&state_dir.join(name), flags, Watched::Records)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, folder: &Path, flags: AddWatchFlags, watched: Watched) -> Result<()> {
+        match self.inotify.add_watch(folder, flags) {
+            Ok(watch) => self.watched.push((watch, watched)),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(e) => return Err(failed(folder, e)),
+        }
+        Ok(())
+    }
+
+    /// Reads the events until now, and returns whether the ledger changed.
+    pub fn take(&mut self) -> Result<bool> {
+        let mut changed = false;
+        loop {
+            match self.inotify.read_events() {
+                Ok(events) => changed |= events.iter().any(|event| self.counts(event)),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break,
+                Err(e) => return Err(failed(&self.state_dir, e)),
+            }
+        }
+        if changed {
+            self.watch()?;
+        }
+        Ok(changed)
+    }
+
+    fn counts(&self, event: &InotifyEvent) -> bool {
+        let watched = { self.watched.iter() }.find(|(watch, _)| *watch == event.wd);
+        let name = event.name.as_deref();
+        match (watched, name) {
+            // A folder ends, or the kernel's queue of events overflowed.
+            (_, None) => !event.mask.contains(AddWatchFlags::IN_IGNORED),
+            (Some((_, Watched::Records)), Some(name)) => !is_unfinished(name),
+            (Some((_, Watched::Names(names))), Some(name)) => names.iter().any(|its| its == name),
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// Takes the rest of a burst of changes.
+    pub fn join(&mut self) -> Result<()> {
+        let end = Instant::now() + BURST;
+        while Instant::now() < end {
+            let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(QUIET).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut fds, timeout) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::EINTR) => drop(self.take()?),
+                Err(e) => return Err(failed(&self.state_dir, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a change, and returns false if nobody reads the output any more.
+    pub fn wait_beside(&mut self, output: BorrowedFd<'_>) -> Result<bool> {
+        loop {
+            let mut fds = [
+                PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
+                // The kernel reports a closed output without being asked.
+                PollFd::new(output, PollFlags::empty()),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(failed(&self.state_dir, e)),
+            }
+            if fds[1].revents().is_some_and(|events| !events.is_empty()) {
+                return Ok(false);
+            }
+            if self.take()? {
+                self.join()?;
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+/// Returns whether a file is one that its writer has not finished.
+fn is_unfinished(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".new")
+}
+
+fn failed(folder: &Path, e: Errno) -> Error {
+    let what = || format!("watch the ledger in {}", folder.display());
+    let failed = Err::<(), _>(e).context(what).unwrap_err();
+    match e {
+        Errno::EMFILE => failed.hint("raise fs.inotify.max_user_instances by sysctl"),
+        Errno::ENOSPC => failed.hint("raise fs.inotify.max_user_watches by sysctl"),
+        _ => failed,
+    }
+}

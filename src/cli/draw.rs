@@ -1,0 +1,118 @@
+//! Draws a GPU with its slices and shares, for people.
+
+use super::list::holder_name;
+use runmig_lease::error::printable;
+use runmig_lease::model::{Gpu, MigMode};
+use runmig_lease::placement::{self, GpuUse, Occupant};
+use runmig_lease::refusal;
+use runmig_lease::store::Entry;
+use runmig_lease::{GpuState, Inventory};
+
+/// Draws the line with name, MIG mode and use of a GPU.
+pub fn head(gpu: &Gpu, state: &GpuState) -> String {
+    let pending = match gpu.mig_pending {
+        Some(mode) => format!(", {} after a reset", mode_word(mode)),
+        None => String::new(),
+    };
+    format!(
+        "GPU {}: {} ({}), MIG {}{pending}{}",
+        gpu.index,
+        printable(&gpu.name),
+        printable(gpu.uuid.as_str()),
+        mode_word(gpu.mig),
+        match &state.usage {
+            GpuUse::Mig { .. } => String::new(),
+            usage => format!(", {}", refusal::gpu_use(usage)),
+        }
+    )
+}
+
+/// Returns the state and the owners of an occupant of a GPU.
+pub fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
+    let state = world.state_at(gpu, lying.at);
+    let entries = world.at(gpu, lying.at);
+    let name = |e: &Entry| e.lease().map_or("-".to_owned(), holder_name);
+    let names: Vec<String> = entries.iter().map(name).collect();
+    let names = names.join(", ");
+    let owner = match state {
+        "quarantined" if entries.is_empty() => "its lease cannot be read".to_owned(),
+        "quarantined" => format!("{names}, could not be released"),
+        "idle" => "kept for the next".to_owned(),
+        "foreign" => "made by others".to_owned(),
+        _ => names,
+    };
+    (state, owner)
+}
+
+/// Draws a letter for each slice on the GPU, below the number of each memory slice that it takes: two lines. A line with
+/// state and owner follows for each slice.
+pub fn slices(world: &Inventory, gpu: &Gpu) -> Vec<String> {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let mut room = world.room(gpu);
+    room.occupants.sort_by_key(|l| l.at);
+    let letter = |n: usize| char::from(*LETTERS.get(n).unwrap_or(&b'?'));
+    let slots = room.by_slice();
+    let (mut numbers, mut marks) = (String::new(), String::new());
+    for (n, slot) in slots.iter().enumerate() {
+        numbers.push_str(&format!("{n:3}"));
+        marks.push_str(&format!("  {}", slot.map_or('.', letter)));
+    }
+    let fragmented = placement::fragmentation(&room);
+    let fragmented = fragmented.map_or_else(String::new, |f| format!(", {f} % fragmented"));
+    let mut lines = vec![
+        format!("slice {numbers}"),
+        format!(
+            "      {marks}   {} of {} free{fragmented}",
+            room.free_slices(),
+            room.total_slices()
+        ),
+    ];
+    for (n, one) in room.occupants.iter().enumerate() {
+        let (state, who) = lying(world, gpu, one);
+        lines.push(format!(
+            "  {}  {:<12} {:<5} {state}: {who}",
+            letter(n),
+            room.name(one.profile_id),
+            one.at.to_string()
+        ));
+    }
+    lines
+}
+
+/// Draws the memory of a GPU with shares: a mark for each twentieth, `#` booked, `x` of processes without a
+/// lease, `.` free.
+pub fn memory(state: &GpuState) -> Option<String> {
+    const MARKS: u64 = 20;
+    let (GpuUse::Shared { holders, .. }, Some(all)) = (&state.usage, state.memory_mib) else {
+        return None;
+    };
+    let (booked, foreign) = (state.booked_mib(), state.foreign_mib.unwrap_or_default());
+    let marks = |mib: u64| (mib * MARKS).div_ceil(all.max(1)) as usize;
+    let mut bar = "#".repeat(marks(booked));
+    bar.push_str(&"x".repeat(marks(foreign)));
+    let bar: String = bar
+        .chars()
+        .chain(std::iter::repeat('.'))
+        .take(MARKS as usize)
+        .collect();
+    let shares = match holders.len() {
+        1 => "1 share".to_owned(),
+        n => format!("{n} shares"),
+    };
+    let free = match state.foreign_mib {
+        Some(foreign) => format!("{}Mi free", all.saturating_sub(booked + foreign)),
+        None => "free memory not known".to_owned(),
+    };
+    Some(format!(
+        "memory [{bar}] {booked}Mi of {all}Mi in {shares}, {free}"
+    ))
+}
+
+/// Returns a MIG mode as programs read it.
+pub fn mode_word(mode: MigMode) -> &'static str {
+    match mode {
+        MigMode::Unsupported => "unsupported",
+        MigMode::Disabled => "disabled",
+        MigMode::Enabled => "enabled",
+    }
+}

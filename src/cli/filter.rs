@@ -1,0 +1,129 @@
+//! The options that choose among leases.
+
+use clap::builder::PossibleValuesParser;
+use runmig_lease::model::Gpu;
+use runmig_lease::store::{Entry, Lease, Shown};
+use std::collections::BTreeMap;
+
+/// A choice among leases. It reads the words that all kinds of resources and holders have.
+#[derive(clap::Args, Clone, Default)]
+pub struct Filter {
+    /// Only leases on this GPU, by its index or its UUID
+    #[arg(long, value_parser = gpu_name)]
+    gpu: Option<GpuName>,
+    /// Only leases of this Kubernetes namespace
+    #[arg(long)]
+    namespace: Option<String>,
+    /// Only leases in this state
+    #[arg(long, value_parser = PossibleValuesParser::new(states()))]
+    state: Option<String>,
+    /// Only leases of this kind
+    #[arg(long, value_parser = PossibleValuesParser::new(Shown::KINDS))]
+    kind: Option<String>,
+}
+
+/// The name of a GPU, as the configuration takes it.
+#[derive(Clone)]
+enum GpuName {
+    Index(u32),
+    Uuid(String),
+}
+
+fn states() -> impl Iterator<Item = &'static str> {
+    Entry::LEASE_STATES.into_iter().chain(["idle"])
+}
+
+fn gpu_name(text: &str) -> Result<GpuName, String> {
+    match text.parse() {
+        Ok(index) => Ok(GpuName::Index(index)),
+        Err(_) if text.to_ascii_uppercase().starts_with("GPU-") => {
+            Ok(GpuName::Uuid(text.to_owned()))
+        }
+        Err(_) => Err("name the GPU by its index (0) or its UUID (GPU-…)".to_owned()),
+    }
+}
+
+impl GpuName {
+    fn is(&self, index: u32, uuid: &str) -> bool {
+        match self {
+            GpuName::Index(own) => *own == index,
+            GpuName::Uuid(own) => own.eq_ignore_ascii_case(uuid),
+        }
+    }
+}
+
+impl Filter {
+    /// Returns whether the choice has an entry.
+    pub fn has(&self, entry: &Entry) -> bool {
+        let resource = &entry.instance().resource;
+        let (index, uuid) = (resource.gpu_index(), resource.gpu_uuid().as_str());
+        let namespace = || entry.lease().and_then(namespace);
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        self.gpu.as_ref().is_none_or(|gpu| gpu.is(index, uuid))
+            && is(&self.kind, entry.shown().kind)
+            && is(&self.state, entry.shown_state())
+            && (self.namespace.is_none() || self.namespace.as_deref() == namespace())
+    }
+
+    /// Returns the choice in words: `GPU 0, kind share`. Empty for all leases.
+    pub fn words(&self) -> String {
+        let gpu = self.gpu.as_ref().map(|gpu| match gpu {
+            GpuName::Index(index) => format!("GPU {index}"),
+            GpuName::Uuid(uuid) => uuid.clone(),
+        });
+        let named =
+            |name: &str, value: &Option<String>| value.as_ref().map(|v| format!("{name} {v}"));
+        let words = [
+            gpu,
+            named("namespace", &self.namespace),
+            named("state", &self.state),
+            named("kind", &self.kind),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Chooses the next of these GPUs, and all after the last.
+    pub fn next_gpu(&mut self, gpus: &BTreeMap<u32, String>) {
+        let mut rest = gpus.iter().skip_while(|(index, uuid)| {
+            self.gpu.as_ref().is_some_and(|gpu| !gpu.is(**index, uuid))
+        });
+        let next = match self.gpu {
+            Some(_) => rest.nth(1),
+            None => rest.next(),
+        };
+        self.gpu = next.map(|(index, _)| GpuName::Index(*index));
+    }
+
+    /// Chooses the next of these namespaces, and all after the last.
+    pub fn next_namespace(&mut self, namespaces: &[String]) {
+        self.namespace = next(&self.namespace, namespaces);
+    }
+
+    /// Chooses the next kind, and all after the last.
+    pub fn next_kind(&mut self) {
+        self.kind = next(&self.kind, &Shown::KINDS.map(str::to_owned));
+    }
+
+    /// Returns whether the choice has leases on a GPU.
+    pub fn has_gpu(&self, gpu: &Gpu) -> bool {
+        let name = self.gpu.as_ref();
+        name.is_none_or(|name| name.is(gpu.index, gpu.uuid.as_str()))
+    }
+}
+
+fn next(chosen: &Option<String>, names: &[String]) -> Option<String> {
+    let at = { names.iter() }.position(|name| Some(name) == chosen.as_ref());
+    let next = match (chosen, at) {
+        (None, _) => 0,
+        (Some(_), Some(at)) => at + 1,
+        (Some(_), None) => return None,
+    };
+    names.get(next).cloned()
+}
+
+/// Returns the namespace of a lease's holder.
+pub fn namespace(lease: &Lease) -> Option<&str> {
+    lease.holder.names().namespace
+}

@@ -1,0 +1,102 @@
+//! migctl list --watch, by the kernel's reports alone.
+
+use super::{claim, setup};
+use crate::support::Setup;
+use crate::support::process::{Going, going, stands_still, until};
+use nix::sys::signal::Signal;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn watch(setup: &Setup) -> Going {
+    let migctl = setup.program("migctl");
+    let mut going = going(setup.plain(&migctl).args(["list", "--watch"]));
+    going.until("CONTAINER");
+    stands_still(going.pid());
+    going
+}
+
+fn tables(going: &Going) -> usize {
+    going.said_so_far().matches("CONTAINER").count()
+}
+
+#[test]
+fn reprints_at_change() {
+    let Some(setup) = setup() else { return };
+    // The first create makes the ledger.
+    let mut list = watch(&setup);
+    assert!(!setup.state().exists());
+    claim(&setup, "first", 0);
+    list.until("claim team/first");
+    claim(&setup, "second", 1);
+    list.until("claim team/second");
+    stands_still(list.pid());
+    // It waits without an end: nothing but the kernel's reports wakes it.
+    #[cfg(target_arch = "x86_64")]
+    {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", list.pid())).unwrap();
+        let words: Vec<&str> = call.split_whitespace().collect();
+        let timeout = u64::from_str_radix(words[3].trim_start_matches("0x"), 16).unwrap();
+        assert_eq!((words[0], timeout as u32 as i32), ("7", -1), "{call}");
+    }
+    list.signal(Signal::SIGTERM);
+    let said = list.end_within(LIMIT).ok();
+    assert!(said.stdout.ends_with('\n'), "{}", said.stdout);
+}
+
+#[test]
+fn joins_a_burst() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "first", 0);
+    let mut list = watch(&setup);
+    assert_eq!(tables(&list), 1);
+    list.stop();
+    for n in 1..4 {
+        claim(&setup, &format!("more-{n}"), n);
+    }
+    list.signal(Signal::SIGCONT);
+    list.until("claim team/more-3");
+    stands_still(list.pid());
+    list.signal(Signal::SIGINT);
+    let said = list.end_within(LIMIT).ok();
+    let tables: Vec<&str> = said.stdout.split("\n\n").collect();
+    assert_eq!(tables.len(), 2, "{}", said.stdout);
+}
+
+#[test]
+fn follows_a_new_ledger() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "old", 0);
+    let mut list = watch(&setup);
+    std::fs::rename(setup.state(), setup.path("moved")).unwrap();
+    until("it prints an empty ledger", || {
+        let said = list.said_so_far();
+        said.rsplit("CONTAINER")
+            .next()
+            .is_some_and(|last| !last.contains("old"))
+    });
+    claim(&setup, "new", 1);
+    list.until("claim team/new");
+}
+
+#[test]
+fn ends_with_its_reader() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "train", 0);
+    let mut list = setup.plain(&setup.program("migctl"));
+    list.args(["list", "-w"]).stdout(Stdio::piped());
+    let mut list = list.spawn().unwrap();
+    let mut lines = BufReader::new(list.stdout.take().unwrap()).lines();
+    let row = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("team/train")));
+    assert!(row.is_some());
+    stands_still(list.id() as i32);
+    drop(lines);
+    let mut ended = None;
+    until("it ends without a change", || {
+        ended = list.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(0));
+}
