@@ -7,7 +7,7 @@ use std::fmt::Write;
 type Verb = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The groups, in the order in which an administrator meets them.
-const GROUPS: [(&str, &[Verb]); 3] = [
+const GROUPS: [(&str, &[Verb]); 4] = [
     (
         "Set up",
         &[
@@ -161,6 +161,45 @@ const GROUPS: [(&str, &[Verb]); 3] = [
             ),
         ],
     ),
+    (
+        "Layouts, in files of mig-parted",
+        &[
+            (
+                "assert",
+                &[
+                    (
+                        "migctl assert -f layouts.yaml -c all-1g.10gb",
+                        "says whether the machine has this layout",
+                    ),
+                    (
+                        "migctl assert -a -f layouts.yaml -c all-1g.10gb",
+                        "checks the file alone",
+                    ),
+                ],
+            ),
+            (
+                "export",
+                &[(
+                    "migctl export -l today",
+                    "prints the layout of the machine under a name",
+                )],
+            ),
+            (
+                "checkpoint",
+                &[(
+                    "migctl checkpoint -f /var/lib/mig.json",
+                    "saves modes, instances and places",
+                )],
+            ),
+            (
+                "generate-config",
+                &[(
+                    "migctl generate-config -f layouts.yaml",
+                    "writes a layout for each profile at its maximum count",
+                )],
+            ),
+        ],
+    ),
 ];
 
 /// Returns the command with its verbs in groups, and the examples below the help of each verb.
@@ -182,7 +221,7 @@ fn verbs(command: &Command) -> String {
         for (name, _) in verbs {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(list, "  {name:<11}{about}");
+            let _ = writeln!(list, "  {name:<16}{about}");
         }
     }
     let _ = writeln!(

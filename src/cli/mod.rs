@@ -3,7 +3,9 @@
 
 mod again;
 mod asked;
+mod assert;
 mod changes;
+mod checkpoint;
 mod claims;
 mod completion;
 mod configure;
@@ -14,12 +16,16 @@ mod draw;
 mod events;
 mod explain;
 mod explain_gpus;
+mod export;
 mod filter;
 mod gc;
+mod generate_config;
 mod gpus;
 mod help;
 mod inspect;
 mod json;
+mod layout_file;
+mod layout_options;
 mod levels;
 mod list;
 mod metrics;
@@ -53,6 +59,9 @@ struct Arguments {
     /// The format of the output; wide and name are for list
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     output: Output,
+    /// mig-parted's option, for scripts that call it. migctl always prints the reason of a failure.
+    #[arg(short = 'd', long = "debug", hide = true)]
+    _debug: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -88,6 +97,14 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Say whether the MIG layout of a file is in place
+    Assert(assert::Options),
+    /// Print the MIG layout of the machine as a file
+    Export(export::Options),
+    /// Save the exact MIG state of the machine in a file
+    Checkpoint(checkpoint::Options),
+    /// Print a file with a MIG layout for each profile
+    GenerateConfig(generate_config::Options),
     /// Register runmig with a container engine, or remove the registration
     Configure(configure::Options),
     /// Check all that an allocation needs, and name each repair
@@ -145,6 +162,10 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),
         Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
+        Verb::Assert(options) => assert::run(&config, format, options),
+        Verb::Export(options) => export::run(&config()?, options),
+        Verb::Checkpoint(options) => checkpoint::run(&config()?, options),
+        Verb::GenerateConfig(options) => generate_config::run(&config()?, options),
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
         Verb::Doctor(options) => doctor::run(&config, format, options),

@@ -103,7 +103,13 @@ pub fn table_lines(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
 /// Prints a line. A closed pipe (`migctl list | head -1`) is no error. A full disk is an error: a reader
 /// would take the printed part for all.
 pub fn line(text: &str) {
-    match writeln!(std::io::stdout(), "{text}") {
+    self::text(&format!("{text}\n"));
+}
+
+/// Prints a text as it is, with the same care.
+pub fn text(text: &str) {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
             eprint(&format!("write to standard output: {e}"));
             std::process::exit(1);

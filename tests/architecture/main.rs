@@ -22,7 +22,10 @@ const CRATES: &[(&str, &[&str])] = &[
             "crates/lease/src/store/lock.rs",
         ],
     ),
-    ("serde_yaml_ng", &["crates/lease/src/cdi.rs"]),
+    (
+        "serde_yaml_ng",
+        &["crates/lease/src/cdi.rs", "crates/lease/src/layout/node.rs"],
+    ),
     (
         "toml",
         &["crates/lease/src/config.rs", "src/cli/configure/"],

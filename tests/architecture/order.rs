@@ -30,7 +30,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["context", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
-            &["limit", "observer"],
+            &["layout", "limit", "observer"],
             &["events"],
             &[
                 "placement",

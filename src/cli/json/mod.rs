@@ -10,6 +10,7 @@ mod diagnosis;
 mod events;
 mod explain;
 mod gpus;
+mod layouts;
 mod leases;
 #[cfg(test)]
 mod schema;
@@ -22,6 +23,7 @@ pub use diagnosis::DiagnosisItem;
 pub use events::EventItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
+pub use layouts::{AssertedGpu, LayoutAssertion};
 pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
 
 use runmig_lease::model;
@@ -63,6 +65,10 @@ impl Kind for Items<'_, CollectionItem<'_>> {
 
 impl Kind for Items<'_, ChangeItem<'_>> {
     const KIND: &'static str = "ChangeList";
+}
+
+impl Kind for LayoutAssertion {
+    const KIND: &'static str = "LayoutAssertion";
 }
 
 impl Kind for Items<'_, DiagnosisItem<'_>> {

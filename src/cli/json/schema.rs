@@ -32,6 +32,7 @@ fn schemas() -> Value {
     add::<Items<'_, ChangeItem<'_>>>(&mut kinds);
     add::<Items<'_, DiagnosisItem<'_>>>(&mut kinds);
     add::<EventItem<'_>>(&mut kinds);
+    add::<LayoutAssertion>(&mut kinds);
     Value::Object(kinds)
 }
 

@@ -2,12 +2,14 @@
 //! behind them (`nvml/`, with all its unsafe code). `geometry` keeps the answers that do not change, `nodes`
 //! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
 
+mod detailed;
 pub mod geometry;
 mod metered;
 pub mod nodes;
 pub mod nvml;
 pub mod on_host;
 
+pub use detailed::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub(crate) use metered::{Listener, Metered};
 
 use crate::model::{

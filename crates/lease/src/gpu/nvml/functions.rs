@@ -115,6 +115,7 @@ mod tests {
     fn lists_every_called_function() {
         let sources = [
             include_str!("clients.rs"),
+            include_str!("detailed.rs"),
             include_str!("gpus.rs"),
             include_str!("mig.rs"),
             include_str!("profiles.rs"),

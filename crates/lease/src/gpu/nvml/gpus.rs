@@ -27,9 +27,9 @@ pub(super) struct Known {
 /// A GPU, and its handle in this session.
 pub(super) struct Identity {
     handle: sys::nvmlDevice_t,
-    index: u32,
+    pub(super) index: u32,
     minor: u32,
-    uuid: GpuUuid,
+    pub(super) uuid: GpuUuid,
     name: String,
     pci_bus_id: String,
 }
@@ -75,7 +75,7 @@ impl Session {
         Ok(gpu)
     }
 
-    fn device_of(&self, gpu: &Identity) -> Result<Device<'_>> {
+    pub(super) fn device_of(&self, gpu: &Identity) -> Result<Device<'_>> {
         // SAFETY: this session gave the handle out; closing it forgets every `Identity`.
         Ok(unsafe { Device::new(gpu.handle, self.nvml()?) })
     }

@@ -3,6 +3,7 @@
 
 mod clients;
 mod codes;
+mod detailed;
 mod functions;
 mod gpus;
 mod limits;

@@ -4,7 +4,9 @@ use super::codes::failed;
 use super::gpus::Known;
 use super::profiles::MAX_PROFILES;
 use crate::gpu::geometry::Cache;
-use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result};
+use crate::gpu::{
+    DetailedCompute, DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result,
+};
 use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
@@ -200,7 +202,11 @@ impl Session {
     }
 
     /// Returns an instance by its place; none when it went meanwhile.
-    fn place(&self, gpu: &GpuUuid, handle: sys::nvmlGpuInstance_t) -> Result<Option<GpuInstance>> {
+    pub(super) fn place(
+        &self,
+        gpu: &GpuUuid,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Option<GpuInstance>> {
         let what = || format!("read a GPU instance of GPU {gpu}");
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
@@ -223,8 +229,22 @@ impl Session {
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeInstance>> {
+        let listed = self.numbered_compute_instances(gpu, id, handle)?;
+        let mut found: Vec<ComputeInstance> =
+            listed.into_iter().map(|found| found.instance).collect();
+        found.sort_by_key(|c| c.id);
+        Ok(found)
+    }
+
+    /// Returns the compute instances in the driver's order, profile after profile.
+    pub(super) fn numbered_compute_instances(
+        &self,
+        gpu: &GpuUuid,
+        id: u32,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Vec<DetailedCompute>> {
         let mut found = Vec::new();
-        for profile in self.compute_profiles(gpu, id, handle)? {
+        for (number, profile) in self.numbered_compute_profiles(gpu, id, handle)? {
             let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
             let mut count = profile.instanceCount;
             let mut handles = vec![std::ptr::null_mut(); bounded(what, count)?];
@@ -245,16 +265,19 @@ impl Session {
                 // SAFETY: a struct of integers and pointers, for which zeros are a value.
                 let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
                 let read = call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info));
-                if gone(read)?.is_some() && !found.iter().any(|c: &ComputeInstance| c.id == info.id)
-                {
-                    found.push(ComputeInstance {
-                        id: info.id,
-                        profile_id: info.profileId,
+                let is_listed = |c: &DetailedCompute| c.instance.id == info.id;
+                if gone(read)?.is_some() && !found.iter().any(is_listed) {
+                    found.push(DetailedCompute {
+                        number,
+                        slices: profile.sliceCount,
+                        instance: ComputeInstance {
+                            id: info.id,
+                            profile_id: info.profileId,
+                        },
                     });
                 }
             }
         }
-        found.sort_by_key(|c| c.id);
         Ok(found)
     }
 
@@ -265,6 +288,17 @@ impl Session {
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<sys::nvmlComputeInstanceProfileInfo_t>> {
+        let numbered = self.numbered_compute_profiles(gpu, id, handle)?;
+        Ok(numbered.into_iter().map(|(_, info)| info).collect())
+    }
+
+    /// The same, each with its number in NVML's enumeration.
+    fn numbered_compute_profiles(
+        &self,
+        gpu: &GpuUuid,
+        id: u32,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Vec<(u32, sys::nvmlComputeInstanceProfileInfo_t)>> {
         let mut profiles = Vec::new();
         for number in 0..MAX_PROFILES {
             let what = || {
@@ -278,7 +312,7 @@ impl Session {
                 nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, number, 0, &mut info)
             );
             match answer {
-                Ok(()) => profiles.push(info),
+                Ok(()) => profiles.push((number, info)),
                 Err(e) if e.code() == Some(NOT_SUPPORTED) => {}
                 Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
                 Err(e) if e.code() == Some(NOT_FOUND) => break,

@@ -1,0 +1,370 @@
+//! The format of mig-parted's configuration file, version 1. A file that mig-parted refuses is refused here.
+
+use super::name::is_instance_name;
+use super::node::Node;
+use crate::error::{Context, Error, Result};
+use std::collections::BTreeMap;
+
+const VERSION: &str = "v1";
+
+/// A file with named configurations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayoutFile {
+    configurations: BTreeMap<String, Vec<Entry>>,
+}
+
+/// A configuration of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// Its name.
+    pub name: String,
+    /// Its entries in the order of the file.
+    pub entries: Vec<Entry>,
+}
+
+/// The state that some GPUs are to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The models of the entry, such as `0x20B210DE`; none for all.
+    pub filters: Vec<String>,
+    /// The GPUs of the entry, among those of its models.
+    pub devices: Devices,
+    /// Whether MIG is to be on.
+    pub mig_enabled: bool,
+    /// The number of instances by their names, such as `1g.10gb` or `1c.3g.40gb`.
+    pub instances: BTreeMap<String, i64>,
+}
+
+/// The GPUs of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Devices {
+    /// All.
+    All,
+    /// The driver's indexes.
+    Listed(Vec<i64>),
+}
+
+impl LayoutFile {
+    /// Parses the text of a file.
+    pub fn parse(text: &str) -> Result<LayoutFile> {
+        let node = Node::parse(text)?;
+        let keys = node.map()?;
+        match keys.iter().find(|(key, _)| key == "version") {
+            Some((_, Node::Text(version))) if version == VERSION => {}
+            Some((_, Node::Text(version))) => {
+                let why = Error::new(format!("it has the unknown version {version:?}"));
+                return Err(why.hint(format!("write version: {VERSION}")));
+            }
+            _ => {
+                let why = Error::new("it has no version");
+                return Err(why.hint(format!("write version: {VERSION}")));
+            }
+        }
+        let mut configurations = BTreeMap::new();
+        for (key, value) in keys {
+            match key.as_str() {
+                "version" => {}
+                "mig-configs" => {
+                    let named = value.map().context(|| "read mig-configs")?;
+                    if named.is_empty() {
+                        return Err(Error::new("mig-configs is empty").hint("add a configuration"));
+                    }
+                    for (name, entries) in named {
+                        let entries =
+                            entries_of(entries).context(|| format!("read configuration {name}"))?;
+                        configurations.insert(name.clone(), entries);
+                    }
+                }
+                other => return Err(unknown_key(other)),
+            }
+        }
+        Ok(LayoutFile { configurations })
+    }
+
+    /// Returns a configuration, or the only one without a name.
+    ///
+    /// # Errors
+    /// A missing configuration, none named of several, and a name that readers of YAML 1.1 take for a truth value.
+    pub fn select(&self, name: Option<&str>) -> Result<Configuration> {
+        let names = || {
+            let names: Vec<&str> = self.configurations.keys().map(String::as_str).collect();
+            names.join(", ")
+        };
+        let name = match (name, self.configurations.keys().next()) {
+            (Some(name), _) => name,
+            (None, Some(only)) if self.configurations.len() == 1 => only,
+            (None, None) => return Err(Error::new("it has no configuration")),
+            (None, Some(_)) => {
+                let why = Error::new("it has several configurations");
+                return Err(why.hint(format!("choose one with -c: {}", names())));
+            }
+        };
+        let Some(entries) = self.configurations.get(name) else {
+            let why = Error::new(format!("it has no configuration {name:?}"));
+            return Err(match self.configurations.is_empty() {
+                true => why,
+                false => why.hint(format!("choose one of {}", names())),
+            });
+        };
+        if is_truth_value(name) {
+            let why = format!(
+                "other programs read the name {name} as a truth value, since it is one in YAML 1.1"
+            );
+            return Err(Error::new(why).hint("rename the configuration in the file"));
+        }
+        Ok(Configuration {
+            name: name.to_owned(),
+            entries: entries.clone(),
+        })
+    }
+
+    /// Returns the names of all configurations.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.configurations.keys().map(String::as_str)
+    }
+}
+
+fn entries_of(node: &Node) -> Result<Vec<Entry>> {
+    let items = node.list()?;
+    if items.is_empty() {
+        return Err(Error::new("it is empty").hint("add an entry with devices and mig-enabled"));
+    }
+    let numbered = items.iter().enumerate();
+    numbered
+        .map(|(n, item)| entry(item).context(|| format!("read entry {}", n + 1)))
+        .collect()
+}
+
+fn entry(node: &Node) -> Result<Entry> {
+    let (mut filters, mut devices, mut mig_enabled, mut instances) = (Vec::new(), None, None, None);
+    for (key, value) in node.map()? {
+        let what = || format!("read {key}");
+        match key.as_str() {
+            "device-filter" => filters = filters_of(value).context(what)?,
+            "devices" => devices = Some(devices_of(value).context(what)?),
+            "mig-enabled" => mig_enabled = Some(switch(value).context(what)?),
+            "mig-devices" => instances = instances_of(value).context(what)?,
+            other => return Err(unknown_key(other)),
+        }
+    }
+    let missing = |key: &str| Error::new(format!("it has no {key}"));
+    let devices = devices.ok_or_else(|| missing("devices").hint("write devices: all"))?;
+    let mig_enabled =
+        mig_enabled.ok_or_else(|| missing("mig-enabled").hint("write mig-enabled: true"))?;
+    let instances = match instances {
+        None if mig_enabled => {
+            let why = Error::new("it has no mig-devices, and mig-enabled is true");
+            return Err(why.hint("write mig-devices: {} for a GPU without instances"));
+        }
+        instances => instances.unwrap_or_default(),
+    };
+    if !mig_enabled && !instances.is_empty() {
+        let why = Error::new("it has mig-devices, and mig-enabled is false");
+        return Err(why.hint("leave out mig-devices, or write mig-enabled: true"));
+    }
+    Ok(Entry {
+        filters,
+        devices,
+        mig_enabled,
+        instances,
+    })
+}
+
+/// An empty text is no filter, in a list it is one that matches nothing.
+fn filters_of(node: &Node) -> Result<Vec<String>> {
+    let text = |node: &Node| match node {
+        Node::Text(text) => Ok(text.clone()),
+        other => Err(Error::new(format!("it is {}, not a text", other.kind()))
+            .hint("write the number in quotes")),
+    };
+    match node {
+        Node::Null => Ok(Vec::new()),
+        Node::Text(one) if one.is_empty() => Ok(Vec::new()),
+        Node::List(items) => items.iter().map(text).collect(),
+        one => Ok(vec![text(one)?]),
+    }
+}
+
+fn devices_of(node: &Node) -> Result<Devices> {
+    let number = |node: &Node| match node {
+        Node::Whole(number) => Ok(*number),
+        other => Err(Error::new(format!("it has {}, not a number", other.kind()))),
+    };
+    let error = match node {
+        Node::Text(text) if text == "all" => return Ok(Devices::All),
+        Node::List(items) => match items.iter().map(number).collect() {
+            Ok(numbers) => return Ok(Devices::Listed(numbers)),
+            Err(e) => e,
+        },
+        Node::Text(text) => Error::new(format!("{text:?} is no list of GPUs")),
+        other => Error::new(format!("it is {}", other.kind())),
+    };
+    Err(error.hint("write all, or a list of numbers"))
+}
+
+/// The words of YAML 1.1 count too.
+fn switch(node: &Node) -> Result<bool> {
+    const ON: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
+    match node {
+        Node::Bool(value) => Ok(*value),
+        Node::Null => Ok(false),
+        Node::Text(text) if is_truth_value(text) => Ok(ON.contains(&text.as_str())),
+        other => {
+            let why = format!("it is {}, not true or false", other.kind());
+            Err(Error::new(why).hint("write true or false"))
+        }
+    }
+}
+
+/// Returns none for nothing.
+fn instances_of(node: &Node) -> Result<Option<BTreeMap<String, i64>>> {
+    if *node == Node::Null {
+        return Ok(None);
+    }
+    let mut instances = BTreeMap::new();
+    for (name, count) in node.map()? {
+        if !is_instance_name(name) {
+            let why = Error::new(format!("{name:?} is no name of a MIG instance"));
+            return Err(why.hint("write a name as 1g.10gb, 1g.10gb+me or 1c.3g.40gb"));
+        }
+        match count {
+            Node::Whole(count) if *count >= 0 => instances.insert(name.clone(), *count),
+            Node::Null => instances.insert(name.clone(), 0),
+            Node::Whole(count) => {
+                return Err(Error::new(format!("{name} has the count {count}"))
+                    .hint("write a count of 1 or more"));
+            }
+            other => {
+                return Err(Error::new(format!("{name} has {} as count", other.kind()))
+                    .hint("write a count of 1 or more"));
+            }
+        };
+    }
+    if !instances.is_empty() && instances.values().all(|count| *count == 0) {
+        return Err(Error::new("every count is 0").hint("write {} for a GPU without instances"));
+    }
+    Ok(Some(instances))
+}
+
+fn unknown_key(key: &str) -> Error {
+    Error::new(format!("the key {key:?} is unknown")).hint("remove it")
+}
+
+/// Returns whether YAML 1.1 reads this text, without quotes, as true or false.
+fn is_truth_value(text: &str) -> bool {
+    let small = text.to_ascii_lowercase();
+    let is_word = ["y", "n", "yes", "no", "on", "off", "true", "false"].contains(&small.as_str());
+    let mut capital = small.clone();
+    if let Some(first) = capital.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    is_word && (text == small || text == capital || text == text.to_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(entry: &str) -> String {
+        format!("version: v1\nmig-configs:\n  a:\n  - {entry}\n")
+    }
+
+    #[test]
+    fn names_object_and_remedy_of_refusal() {
+        let cases = [
+            (
+                "mig-configs: {a: [{devices: all, mig-enabled: false}]}".to_owned(),
+                "it has no version; hint: write version: v1",
+            ),
+            (
+                "version: v2".to_owned(),
+                "the unknown version \"v2\"; hint: write version: v1",
+            ),
+            (
+                "version: v1\nextra: 1".to_owned(),
+                "the key \"extra\" is unknown; hint: remove it",
+            ),
+            (
+                "version: v1\nmig-configs: {}".to_owned(),
+                "mig-configs is empty",
+            ),
+            (
+                "version: v1\nmig-configs: {a: []}".to_owned(),
+                "cannot read configuration a: it is empty",
+            ),
+            (
+                one("{mig-enabled: false}"),
+                "cannot read configuration a: read entry 1: it has no devices",
+            ),
+            (one("{devices: all}"), "it has no mig-enabled"),
+            (
+                one("{devices: some, mig-enabled: false}"),
+                "\"some\" is no list of GPUs",
+            ),
+            (
+                one("{devices: [a], mig-enabled: false}"),
+                "it has a text, not a number",
+            ),
+            (one("{devices: all, mig-enabled: 1}"), "not true or false"),
+            (
+                one("{devices: all, mig-enabled: true}"),
+                "it has no mig-devices",
+            ),
+            (
+                one("{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}"),
+                "it has mig-devices, and",
+            ),
+            (
+                one("{devices: all, mig-enabled: true, mig-devices: {bogus: 1}}"),
+                "\"bogus\" is no name",
+            ),
+            (
+                one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}"),
+                "1g.5gb has the count -1",
+            ),
+            (
+                one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}}"),
+                "every count is 0",
+            ),
+            (
+                one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1.5}}"),
+                "1g.5gb has a number as count",
+            ),
+            (
+                one("{device-filter: 0x20B210DE, devices: all, mig-enabled: false}"),
+                "write the number in quotes",
+            ),
+            (
+                one("{devices: all, mig-enabled: false, bogus: 1}"),
+                "the key \"bogus\" is unknown",
+            ),
+        ];
+        for (text, expected) in cases {
+            let line = LayoutFile::parse(&text).unwrap_err().line();
+            assert!(line.contains(expected), "{text}\n{line}");
+        }
+    }
+
+    #[test]
+    fn selects_configuration_by_name() {
+        let entry = "[{devices: all, mig-enabled: off}]";
+        let file = |names: &[&str]| {
+            let named: Vec<String> = names.iter().map(|n| format!("{n}: {entry}")).collect();
+            let text = format!("version: v1\nmig-configs: {{{}}}", named.join(", "));
+            LayoutFile::parse(&text).unwrap()
+        };
+        assert_eq!(file(&["a"]).select(None).unwrap().name, "a");
+        assert_eq!(file(&["a", "1"]).select(Some("1")).unwrap().name, "1");
+        let line = |names, name| file(names).select(name).unwrap_err().line();
+        assert!(line(&["a", "b"], None).ends_with("hint: choose one with -c: a, b"));
+        assert!(line(&["a"], Some("c")).ends_with("hint: choose one of a"));
+        for name in ["off", "No", "YES"] {
+            let line = line(&[name], None);
+            assert!(
+                line.ends_with("hint: rename the configuration in the file"),
+                "{line}"
+            );
+        }
+        assert_eq!(file(&["oFF"]).select(None).unwrap().name, "oFF");
+    }
+}

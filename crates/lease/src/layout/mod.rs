@@ -1,0 +1,26 @@
+//! Layouts: the MIG modes and instances that an administrator wants, in the files of NVIDIA's mig-parted.
+//!
+//! `node` reads bounded YAML, `file` knows the format, `resolve` finds the GPUs that an entry means, `compare`
+//! holds them against the machine. `export`, `generate` and `checkpoint` write files, the first two by `write`.
+//! All are pure but `read`.
+
+mod checkpoint;
+mod compare;
+mod export;
+mod file;
+mod generate;
+mod key_order;
+mod name;
+mod node;
+mod read;
+mod resolve;
+mod write;
+
+pub use checkpoint::checkpoint;
+pub use compare::{Comparison, compare};
+pub use export::{DEFAULT_LABEL, export};
+pub use file::{Configuration, Devices, Entry, LayoutFile};
+pub use generate::generate;
+pub use read::{read_file, read_input};
+pub use resolve::{Target, Targets, resolve, validate};
+pub use write::Document;

@@ -1,0 +1,208 @@
+//! The values of a YAML or JSON text, bounded: an alias counts as all that it stands for.
+
+use crate::error::{Context, Error, Result};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
+use std::fmt;
+
+/// More than any layout has, and little enough to hold.
+const MAX_NODES: usize = 100_000;
+/// The key by which a mapping takes the keys of another.
+const MERGE: &str = "<<";
+
+/// A value. Mappings keep the order of the text.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    Null,
+    Bool(bool),
+    Whole(i64),
+    /// A number that is not whole, or too large.
+    Number,
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// Text that is no YAML, a key that stands twice, and more than 100,000 values.
+    pub(super) fn parse(text: &str) -> Result<Node> {
+        let left = Cell::new(MAX_NODES);
+        let deserializer = serde_yaml_ng::Deserializer::from_str(text);
+        Seed(&left)
+            .deserialize(deserializer)
+            .context(|| "read it as YAML")
+    }
+
+    /// Names the kind of value, for messages.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Node::Null => "nothing",
+            Node::Bool(_) => "true or false",
+            Node::Whole(_) | Node::Number => "a number",
+            Node::Text(_) => "a text",
+            Node::List(_) => "a list",
+            Node::Map(_) => "a mapping",
+        }
+    }
+
+    /// Returns the keys of a mapping with their values.
+    pub(super) fn map(&self) -> Result<&[(String, Node)]> {
+        match self {
+            Node::Map(entries) => Ok(entries),
+            other => Err(Error::new(format!("it is {}, not a mapping", other.kind()))),
+        }
+    }
+
+    /// Returns the items of a list.
+    pub(super) fn list(&self) -> Result<&[Node]> {
+        match self {
+            Node::List(items) => Ok(items),
+            other => Err(Error::new(format!("it is {}, not a list", other.kind()))),
+        }
+    }
+
+    /// Returns the text of a key. YAML 1.1 takes numbers and truth values as keys too.
+    fn key(self) -> Option<String> {
+        match self {
+            Node::Text(text) => Some(text),
+            Node::Whole(number) => Some(number.to_string()),
+            Node::Bool(value) => Some(value.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a value, and counts it off the rest.
+struct Seed<'a>(&'a Cell<usize>);
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Node, D::Error> {
+        match self.0.get().checked_sub(1) {
+            Some(left) => self.0.set(left),
+            None => {
+                let why = format!("it has more than {MAX_NODES} values, aliases included");
+                return Err(de::Error::custom(why));
+            }
+        }
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value without a tag")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    /// An empty text.
+    fn visit_none<E>(self) -> std::result::Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<Node, E> {
+        Ok(Node::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<Node, E> {
+        Ok(Node::Whole(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> std::result::Result<Node, E> {
+        Ok(i64::try_from(value).map_or(Node::Number, Node::Whole))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<Node, E> {
+        Ok(Node::Number)
+    }
+
+    fn visit_str<E>(self, text: &str) -> std::result::Result<Node, E> {
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> std::result::Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element_seed(Seed(self.0))? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> std::result::Result<Node, A::Error> {
+        let (mut entries, mut merged) = (Vec::<(String, Node)>::new(), Vec::new());
+        let mut keys = std::collections::BTreeSet::new();
+        while let Some(key) = from.next_key_seed(Seed(self.0))? {
+            let Some(key) = key.key() else {
+                return Err(de::Error::custom("a key is no text"));
+            };
+            let value = from.next_value_seed(Seed(self.0))?;
+            if key == MERGE {
+                merged.push(value);
+                continue;
+            }
+            if !keys.insert(key.clone()) {
+                return Err(de::Error::custom(format!("the key {key:?} stands twice")));
+            }
+            entries.push((key, value));
+        }
+        for (key, value) in merged.into_iter().flat_map(mergeable) {
+            if keys.insert(key.clone()) {
+                entries.push((key, value));
+            }
+        }
+        Ok(Node::Map(entries))
+    }
+}
+
+/// Returns the entries that a mapping takes from the value of its merge key.
+fn mergeable(value: Node) -> Vec<(String, Node)> {
+    match value {
+        Node::Map(entries) => entries,
+        Node::List(items) => items.into_iter().flat_map(mergeable).collect(),
+        // Then the key is unknown, as any other.
+        other => vec![(MERGE.to_owned(), other)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_keys_of_anchors() {
+        let text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}";
+        let node = Node::parse(text).unwrap();
+        let b = &node.map().unwrap()[1].1;
+        let expected = [
+            ("y".to_owned(), Node::Whole(3)),
+            ("x".to_owned(), Node::Whole(1)),
+        ];
+        assert_eq!(b.map().unwrap(), expected);
+    }
+
+    #[test]
+    fn counts_values_behind_aliases() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..9 {
+            let before = vec![format!("*a{}", n - 1); 10].join(", ");
+            text += &format!("a{n}: &a{n} [{before}]\n");
+        }
+        let line = Node::parse(&text).unwrap_err().line();
+        assert!(line.contains("more than 100000 values"), "{line}");
+    }
+
+    #[test]
+    fn refuses_repeated_key() {
+        let line = Node::parse("a: 1\n'a': 2").unwrap_err().line();
+        assert!(line.contains("the key \"a\" stands twice"), "{line}");
+    }
+}

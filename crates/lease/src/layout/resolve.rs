@@ -1,0 +1,171 @@
+//! From the entries of a configuration to the target of each GPU.
+
+use super::file::{Configuration, Devices, Entry};
+use crate::error::{Context, Error, Result};
+use crate::gpu::DetailedGpu;
+use crate::model::{MigMode, Profile};
+use std::collections::BTreeMap;
+
+/// The state that a GPU is to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Whether MIG is to be on.
+    pub mig_enabled: bool,
+    /// The number of instances by their names.
+    pub instances: BTreeMap<String, i64>,
+}
+
+/// The targets of a machine, in the order of its GPUs; none for a GPU that no entry names.
+pub type Targets = Vec<Option<Target>>;
+
+/// Returns the target of each GPU.
+///
+/// # Errors
+/// A filter that is no number, a GPU that the machine lacks, and two entries for one GPU that differ.
+pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Targets> {
+    let name = &configuration.name;
+    let mut targets: Vec<Option<(usize, Target)>> = vec![None; gpus.len()];
+    for (entry, n) in configuration.entries.iter().zip(1..) {
+        let what = || format!("use entry {n} of configuration {name}");
+        let wanted = Target {
+            mig_enabled: entry.mig_enabled,
+            instances: entry.instances.clone(),
+        };
+        for index in positions(entry, gpus).context(what)? {
+            let target = &mut targets[index];
+            match target {
+                Some((other, target)) if *target != wanted => {
+                    let why = format!(
+                        "configuration {name} has two targets for GPU {index}, in the entries {other} and {n}"
+                    );
+                    return Err(Error::new(why).hint("leave the GPU to one entry"));
+                }
+                Some(_) => {}
+                None => *target = Some((n, wanted.clone())),
+            }
+        }
+    }
+    Ok(targets.into_iter().map(|t| t.map(|(_, t)| t)).collect())
+}
+
+/// Refuses targets that a GPU cannot have, whatever is on it now.
+///
+/// # Errors
+/// MIG or a profile that the GPU lacks, a count of 0, and more instances than the GPU holds.
+pub fn validate(targets: &Targets, gpus: &[DetailedGpu]) -> Result<()> {
+    for (target, gpu) in targets.iter().zip(gpus) {
+        if let Some(target) = target {
+            check(target, gpu).context(|| format!("make the layout of GPU {}", gpu.gpu.index))?;
+        }
+    }
+    Ok(())
+}
+
+fn check(target: &Target, gpu: &DetailedGpu) -> Result<()> {
+    if target.mig_enabled && gpu.gpu.mig == MigMode::Unsupported {
+        let why = format!("{} has no MIG", gpu.gpu.name);
+        return Err(
+            Error::new(why).hint("leave the GPU out of the entry, or write mig-enabled: false")
+        );
+    }
+    for (name, &count) in &target.instances {
+        let Some((profile, slices)) = profile_of(gpu, name) else {
+            let why = format!("{} has no profile {name}", gpu.gpu.name);
+            let names: Vec<&str> = gpu.offers.iter().map(|o| o.profile.name.as_str()).collect();
+            return Err(Error::new(why).hint(format!("use {}", names.join(", "))));
+        };
+        if count < 1 {
+            let why = format!("{name} has the count {count}");
+            return Err(Error::new(why).hint(format!("remove {name}, or write 1 or more")));
+        }
+        let in_one = profile.compute_slices.checked_div(slices).unwrap_or(0);
+        let most = i64::from(profile.max_instances) * i64::from(in_one);
+        if count > most {
+            let why = format!("{} holds {most} of {name}, not {count}", gpu.gpu.name);
+            return Err(Error::new(why).hint(format!("write {most} or less")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the profile of an instance by its name, and the compute slices of one: all, or those before `c.`.
+pub(super) fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Profile, u32)> {
+    gpu.offers.iter().map(|offer| &offer.profile).find_map(|p| {
+        let slices = (1..=p.compute_slices).find(|slices| instance_name(p, *slices) == name);
+        slices.map(|slices| (p, slices))
+    })
+}
+
+/// Returns the name of a compute instance in an instance of a profile.
+pub(super) fn instance_name(profile: &Profile, slices: u32) -> String {
+    match slices == profile.compute_slices {
+        true => profile.name.clone(),
+        false => format!("{slices}c.{}", profile.name),
+    }
+}
+
+/// Returns the positions of the GPUs that an entry means. An entry whose models are all absent means none,
+/// because its numbers are those of other machines.
+fn positions(entry: &Entry, gpus: &[DetailedGpu]) -> Result<Vec<usize>> {
+    let mut models = Vec::new();
+    for filter in &entry.filters {
+        let model = Model::parse(filter).ok_or_else(|| {
+            Error::new(format!("device-filter {filter:?} is no number of a model"))
+                .hint("write a number as 0x20B210DE, which migctl export prints")
+        })?;
+        models.push(model);
+    }
+    let is_meant = |gpu: &DetailedGpu| models.is_empty() || models.iter().any(|m| m.is(gpu));
+    let mut all = gpus.iter().enumerate().filter(|(_, gpu)| is_meant(gpu));
+    let Devices::Listed(listed) = &entry.devices else {
+        return Ok(all.map(|(index, _)| index).collect());
+    };
+    if all.next().is_none() {
+        return Ok(Vec::new());
+    }
+    let here = |number: &i64| usize::try_from(*number).ok().filter(|n| *n < gpus.len());
+    if let Some(missing) = listed.iter().find(|number| here(number).is_none()) {
+        let count = gpus.len();
+        let why = format!("devices names GPU {missing}, and the machine has {count}");
+        return Err(Error::new(why).hint(format!("use 0 to {}", count.saturating_sub(1))));
+    }
+    let mut found: Vec<usize> = listed.iter().filter_map(here).collect();
+    found.retain(|index| is_meant(&gpus[*index]));
+    Ok(found)
+}
+
+/// A model of GPUs by its PCI numbers, with the subsystem's where the file names it.
+struct Model {
+    device: u32,
+    subsystem: Option<u32>,
+}
+
+impl Model {
+    /// Parses `0x20B210DE` or `0x20B210DE:0x146310DE`, each number in a base of Go: hexadecimal, octal, binary, decimal.
+    fn parse(text: &str) -> Option<Model> {
+        let (device, subsystem) = match text.split_once(':') {
+            Some((device, subsystem)) => (device, Some(number(subsystem)?)),
+            None => (text, None),
+        };
+        Some(Model {
+            device: number(device)?,
+            subsystem,
+        })
+    }
+
+    fn is(&self, gpu: &DetailedGpu) -> bool {
+        let subsystem = self.subsystem.unwrap_or(gpu.subsystem_id);
+        (self.device, subsystem) == (gpu.device_id, gpu.subsystem_id)
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let small = text.to_ascii_lowercase();
+    let bases = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8), ("", 10)];
+    let (digits, base) = bases.iter().find_map(|(prefix, base)| {
+        let digits = small.strip_prefix(prefix).filter(|d| !d.is_empty())?;
+        Some((digits, *base))
+    })?;
+    let is_sign = digits.starts_with(['+', '-']);
+    u32::from_str_radix(digits, base).ok().filter(|_| !is_sign)
+}
