@@ -116,6 +116,8 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
         }
     }
     for unit in [
+        "runmig-dcgm.path",
+        "runmig-dcgm.service",
         "runmig-gc.service",
         "runmig-gc.timer",
         "runmig-metrics.socket",
@@ -230,7 +232,7 @@ fn removes_its_links_alone() {
 #[test]
 fn configuration_names_the_defaults() {
     // With the head of the section of Kubernetes, which an older runmig does not know.
-    const KEYS: usize = 17;
+    const KEYS: usize = 20;
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();

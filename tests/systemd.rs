@@ -5,13 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-const UNITS: [&str; 6] = [
+const UNITS: [&str; 8] = [
     "runmig-gc.service",
     "runmig-gc.timer",
     "runmig-textfile.service",
     "runmig-textfile.timer",
     "runmig-metrics.socket",
     "runmig-metrics@.service",
+    "runmig-dcgm.path",
+    "runmig-dcgm.service",
 ];
 
 fn skip(why: &str) {
@@ -79,14 +81,18 @@ fn systemd_accepts_the_units() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
-/// The units of metrics need few rights. 10 is the worst exposure.
+/// The units that an administrator enables need few rights. 10 is the worst exposure.
 #[test]
-fn units_of_metrics_are_confined() {
+fn optional_units_are_confined() {
     if !Path::new("/usr/bin/systemd-analyze").exists() {
         return skip("systemd-analyze is not there: apt-get install systemd");
     }
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
-    for unit in ["runmig-textfile.service", "runmig-metrics@.service"] {
+    for unit in [
+        "runmig-textfile.service",
+        "runmig-metrics@.service",
+        "runmig-dcgm.service",
+    ] {
         let mut analyze = Command::new("systemd-analyze");
         analyze.args(["security", "--offline=true", "--no-pager", "--threshold=30"]);
         let output = analyze.arg(units.join(unit)).output().unwrap();

@@ -139,6 +139,13 @@ const GROUPS: [(&str, &[Verb]); 4] = [
         "Act",
         &[
             (
+                "dcgm",
+                &[(
+                    "migctl dcgm reload --if-changed",
+                    "tells dcgm-exporter of instances that came or went",
+                )],
+            ),
+            (
                 "release",
                 &[(
                     "migctl release 4f2a9c1d03be",

@@ -10,6 +10,7 @@ mod claims;
 mod completion;
 mod configure;
 mod daemons;
+mod dcgm;
 mod defrag;
 mod doctor;
 mod draw;
@@ -33,6 +34,7 @@ mod mig_on;
 mod output;
 #[cfg(test)]
 mod pages;
+mod processes;
 mod release;
 mod release_claims;
 mod seat;
@@ -111,6 +113,9 @@ enum Verb {
     Doctor(doctor::Options),
     /// Print what happened to creates, leases and instances
     Events(events::Options),
+    /// Work beside dcgm-exporter
+    #[command(subcommand)]
+    Dcgm(dcgm::Verb),
     /// Print the state of the machine for Prometheus
     Metrics(metrics::Options),
     /// Print the code by which a shell completes migctl's words
@@ -169,6 +174,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
         Verb::Doctor(options) => doctor::run(&config, format, options),
+        Verb::Dcgm(verb) => dcgm::run(&config()?, format, verb),
         Verb::Events(options) => events::run(&config()?, format, options),
         Verb::Metrics(options) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),

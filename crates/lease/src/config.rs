@@ -4,11 +4,13 @@
 //! file: `runmig` reads `/etc/runmig/config.toml`, a link called `runmig-NAME` reads `NAME.toml`
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
+mod dcgm;
 mod events;
 mod kubernetes;
 mod reach;
 mod sharing;
 
+pub use dcgm::Dcgm;
 pub use events::Events;
 pub use kubernetes::Local;
 pub use sharing::{RoundMps, Sharing};
@@ -50,6 +52,8 @@ pub struct Config {
     pub adopt: bool,
     /// The driver's library and files.
     pub driver: Driver,
+    /// The work beside dcgm-exporter.
+    pub dcgm: Dcgm,
     /// The history of creates, leases and instances.
     pub events: Events,
     /// The rules for shares of GPUs.
@@ -125,6 +129,7 @@ impl Default for Config {
             keep_idle: Duration::ZERO,
             adopt: false,
             driver: Driver::default(),
+            dcgm: Dcgm::default(),
             events: Events::default(),
             sharing: Sharing::default(),
             kubernetes: Kubernetes::default(),
@@ -214,6 +219,7 @@ impl Config {
                 library.display()
             )));
         }
+        config.dcgm.check()?;
         config.events.check()?;
         config.sharing.check()?;
         config.policy.check()?;

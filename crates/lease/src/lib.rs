@@ -124,6 +124,7 @@ pub mod fuzzing;
 pub mod gpu;
 mod idle;
 mod inventory;
+mod job_files;
 pub mod layout;
 mod limit;
 pub mod log;

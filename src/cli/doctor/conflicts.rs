@@ -3,8 +3,8 @@
 use super::check::Check;
 use super::command::{self, Surroundings};
 use super::finding::Finding;
-use super::processes;
 use crate::cli::configure;
+use crate::cli::processes;
 use runmig_lease::trust;
 
 pub const CHECKS: &[Check] = &[
@@ -71,7 +71,7 @@ const OTHERS: [Other; 8] = [
     Other {
         program: EXPORTER,
         why: "it lists instances at its start alone, so later slices have no DCGM series",
-        repair: "kill -HUP its process after slices have changed",
+        repair: "systemctl enable --now runmig-dcgm.path, or call migctl dcgm reload after slices have changed",
     },
 ];
 

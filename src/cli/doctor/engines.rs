@@ -4,8 +4,8 @@
 use super::check::Check;
 use super::finding::Finding;
 use super::host::Host;
-use super::processes;
 use crate::cli::configure::{self, Engine, Registration};
+use crate::cli::processes;
 use clap::ValueEnum;
 use runmig_lease::process;
 use std::path::{Path, PathBuf};

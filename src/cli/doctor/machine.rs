@@ -3,8 +3,8 @@
 use super::check::Check;
 use super::finding::Finding;
 use super::host::Host;
-use super::processes;
 use crate::cli::configure::Engine;
+use crate::cli::processes;
 use clap::ValueEnum;
 use runmig_lease::files;
 use std::io::ErrorKind;

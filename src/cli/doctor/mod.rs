@@ -22,7 +22,6 @@ mod mig;
 mod nodes;
 #[cfg(test)]
 mod page;
-mod processes;
 mod programs;
 mod sharing;
 mod state;

@@ -12,6 +12,7 @@ mod explain;
 mod gpus;
 mod layouts;
 mod leases;
+mod reload;
 #[cfg(test)]
 mod schema;
 
@@ -25,6 +26,7 @@ pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, Wit
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use layouts::{AssertedGpu, LayoutAssertion};
 pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
+pub use reload::ReloadItem;
 
 use runmig_lease::model;
 use serde::Serialize;
@@ -57,6 +59,10 @@ impl Kind for Explanation<'_> {
 
 impl Kind for DefragmentationPlan<'_> {
     const KIND: &'static str = "DefragmentationPlan";
+}
+
+impl Kind for Items<'_, ReloadItem> {
+    const KIND: &'static str = "ReloadList";
 }
 
 impl Kind for Items<'_, CollectionItem<'_>> {

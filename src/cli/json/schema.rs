@@ -29,6 +29,7 @@ fn schemas() -> Value {
     add::<Explanation<'_>>(&mut kinds);
     add::<DefragmentationPlan<'_>>(&mut kinds);
     add::<Items<'_, CollectionItem<'_>>>(&mut kinds);
+    add::<Items<'_, ReloadItem>>(&mut kinds);
     add::<Items<'_, ChangeItem<'_>>>(&mut kinds);
     add::<Items<'_, DiagnosisItem<'_>>>(&mut kinds);
     add::<EventItem<'_>>(&mut kinds);

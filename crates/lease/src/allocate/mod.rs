@@ -77,11 +77,14 @@ pub(crate) fn acquire(
     let leases = leases_for(context, holder, request, cgroup, &mut create);
     context.observer.waits_no_more(&mut create);
     match leases {
-        Ok((leases, operation)) => Ok(Acquired {
-            leases,
-            operation,
-            create,
-        }),
+        Ok((leases, operation)) => {
+            context.observer.tell(&News::Given(&leases));
+            Ok(Acquired {
+                leases,
+                operation,
+                create,
+            })
+        }
         Err(e) => {
             context.observer.failed(&create, &e);
             Err(e)
@@ -171,6 +174,7 @@ pub(crate) fn acquire_claimed(
             for held in &leases {
                 context.observer.tell(&News::Taken(held, Existing::Shared));
             }
+            context.observer.tell(&News::Given(&leases));
             Ok(Acquired {
                 leases,
                 operation,

@@ -100,7 +100,9 @@ fn events(news: &News<'_>) -> Vec<Event> {
             error: Some(damaged.why.line()),
             ..Event::now(EventType::RecordDamaged)
         },
-        News::Retried(_) | News::DriverFailed(_) | News::Collected => return Vec::new(),
+        News::Given(_) | News::Retried(_) | News::DriverFailed(_) | News::Collected => {
+            return Vec::new();
+        }
     };
     vec![one]
 }
