@@ -6,6 +6,9 @@ use crate::support::process::{going, stands_still};
 use nix::sys::signal::Signal;
 use std::process::Stdio;
 
+/// Ends the page in one way.
+type End = fn(&mut Terminal);
+
 /// A long time between two looks, so that only changes draw.
 const NEVER: [&str; 2] = ["--delay", "1h"];
 
@@ -51,7 +54,7 @@ fn follows_changes_and_resizes() {
 fn every_end_restores_terminal() {
     let Some(setup) = setup() else { return };
     claim(&setup, "train", 0);
-    let ends: [(&str, fn(&mut Terminal)); 5] = [
+    let ends: [(&str, End); 5] = [
         ("q", |top| top.press("q")),
         ("Ctrl-C", |top| top.press("\x03")),
         ("SIGINT", |top| top.signal(Signal::SIGINT)),

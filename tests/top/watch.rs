@@ -53,11 +53,12 @@ fn joins_a_burst() {
     let mut list = watch(&setup);
     assert_eq!(tables(&list), 1);
     list.stop();
-    for n in 1..4 {
+    // More events than the kernel hands over at once.
+    for n in 1..7 {
         claim(&setup, &format!("more-{n}"), n);
     }
     list.signal(Signal::SIGCONT);
-    list.until("claim team/more-3");
+    list.until("claim team/more-6");
     stands_still(list.pid());
     list.signal(Signal::SIGINT);
     let said = list.end_within(LIMIT).ok();
