@@ -3,9 +3,11 @@
 use super::{claim, setup};
 use crate::support::Setup;
 use crate::support::process::{Going, going, stands_still, until};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -88,16 +90,31 @@ fn ends_with_its_reader() {
     claim(&setup, "train", 0);
     let mut list = setup.plain(&setup.program("migctl"));
     list.args(["list", "-w"]).stdout(Stdio::piped());
-    let mut list = list.spawn().unwrap();
-    let mut lines = BufReader::new(list.stdout.take().unwrap()).lines();
-    let row = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("team/train")));
-    assert!(row.is_some());
-    stands_still(list.id() as i32);
-    drop(lines);
+    let mut list = Killed(list.spawn().unwrap());
+    let mut output = list.0.stdout.take().unwrap();
+    // It has printed all when it waits.
+    stands_still(list.0.id() as i32);
+    let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut fds, PollTimeout::ZERO), Ok(1));
+    let mut bytes = [0; 4096];
+    let length = output.read(&mut bytes).unwrap();
+    let said = String::from_utf8_lossy(&bytes[..length]);
+    assert!(said.contains("claim team/train"), "{said}");
+    drop(output);
     let mut ended = None;
     until("it ends without a change", || {
-        ended = list.try_wait().unwrap();
+        ended = list.0.try_wait().unwrap();
         ended.is_some()
     });
     assert_eq!(ended.unwrap().code(), Some(0));
+}
+
+/// A process that a failed test leaves to nobody.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
