@@ -220,7 +220,7 @@ impl Config {
             )));
         }
         config.dcgm.check()?;
-        config.events.check()?;
+        config.settle_events()?;
         config.sharing.check()?;
         config.policy.check()?;
         config.set_apart()?;

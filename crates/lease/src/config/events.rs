@@ -18,20 +18,26 @@ pub struct Events {
     pub file: Option<PathBuf>,
 }
 
-impl Events {
-    /// Checks the path.
-    pub(super) fn check(&self) -> Result<()> {
-        match self.file.as_deref().filter(|file| !is_none(file)) {
-            Some(file) if !file.is_absolute() => Err(Error::new(format!(
+impl Config {
+    /// Checks the path. The default in words is the default.
+    pub(super) fn settle_events(&mut self) -> Result<()> {
+        let file = self.events.file.as_deref();
+        if let Some(file) = file.filter(|file| !is_none(file) && !file.is_absolute()) {
+            return Err(Error::new(format!(
                 "events.file = \"{}\" is not an absolute path",
                 file.display()
-            ))),
-            _ => Ok(()),
+            )));
         }
+        let default = Config {
+            state_dir: self.state_dir.clone(),
+            ..Config::default()
+        };
+        if self.events_file() == default.events_file() {
+            self.events.file = None;
+        }
+        Ok(())
     }
-}
 
-impl Config {
     /// Returns the file of the events; none without a history. A ledger of its own has a history of its own: the default
     /// for another `state_dir` lies in it.
     pub fn events_file(&self) -> Option<PathBuf> {
