@@ -127,7 +127,7 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["defrag/search"],
         &["defrag/simulate"],
         &["several"],
-        &["choose", "seat"],
+        &["choose", "layout", "seat"],
         &["backfill", "diagnosis", "pack", "score"],
         &["constraints", "rejection", "share"],
         &["whole"],

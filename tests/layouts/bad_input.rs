@@ -114,6 +114,10 @@ fn refuses_content_that_gpus_lack() {
             "holds 7 of 1g.10gb, not 8; hint: write 7 or less",
         ),
         (of("[0]", "1c.3g.40gb: 7"), "holds 6 of 1c.3g.40gb, not 7"),
+        (
+            of("[0]", "4g.40gb: 1, 3g.40gb: 1, 1g.10gb: 1"),
+            "cannot hold 1 × 1g.10gb, 1 × 3g.40gb, 1 × 4g.40gb; hint: want fewer",
+        ),
         (of("[0]", "1g.10gb: 1099511627776"), "not 1099511627776"),
         (
             of("[0]", "1g.10gb: 1, 2g.20gb: 0"),

@@ -9,3 +9,4 @@ mod draw;
 mod options;
 mod oracle;
 mod ours;
+mod plan;

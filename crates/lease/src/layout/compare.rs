@@ -1,9 +1,9 @@
 //! The targets of a configuration against the state of the machine.
 
-use super::resolve::{Target, Targets, instance_name};
-use crate::gpu::{DetailedGpu, DetailedInstance};
+use super::content::{in_words, instances_of};
+use super::resolve::{Target, Targets};
+use crate::gpu::DetailedGpu;
 use crate::model::MigMode;
-use std::collections::BTreeMap;
 
 /// A GPU against its target.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,34 +49,5 @@ fn one(target: Option<&Target>, gpu: &DetailedGpu) -> Comparison {
         mode,
         applied: difference.is_none(),
         difference,
-    }
-}
-
-/// Returns the number of instances on a GPU by their names. An instance without a compute instance has no name.
-pub(super) fn instances_of(gpu: &DetailedGpu) -> BTreeMap<String, i64> {
-    let mut counts = BTreeMap::new();
-    for name in gpu.instances.iter().flat_map(|one| names(gpu, one)) {
-        *counts.entry(name).or_default() += 1;
-    }
-    counts
-}
-
-fn names(gpu: &DetailedGpu, instance: &DetailedInstance) -> Vec<String> {
-    let Some(profile) = gpu.profile(instance) else {
-        return Vec::new();
-    };
-    let compute = instance.compute_instances.iter();
-    compute
-        .map(|ci| instance_name(profile, ci.slices))
-        .collect()
-}
-
-fn in_words(instances: &BTreeMap<String, i64>) -> String {
-    let each: Vec<String> = { instances.iter() }
-        .map(|(name, count)| format!("{count} × {name}"))
-        .collect();
-    match each.is_empty() {
-        true => "nothing".to_owned(),
-        false => each.join(", "),
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the machine as a configuration, in the fewest entries.
 
-use super::compare::instances_of;
+use super::content::instances_of;
 use super::file::{Devices, Entry};
 use super::write::Document;
 use crate::error::{Error, Result};

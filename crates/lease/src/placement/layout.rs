@@ -1,0 +1,280 @@
+//! From the instances of one GPU and those that a layout wants to the changes between them: the fewest destroys, and
+//! never one of a held instance.
+
+use super::occupancy::{Occupancy, Occupant};
+use crate::model::{Gpu, Placement, Profile};
+use std::collections::BTreeMap;
+
+/// The places that one search may look at.
+const MAX_STEPS: u32 = 200_000;
+/// A set of instances is a set of bits.
+const MAX_CANDIDATES: usize = 16;
+
+/// An instance on the GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The id of its profile.
+    pub profile_id: u32,
+    /// Its memory slices.
+    pub placement: Placement,
+    /// The compute slices of each compute instance.
+    pub parts: Vec<u32>,
+    /// Whether it has to stay: a lease, a promise or a process holds it.
+    pub is_held: bool,
+}
+
+/// An instance to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewInstance {
+    /// The id of its profile.
+    pub profile_id: u32,
+    /// Its memory slices.
+    pub placement: Placement,
+    /// The compute slices of each compute instance, largest first.
+    pub parts: Vec<u32>,
+}
+
+/// The wanted compute instances by the id of their profile, each by its compute slices.
+pub type WantedParts = BTreeMap<u32, Vec<u32>>;
+
+/// The compute instances that kept instances lack, by their index, the largest first.
+pub type Missing = BTreeMap<usize, Vec<u32>>;
+
+/// The changes on one GPU: first the destroys, then the rest in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayoutPlan {
+    /// The instances that stay, by their index, with the compute instances that each lacks, largest first.
+    pub keep: Missing,
+    /// The instances that go, by their index.
+    pub destroy: Vec<usize>,
+    /// The new instances.
+    pub create: Vec<NewInstance>,
+}
+
+/// The reason for which there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutObstacle {
+    /// The layout needs the end of these held instances.
+    Held(Vec<usize>),
+    /// The GPU cannot hold the layout, even when it is empty.
+    NoFit,
+    /// The search took too long.
+    Unknown,
+}
+
+/// Returns the changes with the fewest destroys. Among several plans it chooses the one that leaves most room: the least
+/// free memory that profiles of the GPU cannot use.
+///
+/// # Errors
+/// No order of changes leads to the layout, or one leads over a held instance.
+pub fn plan_layout(
+    gpu: &Gpu,
+    standing: &[Standing],
+    wanted: &WantedParts,
+) -> Result<LayoutPlan, LayoutObstacle> {
+    let mut search = Search::new(gpu, standing, wanted)?;
+    if let Some(plan) = search.best(&|n| standing[n].is_held)? {
+        return Ok(plan);
+    }
+    match search.best(&|_| false)? {
+        Some(plan) => {
+            let is_held = |n: &usize| standing[*n].is_held;
+            Err(LayoutObstacle::Held(
+                plan.destroy.into_iter().filter(is_held).collect(),
+            ))
+        }
+        None => Err(LayoutObstacle::NoFit),
+    }
+}
+
+struct Search<'a> {
+    gpu: &'a Gpu,
+    standing: &'a [Standing],
+    wanted: &'a WantedParts,
+    /// The instances that could stay. All others go.
+    candidates: Vec<usize>,
+    steps: u32,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        gpu: &'a Gpu,
+        standing: &'a [Standing],
+        wanted: &'a WantedParts,
+    ) -> Result<Search<'a>, LayoutObstacle> {
+        let could_stay = |n: &usize| {
+            let one = &standing[*n];
+            let mut left = wanted.get(&one.profile_id).cloned().unwrap_or_default();
+            gpu.profile(one.profile_id).is_some() && !left.is_empty() && take(&mut left, &one.parts)
+        };
+        let candidates: Vec<usize> = (0..standing.len()).filter(could_stay).collect();
+        if candidates.len() > MAX_CANDIDATES {
+            return Err(LayoutObstacle::Unknown);
+        }
+        Ok(Search {
+            gpu,
+            standing,
+            wanted,
+            candidates,
+            steps: MAX_STEPS,
+        })
+    }
+
+    /// Returns the best plan that keeps each instance that must stay.
+    fn best(
+        &mut self,
+        must_stay: &dyn Fn(usize) -> bool,
+    ) -> Result<Option<LayoutPlan>, LayoutObstacle> {
+        let must: Vec<usize> = (0..self.standing.len()).filter(|n| must_stay(*n)).collect();
+        let sets = 0..1u32 << self.candidates.len();
+        let set = |bits: u32| -> Vec<usize> {
+            let all = self.candidates.iter().enumerate();
+            let in_set = all.filter(|(bit, _)| bits >> bit & 1 == 1);
+            in_set.map(|(_, n)| *n).collect()
+        };
+        let mut sets: Vec<Vec<usize>> = sets.map(set).collect();
+        sets.retain(|kept| must.iter().all(|n| kept.contains(n)));
+        sets.sort_by_key(|kept| std::cmp::Reverse(kept.len()));
+        let mut best: Option<(usize, i64, LayoutPlan)> = None;
+        for kept in sets {
+            if best.as_ref().is_some_and(|(size, ..)| kept.len() < *size) {
+                break;
+            }
+            let Some((keep, new)) = self.group(&kept) else {
+                continue;
+            };
+            let mut occupancy = Occupancy::empty(self.gpu);
+            let stay = kept.iter().map(|n| &self.standing[*n]);
+            occupancy
+                .occupants
+                .extend(stay.map(|one| Occupant::new(one.profile_id, one.placement)));
+            if let Some((cost, placements)) = self.place(&occupancy, &new, 0)? {
+                if best.as_ref().is_some_and(|(_, least, _)| cost >= *least) {
+                    continue;
+                }
+                let create = new.iter().zip(placements).map(|(one, at)| NewInstance {
+                    profile_id: one.profile.id,
+                    placement: at,
+                    parts: one.parts.clone(),
+                });
+                let goes = |n: &usize| !kept.contains(n);
+                let plan = LayoutPlan {
+                    destroy: (0..self.standing.len()).filter(goes).collect(),
+                    create: create.collect(),
+                    keep,
+                };
+                best = Some((kept.len(), cost, plan));
+            }
+        }
+        Ok(best.map(|(.., plan)| plan))
+    }
+
+    /// Puts the wanted compute instances beside those of the kept instances, and the rest into new ones. Returns none
+    /// where the kept have too many, or one of them stays empty.
+    fn group(&self, kept: &[usize]) -> Option<(Missing, Vec<New<'a>>)> {
+        let (mut keep, mut new) = (BTreeMap::new(), Vec::new());
+        for n in kept {
+            keep.insert(*n, Vec::new());
+        }
+        for (id, parts) in self.wanted {
+            let profile = self.gpu.profile(*id)?;
+            let mut left = parts.clone();
+            let of_profile = |n: &&usize| self.standing[**n].profile_id == *id;
+            let here: Vec<usize> = kept.iter().filter(of_profile).copied().collect();
+            for n in &here {
+                if !take(&mut left, &self.standing[*n].parts) {
+                    return None;
+                }
+            }
+            left.sort_by_key(|slices| std::cmp::Reverse(*slices));
+            let mut made: Vec<New<'a>> = Vec::new();
+            for slices in left {
+                let has_room = |n: &usize, more: &[u32]| {
+                    let there = &self.standing[*n].parts;
+                    // The places of compute instances are not known, and the smallest fits into each.
+                    let fits = there.is_empty() || slices == 1;
+                    fits && holds(profile, &[there, more, &[slices]].concat())
+                };
+                if let Some(n) = here.iter().find(|n| has_room(n, &keep[*n])) {
+                    keep.get_mut(n)?.push(slices);
+                    continue;
+                }
+                let has_room =
+                    |one: &&mut New<'_>| holds(profile, &[&one.parts[..], &[slices]].concat());
+                match made.iter_mut().find(has_room) {
+                    Some(one) => one.parts.push(slices),
+                    None if holds(profile, &[slices]) => made.push(New {
+                        profile,
+                        parts: vec![slices],
+                    }),
+                    None => return None,
+                }
+            }
+            new.extend(made);
+        }
+        // The largest first: they have the fewest places.
+        new.sort_by_key(|one| std::cmp::Reverse((one.profile.memory_slices(), one.profile.id)));
+        let is_empty =
+            |(n, more): (&usize, &Vec<u32>)| self.standing[*n].parts.is_empty() && more.is_empty();
+        (!keep.iter().any(is_empty)).then_some((keep, new))
+    }
+
+    /// Returns the places of the new instances that leave most room, and their cost.
+    fn place(
+        &mut self,
+        occupancy: &Occupancy<'_>,
+        new: &[New<'_>],
+        from: u32,
+    ) -> Result<Option<(i64, Vec<Placement>)>, LayoutObstacle> {
+        self.steps = self.steps.checked_sub(1).ok_or(LayoutObstacle::Unknown)?;
+        let Some((one, rest)) = new.split_first() else {
+            let even = vec![1; self.gpu.profiles.len()];
+            let cost = occupancy.uncovered(occupancy.free(), &even);
+            return Ok(Some((cost, Vec::new())));
+        };
+        let mut best: Option<(i64, Vec<Placement>)> = None;
+        // Equal ones in one order.
+        for at in occupancy.places(one.profile).filter(|at| at.start >= from) {
+            let is_same = rest
+                .first()
+                .is_some_and(|next| next.profile.id == one.profile.id);
+            let from = if is_same { at.start + 1 } else { 0 };
+            let found = self.place(&occupancy.with(one.profile, at), rest, from)?;
+            if let Some((cost, mut places)) = found
+                && best.as_ref().is_none_or(|(least, _)| cost < *least)
+            {
+                places.insert(0, at);
+                best = Some((cost, places));
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// A new instance without its place.
+struct New<'a> {
+    profile: &'a Profile,
+    parts: Vec<u32>,
+}
+
+/// Takes each of `parts` out of a multiset. Returns false if one is not in it.
+fn take(from: &mut Vec<u32>, parts: &[u32]) -> bool {
+    parts.iter().all(|part| {
+        let at = from.iter().position(|slices| slices == part);
+        at.map(|at| from.swap_remove(at)).is_some()
+    })
+}
+
+/// Returns whether an instance holds these compute instances, wherever the driver places each, the largest first.
+fn holds(profile: &Profile, parts: &[u32]) -> bool {
+    let slices = profile.compute_slices;
+    let is_size = |part: &u32| {
+        *part == slices
+            || *part == 1
+            || [(3, 2), (4, 2), (7, 2), (7, 3), (7, 4)].contains(&(slices, *part))
+    };
+    let count = |size: u32| parts.iter().filter(|part| **part == size).count();
+    // Three slices at the start leave one place for two.
+    let is_apart = slices == 3 || count(3) == 0 || count(2) < 2;
+    parts.iter().all(is_size) && parts.iter().sum::<u32>() <= slices && is_apart
+}
