@@ -22,7 +22,7 @@ fn reads_agree_with_mig_parted() {
     };
     let seed = number("RUNMIG_LAYOUT_SEED");
     let seed = seed.unwrap_or_else(|| Random::new(u64::from(std::process::id())).next());
-    let cases = number("RUNMIG_LAYOUT_CASES").unwrap_or(8);
+    let cases = number("RUNMIG_LAYOUT_CASES").unwrap_or(12);
     eprintln!("RUNMIG_LAYOUT_SEED={seed} RUNMIG_LAYOUT_CASES={cases}");
     let (mut met, mut refused) = (0, 0);
     for case in 0..cases {
@@ -68,7 +68,7 @@ fn reads_agree_with_mig_parted() {
     }
     // Else the files would all be wrong.
     assert!(
-        cases < 8 || met > cases && refused > 0,
+        cases < 8 || met > 0 && refused > 0,
         "{met} met, {refused} refused"
     );
 }
