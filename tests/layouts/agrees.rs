@@ -58,6 +58,10 @@ fn reads_agree_with_mig_parted() {
                 refused += 1;
                 continue;
             }
+            let is_stricter = draw::REFUSALS.iter().any(|why| said.stderr.contains(why));
+            if drawn.is_broken && status == 1 && is_stricter {
+                continue;
+            }
             let theirs = parted.call(&ours.machine, &arguments);
             assert_eq!(status, theirs.status, "{about}\n{}", theirs.stderr);
             if status == 0 {

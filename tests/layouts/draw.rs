@@ -100,7 +100,16 @@ pub struct Drawn {
     pub text: String,
     /// Why migctl refuses the file where mig-parted may not.
     pub refusal: Option<&'static str>,
+    /// Whether a part of the text is gone or wrong, so that the rest may say anything.
+    pub is_broken: bool,
 }
+
+/// The refusals that mig-parted lacks.
+pub const REFUSALS: [&str; 3] = [
+    "is no number of a model",
+    "and the machine has",
+    "has two targets for GPU",
+];
 
 /// Draws a file near the state of a machine: often right, else with one or two changes.
 pub fn file(machine: &[Content], random: &mut Random) -> Drawn {
@@ -111,15 +120,16 @@ pub fn file(machine: &[Content], random: &mut Random) -> Drawn {
     let mut text = written(&entries, random);
     if random.one_in(6) {
         text = broken(&text, random);
-        // The rest may say anything, so only its form counts.
         return Drawn {
             text,
             refusal: None,
+            is_broken: true,
         };
     }
     Drawn {
         text,
         refusal: refusal(&entries, machine),
+        is_broken: false,
     }
 }
 
@@ -198,7 +208,7 @@ fn refusal(entries: &[Entry], machine: &[Content]) -> Option<&'static str> {
     let mut targets: Vec<Option<(bool, &BTreeMap<String, i64>)>> = vec![None; machine.len()];
     for entry in entries {
         if entry.filter.iter().any(|filter| !filter.starts_with("0x")) {
-            return Some("is no number of a model");
+            return Some(REFUSALS[0]);
         }
         let of_model = |gpu: &Content| {
             let id = format!("0x{:X}", gpu.model);
@@ -209,7 +219,7 @@ fn refusal(entries: &[Entry], machine: &[Content]) -> Option<&'static str> {
         }
         let listed = entry.devices.iter().flatten();
         if listed.clone().any(|n| *n >= machine.len() as i64) {
-            return Some("and the machine has");
+            return Some(REFUSALS[1]);
         }
         for (n, gpu) in machine.iter().enumerate() {
             let is_listed = match &entry.devices {
@@ -221,7 +231,7 @@ fn refusal(entries: &[Entry], machine: &[Content]) -> Option<&'static str> {
             }
             let target = (entry.enabled, &entry.instances);
             match &targets[n] {
-                Some(other) if *other != target => return Some("has two targets for GPU"),
+                Some(other) if *other != target => return Some(REFUSALS[2]),
                 _ => targets[n] = Some(target),
             }
         }
