@@ -242,7 +242,13 @@ fn configuration_names_the_defaults() {
     let (text, _) = text.split_once("\n# The administrator's rules").unwrap();
     let keys = text.lines().map(|line| match line.strip_prefix("# ") {
         // These have no default.
-        Some(key) if ["runtime", "job_mapping_dir"].iter().any(|k| key.starts_with(k)) => line,
+        Some(key)
+            if ["runtime", "job_mapping_dir"]
+                .iter()
+                .any(|k| key.starts_with(k)) =>
+        {
+            line
+        }
         Some(key) if key.contains(" = ") => key,
         Some(section) if ["[kubernetes]", "[events]", "[dcgm]"].contains(&section) => section,
         _ => line,

@@ -1,6 +1,6 @@
 //! The options that the verbs of layouts share, by the names and variables of mig-parted.
 
-use super::output::Format;
+use super::output::Output;
 use clap::ValueHint;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
@@ -54,24 +54,24 @@ pub struct FileFormat {
     // The id is the one of the option for all verbs, whose place this takes.
     #[arg(id = "output", short = 'o', long = "output-format", value_name = "FORMAT", default_value = "yaml",
           env = "MIG_PARTED_OUTPUT_FORMAT", value_parser = file_formats())]
-    format: Format,
+    format: Output,
 }
 
 impl FileFormat {
     /// Returns a file as text, to the byte as mig-parted prints it.
     pub fn text(&self, document: &Document) -> String {
         match self.format {
-            Format::Json => document.json(),
-            Format::Table => document.yaml(),
+            Output::Json => document.json(),
+            Output::Table | Output::Wide | Output::Name => document.yaml(),
         }
     }
 }
 
 /// YAML is the form for people, which other verbs call a table.
-fn file_formats() -> impl TypedValueParser<Value = Format> {
+fn file_formats() -> impl TypedValueParser<Value = Output> {
     PossibleValuesParser::new(["yaml", "json"]).map(|format| match format.as_str() {
-        "json" => Format::Json,
-        _ => Format::Table,
+        "json" => Output::Json,
+        _ => Output::Table,
     })
 }
 

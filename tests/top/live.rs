@@ -170,6 +170,8 @@ fn pipe_gets_one_page() {
     let said = setup
         .migctl(&["top", "--namespace", "team", "--gpu", "0"])
         .ok();
+    let (_, events) = said.stdout.split_once("LAST EVENTS\n").expect("events");
+    assert!(events.contains("ready"), "{events}");
     assert!(!said.stdout.contains('\x1b'), "{}", said.stdout);
     assert!(
         said.stdout.contains(", only GPU 0, namespace team\n"),

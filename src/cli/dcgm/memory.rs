@@ -61,8 +61,8 @@ impl Memory {
                 Ok(locked) => break locked,
                 Err((back, Errno::EWOULDBLOCK)) if Instant::now() < end => file = back,
                 Err((_, Errno::EWOULDBLOCK)) => {
-                    return Err(Error::new("other reloads hold its lock")
-                        .hint("end the processes of migctl dcgm reload"))
+                    return Err(Error::new("another reload has locked it")
+                        .hint("end its process if it is stopped"))
                     .context(what);
                 }
                 Err((_, e)) => return Err(e).context(what),

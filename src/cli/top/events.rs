@@ -1,13 +1,18 @@
 //! The last events, as lines of the page.
 
 use runmig_lease::config::Config;
+use runmig_lease::error::printable;
 
 /// The most events that a page shows.
 pub const MOST: usize = 5;
 
-/// Returns the last events, a line each. No reader of events exists yet, so the page has none.
-pub fn last(_config: &Config) -> Vec<String> {
-    Vec::new()
+/// Returns the last events, a line each.
+pub fn last(config: &Config) -> Vec<String> {
+    let events = runmig_lease::events::last(config, MOST);
+    events
+        .iter()
+        .map(|event| printable(&event.to_string()))
+        .collect()
 }
 
 /// Draws the last of these events, with a heading. Draws nothing without events.
