@@ -12,11 +12,11 @@ fn jobs(world: &World) -> PathBuf {
     world.path("jobs")
 }
 
-/// Turns the files on.
+/// Turns the files on. A release that waits for a lock of its own never ends.
 fn write_jobs(world: &World) {
     let jobs = jobs(world);
     world.configure(&format!(
-        "sharing.enforcement = [\"none\"]\ndcgm.job_mapping_dir = {jobs:?}"
+        "lock_timeout = \"10m\"\nsharing.enforcement = [\"none\"]\ndcgm.job_mapping_dir = {jobs:?}"
     ));
 }
 

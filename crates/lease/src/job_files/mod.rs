@@ -76,7 +76,9 @@ impl JobFiles {
 
     fn wanted(&self) -> Result<Jobs> {
         let store = Store::existing(&self.state_dir, self.lock_timeout)?;
-        let listing = store.map(|store| store.list()).transpose()?;
+        // The caller may have the ledger's lock. A lease that is between its two records has a process that writes its
+        // file later.
+        let listing = store.map(|store| store.listing()).transpose()?;
         let entries = listing.map(|listing| listing.entries).unwrap_or_default();
         Ok(Jobs::of(entries.iter().filter_map(|entry| match entry {
             Entry::Held(held) => Some(held),
