@@ -23,6 +23,8 @@ mod measure;
 mod table;
 #[path = "cost/together.rs"]
 mod together;
+#[path = "cost/watched.rs"]
+mod watched;
 
 use measure::{Call, Cost, median};
 use std::path::{Path, PathBuf};
@@ -52,6 +54,7 @@ fn main() {
     driver::run(work.path(), &sim, number("BENCH_LOCKS", 5));
     let bin = front.program.parent().expect("a folder");
     doctor::run(work.path(), &sim, bin, number("BENCH_LOOKS", 20));
+    watched::run(work.path(), &sim, &front, number("BENCH_WATCHED", 20));
     together::run(work.path(), &sim, &front, number("BENCH_CROWDS", 5));
     lives::run(work.path(), &sim, &front, number("BENCH_LIVES", 40));
 }

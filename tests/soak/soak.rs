@@ -1,5 +1,6 @@
 //! The whole of it: who takes part, what they count, and what is shown when it goes wrong.
 
+use crate::scraper::Scraper;
 use crate::support::process::Going;
 use crate::support::random::Random;
 use crate::support::{Low, Machine, Setup};
@@ -57,6 +58,7 @@ impl Soak {
                 for n in 0..WORKERS {
                     scope.spawn(move || self.until(end, || Worker::new(self, n, self.random(n))));
                 }
+                scope.spawn(|| self.until(end, || Scraper::new(self)));
                 self.until(end, || World::new(self, self.random(WORKERS)));
             });
             crate::judge::judge(self);
