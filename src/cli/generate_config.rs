@@ -12,8 +12,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Options {
     /// The file to write; without it migctl prints the text
-    #[arg(short = 'f', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    config_file: Option<PathBuf>,
+    #[arg(short = 'f', long, value_name = "FILE", env = "MIG_PARTED_OUTPUT_FILE", value_hint = ValueHint::FilePath)]
+    output_file: Option<PathBuf>,
     #[command(flatten)]
     format: FileFormat,
 }
@@ -21,7 +21,9 @@ pub struct Options {
 pub fn run(config: &Config, options: &Options) -> Result<i32> {
     let gpus = runmig_lease::driver(config).detailed_gpus()?;
     let text = options.format.text(&layout::generate(&gpus));
-    match &options.config_file {
+    // An empty variable names no file.
+    let path = options.output_file.as_ref();
+    match path.filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => layout_file::replace(path, &text)?,
         None => output::text(&text),
     }

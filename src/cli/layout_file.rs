@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Writes a file, or replaces it in a single step. The draft is new, so no link in an open folder leads elsewhere.
 ///
@@ -26,7 +27,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .ok_or_else(|| Error::new("it names no file").hint("name a file"))?;
     let mut draft = std::ffi::OsString::from(".");
     draft.push(name);
-    draft.push(format!(".new-{}", std::process::id()));
+    draft.push(format!(".new-{}", unique()));
     let draft = path.with_file_name(draft);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o644);
@@ -41,4 +42,15 @@ fn write(path: &Path, text: &str) -> Result<()> {
         let _ = fs::remove_file(&draft);
     }
     moved.context(|| format!("write its new version {}", draft.display()))
+}
+
+/// Returns a text that no other draft has, neither one of a process with the same number in a container nor one that a
+/// kill left over.
+fn unique() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!(
+        "{}-{}",
+        std::process::id(),
+        now.map_or(0, |now| now.as_nanos())
+    )
 }

@@ -6,7 +6,9 @@ use crate::support::{going, said, unique};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn jobs(world: &World) -> PathBuf {
     world.path("jobs")
@@ -164,6 +166,8 @@ fn collection_repairs_files() {
     let running = format!(".runmig-{}-1-0.6", std::process::id());
     fs::write(jobs.join(&running), "half").unwrap();
     fs::write(jobs.join("README"), "an administrator's").unwrap();
+    // It comes first, and keeps no other file from its text.
+    fs::create_dir(jobs.join("0")).unwrap();
     world.gc().ok();
     assert_texts(
         &world,
@@ -176,8 +180,26 @@ fn collection_repairs_files() {
     );
 }
 
+/// A collection by systemd has a umask that would keep dcgm-exporter out.
 #[test]
-fn concurrent_creates_lose_no_container() {
+fn umask_hides_no_file() {
+    let world = small();
+    let mut command = world.create_command("train");
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+            Ok(())
+        });
+    }
+    said(&mut command).ok();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(jobs(&world)), 0o755);
+    assert_eq!(mode(jobs(&world).join(name_of(&world, "train"))), 0o644);
+}
+
+#[test]
+fn concurrent_changes_lose_no_container() {
     let world = World::with_whole_gpus();
     write_jobs(&world);
     let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
@@ -189,17 +211,39 @@ fn concurrent_creates_lose_no_container() {
             going(world.runmig(&["create", "--bundle"]).arg(bundle).arg(id))
         })
         .collect();
-    creates
-        .into_iter()
-        .for_each(|create| drop(create.end().ok()));
+    for create in creates {
+        create.end().ok();
+    }
+    // Deletes at once, and a reader that lists and then reads, as dcgm-exporter does.
+    let over = AtomicBool::new(false);
+    let (gone, ids) = ids.split_at(4);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(jobs(&world)).unwrap().flatten() {
+                    if !entry.file_name().to_string_lossy().starts_with('.') {
+                        fs::read(entry.path()).expect("a file that is listed");
+                    }
+                }
+            }
+        });
+        let delete = |id: &String| going(&mut world.runmig(&["delete", "--force", id]));
+        let deletes: Vec<_> = gone.iter().map(delete).collect();
+        for delete in deletes {
+            delete.end().ok();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
     let mut wanted = BTreeMap::<String, String>::new();
-    for id in &ids {
+    for id in ids {
         wanted
             .entry(name_of(&world, id))
             .or_default()
             .push_str(&format!("{id}\n"));
     }
-    assert_eq!(texts(&world), wanted);
+    let mut texts = texts(&world);
+    texts.retain(|_, text| !text.is_empty());
+    assert_eq!(texts, wanted);
 }
 
 /// The log has the reason, and the create its slice.

@@ -5,39 +5,69 @@ use crate::support::process::{copy_program, until};
 use crate::support::{Going, going, said};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
 
-/// A reload finds the processes of the whole machine.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// The one exporter of all tests, which has the age that a reload wants. A reload finds the processes of the whole
+/// machine, so one test runs at a time.
+static EXPORTER: Mutex<Option<Exporter>> = Mutex::new(None);
+
+fn shared() -> MutexGuard<'static, Option<Exporter>> {
+    EXPORTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process by the exporter's name. It writes the moment of each SIGHUP, in nanoseconds, into a file.
+/// A process by the exporter's name. It writes the moment of each SIGHUP, in nanoseconds, into a file, and ends with the
+/// tests.
 struct Exporter {
     going: Going,
-    signals: PathBuf,
+    folder: TempDir,
+    /// The signals before this test.
+    before: usize,
 }
 
 impl Exporter {
-    fn start(world: &World) -> Exporter {
-        let program = world.path("dcgm-exporter");
+    fn start() -> Exporter {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("dcgm-exporter");
         copy_program(Path::new("/bin/bash"), &program);
-        let signals = world.path("signals");
+        let signals = folder.path().join("signals");
         let script = format!(
-            "trap 'date +%s%N >> {}' HUP; echo ready; while :; do read -t 0.05 < <(sleep 9); done",
-            signals.display()
+            "trap 'date +%s%N >> {}' HUP; echo ready; while kill -0 {}; do read -t 0.05 < <(sleep 1); done",
+            signals.display(),
+            std::process::id()
         );
         let mut going = going(Command::new(&program).args(["-c", &script]));
         going.until("ready");
-        Exporter { going, signals }
+        Exporter {
+            going,
+            folder,
+            before: 0,
+        }
+    }
+
+    /// Returns the exporter of all tests, as old as a reload wants it.
+    fn grown(shared: &mut Option<Exporter>) -> &Exporter {
+        let exporter = shared.get_or_insert_with(Exporter::start);
+        let started = runmig_lease::process::of(exporter.going.pid()).unwrap();
+        until("the exporter is 11 s old", || {
+            let uptime = fs::read_to_string("/proc/uptime").unwrap();
+            let seconds: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+            seconds >= started.start_time / 100 + 11
+        });
+        exporter.before = exporter.all_signals().len();
+        exporter
+    }
+
+    fn all_signals(&self) -> Vec<u128> {
+        let file = self.folder.path().join("signals");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
     fn signals(&self) -> Vec<u128> {
-        let text = fs::read_to_string(&self.signals).unwrap_or_default();
-        text.lines().map(|line| line.parse().unwrap()).collect()
+        self.all_signals().split_off(self.before)
     }
 
     fn until_signals(&self, number: usize) {
@@ -57,9 +87,9 @@ fn reload(world: &World, arguments: &[&str]) -> Vec<Value> {
 
 #[test]
 fn tells_exporter_to_reload() {
-    let _alone = alone();
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
     let world = World::small();
-    let exporter = Exporter::start(&world);
     let told = reload(&world, &[]);
     let pid = exporter.going.pid();
     assert!(
@@ -72,10 +102,10 @@ fn tells_exporter_to_reload() {
 /// The exporter drops a signal that comes too soon, so the second one waits; it is not lost.
 #[test]
 fn second_reload_waits_its_turn() {
-    let _alone = alone();
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
     let world = World::small();
     world.configure("dcgm.reload_every = \"5s\"");
-    let exporter = Exporter::start(&world);
     let calls: Vec<Going> = (0..2)
         .map(|_| going(&mut world.migctl(&["dcgm", "reload"])))
         .collect();
@@ -89,10 +119,10 @@ fn second_reload_waits_its_turn() {
 
 #[test]
 fn reloads_once_for_each_change() {
-    let _alone = alone();
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
     let world = World::small();
     world.configure("dcgm.reload_every = \"5s\"");
-    let exporter = Exporter::start(&world);
     let if_changed = || reload(&world, &["--if-changed"]).len();
     world.create("one");
     assert_eq!((if_changed(), if_changed()), (1, 0));
@@ -103,33 +133,56 @@ fn reloads_once_for_each_change() {
     exporter.until_signals(2);
 }
 
-/// SIGHUP would end it.
+/// SIGHUP could end it. It hears of the instances later, and the others are left alone.
 #[test]
 fn spares_exporter_that_starts() {
-    let _alone = alone();
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
     let world = World::small();
     world.configure("dcgm.reload_every = \"5s\"");
-    let folder = world.path("starting");
-    fs::create_dir(&folder).unwrap();
-    let program = folder.join("dcgm-exporter");
+    let mut young = Exporter::start();
+    let outcome = |told: &[Value], exporter: &Exporter| {
+        let pid = exporter.going.pid();
+        let found = told.iter().find(|item| item["pid"] == pid);
+        found.map_or(Value::Null, |item| item["outcome"].clone())
+    };
+    let told = reload(&world, &["--if-changed"]);
+    assert_eq!(outcome(&told, exporter), "reloads", "{told:?}");
+    assert_eq!(outcome(&told, &young), "starts", "{told:?}");
+    assert!(young.going.ended().is_none() && young.signals().is_empty());
+    until("it is old enough", || {
+        let told = reload(&world, &["--if-changed"]);
+        assert_eq!(outcome(&told, exporter), Value::Null, "{told:?}");
+        outcome(&told, &young) == "reloads"
+    });
+    young.until_signals(1);
+    exporter.until_signals(1);
+}
+
+/// The signal would end it at any age.
+#[test]
+fn spares_exporter_without_handler() {
+    let mut shared = shared();
+    Exporter::grown(&mut shared);
+    let world = World::small();
+    let program = world.path("dcgm-exporter");
     copy_program(Path::new("/bin/sleep"), &program);
-    let mut starting = going(Command::new(&program).arg("1000"));
-    let comm = format!("/proc/{}/comm", starting.pid());
+    let mut sleeping = going(Command::new(&program).arg("1000"));
+    let comm = format!("/proc/{}/comm", sleeping.pid());
     until("it is what it is called", || {
         fs::read_to_string(&comm).is_ok_and(|name| name == "dcgm-exporter\n")
     });
-    let told = reload(&world, &["--if-changed"]);
-    assert_eq!(told[0]["outcome"], "starts", "{told:?}");
-    assert!(starting.ended().is_none());
-    // It may have listed the instances before the last change.
-    let exporter = Exporter::start(&world);
-    assert_eq!(reload(&world, &["--if-changed"]).len(), 2);
-    exporter.until_signals(1);
+    let told = reload(&world, &[]);
+    let its = told.iter().find(|item| item["pid"] == sleeping.pid());
+    assert_eq!(its.unwrap()["outcome"], "starts", "{told:?}");
+    assert!(sleeping.ended().is_none());
 }
 
 #[test]
 fn says_that_no_exporter_runs() {
-    let _alone = alone();
+    let mut shared = shared();
+    // The next test starts another.
+    drop(shared.take());
     let world = World::small();
     let said = said(&mut world.migctl(&["dcgm", "reload"])).refused();
     assert!(said.contains("no process of that name runs"), "{said}");
@@ -138,9 +191,9 @@ fn says_that_no_exporter_runs() {
 
 #[test]
 fn damaged_note_reloads_at_once() {
-    let _alone = alone();
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
     let world = World::small();
-    let exporter = Exporter::start(&world);
     reload(&world, &[]);
     let note = world.state().join("dcgm-reload.json");
     let text = fs::read_to_string(&note).unwrap();

@@ -4,6 +4,7 @@ use crate::faults_support::World;
 use crate::support::said;
 use crate::{events, types};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -77,7 +78,7 @@ fn full_disk_fails_no_create() {
     let mut mount = Command::new("mount");
     said(
         mount
-            .args(["-t", "tmpfs", "-o", "size=8k", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", "size=8k,mode=755", "tmpfs"])
             .arg(&folder),
     )
     .ok();
@@ -100,4 +101,25 @@ fn full_disk_fails_no_create() {
     world.create("two");
     let all = events(&world, &[]);
     assert_eq!(types(&all), ["created", "ready"]);
+}
+
+/// In another user's folder the history would be what that user likes.
+#[test]
+fn folder_of_others_takes_no_event() {
+    let world = World::small();
+    let open = world.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let log = creates_anyway(&world, &open.join("events.jsonl"));
+    assert!(
+        log[0].contains("others than root can write to it"),
+        "{log:?}"
+    );
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    let (link, ours) = (world.path("link"), world.path("ours"));
+    fs::create_dir(&ours).unwrap();
+    std::os::unix::fs::symlink(&ours, &link).unwrap();
+    let log = creates_anyway(&world, &link.join("events.jsonl"));
+    assert!(log[0].contains("a link, or no folder"), "{log:?}");
+    assert_eq!(fs::read_dir(&ours).unwrap().count(), 0);
 }

@@ -275,3 +275,49 @@ fn keeps_wanted_instances_in_place() {
     let parts: Vec<&[u32]> = plan.create.iter().map(|new| &new.parts[..]).collect();
     assert_eq!(parts, [&[1, 1, 1][..], &[1]]);
 }
+
+#[test]
+fn mixed_parts_share_an_instance() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let id = gpu
+        .profiles
+        .iter()
+        .find(|p| p.name == "7g.80gb")
+        .unwrap()
+        .id;
+    let wanted = WantedParts::from([(id, vec![2, 2, 3])]);
+    let plan = plan_layout(&gpu, &[], &wanted).unwrap();
+    assert_eq!(plan.create.len(), 1, "{plan:?}");
+    assert_eq!(carry_out(&empty(model), &plan, "mixed parts"), wanted);
+}
+
+/// An instance that stays empty goes, also where its neighbour has room for all parts.
+#[test]
+fn parts_fill_empty_instances_first() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let id = gpu
+        .profiles
+        .iter()
+        .find(|p| p.name == "2g.20gb")
+        .unwrap()
+        .id;
+    let wanted = WantedParts::from([(id, vec![1, 1])]);
+    for first in [0, 1] {
+        let mut machine = empty(model);
+        for n in 0..2 {
+            let gi = machine.create_gpu_instance(0, id, None, &Unheld).unwrap();
+            if n < first {
+                let part = part(model, model.profile(id).unwrap(), 1);
+                machine
+                    .create_compute_instance(0, gi.id, part, None)
+                    .unwrap();
+            }
+        }
+        let there = standing(&machine, || true);
+        let plan = plan_layout(&gpu, &there, &wanted).unwrap();
+        assert_eq!((plan.destroy.len(), plan.create.len()), (0, 0), "{plan:?}");
+        assert_eq!(carry_out(&machine, &plan, "empty ones first"), wanted);
+    }
+}

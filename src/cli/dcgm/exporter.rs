@@ -4,11 +4,16 @@ use crate::cli::processes;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use runmig_lease::files;
+use runmig_lease::{files, process};
 use std::path::Path;
+use std::time::Duration;
 
 const NAME: &str = "dcgm-exporter";
 const MAX_STATUS: u64 = 64 * 1024;
+/// The age at which dcgm-exporter waits for signals.
+const GROWN: Duration = Duration::from_secs(10);
+/// The clock ticks of a second in `/proc`: USER_HZ, on every architecture of runmig.
+const TICKS: u64 = 100;
 
 /// A process of dcgm-exporter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +26,7 @@ pub struct Exporter {
 pub enum Told {
     /// It has the signal.
     Reloads,
-    /// The signal would end it: it does not catch it yet.
+    /// The signal could end it: it does not catch it, or has started a moment ago.
     Starts,
     /// It has ended.
     Ended,
@@ -38,8 +43,14 @@ pub fn running() -> Vec<Exporter> {
 }
 
 impl Exporter {
-    /// Sends SIGHUP to a process that catches it. A process that does not would end.
+    /// Sends SIGHUP to a process that catches it. Go's runtime catches all signals from its start, and ends the process
+    /// until the program asks for this one.
     pub fn reload(&self) -> Told {
+        match age(self.pid) {
+            Some(age) if age >= GROWN => {}
+            Some(_) => return Told::Starts,
+            None => return Told::Ended,
+        }
         let status = Path::new("/proc").join(self.pid.to_string()).join("status");
         match files::read_text(&status, MAX_STATUS).map(|text| catches(&text, Signal::SIGHUP)) {
             Ok(true) => {}
@@ -52,6 +63,14 @@ impl Exporter {
             Err(e) => Told::Failed(e.desc().to_owned()),
         }
     }
+}
+
+/// Returns the time since the start of a process.
+fn age(pid: i32) -> Option<Duration> {
+    let started = process::of(pid)?.start_time / TICKS;
+    let uptime = files::read_text(Path::new("/proc/uptime"), MAX_STATUS).ok()?;
+    let seconds: u64 = uptime.split(['.', ' ']).next()?.parse().ok()?;
+    Some(Duration::from_secs(seconds.saturating_sub(started)))
 }
 
 /// Returns whether the process with this `status` has a handler for a signal.

@@ -30,8 +30,11 @@ struct Note {
     kind: String,
     /// Milliseconds since 1970.
     time: u64,
-    /// The instances that every dcgm-exporter has listed since. None if one of them may have missed some.
-    instances: Option<BTreeSet<String>>,
+    /// The instances that the processes have listed since.
+    instances: BTreeSet<String>,
+    /// The processes that may have missed some of them.
+    #[serde(default)]
+    unaware: BTreeSet<i32>,
 }
 
 /// The turn of this call.
@@ -76,10 +79,10 @@ impl Memory {
         Ok(Memory { path, file, last })
     }
 
-    /// Returns whether the last reload saw these instances.
-    pub fn has(&self, instances: Option<&BTreeSet<String>>) -> bool {
-        let noted = self.last.as_ref().and_then(|note| note.instances.as_ref());
-        noted.is_some() && noted == instances
+    /// Returns whether a process has listed these instances at the last reload.
+    pub fn knows(&self, pid: i32, instances: &BTreeSet<String>) -> bool {
+        let last = self.last.as_ref();
+        last.is_some_and(|note| note.instances == *instances && !note.unaware.contains(&pid))
     }
 
     /// Returns the time until the next signal is due. A clock that was set back makes it due at once.
@@ -92,12 +95,13 @@ impl Memory {
     }
 
     /// Notes a reload.
-    pub fn note(&mut self, instances: Option<BTreeSet<String>>) -> Result<()> {
+    pub fn note(&mut self, instances: BTreeSet<String>, unaware: BTreeSet<i32>) -> Result<()> {
         let note = Note {
             api_version: API_VERSION.to_owned(),
             kind: "DcgmReload".to_owned(),
             time: now(),
             instances,
+            unaware,
         };
         let write = |file: &mut File| {
             file.set_len(0)?;

@@ -36,7 +36,11 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
         return Err(none_runs());
     }
     let mut memory = Memory::lock(config)?;
-    if *if_changed && memory.has(instances(config).as_ref()) {
+    let targets = |memory: &Memory, instances: &BTreeSet<String>| -> Vec<Exporter> {
+        let is_due = |e: &Exporter| !*if_changed || !memory.knows(e.pid, instances);
+        exporter::running().into_iter().filter(is_due).collect()
+    };
+    if targets(&memory, &instances(config)).is_empty() {
         print(format, &[]);
         return Ok(0);
     }
@@ -44,13 +48,12 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
         std::thread::sleep(rest);
     }
     let instances = instances(config);
-    let running = exporter::running();
-    if running.is_empty() {
-        return Err(none_runs());
-    }
-    let told: Vec<(&Exporter, Told)> = running.iter().map(|e| (e, e.reload())).collect();
-    let all_know = told.iter().all(|(_, told)| *told == Told::Reloads);
-    memory.note(instances.filter(|_| all_know))?;
+    let told: Vec<(Exporter, Told)> = targets(&memory, &instances)
+        .into_iter()
+        .map(|exporter| (exporter, exporter.reload()))
+        .collect();
+    let still = told.iter().filter(|(_, told)| *told != Told::Reloads);
+    memory.note(instances, still.map(|(exporter, _)| exporter.pid).collect())?;
     let items: Vec<ReloadItem> = told
         .iter()
         .map(|(exporter, told)| item(exporter, told))
@@ -65,22 +68,23 @@ fn none_runs() -> Error {
         .hint("start dcgm-exporter, or call migctl in the pid namespace of the host")
 }
 
-/// Returns the name of each MIG instance of the machine. None if the driver does not tell all.
-fn instances(config: &Config) -> Option<BTreeSet<String>> {
-    let (_, world) = world::look(config).ok()?;
-    if !world.snapshot.unreadable.is_empty() {
-        return None;
-    }
+/// Returns the name of each MIG instance of the machine, and of each GPU that the driver cannot read.
+fn instances(config: &Config) -> BTreeSet<String> {
+    let Ok((_, world)) = world::look(config) else {
+        return BTreeSet::from(["unreadable".to_owned()]);
+    };
     let names = world.snapshot.gpus.iter().flat_map(|gpu| {
         let of_gpu = gpu.instances.iter();
         of_gpu.map(|instance| format!("{}/{}", gpu.uuid.as_str(), instance.id))
     });
+    let unreadable =
+        { world.snapshot.unreadable.iter() }.map(|(gpu, _)| format!("unreadable/{gpu}"));
     // The driver gives the id of an instance again; the ledger's own are those of one instance each.
     let entries = world.entries();
     let on_record = entries.iter().map(|entry| entry.instance());
     let slices = on_record.filter(|instance| instance.resource.mig_slice().is_some());
     let ids = slices.map(|instance| instance.id.as_str().to_owned());
-    Some(names.chain(ids).collect())
+    names.chain(unreadable).chain(ids).collect()
 }
 
 fn item(exporter: &Exporter, told: &Told) -> ReloadItem {
@@ -89,8 +93,7 @@ fn item(exporter: &Exporter, told: &Told) -> ReloadItem {
         Told::Starts => (
             "starts",
             Some(
-                "it has not begun to wait for signals, and lists the instances at its start"
-                    .to_owned(),
+                "it may not wait for signals yet, and lists the instances at its start".to_owned(),
             ),
         ),
         Told::Ended => ("ended", None),

@@ -138,7 +138,12 @@ impl Live<'_> {
             }
             Some(_) => {}
         }
-        self.due = Instant::now() + self.delay;
+        // A driver that is silent is named in time, also with a long delay.
+        let next = match self.looker.busy() {
+            Some(_) => self.delay.min(DRIVER_LIMIT),
+            None => self.delay,
+        };
+        self.due = Instant::now() + next;
     }
 
     fn timeout(&self) -> PollTimeout {

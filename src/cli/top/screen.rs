@@ -139,6 +139,7 @@ mod tests {
     use super::*;
     use nix::pty::openpty;
     use nix::sys::termios::LocalFlags;
+    use std::io::Read;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
@@ -156,10 +157,13 @@ mod tests {
         }));
         assert!(ended.is_err());
         assert_eq!(local(), before);
-        let mut sent = [0; 256];
-        let length = nix::unistd::read(&pty.master, &mut sent).unwrap();
-        let sent = String::from_utf8_lossy(&sent[..length]);
-        assert_eq!(sent, format!("{ENTER}{LEAVE}"));
+        // The kernel hands over the two writes one after the other.
+        let expected = format!("{ENTER}{LEAVE}");
+        let mut sent = vec![0; expected.len()];
+        std::fs::File::from(pty.master)
+            .read_exact(&mut sent)
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&sent), expected);
     }
 
     #[test]

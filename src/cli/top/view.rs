@@ -29,7 +29,8 @@ impl View {
     /// Follows a key. Returns whether the user goes on.
     pub fn press(&mut self, key: Key, page: &Page, facts: &Facts) -> bool {
         let last = page.leases.saturating_sub(page.visible);
-        let offset = page.offset;
+        // Several keys may come at once, before the next page.
+        let offset = self.offset.min(last);
         let step = page.visible.max(1);
         match key {
             Key::Quit => return false,

@@ -28,6 +28,8 @@ pub struct Cell {
     pub resident: Vec<(&'static str, u64)>,
     /// Devices that were given out although their place was taken.
     pub overlaps: usize,
+    /// Devices that were given out at the moment at which a local slice took their place. The driver moves such a promise.
+    pub raced: usize,
     /// Pods that stayed pending although a node had room.
     pub pending_with_room: usize,
     /// Whether the time of the cell was over before its end.
@@ -50,7 +52,7 @@ impl Cell {
         format!(
             "{} nodes, {}: {} ms p50, {} ms p99 one by one; {:.1} pods/s in a burst; {} ms p50 in churn; Filter {:.1} ms; \
              {:.2} attempts and {:.1} writes a pod; {} overlaps, {} pending with room, {} refused with room, {} bound while \
-             counters change; {}{}",
+             counters change, {} of them beside a local slice; {}{}",
             self.nodes,
             self.layout.name(),
             percentile(&self.single, 50),
@@ -64,6 +66,7 @@ impl Cell {
             self.pending_with_room,
             self.refused,
             self.rewritten,
+            self.raced,
             parts.join(", "),
             if self.is_cut {
                 "; cut after a minute"

@@ -129,7 +129,10 @@ pub async fn run(
         churned.extend(load.churn().await);
     }
     let pods = load.number - 1 - BURST;
-    let overlaps = load.nodes.lock().expect("no panic").overlaps;
+    let (overlaps, raced) = {
+        let nodes = load.nodes.lock().expect("no panic");
+        (nodes.overlaps, nodes.raced)
+    };
     Cell {
         layout,
         nodes: count,
@@ -143,6 +146,7 @@ pub async fn run(
         writes: (writes.load(Ordering::Relaxed) - writes_before - rewrites) as f64 / pods as f64,
         resident: plane.resident(),
         overlaps,
+        raced,
         pending_with_room: load.pending_with_room,
         is_cut: Instant::now() > load.end,
     }

@@ -35,6 +35,10 @@ pub struct Nodes {
     claims: HashMap<String, Vec<(usize, DeviceName)>>,
     /// Devices that were given out although their place was taken.
     pub overlaps: usize,
+    /// Devices that were given out at the moment at which a local slice took their place.
+    pub raced: usize,
+    /// Whether local slices come and go at present.
+    toggles: bool,
 }
 
 struct Publisher {
@@ -67,6 +71,8 @@ impl Nodes {
             all,
             claims: HashMap::new(),
             overlaps: 0,
+            raced: 0,
+            toggles: false,
         };
         (0..count).for_each(|node| nodes.tell(node));
         let nodes = Arc::new(Mutex::new(nodes));
@@ -105,6 +111,7 @@ impl Nodes {
 
     /// Makes a local slice of the last GPU of each node, or removes it again. So the counters of each node change.
     pub fn toggle(&mut self, is_there: bool) {
+        self.toggles = true;
         for node in 0..self.all.len() {
             let last = self.last_gpu(node);
             let node_of = &mut self.all[node].node;
@@ -132,6 +139,7 @@ impl Nodes {
 
     /// Removes all local slices.
     pub fn clear(&mut self) {
+        self.toggles = false;
         for node in 0..self.all.len() {
             self.all[node].node.give_back();
             self.tell(node);
@@ -166,10 +174,21 @@ impl Nodes {
         let mut held = Vec::new();
         for (node, device) in devices {
             touched.push(node);
-            if self.all[node].node.try_allocate(&device) {
+            let there = &mut self.all[node].node;
+            if there.try_allocate(&device) {
                 held.push((node, device));
-            } else {
-                self.overlaps += 1;
+                continue;
+            }
+            // Without the local slices the place is free, unless a claim has it.
+            if self.toggles {
+                there.give_back();
+            }
+            match self.toggles && there.try_allocate(&device) {
+                true => {
+                    self.raced += 1;
+                    held.push((node, device));
+                }
+                false => self.overlaps += 1,
             }
         }
         if !held.is_empty() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The shortest time between two signals. dcgm-exporter drops a signal that comes within 2 s of the one before.
 const SHORTEST: Duration = Duration::from_secs(5);
 /// The longest one: a call that waits for its turn must end within the time of its unit.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The work beside dcgm-exporter.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -43,7 +43,7 @@ impl Dcgm {
         }
         match (SHORTEST..=LONGEST).contains(&self.reload_every) {
             true => Ok(()),
-            false => Err(Error::new("dcgm.reload_every is not between 5s and 2m")
+            false => Err(Error::new("dcgm.reload_every is not between 5s and 1m")
                 .hint("dcgm-exporter drops signals that come too soon; set 30s")),
         }
     }
@@ -60,16 +60,16 @@ mod tests {
                 .unwrap_err()
                 .line()
         };
-        for wrong in ["4s", "121s"] {
+        for wrong in ["4s", "61s"] {
             let said = line(&format!("reload_every = \"{wrong}\""));
             assert!(
-                said.starts_with("dcgm.reload_every is not between 5s and 2m"),
+                said.starts_with("dcgm.reload_every is not between 5s and 1m"),
                 "{said}"
             );
         }
         let said = line("job_mapping_dir = \"x\"");
         assert_eq!(said, "dcgm.job_mapping_dir = \"x\" is not an absolute path");
-        let right = "[dcgm]\njob_mapping_dir = \"/x\"\nreload_every = \"2m\"";
+        let right = "[dcgm]\njob_mapping_dir = \"/x\"\nreload_every = \"1m\"";
         assert!(Config::parse(right).is_ok());
     }
 }

@@ -52,7 +52,8 @@ impl Watch {
             Err(Errno::EINTR) => return Ok(Woken::ByEvents),
             Err(e) => return Err(e).context(what),
         }
-        let is_over = |flags: PollFlags| flags.contains(PollFlags::POLLERR);
+        // A pipe without a reader has an error; a socket without one has a hang-up.
+        let is_over = |flags: PollFlags| !flags.is_empty();
         if fds[1].revents().is_some_and(is_over) {
             return Ok(Woken::ByReader);
         }

@@ -3,9 +3,10 @@
 use super::event::Event;
 use super::{OLDER, line, numbered};
 use crate::files::try_lock;
-use std::fs::{DirBuilder, File, OpenOptions};
+use crate::trust;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,21 +66,24 @@ impl Writer {
         if size < self.max_size {
             return Ok(file);
         }
-        match self.rotate(&file)? {
-            true => self.open_or_make(),
-            false if size < MOST => Ok(file),
-            false => Err(io::Error::other("another process should have rotated it")),
+        match self.rotate(&file) {
+            Ok(true) => self.open_or_make(),
+            // A folder that takes no new name leaves the file as it is, for a while.
+            _ if size < MOST => Ok(file),
+            Ok(false) => Err(io::Error::other("another process should have rotated it")),
+            Err(e) => Err(e),
         }
     }
 
     fn open_or_make(&self) -> io::Result<File> {
-        match open_end(&self.file) {
+        match check_folder(&self.file) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 make_folder(&self.file)?;
-                open_end(&self.file)
+                check_folder(&self.file)?;
             }
-            opened => opened,
+            checked => checked?,
         }
+        open_end(&self.file)
     }
 
     /// Moves the open file aside, unless another process does or did. Returns whether the path has another file.
@@ -123,8 +127,21 @@ fn make_folder(file: &Path) -> io::Result<()> {
     let Some(folder) = file.parent() else {
         return Ok(());
     };
-    match DirBuilder::new().mode(0o755).create(folder) {
+    match DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+        // A unit of systemd may have a umask that keeps readers out.
+        made => made.and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(0o755))),
     }
+}
+
+/// Checks the folder of the file. In another user's folder the file would be what that user likes.
+fn check_folder(file: &Path) -> io::Result<()> {
+    let Some(folder) = file.parent() else {
+        return Ok(());
+    };
+    let meta = std::fs::symlink_metadata(folder)?;
+    if !meta.is_dir() {
+        return Err(io::Error::other("its folder is a link, or no folder"));
+    }
+    trust::check_metadata(&meta).map_err(|e| io::Error::other(format!("its folder: {}", e.line())))
 }

@@ -27,9 +27,12 @@ impl Folder {
         let what = || format!("open the folder of job files {}", path.display());
         // Through another user's link, runmig would make the folder where that user likes.
         trust::room_for(path).context(what)?;
-        match DirBuilder::new().mode(0o755).create(path) {
+        match DirBuilder::new().mode(0o700).create(path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            made => made.context(what)?,
+            // A unit of systemd may have a umask that keeps dcgm-exporter out.
+            made => made
+                .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o755)))
+                .context(what)?,
         }
         trust::folder(path).context(what)?;
         Ok(Folder(path.to_owned()))

@@ -1,23 +1,22 @@
 //! The job files of dcgm-exporter: a file for each slice with leases, and in it a line for each container.
 //!
-//! `jobs` says what the ledger wants in the files, and `folder` puts it there. No lock is held: every change of the
+//! `jobs` says what the ledger wants in the files, and `folder` puts it there. No lock is needed: every change of the
 //! ledger writes the files of its slice, and looks at the ledger once more after that. So the last one to write has seen
 //! the last change.
 
 mod folder;
 mod jobs;
 
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::store::{Entry, Instance, Store};
 use folder::Folder;
 use jobs::Jobs;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The most times that one change of the ledger writes files. Each further change has a process of its own, which
-/// writes them too.
-const MOST_ROUNDS: usize = 8;
+/// The longest time for which a change of the ledger follows those after it.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// The job files of one machine.
 pub(crate) struct JobFiles {
@@ -60,24 +59,29 @@ impl JobFiles {
     fn write(&self, names: impl Fn(&Folder, &Jobs) -> Result<BTreeSet<String>>) -> Result<()> {
         let folder = Folder::open(&self.folder)?;
         let mut wanted = self.wanted()?;
-        for _ in 0..MOST_ROUNDS {
+        let end = Instant::now() + LONGEST;
+        loop {
             let names = names(&folder, &wanted)?;
-            for name in &names {
-                folder.put(name, wanted.text(name))?;
-            }
+            // One file that cannot be written keeps no other from its text.
+            let written = names.iter().map(|name| folder.put(name, wanted.text(name)));
+            let written: Vec<Result<()>> = written.collect();
             let now = self.wanted()?;
             if names.iter().all(|name| now.text(name) == wanted.text(name)) {
-                break;
+                return error::all(written);
+            }
+            if Instant::now() > end {
+                return Err(
+                    Error::new("leases change faster than their files are written")
+                        .hint("migctl gc writes them"),
+                );
             }
             wanted = now;
         }
-        Ok(())
     }
 
     fn wanted(&self) -> Result<Jobs> {
         let store = Store::existing(&self.state_dir, self.lock_timeout)?;
-        // The caller may have the ledger's lock. A lease that is between its two records has a process that writes its
-        // file later.
+        // Without the ledger's lock. A lease that is between its two records has a process that writes its file later.
         let listing = store.map(|store| store.listing()).transpose()?;
         let entries = listing.map(|listing| listing.entries).unwrap_or_default();
         Ok(Jobs::of(entries.iter().filter_map(|entry| match entry {

@@ -7,6 +7,8 @@ use std::fmt;
 
 /// More than any layout has, and little enough to hold.
 const MAX_NODES: usize = 100_000;
+/// The bytes of all texts. A file is smaller, but an alias repeats a text.
+const MAX_TEXT: usize = 4 * 1024 * 1024;
 /// The key by which a mapping takes the keys of another.
 const MERGE: &str = "<<";
 
@@ -27,9 +29,12 @@ impl Node {
     /// Parses a text.
     ///
     /// # Errors
-    /// Text that is no YAML, a key that stands twice, and more than 100,000 values.
+    /// Text that is no YAML, a key that stands twice, and more than 100,000 values or 4 MiB of texts.
     pub(super) fn parse(text: &str) -> Result<Node> {
-        let left = Cell::new(MAX_NODES);
+        let left = Left {
+            nodes: Cell::new(MAX_NODES),
+            text: Cell::new(MAX_TEXT),
+        };
         let deserializer = serde_yaml_ng::Deserializer::from_str(text);
         Seed(&left)
             .deserialize(deserializer)
@@ -75,15 +80,21 @@ impl Node {
     }
 }
 
+/// The values and texts that may still come.
+struct Left {
+    nodes: Cell<usize>,
+    text: Cell<usize>,
+}
+
 /// Reads a value, and counts it off the rest.
-struct Seed<'a>(&'a Cell<usize>);
+struct Seed<'a>(&'a Left);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Node;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Node, D::Error> {
-        match self.0.get().checked_sub(1) {
-            Some(left) => self.0.set(left),
+        match self.0.nodes.get().checked_sub(1) {
+            Some(left) => self.0.nodes.set(left),
             None => {
                 let why = format!("it has more than {MAX_NODES} values, aliases included");
                 return Err(de::Error::custom(why));
@@ -125,7 +136,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Node::Number)
     }
 
-    fn visit_str<E>(self, text: &str) -> std::result::Result<Node, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Node, E> {
+        match self.0.text.get().checked_sub(text.len()) {
+            Some(left) => self.0.text.set(left),
+            None => {
+                let why = format!("it has more than {MAX_TEXT} bytes of texts, aliases included");
+                return Err(de::Error::custom(why));
+            }
+        }
         Ok(Node::Text(text.to_owned()))
     }
 
@@ -198,6 +216,14 @@ mod tests {
         }
         let line = Node::parse(&text).unwrap_err().line();
         assert!(line.contains("more than 100000 values"), "{line}");
+    }
+
+    #[test]
+    fn counts_texts_behind_aliases() {
+        let aliases = vec!["*a"; 100].join(", ");
+        let text = format!("a: &a {}\nb: [{aliases}]", "x".repeat(50_000));
+        let line = Node::parse(&text).unwrap_err().line();
+        assert!(line.contains("more than 4194304 bytes of texts"), "{line}");
     }
 
     #[test]

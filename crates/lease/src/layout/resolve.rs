@@ -126,7 +126,9 @@ pub fn wanted_parts(target: &Target, gpu: &DetailedGpu) -> WantedParts {
 /// Returns the profile of an instance by its name, and the compute slices of one: all, or those before `c.`.
 pub(super) fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Profile, u32)> {
     gpu.offers.iter().map(|offer| &offer.profile).find_map(|p| {
-        let slices = (1..=p.compute_slices).find(|slices| instance_name(p, *slices) == name);
+        let all = p.compute_slices;
+        let mut parts = (1..=all).filter(|part| placement::is_part(all, *part));
+        let slices = parts.find(|slices| instance_name(p, *slices) == name);
         slices.map(|slices| (p, slices))
     })
 }

@@ -195,7 +195,13 @@ impl<'a> Search<'a> {
                     let fits = there.is_empty() || slices == 1;
                     fits && holds(profile, &[there, more, &[slices]].concat())
                 };
-                if let Some(n) = here.iter().find(|n| has_room(n, &keep[*n])) {
+                // An empty one first: it goes if it stays empty.
+                let is_empty = |n: &usize| self.standing[*n].parts.is_empty() && keep[n].is_empty();
+                let with_room = || here.iter().filter(|n| has_room(n, &keep[*n]));
+                let found = with_room()
+                    .find(|n| is_empty(n))
+                    .or_else(|| with_room().next());
+                if let Some(n) = found {
                     keep.get_mut(n)?.push(slices);
                     continue;
                 }
@@ -265,16 +271,15 @@ fn take(from: &mut Vec<u32>, parts: &[u32]) -> bool {
     })
 }
 
-/// Returns whether an instance holds these compute instances, wherever the driver places each, the largest first.
+/// Returns whether an instance holds these compute instances, which are created the largest first.
 fn holds(profile: &Profile, parts: &[u32]) -> bool {
     let slices = profile.compute_slices;
-    let is_size = |part: &u32| {
-        *part == slices
-            || *part == 1
-            || [(3, 2), (4, 2), (7, 2), (7, 3), (7, 4)].contains(&(slices, *part))
-    };
-    let count = |size: u32| parts.iter().filter(|part| **part == size).count();
-    // Three slices at the start leave one place for two.
-    let is_apart = slices == 3 || count(3) == 0 || count(2) < 2;
-    parts.iter().all(is_size) && parts.iter().sum::<u32>() <= slices && is_apart
+    parts.iter().all(|part| is_part(slices, *part)) && parts.iter().sum::<u32>() <= slices
+}
+
+/// Returns whether a compute instance of this size exists in an instance with these compute slices.
+pub fn is_part(slices: u32, part: u32) -> bool {
+    part == slices
+        || part == 1
+        || [(3, 2), (4, 2), (7, 2), (7, 3), (7, 4)].contains(&(slices, part))
 }

@@ -113,15 +113,20 @@ pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &
                 .container()
                 .is_some_and(|c| c.key.id == container)
     };
+    let mut released = Vec::new();
     for held in listing.held().filter(is_its) {
         if !destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
             ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
         }
         if ledger.remove_lease(&held.lease)? {
-            context
-                .observer
-                .released(&held.lease, &held.instance, begun);
+            released.push(held);
         }
+    }
+    drop(ledger);
+    for held in released {
+        context
+            .observer
+            .released(&held.lease, &held.instance, begun);
     }
     Ok(())
 }

@@ -134,6 +134,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
         ledger.put_instance(instance)?;
     }
     remove(context, &ledger, damaged, has_others || instance.is_some())?;
+    drop(ledger);
     // A kill leaves a lease without its instance, which can be read.
     if damaged.unfinished().is_none() {
         context.observer.tell(&News::Damaged(damaged));

@@ -278,10 +278,10 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
         None => true,
     };
     let has_others = has_other_users(context, target.instance, target.lease)?;
-    if let Some(lease) = target.lease
-        && has_others
-        && ledger.remove_lease(lease)?
-    {
+    let lease = target.lease.filter(|_| has_others);
+    let released = lease.map(|lease| ledger.remove_lease(lease)).transpose()?;
+    drop(ledger);
+    if let (Some(lease), Some(true)) = (lease, released) {
         context
             .observer
             .released(lease, target.instance, target.begun);

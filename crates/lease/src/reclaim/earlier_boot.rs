@@ -20,22 +20,38 @@ pub(super) fn strike_off(
     dry_run: bool,
 ) -> Vec<Finding> {
     let done = match dry_run {
-        true => entries.iter().map(|_| Ok(())).collect(),
+        true => entries.iter().map(|_| Done::default()).collect(),
         false => restore_and_remove(context, &entries),
     };
-    if !dry_run {
-        for (entry, _) in { entries.iter().zip(&done) }.filter(|(_, done)| done.is_ok()) {
+    for (entry, done) in entries.iter().zip(&done) {
+        if done.removed {
             context.observer.tell(&News::Lapsed(entry));
         }
     }
-    let found = |(entry, done)| Finding {
+    let found = |(entry, Done { done, .. })| Finding {
         entry,
         outcome: outcome(done, "its boot is over"),
     };
     entries.into_iter().zip(done).map(found).collect()
 }
 
-fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Result<()>> {
+/// The end of a line of the ledger.
+struct Done {
+    done: Result<()>,
+    /// Whether this process removed its lease, or its instance without a lease.
+    removed: bool,
+}
+
+impl Default for Done {
+    fn default() -> Done {
+        Done {
+            done: Ok(()),
+            removed: false,
+        }
+    }
+}
+
+fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Done> {
     let restored = entries.iter().map(|entry| match entry.lease() {
         Some(lease) => holder::after_release(context, lease),
         None => Ok(()),
@@ -50,7 +66,10 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Resu
         instance: Some(store.instance_file(entry.instance())),
     });
     let removed = remove_records(context, &records.collect::<Vec<_>>());
-    let both = |(restored, removed)| error::all([restored, removed]);
+    let both = |(restored, Done { done, removed })| Done {
+        done: error::all([restored, done]),
+        removed,
+    };
     restored.into_iter().zip(removed).map(both).collect()
 }
 
@@ -62,22 +81,28 @@ struct Records {
 
 /// Removes the leases, then the instances: a kill in between leaves instances without a lease for the next
 /// collection. Returns one result for each line.
-fn remove_records(context: &LeaseContext<'_>, records: &[Records]) -> Vec<Result<()>> {
+fn remove_records(context: &LeaseContext<'_>, records: &[Records]) -> Vec<Done> {
     let leases = records.iter().filter_map(|r| r.lease.clone());
     // Leases of one instance share its record.
     let mut seen = HashSet::new();
     let instances = records.iter().filter_map(|r| r.instance.as_ref());
     let instances = instances.filter(|file| seen.insert(file.as_os_str()));
     let files: Vec<PathBuf> = leases.chain(instances.cloned()).collect();
-    let removed = files.iter().zip(remove_all(context, &files));
-    let failed: HashMap<&PathBuf, String> = removed
-        .filter_map(|(file, removed)| Some((file, removed.err()?.line())))
-        .collect();
-    let of = |file: &Option<PathBuf>| match file.as_ref().and_then(|file| failed.get(file)) {
-        Some(line) => Err(Error::new(line.clone())),
-        None => Ok(()),
+    let removed = remove_all(context, &files);
+    let results: HashMap<&PathBuf, &Result<bool>> = files.iter().zip(&removed).collect();
+    let of = |file: &Option<PathBuf>| match file.as_ref().and_then(|file| results.get(file)) {
+        Some(Ok(removed)) => Ok(*removed),
+        Some(Err(e)) => Err(Error::new(e.line())),
+        None => Ok(false),
     };
-    let line = |r: &Records| error::all([of(&r.lease), of(&r.instance)]);
+    let line = |r: &Records| {
+        let (lease, instance) = (of(&r.lease), of(&r.instance));
+        let first = if r.lease.is_some() { &lease } else { &instance };
+        Done {
+            removed: matches!(first, Ok(true)),
+            done: error::all([lease.map(drop), instance.map(drop)]),
+        }
+    };
     records.iter().map(line).collect()
 }
 
@@ -88,7 +113,7 @@ pub(super) fn strike_off_damaged(
     dry_run: bool,
 ) -> Vec<(Damaged, Outcome)> {
     let done = match dry_run {
-        true => damaged.iter().map(|_| Ok(())).collect(),
+        true => damaged.iter().map(|_| Done::default()).collect(),
         false => {
             let daemons = damaged.iter().filter_map(Damaged::instance);
             for daemon in daemons.filter(|name| name.kind == Kind::Mps) {
@@ -99,14 +124,16 @@ pub(super) fn strike_off_damaged(
                 instance: context.store.instance_file_of(d),
             });
             let done = remove_records(context, &records.collect::<Vec<_>>());
-            for (damaged, _) in { damaged.iter().zip(&done) }.filter(|(_, done)| done.is_ok()) {
-                context.observer.tell(&News::Damaged(damaged));
+            for (damaged, done) in damaged.iter().zip(&done) {
+                if done.removed {
+                    context.observer.tell(&News::Damaged(damaged));
+                }
             }
             done
         }
     };
     let why = "its record is damaged, and its boot is over";
-    let found = |(damaged, done)| (damaged, outcome(done, why));
+    let found = |(damaged, Done { done, .. })| (damaged, outcome(done, why));
     damaged.into_iter().zip(done).map(found).collect()
 }
 
@@ -115,8 +142,8 @@ pub(super) fn is_damaged_of_it(context: &LeaseContext<'_>, damaged: &Damaged) ->
     is_earlier && damaged.ownership() != Ownership::Unknown
 }
 
-/// Removes the files. Returns one result for each.
-fn remove_all(context: &LeaseContext<'_>, files: &[PathBuf]) -> Vec<Result<()>> {
+/// Removes the files. Returns for each whether it was there.
+fn remove_all(context: &LeaseContext<'_>, files: &[PathBuf]) -> Vec<Result<bool>> {
     let mut results = Vec::with_capacity(files.len());
     for batch in files.chunks(BATCH) {
         let ledger = context.store.lock("gc of an earlier boot");

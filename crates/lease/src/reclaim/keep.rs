@@ -36,22 +36,22 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
     if held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
     }
-    let remove = || -> Result<()> {
-        if ledger.remove_lease(&held.lease)? {
-            context
-                .observer
-                .released(&held.lease, &held.instance, begun);
-        }
-        Ok(())
-    };
-    if destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
-        remove()?;
+    let has_others = destroy::has_other_users(context, &held.instance, Some(&held.lease))?;
+    if !has_others {
+        // After a kill in between, the next release of the lease destroys the instance.
+        let since = Timestamp::millis(SystemTime::now());
+        ledger.update_instance(&held.instance, |i| i.state = InstanceState::Idle { since })?;
+    }
+    let released = ledger.remove_lease(&held.lease)?;
+    drop(ledger);
+    if released {
+        context
+            .observer
+            .released(&held.lease, &held.instance, begun);
+    }
+    if has_others {
         return Ok(true);
     }
-    // After a kill in between, the next release of the lease destroys the instance.
-    let since = Timestamp::millis(SystemTime::now());
-    ledger.update_instance(&held.instance, |i| i.state = InstanceState::Idle { since })?;
-    remove()?;
     tracing::info!(instance = held.instance.id.as_str(), "{slice} is kept idle");
     Ok(true)
 }

@@ -173,18 +173,21 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
         Ok(Ended::Elsewhere) => Ok(()),
         Ok(Ended::Gone) => {
             let ledger = context.store.lock("release")?;
-            if let Some(lease) = target.lease
-                && ledger.remove_lease(lease)?
-            {
+            let released = target.lease.map(|lease| ledger.remove_lease(lease));
+            let released = released.transpose()?.unwrap_or(false);
+            // A share may have come meanwhile if the mark could not be written.
+            let others = destroy::has_other_users(context, target.instance, target.lease);
+            let removed = match others {
+                Ok(false) => ledger.remove_instance(target.instance),
+                _ => Ok(false),
+            };
+            drop(ledger);
+            if let Some(lease) = target.lease.filter(|_| released) {
                 context
                     .observer
                     .released(lease, target.instance, target.begun);
             }
-            // A share may have come meanwhile if the mark could not be written.
-            if destroy::has_other_users(context, target.instance, target.lease)? {
-                return Ok(());
-            }
-            if ledger.remove_instance(target.instance)? {
+            if removed? {
                 if target.instance.attempt().is_some() {
                     context.observer.tell(&News::Recovered(target.instance));
                 }
@@ -192,7 +195,9 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
                     context.observer.removed(target.instance, target.begun);
                 }
             }
-            drop(ledger);
+            if others? {
+                return Ok(());
+            }
             let parent = target.instance.parent.as_ref();
             let slice = target.instance.resource.mig_slice();
             end_parent(context, (parent, slice), patience.left(begun))

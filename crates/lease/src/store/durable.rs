@@ -41,9 +41,10 @@ pub(super) fn remove(file: &Path) -> io::Result<bool> {
     Ok(was_there)
 }
 
-/// Removes many files of a few folders, and syncs each folder once. A missing folder is no error.
-pub(super) fn remove_all(dirs: &[PathBuf], files: &[PathBuf]) -> io::Result<Vec<io::Result<()>>> {
-    let removed = files.iter().map(|file| unlink(file).map(drop)).collect();
+/// Removes many files of a few folders, and syncs each folder once. A missing folder is no error. Returns whether each
+/// file was there.
+pub(super) fn remove_all(dirs: &[PathBuf], files: &[PathBuf]) -> io::Result<Vec<io::Result<bool>>> {
+    let removed = files.iter().map(|file| unlink(file)).collect();
     for dir in dirs {
         match sync(dir) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),

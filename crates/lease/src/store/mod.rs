@@ -301,12 +301,12 @@ impl Ledger<'_> {
         durable::remove(file).context(|| format!("remove the lease {}", file.display()))
     }
 
-    /// Removes records whose end needs no confirmation. Returns a result for each.
-    pub fn remove_all(&self, files: &[PathBuf]) -> Result<Vec<Result<()>>> {
+    /// Removes records whose end needs no confirmation. Returns for each whether it was there.
+    pub fn remove_all(&self, files: &[PathBuf]) -> Result<Vec<Result<bool>>> {
         let dirs = [self.store.leases(), self.store.instances()];
         let removed = durable::remove_all(&dirs, files)
             .context(|| format!("remove leases from {}", self.store.dir.display()))?;
-        let told = |(removed, file): (std::io::Result<()>, &PathBuf)| {
+        let told = |(removed, file): (std::io::Result<bool>, &PathBuf)| {
             removed.context(|| format!("remove the lease {}", file.display()))
         };
         Ok(removed.into_iter().zip(files).map(told).collect())
