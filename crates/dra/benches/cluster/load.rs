@@ -9,6 +9,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 use kube::api::{DeleteParams, PostParams};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use runmig_dra::layout::{class_name, extended_resource};
@@ -318,7 +319,7 @@ async fn classes(client: &Client) {
 
 async fn bindings(client: Client, bound: Bound) {
     let pods: Api<Pod> = Api::default_namespaced(client);
-    let mut changes = pin!(watcher(pods, watcher::Config::default()));
+    let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     while let Some(change) = changes.next().await {
         if let Ok(Event::Apply(pod) | Event::InitApply(pod)) = change
             && pod.spec.and_then(|spec| spec.node_name).is_some()
@@ -344,7 +345,7 @@ async fn settled(writes: &AtomicUsize) {
 
 async fn writes_of_slices(client: Client, writes: Arc<AtomicUsize>) {
     let slices: Api<ResourceSlice> = Api::all(client);
-    let mut changes = pin!(watcher(slices, watcher::Config::default()));
+    let mut changes = pin!(watcher(slices, watcher::Config::default()).default_backoff());
     while let Some(change) = changes.next().await {
         if let Ok(Event::Apply(_) | Event::InitApply(_)) = change {
             writes.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use nvml_sim::engine::Model;
@@ -234,7 +235,7 @@ fn joined(mut seen: watch::Receiver<Vec<ResourceSlice>>) -> watch::Receiver<Vec<
 
 async fn follow(client: Client, nodes: Arc<Mutex<Nodes>>) {
     let claims: Api<ResourceClaim> = Api::all(client);
-    let mut changes = pin!(watcher(claims, watcher::Config::default()));
+    let mut changes = pin!(watcher(claims, watcher::Config::default()).default_backoff());
     while let Some(change) = changes.next().await {
         let mut nodes = nodes.lock().expect("no panic");
         match change {

@@ -5,6 +5,7 @@ use super::figures::Figure;
 use super::host::Host;
 use futures::StreamExt;
 use k8s_openapi::api::resource::v1::ResourceSlice;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use runmig_lease::config::Config;
@@ -73,7 +74,7 @@ fn release(config: &Config, held: &Held) {
 async fn follow(client: Client, node: String, told: watch::Sender<i64>) {
     let slices: Api<ResourceSlice> = Api::all(client);
     let of_node = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut changes = pin!(watcher(slices, of_node));
+    let mut changes = pin!(watcher(slices, of_node).default_backoff());
     let mut sums = HashMap::new();
     while let Some(change) = changes.next().await {
         if let Ok(Event::Apply(slice) | Event::InitApply(slice)) = change {
