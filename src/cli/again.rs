@@ -1,10 +1,10 @@
 //! `--watch`: prints again at each change of the ledger.
 
-use super::changes::Changes;
 use super::output::{self, Output};
 use nix::sys::signal::{SigSet, Signal};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};
+use runmig_lease::store::{Changes, RECORDS_AND_QUEUE};
 use std::os::fd::AsFd;
 
 /// Prints now and at each change of the ledger, until a signal comes or nobody reads any more.
@@ -17,7 +17,7 @@ pub fn at_each_change(
     mut print: impl FnMut() -> Result<i32>,
 ) -> Result<i32> {
     end_at_signals()?;
-    let mut changes = Changes::of(config)?;
+    let mut changes = Changes::of(&config.state_dir, RECORDS_AND_QUEUE)?;
     let stdout = std::io::stdout();
     loop {
         let status = print()?;

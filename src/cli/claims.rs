@@ -10,8 +10,12 @@ pub fn of(entry: &Entry) -> Option<&Claim> {
 
 /// Returns the claim of an entry for programs.
 pub fn item(entry: &Entry) -> Option<ClaimItem<'_>> {
-    let claim = of(entry)?;
-    Some(ClaimItem {
+    of(entry).map(item_of)
+}
+
+/// Returns a claim for programs.
+pub fn item_of(claim: &Claim) -> ClaimItem<'_> {
+    ClaimItem {
         uid: &claim.uid,
         namespace: &claim.namespace,
         name: &claim.name,
@@ -19,7 +23,7 @@ pub fn item(entry: &Entry) -> Option<ClaimItem<'_>> {
         pool: &claim.pool,
         device: &claim.device,
         pods: claim.pods.iter().map(pod_item).collect(),
-    })
+    }
 }
 
 fn pod_item(pod: &ClaimPod) -> ClaimPodItem<'_> {

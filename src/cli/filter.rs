@@ -2,6 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use runmig_lease::model::Gpu;
+use runmig_lease::policy::GpuName;
 use runmig_lease::store::{Entry, Lease, Shown};
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(clap::Args, Clone, Default)]
 pub struct Filter {
     /// Only leases on this GPU, by its index or its UUID
-    #[arg(long, value_parser = gpu_name)]
+    #[arg(long)]
     gpu: Option<GpuName>,
     /// Only leases of this Kubernetes namespace
     #[arg(long)]
@@ -22,34 +23,8 @@ pub struct Filter {
     kind: Option<String>,
 }
 
-/// The name of a GPU, as the configuration takes it.
-#[derive(Clone)]
-enum GpuName {
-    Index(u32),
-    Uuid(String),
-}
-
 fn states() -> impl Iterator<Item = &'static str> {
     Entry::LEASE_STATES.into_iter().chain(["idle"])
-}
-
-fn gpu_name(text: &str) -> Result<GpuName, String> {
-    match text.parse() {
-        Ok(index) => Ok(GpuName::Index(index)),
-        Err(_) if text.to_ascii_uppercase().starts_with("GPU-") => {
-            Ok(GpuName::Uuid(text.to_owned()))
-        }
-        Err(_) => Err("name the GPU by its index (0) or its UUID (GPU-…)".to_owned()),
-    }
-}
-
-impl GpuName {
-    fn is(&self, index: u32, uuid: &str) -> bool {
-        match self {
-            GpuName::Index(own) => *own == index,
-            GpuName::Uuid(own) => own.eq_ignore_ascii_case(uuid),
-        }
-    }
 }
 
 impl Filter {
@@ -61,7 +36,7 @@ impl Filter {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
-        self.gpu.as_ref().is_none_or(|gpu| gpu.is(index, uuid))
+        self.gpu.as_ref().is_none_or(|gpu| gpu.names(index, uuid))
             && is(&self.kind, entry.shown().kind)
             && is(&self.state, entry.shown_state())
             && (self.namespace.is_none() || self.namespace.as_deref() == namespace())
@@ -87,7 +62,9 @@ impl Filter {
     /// Chooses the next of these GPUs, and all after the last.
     pub fn next_gpu(&mut self, gpus: &BTreeMap<u32, String>) {
         let mut rest = gpus.iter().skip_while(|(index, uuid)| {
-            self.gpu.as_ref().is_some_and(|gpu| !gpu.is(**index, uuid))
+            self.gpu
+                .as_ref()
+                .is_some_and(|gpu| !gpu.names(**index, uuid))
         });
         let next = match self.gpu {
             Some(_) => rest.nth(1),
@@ -109,7 +86,7 @@ impl Filter {
     /// Returns whether the choice has leases on a GPU.
     pub fn has_gpu(&self, gpu: &Gpu) -> bool {
         let name = self.gpu.as_ref();
-        name.is_none_or(|name| name.is(gpu.index, gpu.uuid.as_str()))
+        name.is_none_or(|name| name.names(gpu.index, gpu.uuid.as_str()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A file that a verb of layouts writes.
 
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::files;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -36,12 +37,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all());
-    let moved = written.and_then(|()| fs::rename(&draft, path));
-    if moved.is_err() {
-        // An unfinished file must not fill a full disk further.
-        let _ = fs::remove_file(&draft);
-    }
-    moved.context(|| format!("write its new version {}", draft.display()))
+    files::put(&draft, path, written)
+        .context(|| format!("write its new version {}", draft.display()))
 }
 
 /// Returns a text that no other draft has, neither one of a process with the same number in a container nor one that a

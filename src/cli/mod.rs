@@ -4,7 +4,6 @@
 mod again;
 mod asked;
 mod assert;
-mod changes;
 mod checkpoint;
 mod claims;
 mod completion;

@@ -1,14 +1,10 @@
 //! Tells when the ledger changes: a record comes, changes or goes.
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::store::{self, RECORDS};
 use std::time::Duration;
 use tokio::sync::mpsc;
-
-/// The folders of records below the state directory.
-const FOLDERS: [&str; 2] = ["leases", "instances"];
 
 /// The time between two looks while the ledger does not change. An administrator's instance comes without a record.
 const LOOK: Duration = Duration::from_secs(30);
@@ -21,23 +17,16 @@ const BLIND: Duration = Duration::from_secs(5);
 pub(crate) struct Changes(mpsc::Receiver<()>);
 
 impl Changes {
-    /// Watches a ledger that exists.
+    /// Watches a ledger, also one that the first create makes.
     ///
     /// # Errors
-    /// A folder that is missing, or no inotify instance left.
+    /// No inotify instance is left.
     pub(crate) fn of(config: &Config) -> Result<Changes> {
-        let what = || format!("watch the ledger in {}", config.state_dir.display());
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC).context(what)?;
-        // A record is written under another name and renamed.
-        let flags =
-            AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_DELETE_SELF;
-        for folder in FOLDERS {
-            let folder = config.state_dir.join(folder);
-            inotify.add_watch(&folder, flags).context(what)?;
-        }
+        let watch = store::Changes::of(&config.state_dir, RECORDS)?;
         let (told, changes) = mpsc::channel(1);
-        let read = move || tell(&inotify, &told);
+        let read = move || tell(watch, &told);
         let thread = std::thread::Builder::new().name("changes".to_owned());
+        let what = || format!("watch the ledger in {}", config.state_dir.display());
         thread.spawn(read).context(what)?;
         Ok(Changes(changes))
     }
@@ -45,17 +34,17 @@ impl Changes {
     /// Returns after the next change. Changes since the last call count.
     ///
     /// # Errors
-    /// The watch is over: the folder of the records is gone.
+    /// The watch is over.
     pub(crate) async fn next(&mut self) -> Result<()> {
         let next = self.0.recv().await;
-        next.ok_or_else(|| Error::new("cannot watch the ledger: its folder is gone"))
+        next.ok_or_else(|| Error::new("cannot watch the ledger: the kernel ended the watch"))
     }
 }
 
 /// Waits for a change of the ledger, and then for those that follow at once. Without a ledger to watch it only waits.
 pub(crate) async fn changed(config: &Config, changes: &mut Option<Changes>) {
     if changes.is_none() {
-        // The first create makes the ledger.
+        // An inotify instance may be free now.
         *changes = Changes::of(config).ok();
     }
     let Some(watch) = changes else {
@@ -72,20 +61,9 @@ pub(crate) async fn changed(config: &Config, changes: &mut Option<Changes>) {
     }
 }
 
-/// Tells each change until a folder goes, or nobody listens.
-fn tell(inotify: &Inotify, told: &mpsc::Sender<()>) {
-    loop {
-        let events = match inotify.read_events() {
-            Err(Errno::EINTR) => continue,
-            Err(_) => return,
-            Ok(events) => events,
-        };
-        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_IGNORED;
-        if events.iter().any(|event| event.mask.intersects(gone)) || told.blocking_send(()).is_err()
-        {
-            return;
-        }
-    }
+/// Tells each change until the watch fails, or nobody listens.
+fn tell(mut watch: store::Changes, told: &mpsc::Sender<()>) {
+    while watch.wait().is_ok() && told.blocking_send(()).is_ok() {}
 }
 
 #[cfg(test)]
@@ -97,25 +75,22 @@ mod tests {
     async fn tells_changes_of_records() {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
-            state_dir: dir.path().to_owned(),
+            state_dir: dir.path().join("state"),
             ..Config::default()
         };
-        assert!(Changes::of(&config).is_err());
-        for folder in FOLDERS {
-            std::fs::create_dir(dir.path().join(folder)).unwrap();
-        }
         let mut changes = Changes::of(&config).unwrap();
+        // The first create makes the ledger.
+        std::fs::create_dir_all(config.state_dir.join("leases")).unwrap();
+        changes.next().await.unwrap();
         let (new, record) = (
-            dir.path().join("leases/.new-a"),
-            dir.path().join("leases/a"),
+            config.state_dir.join("leases/.new-a"),
+            config.state_dir.join("leases/a"),
         );
+        while changes.next().now_or_never().is_some() {}
         std::fs::write(&new, "").unwrap();
-        assert!(changes.next().now_or_never().is_none());
         std::fs::rename(new, &record).unwrap();
         changes.next().await.unwrap();
         std::fs::remove_file(record).unwrap();
         changes.next().await.unwrap();
-        std::fs::remove_dir(dir.path().join("instances")).unwrap();
-        assert!(changes.next().await.is_err());
     }
 }

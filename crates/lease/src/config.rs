@@ -200,6 +200,11 @@ impl Config {
             ("state_dir", Some(config.state_dir.as_path())),
             ("driver.root", Some(config.driver.root.as_path())),
             ("sharing.mps_control", config.sharing.mps_control.as_deref()),
+            ("events.file", config.events.named()),
+            (
+                "dcgm.job_mapping_dir",
+                config.dcgm.job_mapping_dir.as_deref(),
+            ),
             (
                 "kubernetes.kubelet_dir",
                 Some(config.kubernetes.kubelet_dir.as_path()),
@@ -220,7 +225,7 @@ impl Config {
             )));
         }
         config.dcgm.check()?;
-        config.settle_events()?;
+        config.settle_events();
         config.sharing.check()?;
         config.policy.check()?;
         config.set_apart()?;

@@ -67,6 +67,16 @@ pub fn open_at(dir: impl AsFd, path: &Path, links: Links) -> io::Result<Opened> 
     Ok(Opened { file, meta })
 }
 
+/// Puts a draft in the place of a file in a single step, if it could be written. An unfinished draft must not fill a full
+/// disk further, so it goes.
+pub fn put(draft: &Path, file: &Path, written: io::Result<()>) -> io::Result<()> {
+    let put = written.and_then(|()| std::fs::rename(draft, file));
+    if put.is_err() {
+        let _ = std::fs::remove_file(draft);
+    }
+    put
+}
+
 /// Returns whether a process holds the lock of a file. A missing file is not locked.
 pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
     match open(path, links) {

@@ -9,6 +9,7 @@ use crate::model::{Gpu, GpuUuid};
 use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
 use std::fmt;
+use std::str::FromStr;
 
 mod limits;
 mod published;
@@ -89,11 +90,30 @@ impl fmt::Display for GpuName {
     }
 }
 
+impl FromStr for GpuName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<GpuName, String> {
+        match text.parse() {
+            Ok(index) => Ok(GpuName::Index(index)),
+            Err(_) if text.to_ascii_uppercase().starts_with("GPU-") => {
+                Ok(GpuName::Uuid(text.to_owned()))
+            }
+            Err(_) => Err("name the GPU by its index (0) or its UUID (GPU-…)".to_owned()),
+        }
+    }
+}
+
 impl GpuName {
     pub(crate) fn is(&self, gpu: &Gpu) -> bool {
+        self.names(gpu.index, gpu.uuid.as_str())
+    }
+
+    /// Returns whether this names the GPU with an index and a UUID.
+    pub fn names(&self, index: u32, uuid: &str) -> bool {
         match self {
-            GpuName::Index(index) => *index == gpu.index,
-            GpuName::Uuid(uuid) => uuid.eq_ignore_ascii_case(gpu.uuid.as_str()),
+            GpuName::Index(own) => *own == index,
+            GpuName::Uuid(own) => own.eq_ignore_ascii_case(uuid),
         }
     }
 

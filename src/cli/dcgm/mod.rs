@@ -24,7 +24,7 @@ pub enum Verb {
     /// Two reloads are dcgm.reload_every apart: a call waits for its turn. dcgm-exporter has no series for 2 to 3 s after
     /// one.
     Reload {
-        /// Do nothing if no MIG instance has come or gone since the last reload
+        /// Tell only those that have not listed the present instances
         #[arg(long)]
         if_changed: bool,
     },
@@ -35,21 +35,26 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
     if exporter::running().is_empty() {
         return Err(none_runs());
     }
-    let mut memory = Memory::lock(config)?;
-    let targets = |memory: &Memory, instances: &BTreeSet<String>| -> Vec<Exporter> {
+    let memory = Memory::lock(config)?;
+    let targets = |instances: &BTreeSet<String>| -> Vec<Exporter> {
         let is_due = |e: &Exporter| !*if_changed || !memory.knows(e.pid, instances);
         exporter::running().into_iter().filter(is_due).collect()
     };
-    if targets(&memory, &instances(config)).is_empty() {
-        print(format, &[]);
-        return Ok(0);
+    let mut seen = None;
+    if *if_changed {
+        let instances = instances(config);
+        if targets(&instances).is_empty() {
+            print(format, &[]);
+            return Ok(0);
+        }
+        seen = Some(instances);
     }
     if let Some(rest) = memory.time_left(config.dcgm.reload_every) {
         std::thread::sleep(rest);
+        seen = None;
     }
-    let instances = instances(config);
-    let told: Vec<(Exporter, Told)> = targets(&memory, &instances)
-        .into_iter()
+    let instances = seen.unwrap_or_else(|| instances(config));
+    let told: Vec<(Exporter, Told)> = { targets(&instances).into_iter() }
         .map(|exporter| (exporter, exporter.reload()))
         .collect();
     let still = told.iter().filter(|(_, told)| *told != Told::Reloads);

@@ -1,7 +1,8 @@
 //! `migctl events`: an `Event` on each line. `runmig_lease::events` writes the same fields into the file.
 
-use super::Placement;
-use runmig_lease::events::{Event, EventClaim, EventClaimPod, EventLease, EventSeconds};
+use super::{ClaimItem, Placement};
+use crate::cli::claims;
+use runmig_lease::events::{Event, EventLease, EventSeconds};
 use serde::Serialize;
 
 /// Declares a struct whose fields are absent where they are not known.
@@ -81,7 +82,7 @@ sparse! {
         /// The container's id.
         container: &'a str,
         /// The claim of Kubernetes.
-        claim: EventClaimItem<'a>,
+        claim: ClaimItem<'a>,
         /// The container's name in its pod.
         container_name: &'a str,
         /// The name of the pod; for a claim the first of its pods.
@@ -144,36 +145,6 @@ sparse! {
     }
 }
 
-/// A ResourceClaim of Kubernetes, with one of its allocated devices.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct EventClaimItem<'a> {
-    /// The UID of the claim.
-    pub uid: &'a str,
-    /// The namespace of the claim.
-    pub namespace: &'a str,
-    /// The name of the claim.
-    pub name: &'a str,
-    /// The request of the claim that the device serves.
-    pub request: &'a str,
-    /// The pool of the device.
-    pub pool: &'a str,
-    /// The name of the device.
-    pub device: &'a str,
-    /// The first pods for which the claim is reserved, at most 32.
-    pub pods: Vec<EventClaimPodItem<'a>>,
-}
-
-/// A pod for which a claim is reserved.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct EventClaimPodItem<'a> {
-    /// The UID of the pod.
-    pub uid: &'a str,
-    /// The name of the pod, in the namespace of the claim.
-    pub name: &'a str,
-}
-
 impl<'a> From<&'a Event> for EventItem<'a> {
     fn from(event: &'a Event) -> Self {
         EventItem {
@@ -214,7 +185,7 @@ impl<'a> From<&'a EventLease> for EventLeaseItem<'a> {
             kind: lease.kind.as_deref(),
             state: lease.state.as_deref(),
             container: lease.container.as_deref(),
-            claim: lease.claim.as_ref().map(EventClaimItem::from),
+            claim: lease.claim.as_ref().map(claims::item_of),
             container_name: lease.container_name.as_deref(),
             pod: lease.pod.as_deref(),
             namespace: lease.namespace.as_deref(),
@@ -242,24 +213,6 @@ impl<'a> From<&'a EventLease> for EventLeaseItem<'a> {
             idle_since: lease.idle_since.as_deref(),
             adopted: lease.adopted,
             shared_in: lease.shared_in.as_deref(),
-        }
-    }
-}
-
-impl<'a> From<&'a EventClaim> for EventClaimItem<'a> {
-    fn from(claim: &'a EventClaim) -> Self {
-        let pod = |pod: &'a EventClaimPod| EventClaimPodItem {
-            uid: &pod.uid,
-            name: &pod.name,
-        };
-        EventClaimItem {
-            uid: &claim.uid,
-            namespace: &claim.namespace,
-            name: &claim.name,
-            request: &claim.request,
-            pool: &claim.pool,
-            device: &claim.device,
-            pods: claim.pods.iter().map(pod).collect(),
         }
     }
 }

@@ -8,13 +8,13 @@ use super::page::{Page, page};
 use super::screen::Screen;
 use super::view::View;
 use super::winsize::size;
-use crate::cli::changes::Changes;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};
+use runmig_lease::store::{Changes, RECORDS_AND_QUEUE};
 use std::io::{Stdin, stdin, stdout};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,7 +29,7 @@ pub fn run(config: &Config, view: View, delay: Duration) -> Result<i32> {
     // The threads to come inherit the blocked signals.
     let signals = signals()?;
     // Without the kernel's reports the time alone draws again.
-    let changes = Changes::of(config).ok();
+    let changes = Changes::of(&config.state_dir, RECORDS_AND_QUEUE).ok();
     let looker = Looker::new(config)?;
     let has_colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let mut live = Live {

@@ -32,15 +32,6 @@ impl Default for Dcgm {
 
 impl Dcgm {
     pub(super) fn check(&self) -> Result<()> {
-        match &self.job_mapping_dir {
-            Some(dir) if !dir.is_absolute() => {
-                return Err(Error::new(format!(
-                    "dcgm.job_mapping_dir = \"{}\" is not an absolute path",
-                    dir.display()
-                )));
-            }
-            _ => {}
-        }
         match (SHORTEST..=LONGEST).contains(&self.reload_every) {
             true => Ok(()),
             false => Err(Error::new("dcgm.reload_every is not between 5s and 1m")

@@ -1,7 +1,6 @@
 //! The section `events` of the configuration.
 
 use super::Config;
-use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -18,16 +17,17 @@ pub struct Events {
     pub file: Option<PathBuf>,
 }
 
+impl Events {
+    /// Returns the file that the configuration names. None without one, or for no history.
+    pub(super) fn named(&self) -> Option<&Path> {
+        let file = self.file.as_deref();
+        file.filter(|file| !file.as_os_str().is_empty())
+    }
+}
+
 impl Config {
-    /// Checks the path. The default in words is the default.
-    pub(super) fn settle_events(&mut self) -> Result<()> {
-        let file = self.events.file.as_deref();
-        if let Some(file) = file.filter(|file| !is_none(file) && !file.is_absolute()) {
-            return Err(Error::new(format!(
-                "events.file = \"{}\" is not an absolute path",
-                file.display()
-            )));
-        }
+    /// Makes the default in words the default.
+    pub(super) fn settle_events(&mut self) {
         let default = Config {
             state_dir: self.state_dir.clone(),
             ..Config::default()
@@ -35,22 +35,17 @@ impl Config {
         if self.events_file() == default.events_file() {
             self.events.file = None;
         }
-        Ok(())
     }
 
     /// Returns the file of the events; none without a history. A ledger of its own has a history of its own: the default
     /// for another `state_dir` lies in it.
     pub fn events_file(&self) -> Option<PathBuf> {
         match &self.events.file {
-            Some(file) => (!is_none(file)).then(|| file.clone()),
+            Some(_) => self.events.named().map(Path::to_owned),
             None if self.state_dir == Config::default().state_dir => Some(DEFAULT_FILE.into()),
             None => Some(self.state_dir.join(NAME)),
         }
     }
-}
-
-fn is_none(file: &Path) -> bool {
-    file.as_os_str().is_empty()
 }
 
 #[cfg(test)]

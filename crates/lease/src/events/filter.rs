@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use super::subject::EventLease;
-use std::str::FromStr;
+use crate::policy::GpuName;
 use std::time::SystemTime;
 
 /// The length from which the begin of a container's id stands for it. Engines print so much.
@@ -27,27 +27,6 @@ pub struct EventFilter {
     pub kind: Option<String>,
 }
 
-/// A GPU by its index or UUID.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GpuName {
-    /// The index.
-    Index(u32),
-    /// The UUID.
-    Uuid(String),
-}
-
-impl FromStr for GpuName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<GpuName, String> {
-        match text.parse() {
-            Ok(index) => Ok(GpuName::Index(index)),
-            Err(_) if text.starts_with("GPU-") => Ok(GpuName::Uuid(text.to_owned())),
-            Err(_) => Err("it is neither the index nor the UUID of a GPU".to_owned()),
-        }
-    }
-}
-
 impl EventFilter {
     /// Returns whether an event meets all conditions.
     pub fn has(&self, event: &Event) -> bool {
@@ -66,11 +45,10 @@ impl EventFilter {
             && { self.container.as_deref() }.is_none_or(|name| is_container(lease, name))
             && is(&self.namespace, &lease.namespace)
             && is(&self.kind, &lease.kind)
-            && match &self.gpu {
-                None => true,
-                Some(GpuName::Index(index)) => lease.gpu_index == Some(*index),
-                Some(GpuName::Uuid(uuid)) => lease.gpu_uuid.as_ref() == Some(uuid),
-            }
+            && self.gpu.as_ref().is_none_or(|gpu| {
+                let of_lease = lease.gpu_index.zip(lease.gpu_uuid.as_deref());
+                of_lease.is_some_and(|(index, uuid)| gpu.names(index, uuid))
+            })
     }
 }
 
@@ -122,7 +100,13 @@ mod tests {
         assert!(!has(&|f| f.container = text("0123456789a")));
         assert!(has(&|f| f.namespace = text("team-a")) && !has(&|f| f.namespace = text("team-b")));
         assert!(has(&|f| f.kind = text("slice")) && !has(&|f| f.kind = text("gpu")));
-        for (gpu, is_it) in [("1", true), ("GPU-1", true), ("0", false), ("GPU-0", false)] {
+        for (gpu, is_it) in [
+            ("1", true),
+            ("GPU-1", true),
+            ("gpu-1", true),
+            ("0", false),
+            ("GPU-0", false),
+        ] {
             assert_eq!(has(&|f| f.gpu = Some(gpu.parse().unwrap())), is_it, "{gpu}");
         }
         assert!("gpu0".parse::<GpuName>().is_err());

@@ -16,9 +16,9 @@ mod writer;
 mod tests;
 
 pub use event::{Event, EventSeconds, EventType};
-pub use filter::{EventFilter, GpuName};
+pub use filter::EventFilter;
 pub use history::History;
-pub use subject::{EventClaim, EventClaimPod, EventLease};
+pub use subject::EventLease;
 pub use tail::last;
 pub use watch::{Watch, Woken};
 pub(crate) use writer::Writer;

@@ -1,7 +1,7 @@
 //! The lease of an event, in the fields of `migctl list -o json`.
 
 use crate::model::{Placement, Timestamp};
-use crate::store::{Claim, ClaimPod, Container, Entry, Holder, Lease};
+use crate::store::{Claim, Container, Entry, Holder, Lease};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ sparse! {
         /// The container's id.
         container: String,
         /// The claim of Kubernetes.
-        claim: EventClaim,
+        claim: Claim,
         /// The container's name in its pod.
         container_name: String,
         /// The name of the pod; for a claim the first of its pods.
@@ -93,53 +93,6 @@ sparse! {
         adopted: bool,
         /// The pod or the claim whose containers share the slice.
         shared_in: String,
-    }
-}
-
-/// A claim of Kubernetes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EventClaim {
-    /// The UID of the claim.
-    pub uid: String,
-    /// The namespace of the claim.
-    pub namespace: String,
-    /// The name of the claim.
-    pub name: String,
-    /// The request of the claim.
-    pub request: String,
-    /// The pool of the device.
-    pub pool: String,
-    /// The name of the device.
-    pub device: String,
-    /// The pods for which the claim is reserved.
-    pub pods: Vec<EventClaimPod>,
-}
-
-/// A pod for which a claim is reserved.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventClaimPod {
-    /// The UID of the pod.
-    pub uid: String,
-    /// The name of the pod.
-    pub name: String,
-}
-
-impl From<&Claim> for EventClaim {
-    fn from(claim: &Claim) -> EventClaim {
-        let pod = |pod: &ClaimPod| EventClaimPod {
-            uid: pod.uid.clone(),
-            name: pod.name.clone(),
-        };
-        EventClaim {
-            uid: claim.uid.clone(),
-            namespace: claim.namespace.clone(),
-            name: claim.name.clone(),
-            request: claim.request.clone(),
-            pool: claim.pool.clone(),
-            device: claim.device.clone(),
-            pods: claim.pods.iter().take(MOST_PODS).map(pod).collect(),
-        }
     }
 }
 
@@ -211,7 +164,10 @@ impl EventLease {
     fn of_claim(claim: &Claim) -> EventLease {
         let first = claim.pods.first();
         EventLease {
-            claim: Some(claim.into()),
+            claim: Some(Claim {
+                pods: claim.pods.iter().take(MOST_PODS).cloned().collect(),
+                ..claim.clone()
+            }),
             pod: first.map(|pod| pod.name.clone()),
             pod_uid: first.map(|pod| pod.uid.clone()),
             namespace: text(&claim.namespace),
@@ -222,7 +178,7 @@ impl EventLease {
     /// Returns the name of the holder for people.
     pub(super) fn holder(&self) -> String {
         if let Some(claim) = &self.claim {
-            return format!("claim {}/{}", claim.namespace, claim.name);
+            return format!("claim {}", claim.full_name());
         }
         let name = self.container_name.as_ref();
         match (&self.namespace, &self.pod, name) {
@@ -264,7 +220,7 @@ impl EventLease {
         texts.into_iter().flatten().for_each(&cut);
         self.held_by.iter_mut().flatten().for_each(&cut);
         if let Some(claim) = &mut self.claim {
-            let EventClaim {
+            let Claim {
                 uid,
                 namespace,
                 name,

@@ -15,6 +15,9 @@ const MAX_SIZE: u64 = 8 << 20;
 /// The size at which a file that cannot be rotated takes no more events.
 const MOST: u64 = 2 * MAX_SIZE;
 
+/// The mode of the file.
+const MODE: u32 = 0o640;
+
 /// Whether the log has the reason why events are missing. One line of a process is enough.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
@@ -112,14 +115,19 @@ fn open_end(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .append(true)
         .create(true)
-        .mode(0o640)
+        .mode(MODE)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)?;
     // A file with a second name could be another user's, linked to here.
-    match file.metadata()? {
-        meta if meta.is_file() && meta.nlink() == 1 => Ok(file),
-        _ => Err(io::Error::other("it is no file with one name")),
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.nlink() != 1 {
+        return Err(io::Error::other("it is no file with one name"));
     }
+    if meta.len() == 0 {
+        // As for the folder.
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    Ok(file)
 }
 
 /// Makes the folder of the file. Its own folder must be there, since it may be a file system that is not mounted.

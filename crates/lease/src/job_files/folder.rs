@@ -66,11 +66,7 @@ impl Folder {
 
     fn replace(&self, file: &Path, text: &str) -> io::Result<()> {
         let unfinished = self.unfinished(file);
-        let written = write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, file));
-        if written.is_err() {
-            let _ = std::fs::remove_file(&unfinished);
-        }
-        written
+        files::put(&unfinished, file, write(&unfinished, text))
     }
 
     fn unfinished(&self, file: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ mod folder;
 mod jobs;
 
 use crate::error::{self, Error, Result};
-use crate::store::{Entry, Instance, Store};
+use crate::store::{Instance, Listing, Store};
 use folder::Folder;
 use jobs::Jobs;
 use std::collections::BTreeSet;
@@ -83,10 +83,6 @@ impl JobFiles {
         let store = Store::existing(&self.state_dir, self.lock_timeout)?;
         // Without the ledger's lock. A lease that is between its two records has a process that writes its file later.
         let listing = store.map(|store| store.listing()).transpose()?;
-        let entries = listing.map(|listing| listing.entries).unwrap_or_default();
-        Ok(Jobs::of(entries.iter().filter_map(|entry| match entry {
-            Entry::Held(held) => Some(held),
-            Entry::Unleased(_) => None,
-        })))
+        Ok(Jobs::of(listing.iter().flat_map(Listing::held)))
     }
 }

@@ -2,25 +2,25 @@
 
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance};
 use crate::model::MigMode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 const VERSION: &str = "v1";
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
 struct State {
     version: String,
     mig_state: MigState,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
 struct MigState {
     devices: Option<Vec<Device>>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
 struct Device {
     #[serde(rename = "UUID")]
     uuid: String,
@@ -28,8 +28,8 @@ struct Device {
     gpu_instances: Option<Vec<GpuInstance>>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
 struct GpuInstance {
     /// NVML's number of the profile, not its id.
     #[serde(rename = "ProfileID")]
@@ -38,15 +38,15 @@ struct GpuInstance {
     compute_instances: Option<Vec<ComputeInstance>>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
 struct Place {
     start: u32,
     size: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
 struct ComputeInstance {
     #[serde(rename = "ProfileID")]
     profile: u32,

@@ -1,17 +1,20 @@
 //! The changes of the ledger, as the kernel reports them.
 
+use super::durable;
+use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
-use runmig_lease::config::Config;
-use runmig_lease::error::{Context, Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The folders of records below the state directory.
-const FOLDERS: [&str; 3] = ["leases", "instances", "queue"];
+pub const RECORDS: &[&str] = &["leases", "instances"];
+/// The same with the folder of tickets.
+pub const RECORDS_AND_QUEUE: &[&str] = &["leases", "instances", QUEUE];
+const QUEUE: &str = "queue";
 /// The time without a change that ends a burst of changes.
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest burst.
@@ -21,6 +24,7 @@ const BURST: Duration = Duration::from_millis(500);
 pub struct Changes {
     inotify: Inotify,
     state_dir: PathBuf,
+    folders: &'static [&'static str],
     watched: Vec<(WatchDescriptor, Watched)>,
 }
 
@@ -33,16 +37,16 @@ enum Watched {
 }
 
 impl Changes {
-    /// Watches the ledger. The caller reads it next, so that no change lies between.
+    /// Watches these folders of a ledger. The caller reads it next, so that no change lies between.
     ///
     /// # Errors
     /// The kernel has no watch left.
-    pub fn of(config: &Config) -> Result<Changes> {
-        let state_dir = &config.state_dir;
+    pub fn of(state_dir: &Path, folders: &'static [&'static str]) -> Result<Changes> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
         let mut changes = Changes {
             inotify: inotify.map_err(|e| failed(state_dir, e))?,
-            state_dir: state_dir.clone(),
+            state_dir: state_dir.to_owned(),
+            folders,
             watched: Vec::new(),
         };
         changes.watch()?;
@@ -68,14 +72,14 @@ impl Changes {
             }
             to_root.remove(0);
         }
-        let names = FOLDERS.map(OsString::from).to_vec();
+        let names = self.folders.iter().map(OsString::from).collect();
         self.add(&state_dir, coming | going, Watched::Names(names))?;
         // runmig writes a record under another name and renames it. A ticket is changed in its place, and a killed
         // waiter closes it.
         let records = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE | going;
         let tickets = records | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
-        for name in FOLDERS {
-            let flags = if name == "queue" { tickets } else { records };
+        for name in self.folders {
+            let flags = if *name == QUEUE { tickets } else { records };
             self.add(&state_dir.join(name), flags, Watched::Records)?;
         }
         Ok(())
@@ -91,6 +95,9 @@ impl Changes {
     }
 
     /// Reads the events until now, and returns whether the ledger changed.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn take(&mut self) -> Result<bool> {
         let mut changed = false;
         loop {
@@ -119,7 +126,25 @@ impl Changes {
         }
     }
 
+    /// Waits for a change.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn wait(&mut self) -> Result<()> {
+        while !self.take()? {
+            let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(failed(&self.state_dir, e)),
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the rest of a burst of changes.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn join(&mut self) -> Result<()> {
         let end = Instant::now() + BURST;
         while Instant::now() < end {
@@ -135,6 +160,9 @@ impl Changes {
     }
 
     /// Waits for a change, and returns false if nobody reads the output any more.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn wait_beside(&mut self, output: BorrowedFd<'_>) -> Result<bool> {
         loop {
             let mut fds = [
@@ -165,7 +193,8 @@ impl AsFd for Changes {
 
 /// Returns whether a file is one that its writer has not finished.
 fn is_unfinished(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".new")
+    name.as_encoded_bytes()
+        .starts_with(durable::TEMPORARY.as_bytes())
 }
 
 fn failed(folder: &Path, e: Errno) -> Error {

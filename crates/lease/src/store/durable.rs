@@ -1,5 +1,6 @@
 //! Writes a file completely or not at all, and keeps it across a crash.
 
+use crate::files;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,12 +15,7 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = dir.join(format!("{TEMPORARY}{name}"));
-    let written = write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, file));
-    if written.is_err() {
-        // An unfinished file must not fill a full disk further.
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    written?;
+    files::put(&unfinished, file, write(&unfinished, bytes))?;
     sync(dir)
 }
 

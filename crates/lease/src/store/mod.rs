@@ -20,6 +20,7 @@
 //! no lease. A lock is a value: a function that needs a lock takes it as an argument.
 
 mod bundles;
+mod changes;
 mod claim;
 mod damaged;
 mod doubts;
@@ -37,9 +38,11 @@ mod look;
 mod names;
 mod operation;
 mod queue;
+mod reload;
 mod shown;
 
 pub use bundles::{BundleId, BundleLock};
+pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
 pub use claim::{Claim, ClaimName, ClaimPod};
 pub(crate) use claim::{is_mark, mark_of};
 pub use damaged::{Damaged, DamagedName};
@@ -60,6 +63,7 @@ pub use operation::Operation;
 pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
+pub use reload::ReloadTurn;
 pub use shown::{HolderNames, Shown};
 
 use crate::error::{Context, Error, Result};
