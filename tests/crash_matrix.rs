@@ -7,8 +7,8 @@ mod support;
 
 use faults_support::World;
 use faults_support::operations::{
-    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again, named,
-    torn_records, way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again,
+    layout_is_removed, named, next_apply_succeeds, torn_records, way_is_made,
 };
 use faults_support::strace::{self, Call, Point, settled};
 use nvml_sim::fault::{Moment, Outcome};
@@ -25,6 +25,10 @@ fn judge(world: &World, at: &str, number: usize) {
     world.note_daemons();
     torn_records(world).unwrap_or_else(complain);
     way_is_made(world);
+    // Every second time a collector comes first.
+    if !number.is_multiple_of(2) {
+        next_apply_succeeds(world).unwrap_or_else(complain);
+    }
     let living = [ID, PEER, HOLDER].map(|id| world.living_init(id).map(|_| id));
     for id in living.into_iter().flatten() {
         // The low-level runtime went on, so the container keeps its slice in every collection.
@@ -40,6 +44,10 @@ fn judge(world: &World, at: &str, number: usize) {
         complain(format!("an administrator's instance is gone: {lost}"));
     }
     kubelet_tries_again(world).unwrap_or_else(complain);
+    if number.is_multiple_of(2) {
+        next_apply_succeeds(world).unwrap_or_else(complain);
+    }
+    layout_is_removed(world);
     // Idle and adopted instances go too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
@@ -281,6 +289,8 @@ matrix! {
     gc_of_half_made_claim: "gc-of-half-made-claim";
     release_claim: "release-claim";
     release_claims: "release-claims";
+    apply: "apply";
+    restore: "restore";
     / driver_is_not_asked:
     create_with_claim: "create-with-claim";
     delete_to_idle: "delete-to-idle";

@@ -39,6 +39,9 @@ pub fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, S
         "quarantined" => format!("{names}, could not be released"),
         "idle" => "kept for the next".to_owned(),
         "foreign" => "made by others".to_owned(),
+        "layout" => { entries.first() }
+            .and_then(|entry| entry.instance().layout.as_deref())
+            .map_or(names, printable),
         _ => names,
     };
     (state, owner)

@@ -24,7 +24,7 @@ pub struct Filter {
 }
 
 fn states() -> impl Iterator<Item = &'static str> {
-    Entry::LEASE_STATES.into_iter().chain(["idle"])
+    Entry::LEASE_STATES.into_iter().chain(["idle", "layout"])
 }
 
 impl Filter {

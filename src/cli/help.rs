@@ -172,6 +172,19 @@ const GROUPS: [(&str, &[Verb]); 4] = [
         "Layouts, in files of mig-parted",
         &[
             (
+                "apply",
+                &[
+                    (
+                        "migctl apply --dry-run -f layouts.yaml -c all-1g.10gb",
+                        "prints the changes to this layout",
+                    ),
+                    (
+                        "migctl apply -f layouts.yaml -c all-1g.10gb",
+                        "makes them, unless a lease is in the way",
+                    ),
+                ],
+            ),
+            (
                 "assert",
                 &[
                     (
@@ -196,6 +209,13 @@ const GROUPS: [(&str, &[Verb]); 4] = [
                 &[(
                     "migctl checkpoint -f /var/lib/mig.json",
                     "saves modes, instances and places",
+                )],
+            ),
+            (
+                "restore",
+                &[(
+                    "migctl restore -f /var/lib/mig.json",
+                    "brings instances back to their places",
                 )],
             ),
             (

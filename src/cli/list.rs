@@ -83,6 +83,7 @@ impl<'a> From<&'a Entry> for LeaseItem<'a> {
             next_attempt: attempt.map(|a| a.next.as_str()),
             idle_since: entry.idle_since().map(Timestamp::as_str),
             adopted: instance.is_adopted(),
+            layout: instance.layout.as_deref(),
             shared_in: lease.and_then(|l| l.shared_in.as_deref()),
         }
     }
@@ -263,8 +264,12 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
     let slice = entry.instance().resource.mig_slice();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
-    if entry.instance().is_adopted() {
-        state.push_str(", adopted");
+    let is_leased = entry.lease().is_some();
+    match entry.instance() {
+        instance if instance.is_of_layout() && is_leased => state.push_str(", layout"),
+        instance if instance.is_of_layout() => {}
+        instance if instance.is_adopted() => state.push_str(", adopted"),
+        _ => {}
     }
     if entry.lease().is_some_and(|l| l.shared_in.is_some()) {
         state.push_str(", shared");

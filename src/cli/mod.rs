@@ -2,6 +2,7 @@
 //! call.
 
 mod again;
+mod apply;
 mod asked;
 mod assert;
 mod checkpoint;
@@ -98,12 +99,16 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Bring the GPUs to the MIG layout of a file, and leave every lease alone
+    Apply(apply::Options),
     /// Say whether the MIG layout of a file is in place
     Assert(assert::Options),
     /// Print the MIG layout of the machine as a file
     Export(export::Options),
     /// Save the exact MIG state of the machine in a file
     Checkpoint(checkpoint::Options),
+    /// Bring the GPUs to the MIG state of a checkpoint, and leave every lease alone
+    Restore(apply::Restore),
     /// Print a file with a MIG layout for each profile
     GenerateConfig(generate_config::Options),
     /// Register runmig with a container engine, or remove the registration
@@ -166,6 +171,8 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),
         Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
+        Verb::Apply(options) => apply::run(&config()?, format, options),
+        Verb::Restore(options) => apply::restore(&config()?, format, options),
         Verb::Assert(options) => assert::run(&config, format, options),
         Verb::Export(options) => export::run(&config()?, options),
         Verb::Checkpoint(options) => checkpoint::run(&config()?, options),

@@ -21,7 +21,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
         &[
             &["bins", "fuzzing"],
             &["manager"],
-            &["allocate"],
+            &["allocate", "apply"],
             // The queue never names reclaim: it says why it woke, and the create collects.
             &["queue", "reclaim"],
             &["admitted", "inventory"],
@@ -112,7 +112,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
         &["ended", "gc", "lost"],
         &["around", "claim", "damaged", "limits", "ready", "revive"],
         &["earlier_boot", "named", "release"],
-        &["keep"],
+        &["keep", "layout"],
         &["destroy", "holder"],
         &["finding", "liveness", "patience"],
     ],

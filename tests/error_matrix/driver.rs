@@ -113,6 +113,7 @@ fn is_cause(text: &str, code: u32) -> bool {
             "(NVML 6)",
             "no GPU supports MIG",
             "no GPU offers the profile",
+            "has no profile",
             // A GPU without MIG or profile cannot have the same.
             "of the same pod has a",
             // The device of a claim names one GPU.
@@ -120,9 +121,17 @@ fn is_cause(text: &str, code: u32) -> bool {
             "GPU 0 has no ",
             // A compute instance that the driver denies keeps its GPU instance in use.
             "in use by another client (NVML 19)",
+            // An apply adds a compute instance that the driver denies, and there is no room for it.
+            "insufficient resources (NVML 23)",
+            // Nor has a GPU the room of a profile that it lacks.
+            "cannot hold",
         ]
         .iter()
         .any(|words| text.contains(words)),
+        // It ends the list of profiles.
+        2 => ["(NVML 2)", "cannot hold", "has no profile", "(NVML 23)"]
+            .iter()
+            .any(|words| text.contains(words)),
         _ => text.contains(&format!("(NVML {code})")),
     }
 }

@@ -10,8 +10,8 @@ mod driver;
 
 use faults_support::World;
 use faults_support::operations::{
-    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again,
-    way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, is_in_place,
+    kubelet_tries_again, layout_is_removed, next_apply_succeeds, way_is_made,
 };
 use std::io::Write;
 use support::Said;
@@ -52,6 +52,8 @@ fn judge(
                 world.has_its_slices(ID)?;
             }
         }
+        Kind::Apply if succeeded => is_in_place(world)?,
+        Kind::Apply => hold(says(line), "does not say what failed")?,
         Kind::Delete => hold(succeeded, "the engine is told")?,
         // A table says of what it failed, or a line that it did at once.
         Kind::Collect => hold(
@@ -72,6 +74,7 @@ fn tidy_up(world: &World, at: &str) {
     world.nothing_goes_around_mps();
     world.behave("");
     way_is_made(world);
+    next_apply_succeeds(world).unwrap_or_else(|e| panic!("{at}: {e}"));
     for id in [ID, PEER, HOLDER] {
         if world.living_init(id).is_some() {
             world.delete(id);
@@ -81,6 +84,7 @@ fn tidy_up(world: &World, at: &str) {
         panic!("{at}: an administrator's instance is gone: {lost}");
     }
     kubelet_tries_again(world).unwrap_or_else(|e| panic!("{at}: {e}"));
+    layout_is_removed(world);
     // Idle and adopted instances go too: nothing else may be there.
     world.configure("");
     world.admin_tidies_up();
@@ -180,6 +184,8 @@ matrix! {
     unprepare_claim: "unprepare-claim";
     gc_of_half_made_claim: "gc-of-half-made-claim";
     release_claims: "release-claims";
+    apply: "apply";
+    restore: "restore";
     / driver_is_not_asked:
     create_with_claim: "create-with-claim";
     delete_to_idle: "delete-to-idle";

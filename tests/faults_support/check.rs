@@ -35,11 +35,13 @@ impl World {
                 || owners.iter().all(|l| l["kind"] == "seat");
             let is_theirs = self.theirs().contains(&instance.generation);
             let fine = match owners.len() {
-                0 => is_theirs,
+                0 => is_theirs || self.is_forgone(instance.generation),
                 1 => true,
                 _ => together,
             };
-            if !fine || owners.iter().any(|l| l["adopted"] != is_theirs) {
+            // No container adopts an instance of a layout.
+            let is_wrong = |l: &Value| l["layout"].is_null() && l["adopted"] != is_theirs;
+            if !fine || owners.iter().any(|l| is_wrong(l)) {
                 return complain(format!("{} leases claim {instance:?}", owners.len()));
             }
         }

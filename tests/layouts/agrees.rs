@@ -11,7 +11,7 @@ use std::fs;
 /// Files for each machine.
 const FILES: usize = 8;
 
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     Some(std::env::var(name).ok()?.parse().expect(name))
 }
 

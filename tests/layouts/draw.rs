@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const MODELS: [&str; 5] = ["A30", "A100-80GB", "A100-80GB", "H100-80GB", "T4"];
 
 /// A GPU as a layout describes it.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     model: u32,
     enabled: bool,
@@ -63,7 +63,10 @@ fn fill(machine: &mut engine::Machine, gpu: u32, random: &mut Random) {
 
 /// Returns what a layout says of a machine, by the simulation's own words.
 pub fn contents(machine: &Machine) -> Vec<Content> {
-    let machine = Store::open(&machine.dir()).unwrap().load().unwrap();
+    contents_of(&Store::open(&machine.dir()).unwrap().load().unwrap())
+}
+
+fn contents_of(machine: &engine::Machine) -> Vec<Content> {
     let content = |gpu: &engine::Gpu| {
         let mut instances = BTreeMap::new();
         for gi in &gpu.gpu_instances {
@@ -84,6 +87,53 @@ pub fn contents(machine: &Machine) -> Vec<Content> {
         }
     };
     machine.gpus.iter().map(content).collect()
+}
+
+/// Returns another machine in the same state.
+pub fn twin(machine: &Machine) -> Machine {
+    let state = Store::open(&machine.dir()).unwrap().load().unwrap();
+    let count = state.gpus.len().to_string();
+    let twin = Machine::with(&["--gpu", "A30", "--count", &count]);
+    let store = Store::open(&twin.dir()).unwrap();
+    let mut locked = store.lock().unwrap();
+    locked.machine = engine::Machine::clone(&state);
+    locked.commit(None, false).unwrap();
+    twin
+}
+
+/// Draws a file with other instances for the GPUs of a machine, in their modes.
+pub fn target(machine: &Machine, random: &mut Random) -> String {
+    let state = Store::open(&machine.dir()).unwrap().load().unwrap();
+    let mut wanted = engine::Machine::clone(&state);
+    for gpu in 0..wanted.gpus.len() as u32 {
+        // Sometimes the wanted ones are near those that are there.
+        if random.one_in(2) {
+            wanted.gpus[gpu as usize].gpu_instances.clear();
+        }
+        fill(&mut wanted, gpu, random);
+    }
+    let entries = describing(&contents_of(&wanted), random);
+    written(&entries, random)
+}
+
+/// Returns the content of a checkpoint: of each GPU its instances in the order of their places, and of those their compute
+/// instances in the order of their profiles.
+pub fn places(checkpoint: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(checkpoint).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let devices = value["MigState"]["Devices"].as_array_mut();
+    for device in devices.into_iter().flatten() {
+        let Some(instances) = device["GpuInstances"].as_array_mut() else {
+            continue;
+        };
+        for instance in instances.iter_mut() {
+            if let Some(compute) = instance["ComputeInstances"].as_array_mut() {
+                compute.sort_by_key(|ci| ci["ProfileID"].as_u64());
+            }
+        }
+        instances.sort_by_key(|instance| instance["Placement"]["Start"].as_u64());
+    }
+    value
 }
 
 /// An entry of a file.

@@ -1,11 +1,15 @@
 //! The verbs of MIG layouts, against mig-parted 0.10.0 and on bad input.
 
+#[path = "../faults_support/mod.rs"]
+mod faults_support;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod agrees;
+mod apply;
 mod bad_input;
 mod draw;
+mod leases;
 mod options;
 mod oracle;
 mod ours;

@@ -22,6 +22,8 @@ pub(crate) fn instance(
         state,
         resource,
         parent: None,
+        layout: None,
+        operation: None,
         unknown: serde_json::Map::new(),
     })
 }

@@ -241,9 +241,15 @@ impl Inventory {
         self.idle_instances().filter_map(footprint).collect()
     }
 
+    /// Returns the places of instances of layouts without a lease, which a create may adopt like foreign ones.
+    pub(crate) fn of_layouts(&self) -> Vec<Slot> {
+        let unleased = self.unleased.iter().filter(|i| i.is_of_layout());
+        unleased.filter_map(footprint).collect()
+    }
+
     /// Returns the places of instances that end one day: all but those of an administrator.
     pub fn ours(&self) -> Vec<Slot> {
-        let ours = self.instances().filter(|i| !i.is_adopted());
+        let ours = self.instances().filter(|i| !i.outlives_leases());
         let ours = ours.filter_map(footprint);
         let damaged = self.damaged.iter();
         let damaged = damaged.filter(|d| d.ownership != Ownership::Adopted);
@@ -309,7 +315,7 @@ impl Inventory {
             // A claim names its device, so no restart moves it, nor a container on it.
             let is_claim = h.lease.is_of_claim();
             let is_going = h.lease.state == LeaseState::Releasing;
-            let is_fixed = is_going || is_claim || h.instance.is_adopted();
+            let is_fixed = is_going || is_claim || h.instance.outlives_leases();
             !is_fixed && !is_one_of_several(h)
         };
         for lease in self.leases.iter().filter(moves) {

@@ -107,6 +107,7 @@ extern crate self as runmig_lease;
 
 mod admitted;
 mod allocate;
+mod apply;
 mod bundles;
 pub mod cdi;
 pub mod config;
@@ -145,6 +146,7 @@ pub mod store;
 pub mod trust;
 
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
+pub use apply::{Applied, Change, Goal, PlannedInstance};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{

@@ -1,6 +1,7 @@
 //! The operations on leases that other crates call.
 
 use crate::allocate::{self, Acquired, ClaimNews, ClaimPlace, LimitState};
+use crate::apply::{self, Applied, Goal};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
@@ -270,6 +271,11 @@ impl<'a> LeaseManager<'a> {
             tracing::warn!("{}", e.line());
         }
         reclaim::gc(&self.0, dry_run)
+    }
+
+    /// Brings the GPUs to a layout; see `apply::apply`.
+    pub fn apply(&self, goal: Goal<'_>, dry_run: bool) -> Result<Applied> {
+        apply::apply(&self.0, goal, dry_run)
     }
 
     /// Returns the account of leases that a create leaves beside the original of its bundle.

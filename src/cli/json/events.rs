@@ -140,6 +140,8 @@ sparse! {
         idle_since: &'a str,
         /// Whether an administrator made the instance.
         adopted: bool,
+        /// The configuration of the layout that has the instance.
+        layout: &'a str,
         /// The pod or the claim whose containers share the slice.
         shared_in: &'a str,
     }
@@ -212,6 +214,7 @@ impl<'a> From<&'a EventLease> for EventLeaseItem<'a> {
             next_attempt: lease.next_attempt.as_deref(),
             idle_since: lease.idle_since.as_deref(),
             adopted: lease.adopted,
+            layout: lease.layout.as_deref(),
             shared_in: lease.shared_in.as_deref(),
         }
     }
@@ -225,7 +228,7 @@ mod tests {
     use serde_json::Value;
 
     /// A line with every field, as the file has it.
-    const LINE: &str = r#"{"apiVersion":"runmig.dev/v1","kind":"Event","time":"2026-11-24T09:12:03.117Z","type":"quarantined","verdict":"created","actor":"gc","user":1000,"lease":{"id":"0a","kind":"slice","state":"ready","container":"c","claim":{"uid":"u","namespace":"n","name":"m","request":"r","pool":"p","device":"d","pods":[{"uid":"v","name":"w"}]},"containerName":"main","pod":"w","namespace":"n","podUID":"v","bundle":"/b","runtime":"/r","runtimeRoot":"/q","request":"1g.10gb","profile":"1g.10gb","memoryBytes":1,"bookedBytes":2,"enforcement":"mig","gpuUUID":"GPU-1","gpuIndex":0,"migUUID":"MIG-1","gpuInstanceID":7,"computeInstanceID":0,"migPlacement":{"start":0,"size":1},"created":"2026-11-24T09:12:03Z","initPid":42,"error":"e","attempts":1,"heldBy":["1 a"],"nextAttempt":"2026-11-24T09:12:05Z","idleSince":"2026-11-24T09:12:05Z","adopted":false,"sharedIn":"s"},"seconds":{"total":0.25,"wait":0.0,"driver":0.125,"runtime":0.0625},"record":"leases/x","error":"e"}"#;
+    const LINE: &str = r#"{"apiVersion":"runmig.dev/v1","kind":"Event","time":"2026-11-24T09:12:03.117Z","type":"quarantined","verdict":"created","actor":"gc","user":1000,"lease":{"id":"0a","kind":"slice","state":"ready","container":"c","claim":{"uid":"u","namespace":"n","name":"m","request":"r","pool":"p","device":"d","pods":[{"uid":"v","name":"w"}]},"containerName":"main","pod":"w","namespace":"n","podUID":"v","bundle":"/b","runtime":"/r","runtimeRoot":"/q","request":"1g.10gb","profile":"1g.10gb","memoryBytes":1,"bookedBytes":2,"enforcement":"mig","gpuUUID":"GPU-1","gpuIndex":0,"migUUID":"MIG-1","gpuInstanceID":7,"computeInstanceID":0,"migPlacement":{"start":0,"size":1},"created":"2026-11-24T09:12:03Z","initPid":42,"error":"e","attempts":1,"heldBy":["1 a"],"nextAttempt":"2026-11-24T09:12:05Z","idleSince":"2026-11-24T09:12:05Z","adopted":false,"layout":"l","sharedIn":"s"},"seconds":{"total":0.25,"wait":0.0,"driver":0.125,"runtime":0.0625},"record":"leases/x","error":"e"}"#;
 
     #[test]
     fn event_is_printed_as_written() {

@@ -55,7 +55,7 @@ pub struct GpuItem<'a> {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MemorySlice {
-    /// `free`, `leased`, `idle`, `quarantined` or `foreign`.
+    /// `free`, `leased`, `idle`, `quarantined`, `layout` or `foreign`.
     pub state: &'static str,
     /// The profile of the instance on it; null where the slice is free.
     pub profile: Option<String>,

@@ -1,5 +1,6 @@
-//! `migctl assert`: a `LayoutAssertion`.
+//! `migctl assert`: a `LayoutAssertion`; `apply` and `restore`: a `LayoutPlan`.
 
+use super::Placement;
 use serde::Serialize;
 
 /// A configuration against the state of the machine.
@@ -32,4 +33,44 @@ pub struct AssertedGpu {
     pub applied: bool,
     /// The difference, in words; null where there is none.
     pub difference: Option<String>,
+}
+
+/// The changes of an apply or a restore.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LayoutPlan<'a> {
+    /// The name of the configuration; `checkpoint` for a restore.
+    pub configuration: &'a str,
+    /// Whether the plan was only to be printed.
+    pub dry_run: bool,
+    /// Whether the changes are made.
+    pub applied: bool,
+    /// The leases and processes that have to end first, in words; null where nothing blocks the plan.
+    pub error: Option<String>,
+    /// Every instance on the GPUs that the configuration names, and the new ones.
+    pub items: Vec<PlannedItem<'a>>,
+}
+
+/// An instance that stays, goes or comes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedItem<'a> {
+    /// The GPU's index in NVML.
+    #[serde(rename = "gpuIndex")]
+    pub gpu_index: u32,
+    /// The GPU's UUID.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: &'a str,
+    /// The memory slices.
+    pub mig_placement: Placement,
+    /// The name of the profile.
+    pub profile: &'a str,
+    /// The compute slices of each compute instance, after the change.
+    pub compute_slices: &'a [u32],
+    /// `keep`, `create` or `destroy`.
+    pub change: &'static str,
+    /// The leases and processes that hold the instance.
+    pub holders: &'a [String],
 }

@@ -23,7 +23,8 @@ pub struct LeaseItem<'a> {
     pub id: &'a str,
     /// The kind of the portion: `slice`, `share`, `seat` for a share of a slice, or `gpu` for a whole GPU.
     pub kind: &'static str,
-    /// `promised` for a place that a claim of Kubernetes gets, `creating`, `ready`, `releasing`, `quarantined` or `idle`.
+    /// `promised` for a place that a claim of Kubernetes gets, `creating`, `ready`, `releasing`, `quarantined`,
+    /// `idle`, or `layout` for an instance of a layout without a lease.
     pub state: &'static str,
     /// The container's id as the engine gave it; empty for an idle slice and for a claim.
     pub container: &'a str,
@@ -99,6 +100,9 @@ pub struct LeaseItem<'a> {
     pub idle_since: Option<&'a str>,
     /// Whether an administrator made the instance. It stays when the lease goes.
     pub adopted: bool,
+    /// The configuration of the layout to which the instance belongs: then it stays when the lease goes. Before and after
+    /// that, the one whose apply makes or destroys the instance.
+    pub layout: Option<&'a str>,
     /// The pod whose containers share the slice; null where it is not shared.
     pub shared_in: Option<&'a str>,
 }

@@ -24,7 +24,7 @@ pub use diagnosis::DiagnosisItem;
 pub use events::EventItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
-pub use layouts::{AssertedGpu, LayoutAssertion};
+pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan, PlannedItem};
 pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
 pub use reload::ReloadItem;
 
@@ -75,6 +75,10 @@ impl Kind for Items<'_, ChangeItem<'_>> {
 
 impl Kind for LayoutAssertion {
     const KIND: &'static str = "LayoutAssertion";
+}
+
+impl Kind for LayoutPlan<'_> {
+    const KIND: &'static str = "LayoutPlan";
 }
 
 impl Kind for Items<'_, DiagnosisItem<'_>> {

@@ -34,6 +34,7 @@ fn schemas() -> Value {
     add::<Items<'_, DiagnosisItem<'_>>>(&mut kinds);
     add::<EventItem<'_>>(&mut kinds);
     add::<LayoutAssertion>(&mut kinds);
+    add::<LayoutPlan<'_>>(&mut kinds);
     Value::Object(kinds)
 }
 

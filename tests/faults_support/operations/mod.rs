@@ -2,11 +2,13 @@
 //! before, and the command.
 
 mod claims;
+mod layouts;
 mod seats;
 mod sharing;
 mod slices;
 
 pub use claims::kubelet_tries_again;
+pub use layouts::{is_in_place, layout_is_removed, next_apply_succeeds};
 
 use super::World;
 use super::check::names;
@@ -35,6 +37,8 @@ pub enum Kind {
     Collect,
     /// Limits a container, and says what went wrong.
     Limit,
+    /// Applies or restores a layout, and says what went wrong.
+    Apply,
 }
 
 pub struct Operation {
@@ -82,7 +86,13 @@ pub fn each_once(names: &[&str]) {
 const SHARING: &str = "sharing.enforcement = [\"none\"]";
 
 fn all() -> impl Iterator<Item = &'static Operation> {
-    let all = [slices::ALL, sharing::ALL, seats::ALL, claims::ALL];
+    let all = [
+        slices::ALL,
+        sharing::ALL,
+        seats::ALL,
+        claims::ALL,
+        layouts::ALL,
+    ];
     all.into_iter().flatten()
 }
 

@@ -46,6 +46,8 @@ fn held() -> Held {
             seats: None,
         }),
         parent: None,
+        layout: None,
+        operation: None,
         unknown: Default::default(),
     };
     let claim = Claim {

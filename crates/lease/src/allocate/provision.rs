@@ -59,7 +59,7 @@ fn provision_part(
     match part {
         Part::Existing(lease, patience) => match validate(context, driver, &lease) {
             Some(lease) => {
-                let existing = match lease.instance.is_adopted() {
+                let existing = match lease.instance.outlives_leases() {
                     true => Existing::Adopted,
                     false => Existing::Reused,
                 };

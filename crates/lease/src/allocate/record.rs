@@ -26,7 +26,7 @@ impl Allocation {
     pub(super) fn end(&self) -> Outcome {
         let of = |part: &Part| match part {
             Part::Place(_) | Part::Joined(_) => Outcome::Created,
-            Part::Existing(held, _) if held.instance.is_adopted() => Outcome::Adopted,
+            Part::Existing(held, _) if held.instance.outlives_leases() => Outcome::Adopted,
             Part::Existing(..) => Outcome::Reused,
         };
         let ends: Vec<Outcome> = self.parts.iter().map(of).collect();
@@ -100,7 +100,7 @@ fn forget_parent(context: &LeaseContext<'_>, ledger: &Ledger<'_>, held: &Held) -
 
 /// Releases a slice that no container had: it is not shown as this container's.
 fn give_up(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Result<()> {
-    if held.instance.is_adopted() {
+    if held.instance.outlives_leases() {
         return reclaim::release(context, held, patience);
     }
     {
@@ -120,6 +120,9 @@ pub(super) fn record_step(
 ) -> Result<Option<Part>> {
     Ok(match step {
         Step::Adopt(slice) => {
+            if let Some(part) = adopt_of_layout(context, &slice, requester)? {
+                return Ok(Some(part));
+            }
             let held = requester.draft_new(context, Resource::Mig(slice), Origin::Administrator)?;
             persist(context, &held, "is adopted: it is not ours")?;
             Some(Part::Existing(held, Patience::NONE))
@@ -132,6 +135,46 @@ pub(super) fn record_step(
             Some(Part::Place(held))
         }
     })
+}
+
+/// Hands an instance of a layout to the requester, on its own record. Returns none if none is on record at the place.
+fn adopt_of_layout(
+    context: &LeaseContext<'_>,
+    slice: &Slice,
+    requester: &Requester<'_>,
+) -> Result<Option<Part>> {
+    let ledger = context.store.lock(&requester.purpose())?;
+    ledger.sweep();
+    for name in context.store.instance_names()? {
+        let place = &name.place;
+        let is_here = place.boot_id == context.boot_id
+            && place.gpu_uuid == slice.gpu_uuid
+            && (place.profile_id, place.placement) == (slice.profile_id, slice.placement);
+        if !is_here {
+            continue;
+        }
+        let found = context.store.instance_with(&name.instance)?;
+        let Some(instance) = found.filter(Instance::is_of_layout) else {
+            continue;
+        };
+        if !context.store.leases_on(&instance.id)?.is_empty() {
+            continue;
+        }
+        let with_ids = |i: &mut Instance| i.change_slice(|s| *s = slice.clone());
+        let Some(instance) = ledger.update_instance(&instance, with_ids)? else {
+            continue;
+        };
+        let held = requester.draft(context, instance, Portion::All)?;
+        ledger.put_lease(&held.lease)?;
+        tracing::info!(
+            lease = held.lease.id.as_str(),
+            container = requester.holder.key.id,
+            "{}, which belongs to a layout, is adopted",
+            held.instance.resource
+        );
+        return Ok(Some(Part::Existing(held, Patience::NONE)));
+    }
+    Ok(None)
 }
 
 /// Puts a whole GPU on record.

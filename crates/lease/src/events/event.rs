@@ -65,6 +65,8 @@ types! {
     Recovered = "recovered",
     /// runmig ended a record that cannot be read.
     RecordDamaged = "record-damaged",
+    /// The GPUs have the instances of a layout.
+    LayoutApplied = "layout-applied",
 }
 
 /// Something that happened to a create, a lease, an instance or a record.
@@ -169,6 +171,10 @@ impl Event {
         }
         if let Some(record) = &self.record {
             add(format_args!("{record}"));
+        }
+        let layout = self.lease.as_ref().and_then(|lease| lease.layout.as_ref());
+        if let Some(layout) = layout.filter(|_| self.event_type == EventType::LayoutApplied) {
+            add(format_args!("{layout}"));
         }
         let seconds = self.seconds.unwrap_or_default();
         if let Some(total) = seconds.total {

@@ -91,6 +91,8 @@ sparse! {
         idle_since: String,
         /// Whether an administrator made the instance.
         adopted: bool,
+        /// The configuration of the layout that has the instance.
+        layout: String,
         /// The pod or the claim whose containers share the slice.
         shared_in: String,
     }
@@ -125,6 +127,7 @@ impl From<&Entry> for EventLease {
             next_attempt: attempt.and_then(|a| text(a.next.as_str())),
             idle_since: { entry.idle_since() }.map(Timestamp::as_str).and_then(text),
             adopted: Some(instance.is_adopted()),
+            layout: instance.layout.clone(),
             shared_in: lease.and_then(|l| l.shared_in.clone()),
             ..lease.map_or_else(EventLease::default, |l: &Lease| {
                 EventLease::held_by(&l.holder)

@@ -1,7 +1,7 @@
 //! A session whose calls are timed, and whose failures are told to a listener.
 
 use super::nvml::Session;
-use super::{DriverError, Label, LimitMemory, MemoryLimits, Mig, Queries, Result};
+use super::{DetailedGpu, DriverError, Label, LimitMemory, MemoryLimits, Mig, Queries, Result};
 use crate::model::{
     ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
 };
@@ -28,6 +28,11 @@ impl<'a> Metered<'a> {
     /// Keeps the geometry for the next process; see `Session::keep_geometry`.
     pub(crate) fn keep_geometry(&self) {
         self.session.keep_geometry();
+    }
+
+    /// Returns all GPUs in detail; see `Session::detailed_gpus`.
+    pub(crate) fn detailed_gpus(&self) -> Result<Vec<DetailedGpu>> {
+        self.tell(Session::detailed_gpus)
     }
 
     fn tell<T>(&self, call: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
@@ -118,6 +123,10 @@ impl Mig for Metered<'_> {
 
     fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32> {
         self.tell(|s| s.create_compute_instance(gpu, gpu_instance))
+    }
+
+    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
+        self.tell(|s| s.create_part(gpu, gpu_instance, slices))
     }
 
     fn destroy_compute_instance(

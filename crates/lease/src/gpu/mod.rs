@@ -97,6 +97,9 @@ pub(crate) trait Mig: Queries {
     /// Creates the compute instance that fills the GPU instance, and returns its id.
     fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32>;
 
+    /// Creates a compute instance with this many compute slices, which may leave room for others, and returns its id.
+    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32>;
+
     /// Destroys a compute instance. A missing instance is no error.
     fn destroy_compute_instance(
         &self,

@@ -57,6 +57,7 @@ impl Inventory {
         for occupant in &room.occupants {
             let state = self.state_at(gpu, occupant.at);
             let at = GpuParts::STATES.iter().position(|s| *s == state);
+            // An instance of a layout is an administrator's.
             let at = at.unwrap_or(FOREIGN);
             slices[at] += u64::from(occupant.at.size);
             if let Some(profile) = gpu.profile(occupant.profile_id) {

@@ -81,8 +81,8 @@ impl Inventory {
         leased.chain(unleased).collect()
     }
 
-    /// Returns the state of the memory slices at a place that is not free: `leased`, `idle`, `quarantined` or
-    /// `foreign`.
+    /// Returns the state of the memory slices at a place that is not free: `leased`, `idle`, `quarantined`, `layout`
+    /// or `foreign`.
     pub fn state_at(&self, gpu: &Gpu, at: Placement) -> &'static str {
         state_of(self.at(gpu, at).first()).unwrap_or_else(|| match self.is_damaged(gpu, at) {
             true => "quarantined",
@@ -201,6 +201,7 @@ fn state_of(entry: Option<&Entry>) -> Option<&'static str> {
     Some(match entry?.shown_state() {
         "quarantined" => "quarantined",
         "idle" => "idle",
+        "layout" => "layout",
         _ => "leased",
     })
 }
@@ -249,6 +250,8 @@ mod tests {
                 state: InstanceState::Ready,
                 resource,
                 parent: None,
+                layout: None,
+                operation: None,
                 unknown: serde_json::Map::new(),
             },
         }

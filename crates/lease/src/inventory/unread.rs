@@ -19,7 +19,7 @@ pub(crate) struct Unread {
 
 impl Unread {
     /// Returns the place that a damaged record of a boot holds.
-    pub(super) fn of(damaged: &Damaged, boot: &BootId) -> Option<Unread> {
+    pub(crate) fn of(damaged: &Damaged, boot: &BootId) -> Option<Unread> {
         let place = damaged.place().filter(|place| place.boot_id == *boot)?;
         Some(Unread {
             place: place.clone(),

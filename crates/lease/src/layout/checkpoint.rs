@@ -2,57 +2,57 @@
 
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance};
 use crate::model::MigMode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-const VERSION: &str = "v1";
+pub(super) const VERSION: &str = "v1";
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct State {
-    version: String,
-    mig_state: MigState,
+pub(super) struct State {
+    pub version: String,
+    pub mig_state: MigState,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct MigState {
-    devices: Option<Vec<Device>>,
+pub(super) struct MigState {
+    pub devices: Option<Vec<Device>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Device {
+pub(super) struct Device {
     #[serde(rename = "UUID")]
-    uuid: String,
-    mig_mode: u32,
-    gpu_instances: Option<Vec<GpuInstance>>,
+    pub uuid: String,
+    pub mig_mode: u32,
+    pub gpu_instances: Option<Vec<GpuInstance>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct GpuInstance {
+pub(super) struct GpuInstance {
     /// NVML's number of the profile, not its id.
     #[serde(rename = "ProfileID")]
-    profile: u32,
-    placement: Place,
-    compute_instances: Option<Vec<ComputeInstance>>,
+    pub profile: u32,
+    pub placement: Place,
+    pub compute_instances: Option<Vec<ComputeInstance>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Place {
-    start: u32,
-    size: u32,
+pub(super) struct Place {
+    pub start: u32,
+    pub size: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ComputeInstance {
+pub(super) struct ComputeInstance {
     #[serde(rename = "ProfileID")]
-    profile: u32,
+    pub profile: u32,
     /// NVML knows one profile of engines, 0: the compute instances share them.
     #[serde(rename = "EngProfileID")]
-    engines: u32,
+    pub engines: u32,
 }
 
 /// Returns the state of a machine as a checkpoint, in one line without a line end.

@@ -2,7 +2,7 @@
 //!
 //! `node` reads bounded YAML, `file` knows the format, `content` names the instances of a GPU, `resolve` finds the GPUs
 //! that an entry means, `compare` holds them against the machine. `export`, `generate` and `checkpoint` make files, the
-//! first two by `write`. All are pure but `read`.
+//! first two by `write`. `places` reads a checkpoint and finds its GPUs. All are pure but `read`.
 
 mod checkpoint;
 mod compare;
@@ -13,6 +13,7 @@ mod generate;
 mod key_order;
 mod name;
 mod node;
+mod places;
 mod read;
 mod resolve;
 mod write;
@@ -22,6 +23,7 @@ pub use compare::{Comparison, compare};
 pub use export::{DEFAULT_LABEL, export};
 pub use file::{Configuration, Devices, Entry, LayoutFile};
 pub use generate::generate;
-pub use read::{read_file, read_input};
+pub use places::{Checkpoint, PlaceTarget, resolve_checkpoint};
+pub use read::{read_checkpoint, read_file, read_input};
 pub use resolve::{Target, Targets, resolve, validate, wanted_parts};
 pub use write::Document;

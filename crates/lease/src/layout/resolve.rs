@@ -76,7 +76,10 @@ fn check(target: &Target, gpu: &DetailedGpu) -> Result<()> {
         let Some((profile, slices)) = profile_of(gpu, name) else {
             let why = format!("{} has no profile {name}", gpu.gpu.name);
             let names: Vec<&str> = gpu.offers.iter().map(|o| o.profile.name.as_str()).collect();
-            return Err(Error::new(why).hint(format!("use {}", names.join(", "))));
+            return Err(Error::new(why).hint(match names.is_empty() {
+                true => "see why the driver offers none: migctl doctor".to_owned(),
+                false => format!("use {}", names.join(", ")),
+            }));
         };
         if count < 1 {
             let why = format!("{name} has the count {count}");

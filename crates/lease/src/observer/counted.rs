@@ -102,6 +102,7 @@ impl Sink for Counted {
             }
             News::WaitBegun(_)
             | News::WaitEnded(..)
+            | News::LayoutApplied(_)
             | News::Given(_)
             | News::Promised(_)
             | News::Taken(..)

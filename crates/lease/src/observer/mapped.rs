@@ -31,6 +31,7 @@ impl Sink for Mapped {
             News::Collected => self.files.repair(),
             News::WaitBegun(_)
             | News::WaitEnded(..)
+            | News::LayoutApplied(_)
             | News::Created { .. }
             | News::Failed { .. }
             | News::Promised(_)

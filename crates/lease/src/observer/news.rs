@@ -73,6 +73,8 @@ pub(crate) enum News<'a> {
     DriverFailed(&'a DriverError),
     /// A collection looked at every record.
     Collected,
+    /// All changes of a layout are made.
+    LayoutApplied(&'a str),
 }
 
 /// How a lease came to an instance that was there.

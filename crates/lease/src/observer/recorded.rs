@@ -100,6 +100,13 @@ fn events(news: &News<'_>) -> Vec<Event> {
             error: Some(damaged.why.line()),
             ..Event::now(EventType::RecordDamaged)
         },
+        News::LayoutApplied(name) => Event {
+            lease: Some(EventLease {
+                layout: Some((*name).to_owned()),
+                ..EventLease::default()
+            }),
+            ..Event::now(EventType::LayoutApplied)
+        },
         News::Given(_) | News::Retried(_) | News::DriverFailed(_) | News::Collected => {
             return Vec::new();
         }

@@ -54,8 +54,8 @@ pub struct LayoutPlan {
 /// The reason for which there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutObstacle {
-    /// The layout needs the end of these held instances.
-    Held(Vec<usize>),
+    /// The layout needs the end of held instances. The plan is the one with the fewest of these among its destroys.
+    Held(LayoutPlan),
     /// The GPU cannot hold the layout, even when it is empty.
     NoFit,
     /// The search took too long.
@@ -77,13 +77,50 @@ pub fn plan_layout(
         return Ok(plan);
     }
     match search.best(&|_| false)? {
-        Some(plan) => {
-            let is_held = |n: &usize| standing[*n].is_held;
-            Err(LayoutObstacle::Held(
-                plan.destroy.into_iter().filter(is_held).collect(),
-            ))
-        }
+        Some(plan) => Err(LayoutObstacle::Held(plan)),
         None => Err(LayoutObstacle::NoFit),
+    }
+}
+
+/// Returns the changes that lead to instances at given places. An instance stays if a place, its profile and its compute
+/// instances are wanted; one without some of them stays too, and gets them if they fit beside those that it has.
+///
+/// # Errors
+/// Two of the places cannot exist together, or a held instance is in the way.
+pub fn plan_places(
+    gpu: &Gpu,
+    standing: &[Standing],
+    wanted: &[NewInstance],
+) -> Result<LayoutPlan, LayoutObstacle> {
+    let mut occupancy = Occupancy::empty(gpu);
+    let mut plan = LayoutPlan::default();
+    for one in wanted {
+        let profile = gpu.profile(one.profile_id).ok_or(LayoutObstacle::NoFit)?;
+        let fits = holds(profile, &one.parts);
+        let mut places = occupancy.places(profile);
+        if !fits || !places.any(|at| at == one.placement) {
+            return Err(LayoutObstacle::NoFit);
+        }
+        occupancy = occupancy.with(profile, one.placement);
+        let is_it = |s: &Standing| (s.profile_id, s.placement) == (one.profile_id, one.placement);
+        let missing = standing.iter().position(is_it).and_then(|n| {
+            let mut left = one.parts.clone();
+            let there = &standing[n].parts;
+            let stays = take(&mut left, there);
+            // The places of compute instances are not known, and the smallest fits into each.
+            let fits = there.is_empty() || left.iter().all(|slices| *slices == 1);
+            (stays && fits).then_some((n, left))
+        });
+        match missing {
+            Some((n, left)) => drop(plan.keep.insert(n, left)),
+            None => plan.create.push(one.clone()),
+        }
+    }
+    let goes = |n: &usize| !plan.keep.contains_key(n);
+    plan.destroy = (0..standing.len()).filter(goes).collect();
+    match plan.destroy.iter().any(|n| standing[*n].is_held) {
+        true => Err(LayoutObstacle::Held(plan)),
+        false => Ok(plan),
     }
 }
 
@@ -134,10 +171,16 @@ impl<'a> Search<'a> {
         };
         let mut sets: Vec<Vec<usize>> = sets.map(set).collect();
         sets.retain(|kept| must.iter().all(|n| kept.contains(n)));
-        sets.sort_by_key(|kept| std::cmp::Reverse(kept.len()));
-        let mut best: Option<(usize, i64, LayoutPlan)> = None;
+        // As few held ones as possible go.
+        let rank = |kept: &Vec<usize>| {
+            let held = kept.iter().filter(|n| self.standing[**n].is_held);
+            (held.count(), kept.len())
+        };
+        sets.sort_by_key(|kept| std::cmp::Reverse(rank(kept)));
+        let mut best: Option<((usize, usize), i64, LayoutPlan)> = None;
         for kept in sets {
-            if best.as_ref().is_some_and(|(size, ..)| kept.len() < *size) {
+            let size = rank(&kept);
+            if best.as_ref().is_some_and(|(of_best, ..)| size < *of_best) {
                 break;
             }
             let Some((keep, new)) = self.group(&kept) else {
@@ -163,7 +206,7 @@ impl<'a> Search<'a> {
                     create: create.collect(),
                     keep,
                 };
-                best = Some((kept.len(), cost, plan));
+                best = Some((size, cost, plan));
             }
         }
         Ok(best.map(|(.., plan)| plan))

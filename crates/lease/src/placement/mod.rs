@@ -30,6 +30,7 @@ pub use defrag::search::fewest_moves;
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
 pub use layout::{
     LayoutObstacle, LayoutPlan, Missing, NewInstance, Standing, WantedParts, is_part, plan_layout,
+    plan_places,
 };
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use pack::Packer;

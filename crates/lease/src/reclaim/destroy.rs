@@ -43,7 +43,7 @@ pub(crate) fn destroy_instance(
     patience: Patience,
 ) -> Result<Ended> {
     let instance = target.instance;
-    if instance.boot_id != context.boot_id || instance.is_adopted() {
+    if instance.boot_id != context.boot_id || instance.outlives_leases() {
         remove_home_of_earlier_boot(context, instance);
         return end_record(context, target);
     }
@@ -101,6 +101,10 @@ fn try_destroy<'a>(
     if end_record(context, target)? == Ended::Elsewhere {
         return Ok(Ok(Ended::Elsewhere));
     }
+    // A layout may have taken it over meanwhile.
+    if instance.outlives_leases() {
+        return Ok(Ok(Ended::Gone));
+    }
     // Prepare may have begun since the caller read the lease.
     let lease = target.lease.map(|lease| context.store.lease_now(lease));
     let has_not_begun = { lease.transpose()?.flatten() }.is_some_and(|l| l.has_not_begun());
@@ -108,10 +112,18 @@ fn try_destroy<'a>(
     let destroyed = match &instance.resource {
         // An instance at the place of a mere promise is foreign.
         Resource::Mig(_) if instance.state == InstanceState::Creating && has_not_begun => Ok(()),
-        Resource::Mig(slice) => destroy(driver, slice, || {
-            mark(context, &instance, |i| i.change_slice(|s| s.emptied = true))
-        })?
-        .map_err(Refusal::Driver),
+        Resource::Mig(slice) => {
+            let emptied = || mark(context, &instance, |i| i.change_slice(|s| s.emptied = true));
+            let parts = match instance.layout {
+                Some(_) => destroy_parts(driver, slice)?,
+                None => Ok(()),
+            };
+            let destroyed = match parts {
+                Ok(()) => destroy(driver, slice, emptied)?,
+                refused => refused,
+            };
+            destroyed.map_err(Refusal::Driver)
+        }
         // A GPU stays. Only its records go.
         Resource::Gpu(_) => Ok(()),
         Resource::Mps(_) => end_daemon(context, &instance)?,
@@ -214,6 +226,25 @@ pub(crate) fn destroy(
         return Err(still_there("the", slice));
     }
     Ok(Ok(()))
+}
+
+/// Destroys every compute instance of an instance of a layout, which may have several. The driver's list confirms that
+/// each is gone.
+fn destroy_parts(driver: &impl Mig, slice: &Slice) -> Result<std::result::Result<(), DriverError>> {
+    let gpu = &slice.gpu_uuid;
+    let Some(instance) = locate(driver, slice)? else {
+        return Ok(Ok(()));
+    };
+    for ci in &instance.compute_instances {
+        if let Err(e) = driver.destroy_compute_instance(gpu, instance.id, ci.id) {
+            return Ok(Err(e));
+        }
+    }
+    let left = locate(driver, slice)?;
+    match left.filter(|instance| !instance.compute_instances.is_empty()) {
+        Some(_) => Err(still_there("a compute instance of the", slice)),
+        None => Ok(Ok(())),
+    }
 }
 
 /// Returns the instance of a slice, if it is still the one that runmig made. The driver reuses GPU instance

@@ -4,7 +4,7 @@ use super::finding::{Collection, Finding, Outcome};
 use super::patience::Patience;
 use super::release::{self, Returned, is_due};
 use super::{
-    around, claim, damaged, destroy, earlier_boot, holder, limits, liveness, ready, revive,
+    around, claim, damaged, destroy, earlier_boot, holder, layout, limits, liveness, ready, revive,
 };
 use crate::context::LeaseContext;
 use crate::counters::{self, Actor};
@@ -55,9 +55,14 @@ fn look_through(
     let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;
+    // The first question opens the session.
+    let driver = context.driver();
     for entry in entries {
         let outcome = match &entry {
             Entry::Held(held) => look_at_lease(context, held, (dry_run, all), end),
+            Entry::Unleased(instance) if instance.is_of_layout() && all => {
+                layout::look_at(context, &driver, instance, dry_run)
+            }
             Entry::Unleased(instance) => look_at_instance(context, instance, (dry_run, all), end),
         };
         findings.push(Finding { entry, outcome });
@@ -198,7 +203,7 @@ fn why_destroy(
 ) -> std::result::Result<String, String> {
     match instance.idle_since() {
         Some(_) => idle::is_over(context.config, instance),
-        None => match lost_lease(context, instance) {
+        None => match lost_lease(context, instance).or_else(|| layout::keeper(context, instance)) {
             Some(kept) => Err(kept),
             None => retry(instance, all),
         },

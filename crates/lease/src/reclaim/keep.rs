@@ -19,7 +19,7 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
         slice.seats.is_none() && slice.compute_instance.is_some() && slice.mig_uuid.is_some();
     let keeps = !context.config.keep_idle.is_zero()
         && held.lease.boot_id == context.boot_id
-        && !held.instance.is_adopted()
+        && !held.instance.outlives_leases()
         && is_whole;
     if !keeps {
         return Ok(false);

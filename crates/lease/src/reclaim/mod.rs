@@ -10,6 +10,7 @@ mod finding;
 mod gc;
 pub(crate) mod holder;
 mod keep;
+mod layout;
 mod left;
 mod limits;
 pub(crate) mod liveness;
@@ -28,6 +29,7 @@ pub(crate) use destroy::{destroy, exists, holders, is_whole, locate, remove_home
 pub(crate) use ended::{release_if_dead, release_if_over};
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};
+pub(crate) use layout::destroy_unwanted;
 pub(crate) use left::release_ended;
 pub use patience::Patience;
 pub(crate) use ready::{own_cgroups, ready, ready_if_started, started};

@@ -3,7 +3,7 @@
 
 use super::destroy::{self, Ended, Target};
 use super::patience::Patience;
-use super::{holder, keep};
+use super::{holder, keep, layout};
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Context, Error, Result};
 use crate::model::{InstanceId, Timestamp};
@@ -132,7 +132,7 @@ pub(crate) fn release_instance_unless(
         if destroy::has_other_users(context, &instance, None)? {
             return Ok(Returned::No("a container has it".to_owned()));
         }
-        if let Some(why) = against(&instance) {
+        if let Some(why) = against(&instance).or_else(|| layout::keeper(context, &instance)) {
             return Ok(Returned::No(why));
         }
         let is_idle = instance.idle_since().is_some();
@@ -177,8 +177,11 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
             let released = released.transpose()?.unwrap_or(false);
             // A share may have come meanwhile if the mark could not be written.
             let others = destroy::has_other_users(context, target.instance, target.lease);
+            // An unreadable record belongs to no layout: then nothing would end it.
+            let now = context.store.instance_now(target.instance);
+            let stays = matches!(&now, Ok(Some(instance)) if instance.is_of_layout());
             let removed = match others {
-                Ok(false) => ledger.remove_instance(target.instance),
+                Ok(false) if !stays => ledger.remove_instance(target.instance),
                 _ => Ok(false),
             };
             drop(ledger);

@@ -3,8 +3,9 @@
 use super::claim::{Claim, is_mark};
 use super::format::{self, Record};
 use super::holder::{Container, Holder, Key};
-use super::instance::{Instance, InstanceState, Resource};
+use super::instance::{Instance, InstanceState};
 use super::names::LeaseName;
+use super::resource::Resource;
 use crate::framed::Form;
 use crate::model::{
     BootId, InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp,
@@ -278,6 +279,8 @@ impl Entry {
             (Some(LeaseState::Ready), _) => "ready",
             (_, InstanceState::Quarantined(_)) => "quarantined",
             (None, InstanceState::Idle { .. }) => "idle",
+            (None, _) if self.instance().is_of_layout() => "layout",
+            (None, InstanceState::Creating) => "creating",
             _ => "releasing",
         }
     }

@@ -8,7 +8,7 @@
 //!   dra.lock                  held by the driver that publishes to Kubernetes (driver.rs)
 //!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
 //!   leases/<key>.<lease>.…    one lease, replaced atomically (lease.rs); its name: names.rs
-//!   instances/<instance>.…    one instance, the same (instance.rs)
+//!   instances/<instance>.…    one instance, the same (instance.rs, resource.rs)
 //!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
 //!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
@@ -39,6 +39,7 @@ mod names;
 mod operation;
 mod queue;
 mod reload;
+mod resource;
 mod shown;
 
 pub use bundles::{BundleId, BundleLock};
@@ -51,9 +52,7 @@ pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Container, Holder, Key};
 pub(crate) use id::random_id;
-pub use instance::{
-    Attempt, Instance, InstanceState, MpsDaemon, Origin, Resource, Seats, Slice, WholeGpu,
-};
+pub use instance::{Attempt, Instance, InstanceState, Origin};
 pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share};
 pub use listing::Listing;
 pub(crate) use lock::Lock;
@@ -64,6 +63,7 @@ pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
 pub use reload::ReloadTurn;
+pub use resource::{MpsDaemon, Resource, Seats, Slice, WholeGpu};
 pub use shown::{HolderNames, Shown};
 
 use crate::error::{Context, Error, Result};

@@ -20,8 +20,9 @@
 //! of `mig`.
 
 use super::holder::Key;
-use super::instance::{Instance, Origin, Resource};
+use super::instance::{Instance, Origin};
 use super::lease::Lease;
+use super::resource::Resource;
 use crate::model::{BootId, GpuUuid, InstanceId, LeaseId, Placement};
 
 /// The name of a lease's record.

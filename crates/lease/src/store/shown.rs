@@ -1,8 +1,9 @@
 //! The words of every view for a portion and its holder. A new kind of resource or holder gets its words here alone.
 
 use super::holder::Holder;
-use super::instance::{InstanceState, Resource};
+use super::instance::InstanceState;
 use super::lease::{Entry, Lease};
+use super::resource::Resource;
 use crate::model::Level;
 
 /// A portion, as every view names it.

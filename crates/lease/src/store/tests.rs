@@ -66,6 +66,8 @@ fn instance(id: &str) -> Instance {
             seats: None,
         }),
         parent: None,
+        layout: None,
+        operation: None,
         unknown: serde_json::Map::new(),
     }
 }

@@ -195,7 +195,14 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
             },
         };
     }
-    if let Some(instance) = inventory.unleased.iter().find(|i| overlaps(i)) {
+    let mut unleased = inventory.unleased.iter().filter(|i| overlaps(i));
+    if let Some(instance) = unleased.next() {
+        if let Some(layout) = instance.layout.as_ref().filter(|_| instance.is_of_layout()) {
+            return Taken {
+                by: format!("{} belongs to layout {layout}", instance.resource),
+                end: End::Open,
+            };
+        }
         return Taken {
             by: format!("{} is being released", instance.resource),
             end: End::Due(Box::new(Entry::Unleased(instance.clone()))),

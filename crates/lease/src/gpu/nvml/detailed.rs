@@ -2,9 +2,10 @@
 
 use super::codes::failed;
 use super::gpus::Identity;
-use super::session::Session;
+use super::session::{ComputeProfile, Session};
 use crate::gpu::{DetailedGpu, DetailedInstance, Result};
-use crate::model::MigMode;
+use crate::model::{GpuInstance, GpuUuid, MigMode};
+use nvml_wrapper_sys::bindings as sys;
 use std::rc::Rc;
 
 impl Session {
@@ -35,12 +36,13 @@ impl Session {
                     let Some(place) = self.place(uuid, handle)? else {
                         return Ok(None);
                     };
+                    let profiles = self.compute_profiles_of(uuid, &place, handle)?;
                     Ok(Some(DetailedInstance {
                         id: place.id,
                         number: offer.number,
                         placement: place.placement,
                         compute_instances: self
-                            .numbered_compute_instances(uuid, place.id, handle)?,
+                            .numbered_compute_instances(uuid, place.id, handle, &profiles)?,
                     }))
                 })?);
             }
@@ -52,5 +54,26 @@ impl Session {
             offers,
             instances,
         })
+    }
+
+    /// Returns the compute instance profiles of a GPU instance, which all instances of its profile have. They are read
+    /// once in a session.
+    fn compute_profiles_of(
+        &self,
+        gpu: &GpuUuid,
+        instance: &GpuInstance,
+        handle: sys::nvmlGpuInstance_t,
+    ) -> Result<Rc<Vec<ComputeProfile>>> {
+        let key = (gpu.clone(), instance.profile_id);
+        if let Some(known) = self.known.borrow().compute_profiles.get(&key) {
+            return Ok(known.clone());
+        }
+        let read = Rc::new(self.numbered_compute_profiles(gpu, instance.id, handle)?);
+        // An instance that has gone tells none.
+        if !read.is_empty() {
+            let known = &mut self.known.borrow_mut().compute_profiles;
+            known.insert(key, read.clone());
+        }
+        Ok(read)
     }
 }

@@ -1,7 +1,7 @@
 //! The GPUs of a session: which there are, what they offer, and what lies on them.
 
 use super::codes::failed;
-use super::session::{Session, raw};
+use super::session::{ComputeProfile, Session, raw};
 use crate::gpu::geometry::{Geometries, Geometry};
 use crate::gpu::{DriverError, Result};
 use crate::model::{Gpu, GpuUuid, MigMode};
@@ -14,6 +14,8 @@ use std::rc::Rc;
 /// Answers that hold for a whole session, each asked for once.
 #[derive(Default)]
 pub(super) struct Known {
+    /// The compute instance profiles by GPU and profile of the GPU instance.
+    pub(super) compute_profiles: BTreeMap<(GpuUuid, u32), Rc<Vec<ComputeProfile>>>,
     count: Option<u32>,
     driver_version: Option<String>,
     gpus: BTreeMap<u32, Rc<Identity>>,

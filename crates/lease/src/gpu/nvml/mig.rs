@@ -52,16 +52,25 @@ impl Mig for Session {
                      (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
                 )),
             })?;
-        let mut ci = std::ptr::null_mut();
-        call!(
-            self,
-            what,
-            nvmlGpuInstanceCreateComputeInstance(handle, full, &mut ci)
-        )?;
-        // SAFETY: a struct of integers and pointers, for which zeros are a value.
-        let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
-        call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info))?;
-        Ok(info.id)
+        self.create_in(handle, full, what)
+    }
+
+    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
+        let what = || {
+            format!(
+                "create a compute instance of {slices} slices in GPU instance {gpu_instance} on GPU {}",
+                self.called(gpu)
+            )
+        };
+        let device = self.device(gpu)?;
+        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let profiles = self.compute_profiles(gpu, gpu_instance, handle)?;
+        let profile = { profiles.iter() }.find(|profile| profile.sliceCount == slices);
+        let profile = profile.ok_or_else(|| DriverError {
+            what: what(),
+            reason: Reason::Answer("it has no profile of that size".to_owned()),
+        })?;
+        self.create_in(handle, profile.id, what)
     }
 
     fn destroy_compute_instance(
@@ -104,5 +113,25 @@ impl Mig for Session {
             )
         };
         gone(call!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
+    }
+}
+
+impl Session {
+    fn create_in(
+        &self,
+        instance: sys::nvmlGpuInstance_t,
+        profile: u32,
+        what: impl Fn() -> String,
+    ) -> Result<u32> {
+        let mut ci = std::ptr::null_mut();
+        call!(
+            self,
+            what,
+            nvmlGpuInstanceCreateComputeInstance(instance, profile, &mut ci)
+        )?;
+        // SAFETY: a struct of integers and pointers, for which zeros are a value.
+        let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
+        call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info))?;
+        Ok(info.id)
     }
 }

@@ -14,6 +14,9 @@ use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_uint};
 use std::path::{Path, PathBuf};
 
+/// A compute instance profile with its number in NVML's enumeration.
+pub(super) type ComputeProfile = (u32, sys::nvmlComputeInstanceProfileInfo_t);
+
 /// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
 pub(super) const MAX_INSTANCES: u32 = 256;
 
@@ -229,7 +232,8 @@ impl Session {
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeInstance>> {
-        let listed = self.numbered_compute_instances(gpu, id, handle)?;
+        let profiles = self.numbered_compute_profiles(gpu, id, handle)?;
+        let listed = self.numbered_compute_instances(gpu, id, handle, &profiles)?;
         let mut found: Vec<ComputeInstance> =
             listed.into_iter().map(|found| found.instance).collect();
         found.sort_by_key(|c| c.id);
@@ -242,9 +246,10 @@ impl Session {
         gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
+        profiles: &[ComputeProfile],
     ) -> Result<Vec<DetailedCompute>> {
         let mut found = Vec::new();
-        for (number, profile) in self.numbered_compute_profiles(gpu, id, handle)? {
+        for &(number, profile) in profiles {
             let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
             let mut count = profile.instanceCount;
             let mut handles = vec![std::ptr::null_mut(); bounded(what, count)?];
@@ -293,12 +298,12 @@ impl Session {
     }
 
     /// The same, each with its number in NVML's enumeration.
-    fn numbered_compute_profiles(
+    pub(super) fn numbered_compute_profiles(
         &self,
         gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Vec<(u32, sys::nvmlComputeInstanceProfileInfo_t)>> {
+    ) -> Result<Vec<ComputeProfile>> {
         let mut profiles = Vec::new();
         for number in 0..MAX_PROFILES {
             let what = || {
@@ -315,7 +320,8 @@ impl Session {
                 Ok(()) => profiles.push((number, info)),
                 Err(e) if e.code() == Some(NOT_SUPPORTED) => {}
                 Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
-                Err(e) if e.code() == Some(NOT_FOUND) => break,
+                // The instance has gone.
+                Err(e) if e.code() == Some(NOT_FOUND) => return Ok(Vec::new()),
                 Err(e) => return Err(e),
             }
         }

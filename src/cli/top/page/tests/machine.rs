@@ -64,6 +64,8 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             state: InstanceState::Ready,
             resource,
             parent: None,
+            layout: None,
+            operation: None,
             unknown: serde_json::Map::new(),
         },
     }

@@ -198,6 +198,8 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
         },
         resource: Resource::Mig(slice),
         parent: None,
+        layout: None,
+        operation: None,
         unknown: serde_json::Map::new(),
     }
 }

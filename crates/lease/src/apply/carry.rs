@@ -1,0 +1,129 @@
+//! Makes the changes of an apply with the driver, each under the lock of its GPU.
+
+use super::journal::{Parts, Step};
+use crate::context::LeaseContext;
+use crate::error::{Context, Error, Result};
+use crate::gpu::Mig;
+use crate::model::Profile;
+use crate::reclaim::{self, Patience};
+use crate::store::{Instance, InstanceState, Slice};
+use std::collections::VecDeque;
+
+/// Makes the changes in their order, and removes each from the list. At an error the first of the list is the one that
+/// failed.
+pub(super) fn carry_out(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    steps: &mut VecDeque<Step>,
+) -> Result<()> {
+    while let Some(step) = steps.front() {
+        make(context, driver, step)?;
+        steps.pop_front();
+    }
+    Ok(())
+}
+
+fn make(context: &LeaseContext<'_>, driver: &impl Mig, step: &Step) -> Result<()> {
+    match step {
+        Step::Destroy { instance, .. } => {
+            reclaim::destroy_unwanted(context, instance, Patience::default())
+                .context(|| format!("destroy {}", instance.resource))
+        }
+        Step::Complete { instance, parts } => complete(context, driver, instance, parts)
+            .context(|| format!("create the compute instances of {}", instance.resource)),
+        Step::Create { instance, parts } => create(context, driver, instance, parts)
+            .map_err(|e| {
+                // Nothing of it stays, as far as the driver allows.
+                let undone = reclaim::destroy_unwanted(context, instance, Patience::NONE);
+                e.and(undone.err())
+            })
+            .context(|| format!("create {}", instance.resource)),
+    }
+}
+
+fn complete(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    instance: &Instance,
+    parts: &Parts,
+) -> Result<()> {
+    let slice = slice_of(instance)?;
+    let _lock = lock(context, slice)?;
+    let no_id = || Error::new("its record has no id of the driver");
+    let gi = slice.gpu_instance.ok_or_else(no_id)?;
+    let only = create_parts(driver, slice, gi, parts)?;
+    record(context, instance, |i| i.change_slice(|s| set(s, only))).map(drop)
+}
+
+/// Creates an instance. Each step is on record before the next one.
+fn create(
+    context: &LeaseContext<'_>,
+    driver: &impl Mig,
+    instance: &Instance,
+    parts: &Parts,
+) -> Result<()> {
+    let slice = slice_of(instance)?;
+    let _lock = lock(context, slice)?;
+    let profile = Profile {
+        name: slice.profile.clone(),
+        id: slice.profile_id,
+        ..Profile::default()
+    };
+    let gi = driver.create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement)?;
+    let instance = record(context, instance, |i| {
+        i.change_slice(|s| s.gpu_instance = Some(gi));
+    })?;
+    let only = create_parts(driver, slice, gi, parts)?;
+    let made = record(context, &instance, |i| {
+        i.change_slice(|s| set(s, only));
+        i.state = InstanceState::Ready;
+        i.operation = None;
+    })?;
+    tracing::info!(instance = made.id.as_str(), "{} is made", made.resource);
+    Ok(())
+}
+
+/// Creates compute instances. Returns the id and the UUID of the only one of its instance.
+fn create_parts(
+    driver: &impl Mig,
+    slice: &Slice,
+    gi: u32,
+    parts: &Parts,
+) -> Result<Option<(u32, String)>> {
+    let gpu = &slice.gpu_uuid;
+    let mut made = Vec::new();
+    for part in &parts.slices {
+        made.push(match parts.is_whole {
+            true => driver.create_compute_instance(gpu, gi)?,
+            false => driver.create_part(gpu, gi, *part)?,
+        });
+    }
+    match made.as_slice() {
+        [only] if parts.is_alone => Ok(Some((*only, driver.mig_uuid(gpu, gi, *only)?))),
+        _ => Ok(None),
+    }
+}
+
+fn set(slice: &mut Slice, only: Option<(u32, String)>) {
+    (slice.compute_instance, slice.mig_uuid) = only.unzip();
+}
+
+fn slice_of(instance: &Instance) -> Result<&Slice> {
+    let none = || Error::new("the instance is no MIG slice");
+    instance.slice().ok_or_else(none)
+}
+
+fn lock(context: &LeaseContext<'_>, slice: &Slice) -> Result<crate::store::Lock> {
+    context.store.lock_gpu(&slice.gpu_uuid, "apply of a layout")
+}
+
+/// Changes the record of an instance; an error where it is there no more.
+fn record(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+    change: impl FnOnce(&mut Instance),
+) -> Result<Instance> {
+    let ledger = context.store.lock("apply")?;
+    let changed = ledger.update_instance(instance, change)?;
+    changed.ok_or_else(|| Error::new("another process has removed its record"))
+}

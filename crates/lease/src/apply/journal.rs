@@ -1,0 +1,240 @@
+//! Puts the changes of an apply on record before they begin, and takes back those that never began.
+
+use super::look::{GpuState, Present};
+use super::plan::Plan;
+use crate::context::LeaseContext;
+use crate::draft;
+use crate::error::{self, Error, Result};
+use crate::gpu::{DetailedGpu, Queries};
+use crate::store::{Instance, InstanceState, Ledger, Operation, Origin, Resource, Slice};
+use std::collections::VecDeque;
+
+/// The changes on record, in their order.
+pub(super) struct Journaled(pub(super) VecDeque<Step>);
+
+/// A change that is on record and has not been made.
+pub(super) enum Step {
+    /// Destroys an instance.
+    Destroy {
+        /// Its record.
+        instance: Box<Instance>,
+        /// The record before the apply. None for an instance that was not on record.
+        before: Option<Box<Instance>>,
+    },
+    /// Creates the compute instances that an instance lacks, by their compute slices.
+    Complete {
+        /// The record of the instance.
+        instance: Box<Instance>,
+        parts: Parts,
+    },
+    /// Creates an instance with these compute instances.
+    Create {
+        /// The record of the instance.
+        instance: Box<Instance>,
+        parts: Parts,
+    },
+}
+
+/// Compute instances to create.
+pub(super) struct Parts {
+    /// Each by its compute slices.
+    pub slices: Vec<u32>,
+    /// Whether the only one fills its instance.
+    pub is_whole: bool,
+    /// Whether the instance has no others.
+    pub is_alone: bool,
+}
+
+impl Parts {
+    fn of(slices: &[u32], gpu: &DetailedGpu, profile_id: u32, is_alone: bool) -> Parts {
+        let offer = gpu.offers.iter().find(|o| o.profile.id == profile_id);
+        let all = offer.map(|offer| offer.profile.compute_slices);
+        Parts {
+            slices: slices.to_vec(),
+            is_whole: is_alone && slices.len() == 1 && slices.first().copied() == all,
+            is_alone,
+        }
+    }
+}
+
+/// A record to write, and the one that it replaces.
+struct Entry {
+    instance: Instance,
+    before: Option<Instance>,
+}
+
+/// Puts the changes on record. Returns none if a record changed since the look.
+pub(super) fn write(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    (name, operation): (&str, &Operation),
+    (states, plans): (&[GpuState], &[Plan]),
+) -> Result<Option<Journaled>> {
+    let draft = Draft {
+        context,
+        driver,
+        name,
+        operation,
+    };
+    let (mut records, mut steps) = (Vec::new(), VecDeque::new());
+    for (state, plan) in states.iter().zip(plans) {
+        draft.of_gpu(state, plan, (&mut records, &mut steps))?;
+    }
+    let ledger = context.store.lock(&format!("apply of layout {name}"))?;
+    ledger.sweep();
+    for record in records.iter().filter_map(|record| record.before.as_ref()) {
+        if context.store.instance_now(record)?.as_ref() != Some(record) {
+            return Ok(None);
+        }
+    }
+    for (n, record) in records.iter().enumerate() {
+        if let Err(e) = ledger.put_instance(&record.instance) {
+            let undone = records[..=n].iter().map(|record| restore(&ledger, record));
+            return Err(e.and(error::all(undone).err()));
+        }
+    }
+    Ok(Some(Journaled(steps)))
+}
+
+fn restore(ledger: &Ledger<'_>, record: &Entry) -> Result<()> {
+    match &record.before {
+        Some(before) => ledger.put_instance(before),
+        None => ledger.remove_instance(&record.instance).map(drop),
+    }
+}
+
+struct Draft<'a, D> {
+    context: &'a LeaseContext<'a>,
+    driver: &'a D,
+    name: &'a str,
+    operation: &'a Operation,
+}
+
+impl<D: Queries> Draft<'_, D> {
+    fn of_gpu(
+        &self,
+        state: &GpuState,
+        plan: &Plan,
+        (records, steps): (&mut Vec<Entry>, &mut VecDeque<Step>),
+    ) -> Result<()> {
+        for n in &plan.destroy {
+            let present = &state.present[*n];
+            let mut instance = self.instance(&state.gpu, present, InstanceState::Releasing)?;
+            instance.operation = Some(self.operation.id().clone());
+            let before = present.record.clone();
+            steps.push_back(Step::Destroy {
+                instance: Box::new(instance.clone()),
+                before: before.clone().map(Box::new),
+            });
+            records.push(Entry { instance, before });
+        }
+        for (n, missing) in &plan.keep {
+            let present = &state.present[*n];
+            if !is_marked(present) {
+                continue;
+            }
+            let instance = self.instance(&state.gpu, present, InstanceState::Ready)?;
+            if !missing.is_empty() {
+                steps.push_back(Step::Complete {
+                    instance: Box::new(instance.clone()),
+                    parts: Parts::of(
+                        missing,
+                        &state.gpu,
+                        present.profile_id,
+                        present.compute.is_empty(),
+                    ),
+                });
+            }
+            let before = present.record.clone();
+            if before.as_ref() != Some(&instance) {
+                records.push(Entry { instance, before });
+            }
+        }
+        for new in &plan.create {
+            let offers = &state.gpu.offers;
+            let offer = offers.iter().find(|o| o.profile.id == new.profile_id);
+            let gone = || Error::new(format!("GPU {} changed", state.gpu.gpu.index));
+            let profile = &offer.ok_or_else(gone)?.profile;
+            let slice = Slice::planned(&state.gpu.gpu, profile, new.placement);
+            let mut instance = self.draft(slice, InstanceState::Creating)?;
+            instance.operation = Some(self.operation.id().clone());
+            steps.push_back(Step::Create {
+                instance: Box::new(instance.clone()),
+                parts: Parts::of(&new.parts, &state.gpu, new.profile_id, true),
+            });
+            records.push(Entry {
+                instance,
+                before: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn draft(&self, slice: Slice, state: InstanceState) -> Result<Instance> {
+        let state = (Origin::Administrator, state);
+        let mut instance = draft::instance(self.context, Resource::Mig(slice), state)?;
+        instance.layout = Some(self.name.to_owned());
+        Ok(instance)
+    }
+
+    /// Returns the record of an instance that is there, for this layout.
+    fn instance(
+        &self,
+        gpu: &DetailedGpu,
+        present: &Present,
+        state: InstanceState,
+    ) -> Result<Instance> {
+        if let Some(record) = &present.record {
+            return Ok(Instance {
+                state,
+                layout: Some(self.name.to_owned()),
+                operation: None,
+                ..record.clone()
+            });
+        }
+        let unknown = || Error::new("the driver has an instance whose profile is unknown");
+        let mut slice = present.slice(gpu).ok_or_else(unknown)?;
+        // A collector after a kill finds the instance by the UUID of one device too.
+        if let ([ci], Some(id)) = (present.compute.as_slice(), present.id) {
+            let uuid = &gpu.gpu.uuid;
+            slice.mig_uuid = Some(self.driver.mig_uuid(uuid, id, ci.instance.id)?);
+        }
+        self.draft(slice, state)
+    }
+}
+
+/// Returns whether an instance that stays is put on record for the layout. One that is promised, being made or in seats
+/// ends as it would without a layout.
+fn is_marked(present: &Present) -> bool {
+    let Some(record) = &present.record else {
+        return present.id.is_some() && !present.is_unread;
+    };
+    let is_whole = record.slice().is_some_and(|slice| slice.seats.is_none());
+    let is_there = match record.state {
+        InstanceState::Ready | InstanceState::Idle { .. } => true,
+        InstanceState::Creating | InstanceState::Releasing | InstanceState::Quarantined(_) => false,
+    };
+    present.id.is_some() && is_whole && is_there
+}
+
+/// Takes back the changes that were not made. The first of them may have begun: then its record stays as it is, and a
+/// collector ends it.
+pub(super) fn withdraw(context: &LeaseContext<'_>, left: VecDeque<Step>) -> Result<()> {
+    let ledger = context.store.lock("apply")?;
+    let undone = left.into_iter().enumerate().map(|(n, step)| match step {
+        Step::Destroy { instance, before } => {
+            let Some(now) = context.store.instance_now(&instance)? else {
+                return Ok(());
+            };
+            match (now == *instance, before) {
+                (true, Some(before)) => ledger.put_instance(&before),
+                (true, None) => ledger.remove_instance(&instance).map(drop),
+                // Its compute instance is gone.
+                (false, _) => Ok(()),
+            }
+        }
+        Step::Create { instance, .. } if n > 0 => ledger.remove_instance(&instance).map(drop),
+        Step::Create { .. } | Step::Complete { .. } => Ok(()),
+    });
+    error::all(undone.collect::<Vec<_>>())
+}

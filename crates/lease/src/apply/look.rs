@@ -1,0 +1,318 @@
+//! The instances on each GPU, with the records, leases and processes that hold them.
+
+use super::plan::Plan;
+use crate::context::LeaseContext;
+use crate::draft;
+use crate::error::{Result, printable};
+use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Queries};
+use crate::inventory::Unread;
+use crate::model::{GpuUuid, Placement};
+use crate::placement::Standing;
+use crate::process::Holders;
+use crate::reclaim;
+use crate::store::{Entry, Instance, InstanceState, Listing, Origin, Resource, Slice};
+use std::collections::BTreeMap;
+
+/// A GPU with all that lies on it or is promised there.
+pub(super) struct GpuState {
+    pub gpu: DetailedGpu,
+    pub present: Vec<Present>,
+    /// The holders of leases on the GPU as a whole, or on a share of it.
+    pub holders: Vec<String>,
+}
+
+/// An instance on a GPU, or a place on record.
+pub(super) struct Present {
+    pub profile_id: u32,
+    pub placement: Placement,
+    /// The driver's id. None where only a record tells of the instance.
+    pub id: Option<u32>,
+    pub compute: Vec<DetailedCompute>,
+    /// The record, unless it cannot be read.
+    pub record: Option<Instance>,
+    /// The holders of its leases, and the processes that have it open.
+    pub holders: Vec<String>,
+    /// Whether a release of it has begun: it cannot stay.
+    pub is_going: bool,
+    /// Whether a record that cannot be read claims its place.
+    pub is_unread: bool,
+}
+
+impl Present {
+    /// Returns the instance as the plan sees it.
+    pub(super) fn standing(&self, gpu: &DetailedGpu) -> Standing {
+        let all = { gpu.offers.iter() }.find(|offer| offer.profile.id == self.profile_id);
+        let all = all.map_or(0, |offer| offer.profile.compute_slices);
+        Standing {
+            profile_id: self.profile_id,
+            placement: self.placement,
+            parts: match self.id {
+                Some(_) => self.compute.iter().map(|ci| ci.slices).collect(),
+                // A slice that is promised or being made will be whole.
+                None => vec![all],
+            },
+            is_held: !self.holders.is_empty(),
+        }
+    }
+
+    /// Returns the slice as a record has it.
+    pub(super) fn slice(&self, gpu: &DetailedGpu) -> Option<Slice> {
+        let offer = { gpu.offers.iter() }.find(|offer| offer.profile.id == self.profile_id)?;
+        let compute = match self.compute.as_slice() {
+            [only] => Some(only.instance.id),
+            _ => None,
+        };
+        Some(Slice {
+            gpu_instance: self.id,
+            compute_instance: compute,
+            ..Slice::planned(&gpu.gpu, &offer.profile, self.placement)
+        })
+    }
+}
+
+/// Returns the state of each GPU.
+pub(super) fn look(
+    context: &LeaseContext<'_>,
+    gpus: Vec<DetailedGpu>,
+    in_use: &InUse,
+) -> Result<Vec<GpuState>> {
+    let listing = context.store.list()?;
+    let unread = { listing.damaged.iter() }
+        .filter_map(|damaged| Some((Unread::of(damaged, &context.boot_id)?, damaged)));
+    let unread: Vec<(Unread, String)> = unread
+        .map(|(unread, damaged)| (unread, printable(&damaged.file.to_string_lossy())))
+        .collect();
+    let state = |gpu: DetailedGpu| {
+        let records = Records::on(context, &listing, &unread, &gpu.gpu.uuid);
+        records.state(context, gpu, in_use)
+    };
+    Ok(gpus.into_iter().map(state).collect())
+}
+
+/// The records of one GPU.
+struct Records<'l> {
+    entries: Vec<&'l Entry>,
+    parents: Vec<&'l Instance>,
+    /// Places of records that cannot be read, with the files.
+    unread: Vec<&'l (Unread, String)>,
+}
+
+impl<'l> Records<'l> {
+    fn on(
+        context: &LeaseContext<'_>,
+        listing: &'l Listing,
+        unread: &'l [(Unread, String)],
+        gpu: &GpuUuid,
+    ) -> Records<'l> {
+        let is_here = |instance: &Instance| {
+            instance.boot_id == context.boot_id && instance.resource.gpu_uuid() == gpu
+        };
+        let entries = listing.entries.iter();
+        Records {
+            entries: entries.filter(|entry| is_here(entry.instance())).collect(),
+            parents: { listing.parents.iter() }
+                .filter(|parent| is_here(parent))
+                .collect(),
+            unread: { unread.iter() }
+                .filter(|(unread, _)| unread.place.gpu_uuid == *gpu)
+                .collect(),
+        }
+    }
+
+    fn state(&self, context: &LeaseContext<'_>, gpu: DetailedGpu, in_use: &InUse) -> GpuState {
+        let there = |one: &DetailedInstance| {
+            let profile_id = gpu.profile(one).map_or(u32::MAX, |profile| profile.id);
+            let is_it = |slice: &Slice| {
+                slice.placement == one.placement
+                    && slice.profile_id == profile_id
+                    && slice.gpu_instance.is_none_or(|id| id == one.id)
+            };
+            let mut present = self.present(context, (profile_id, one.placement), is_it);
+            present.id = Some(one.id);
+            present.compute.clone_from(&one.compute_instances);
+            let processes = in_use.of(&gpu.gpu.uuid, one.id);
+            present.holders.extend(processes.iter().cloned());
+            present
+        };
+        let mut present: Vec<Present> = gpu.instances.iter().map(there).collect();
+        // Places on record without hardware: promised, or being made.
+        let slices =
+            { self.entries.iter() }.filter_map(|entry| entry.instance().resource.mig_slice());
+        for slice in slices.chain(self.parents.iter().filter_map(|parent| parent.slice())) {
+            let place = (slice.profile_id, slice.placement);
+            let is_known = |p: &Present| (p.profile_id, p.placement) == place;
+            if !present.iter().any(is_known) {
+                let is_it = |other: &Slice| (other.profile_id, other.placement) == place;
+                present.push(self.present(context, place, is_it));
+            }
+        }
+        for (unread, file) in &self.unread {
+            let place = (unread.place.profile_id, unread.place.placement);
+            let mut of_record = present.iter_mut().filter(|p| p.placement.overlaps(place.1));
+            let held = format!("record {file}, which cannot be read,");
+            match of_record.next() {
+                Some(one) => {
+                    one.holders.push(held);
+                    one.is_unread = true;
+                }
+                None => present.push(Present {
+                    holders: vec![held],
+                    is_unread: true,
+                    ..Present::at(place)
+                }),
+            }
+        }
+        let whole =
+            { self.entries.iter() }.filter(|entry| entry.instance().resource.mig_slice().is_none());
+        let holders = whole.filter_map(|entry| Some(entry.lease()?.holder.title()));
+        GpuState {
+            holders: holders.collect(),
+            gpu,
+            present,
+        }
+    }
+
+    /// Returns a place with the records and leases that `is_it` accepts.
+    fn present(
+        &self,
+        context: &LeaseContext<'_>,
+        place: (u32, Placement),
+        is_it: impl Fn(&Slice) -> bool,
+    ) -> Present {
+        let mut present = Present::at(place);
+        for entry in &self.entries {
+            let instance = entry.instance();
+            if !instance.resource.mig_slice().is_some_and(&is_it) {
+                continue;
+            }
+            match entry.lease() {
+                Some(lease) => present.holders.push(lease.holder.title()),
+                None => present.holders.extend(at_work(context, instance)),
+            }
+            // The daemon of a seat has only a copy of the slice.
+            if instance.slice().is_some() {
+                present.is_going = entry.lease().is_none() && is_going(instance);
+                present.record = Some(instance.clone());
+            }
+        }
+        for parent in &self.parents {
+            if parent.slice().is_some_and(&is_it) {
+                present.record = Some((*parent).clone());
+                if present.holders.is_empty() {
+                    present
+                        .holders
+                        .push(format!("a seat in {}", parent.resource));
+                }
+            }
+        }
+        present
+    }
+}
+
+impl Present {
+    fn at((profile_id, placement): (u32, Placement)) -> Present {
+        Present {
+            profile_id,
+            placement,
+            id: None,
+            compute: Vec::new(),
+            record: None,
+            holders: Vec::new(),
+            is_going: false,
+            is_unread: false,
+        }
+    }
+}
+
+/// Returns another apply that works on an instance without a lease.
+fn at_work(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
+    let operation = instance.operation.as_ref()?;
+    let works = context.store.is_at_work(operation);
+    works.then(|| "another apply".to_owned())
+}
+
+/// Returns whether an instance without a lease is on its way out.
+fn is_going(instance: &Instance) -> bool {
+    match instance.state {
+        InstanceState::Idle { .. } => false,
+        _ => !instance.is_of_layout(),
+    }
+}
+
+/// The processes on instances that a plan destroys, as far as they were looked at: by GPU and the driver's id.
+#[derive(Default)]
+pub(super) struct InUse(BTreeMap<(GpuUuid, u32), Vec<String>>);
+
+impl InUse {
+    fn of(&self, gpu: &GpuUuid, id: u32) -> &[String] {
+        let known = self.0.get(&(gpu.clone(), id));
+        known.map_or(&[], |processes| processes.as_slice())
+    }
+
+    /// Looks at the instances that plans destroy and that were not looked at before. Returns whether a process holds
+    /// one, so that other plans may be better.
+    pub(super) fn look_at(
+        &mut self,
+        context: &LeaseContext<'_>,
+        driver: &impl Queries,
+        states: &[GpuState],
+        plans: &[Plan],
+    ) -> Result<bool> {
+        let mut found = false;
+        for (gpu, present, id) in doomed(states, plans) {
+            let key = (gpu.gpu.uuid.clone(), id);
+            if self.0.contains_key(&key) || !present.holders.is_empty() {
+                continue;
+            }
+            let holders = holders(context, driver, gpu, present)?;
+            found |= !holders.is_empty();
+            self.0.insert(key, holders);
+        }
+        Ok(found)
+    }
+
+    /// Returns whether all instances that plans destroy were looked at.
+    pub(super) fn knows(&self, states: &[GpuState], plans: &[Plan]) -> bool {
+        doomed(states, plans).all(|(gpu, _, id)| self.0.contains_key(&(gpu.gpu.uuid.clone(), id)))
+    }
+}
+
+/// Returns the instances that plans destroy, each with its id.
+fn doomed<'a>(
+    states: &'a [GpuState],
+    plans: &'a [Plan],
+) -> impl Iterator<Item = (&'a DetailedGpu, &'a Present, u32)> {
+    states.iter().zip(plans).flat_map(|(state, plan)| {
+        let present = plan.destroy.iter().map(|n| &state.present[*n]);
+        present.filter_map(|present| Some((&state.gpu, present, present.id?)))
+    })
+}
+
+/// Returns the processes on an instance. One that cannot be seen counts.
+fn holders(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    gpu: &DetailedGpu,
+    present: &Present,
+) -> Result<Vec<String>> {
+    let (Some(slice), Some(id)) = (present.slice(gpu), present.id) else {
+        return Ok(Vec::new());
+    };
+    let state = (Origin::Administrator, InstanceState::Ready);
+    let instance = draft::instance(context, Resource::Mig(slice), state)?;
+    let Holders { seen, unseen } = reclaim::holders(context, &instance);
+    let named = |(pid, name): (i32, String)| format!("process {pid} {}", printable(&name));
+    let mut all: Vec<String> = seen.into_iter().map(named).collect();
+    for ci in &present.compute {
+        for pid in driver.processes(&gpu.gpu.uuid, id, ci.instance.id)? {
+            let begin = format!("process {pid}");
+            let is_it = |known: &String| known.split(' ').take(2).eq(begin.split(' '));
+            if !all.iter().any(is_it) {
+                all.push(begin);
+            }
+        }
+    }
+    let doubt = unseen.map(|why| format!("a process that runmig cannot see ({why})"));
+    all.extend(doubt);
+    Ok(all)
+}

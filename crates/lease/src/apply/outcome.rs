@@ -1,0 +1,132 @@
+//! The plan of an apply in the words of its callers.
+
+use super::look::{GpuState, Present};
+use super::plan::Plan;
+use crate::error::{Error, printable};
+use crate::model::{GpuUuid, Placement};
+
+/// The changes of an apply: those that it made, or those that it would make.
+#[derive(Debug)]
+pub struct Applied {
+    /// The name of the layout.
+    pub layout: String,
+    /// Every instance on the GPUs that the layout names, and the new ones.
+    pub instances: Vec<PlannedInstance>,
+    /// The leases and processes that have to end first. Then nothing has changed.
+    pub obstacle: Option<Error>,
+}
+
+/// An instance that stays, goes or comes.
+#[derive(Debug)]
+pub struct PlannedInstance {
+    /// The driver's index of the GPU.
+    pub gpu_index: u32,
+    /// The UUID of the GPU.
+    pub gpu_uuid: GpuUuid,
+    /// The memory slices.
+    pub placement: Placement,
+    /// The name of the profile.
+    pub profile: String,
+    /// The compute slices of each compute instance, after the change.
+    pub compute: Vec<u32>,
+    /// The change.
+    pub change: Change,
+    /// The leases and processes that hold it.
+    pub holders: Vec<String>,
+}
+
+/// A change to an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The instance stays.
+    Keep,
+    /// It is created.
+    Create,
+    /// It is destroyed.
+    Destroy,
+}
+
+impl Change {
+    /// Returns the word of the change.
+    pub fn word(self) -> &'static str {
+        match self {
+            Change::Keep => "keep",
+            Change::Create => "create",
+            Change::Destroy => "destroy",
+        }
+    }
+}
+
+impl Applied {
+    pub(super) fn new(layout: &str, states: &[GpuState], plans: &[Plan]) -> Applied {
+        let both = states.iter().zip(plans).filter(|(_, plan)| plan.is_named);
+        let held = both.clone().flat_map(|(state, plan)| {
+            let held = plan.held.iter().map(|n| &state.present[*n]);
+            held.map(|present| obstacle(state, present))
+        });
+        let held: Vec<String> = held.collect();
+        Applied {
+            layout: layout.to_owned(),
+            obstacle: (!held.is_empty()).then(|| blocked(layout, &held)),
+            instances: both
+                .flat_map(|(state, plan)| planned(state, plan))
+                .collect(),
+        }
+    }
+}
+
+fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
+    let item =
+        |placement, profile_id, compute: Vec<u32>, change, holders: &[String]| PlannedInstance {
+            gpu_index: state.gpu.gpu.index,
+            gpu_uuid: state.gpu.gpu.uuid.clone(),
+            placement,
+            profile: profile_name(state, profile_id),
+            compute,
+            change,
+            holders: holders.to_vec(),
+        };
+    let of = |n: usize, more: &[u32], change| {
+        let present = &state.present[n];
+        let compute = [&present.standing(&state.gpu).parts, more].concat();
+        let (id, holders) = (present.profile_id, &present.holders);
+        item(present.placement, id, compute, change, holders)
+    };
+    let keep = plan.keep.iter().map(|(n, more)| of(*n, more, Change::Keep));
+    let destroy = plan.destroy.iter().map(|n| of(*n, &[], Change::Destroy));
+    let create = plan.create.iter().map(|new| {
+        let change = Change::Create;
+        item(
+            new.placement,
+            new.profile_id,
+            new.parts.clone(),
+            change,
+            &[],
+        )
+    });
+    let mut all: Vec<PlannedInstance> = keep.chain(destroy).chain(create).collect();
+    // In the order of the memory, an instance before its successor.
+    all.sort_by_key(|one| (one.placement.start, one.change == Change::Create));
+    all
+}
+
+fn profile_name(state: &GpuState, id: u32) -> String {
+    let offer = { state.gpu.offers.iter() }.find(|offer| offer.profile.id == id);
+    offer.map_or_else(|| id.to_string(), |offer| offer.profile.name.clone())
+}
+
+fn obstacle(state: &GpuState, present: &Present) -> String {
+    format!(
+        "{} has {} at {} on GPU {}",
+        printable(&present.holders.join(" and ")),
+        profile_name(state, present.profile_id),
+        present.placement,
+        state.gpu.gpu.index
+    )
+}
+
+fn blocked(layout: &str, held: &[String]) -> Error {
+    Error::failed(format!("apply layout {}", printable(layout)))
+        .caused_by(Error::new(held.join("; ")))
+        .hint("end them, or choose a layout that keeps these instances; nothing has changed")
+}

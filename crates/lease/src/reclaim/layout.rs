@@ -1,0 +1,91 @@
+//! Instances of layouts: a collector and a release leave them alone, and an apply destroys those that it does not want.
+
+use super::destroy::{self, Ended, Target};
+use super::finding::Outcome;
+use super::patience::Patience;
+use crate::context::LeaseContext;
+use crate::error::{Error, Result};
+use crate::gpu::Queries;
+use crate::model::OperationId;
+use crate::store::Instance;
+use std::time::Instant;
+
+/// Returns the reason for which an instance without a lease stays: it belongs to a layout, or the operation of one is at
+/// work on it.
+pub(super) fn keeper(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
+    let name = instance.layout.as_ref()?;
+    if instance.boot_id != context.boot_id {
+        return None;
+    }
+    if instance.is_of_layout() {
+        return Some(format!(
+            "it belongs to layout {name}, which migctl apply changes"
+        ));
+    }
+    let is_at_work = |id: &OperationId| context.store.is_at_work(id);
+    let works = instance.operation.as_ref().is_some_and(is_at_work);
+    works.then(|| format!("the apply of layout {name} is at work on it"))
+}
+
+/// Looks at a finished instance of a layout for a collection. Its record goes if an administrator destroyed it.
+pub(super) fn look_at(
+    context: &LeaseContext<'_>,
+    driver: &impl Queries,
+    instance: &Instance,
+    dry_run: bool,
+) -> Outcome {
+    let kept = keeper(context, instance).unwrap_or_default();
+    match destroy::exists(context, driver, instance) {
+        Ok(true) => return Outcome::Kept(kept),
+        Ok(false) => {}
+        Err(e) => return Outcome::Kept(format!("{kept}, and {}", e.line())),
+    }
+    let gone = "its instance is gone".to_owned();
+    if dry_run {
+        return Outcome::Released(gone);
+    }
+    match forget(context, instance) {
+        Ok(true) => Outcome::Released(gone),
+        Ok(false) => Outcome::Kept(kept),
+        Err(e) => Outcome::Failed(e),
+    }
+}
+
+/// Removes the record of an instance that is gone, unless it has changed or a lease names it.
+fn forget(context: &LeaseContext<'_>, instance: &Instance) -> Result<bool> {
+    let ledger = context.store.lock("gc")?;
+    let is_same = context.store.instance_now(instance)?.as_ref() == Some(instance);
+    let is_free = is_same && !destroy::has_other_users(context, instance, None)?;
+    match is_free {
+        true => ledger.remove_instance(instance),
+        false => Ok(false),
+    }
+}
+
+/// Destroys an instance on record that a layout does not want, and removes the record. The caller's operation works on it.
+///
+/// # Errors
+/// The driver refuses the destroy, or a lease has come to the instance. The record stays.
+pub(crate) fn destroy_unwanted(
+    context: &LeaseContext<'_>,
+    instance: &Instance,
+    patience: Patience,
+) -> Result<()> {
+    let target = Target {
+        instance,
+        lease: None,
+        begun: Instant::now(),
+    };
+    match destroy::destroy_instance(context, target, patience)? {
+        Ended::Gone => {
+            let ledger = context.store.lock("apply")?;
+            ledger.remove_instance(instance)?;
+            Ok(())
+        }
+        Ended::Elsewhere if context.store.instance_now(instance)?.is_none() => Ok(()),
+        Ended::Elsewhere => Err(Error::new(format!(
+            "a container has taken {}",
+            instance.resource
+        ))),
+    }
+}

@@ -1,0 +1,164 @@
+//! `migctl apply` and `migctl restore`: bring the GPUs to the instances of a file, and leave every lease alone.
+
+use super::json::{LayoutPlan, PlannedItem};
+use super::layout_options::{self, Switch, required};
+use super::output::{self, Format};
+use crate::bundles;
+use clap::ValueHint;
+use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
+use runmig_lease::error::{Error, Result, printable};
+use runmig_lease::layout;
+use runmig_lease::{Applied, Goal, PlannedInstance};
+use std::path::{Path, PathBuf};
+
+const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    source: layout_options::Source,
+    /// Only see that the MIG modes are as the configuration says
+    #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
+    mode_only: bool,
+    /// Reset no GPU; migctl never does
+    #[arg(short, long, env = "MIG_PARTED_SKIP_RESET", value_parser = Switch)]
+    skip_reset: bool,
+    /// A file with hooks, which migctl refuses
+    #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE", value_hint = ValueHint::FilePath)]
+    hooks_file: Option<PathBuf>,
+    /// Only print what it would do
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Restore {
+    /// The checkpoint to restore
+    #[arg(short = 'f', long, value_name = "FILE", env = "MIG_PARTED_CHECKPOINT_FILE", value_hint = ValueHint::FilePath)]
+    checkpoint_file: Option<PathBuf>,
+    /// Only see that the MIG modes are as in the checkpoint
+    #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
+    mode_only: bool,
+    /// Only print what it would do
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
+    check_hooks(options.hooks_file.as_deref())?;
+    let configuration = options.source.configuration()?;
+    let goal = match options.mode_only {
+        true => Goal::Modes(&configuration),
+        false => Goal::Layout(&configuration),
+    };
+    let success = "MIG configuration applied successfully";
+    reach(config, format, (goal, options.dry_run), success)
+}
+
+pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32> {
+    let path = required(options.checkpoint_file.as_deref(), "checkpoint-file")?;
+    let checkpoint = layout::read_checkpoint(path)?;
+    let goal = match options.mode_only {
+        true => Goal::CheckpointModes(&checkpoint),
+        false => Goal::Checkpoint(&checkpoint),
+    };
+    let success = "MIG configuration restored successfully";
+    reach(config, format, (goal, options.dry_run), success)
+}
+
+/// Refuses hooks, which would be forgotten silently. An empty variable names no file.
+fn check_hooks(file: Option<&Path>) -> Result<()> {
+    match file.filter(|file| !file.as_os_str().is_empty()) {
+        Some(file) => {
+            let why = format!(
+                "cannot run the hooks of {}: migctl apply runs no hooks",
+                file.display()
+            );
+            Err(Error::new(why).hint("call the commands before and after migctl apply"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn reach(
+    config: &Config,
+    format: Format,
+    (goal, dry_run): (Goal<'_>, bool),
+    success: &str,
+) -> Result<i32> {
+    let leases = bundles::existing_or_new(config, Actor::Operator)?.0;
+    let applied = leases.apply(goal, dry_run)?;
+    let is_blocked = applied.obstacle.is_some();
+    match format {
+        Format::Json => output::json(&json(&applied, dry_run)),
+        Format::Table if dry_run => table(&applied),
+        Format::Table if is_blocked => {}
+        Format::Table => output::line(success),
+    }
+    if let Some(obstacle) = &applied.obstacle {
+        output::eprint(&obstacle.line());
+    }
+    Ok(i32::from(is_blocked))
+}
+
+fn table(applied: &Applied) {
+    let row = |one: &PlannedInstance| {
+        let holders = printable(&one.holders.join(", "));
+        vec![
+            one.gpu_index.to_string(),
+            one.placement.to_string(),
+            in_parts(one),
+            one.change.word().to_owned(),
+            if holders.is_empty() {
+                "-".to_owned()
+            } else {
+                holders
+            },
+        ]
+    };
+    let rows: Vec<Vec<String>> = applied.instances.iter().map(row).collect();
+    output::table(&COLUMNS, &rows);
+}
+
+/// Returns the profile of an instance, with its compute instances unless one fills it: `3g.40gb (1c + 1c + 1c)`.
+fn in_parts(one: &PlannedInstance) -> String {
+    let all = one
+        .profile
+        .split('g')
+        .next()
+        .and_then(|slices| slices.parse().ok());
+    match one.compute.as_slice() {
+        [only] if Some(*only) == all => one.profile.clone(),
+        [] => format!("{} (empty)", one.profile),
+        parts => {
+            let parts: Vec<String> = parts.iter().map(|slices| format!("{slices}c")).collect();
+            format!("{} ({})", one.profile, parts.join(" + "))
+        }
+    }
+}
+
+fn json(applied: &Applied, dry_run: bool) -> LayoutPlan<'_> {
+    let item = |one| PlannedItem::from(one);
+    LayoutPlan {
+        configuration: &applied.layout,
+        dry_run,
+        applied: !dry_run && applied.obstacle.is_none(),
+        error: applied.obstacle.as_ref().map(Error::line),
+        items: applied.instances.iter().map(item).collect(),
+    }
+}
+
+impl<'a> From<&'a PlannedInstance> for PlannedItem<'a> {
+    fn from(one: &'a PlannedInstance) -> Self {
+        PlannedItem {
+            gpu_index: one.gpu_index,
+            gpu_uuid: one.gpu_uuid.as_str(),
+            mig_placement: one.placement.into(),
+            profile: &one.profile,
+            compute_slices: &one.compute,
+            change: one.change.word(),
+            holders: &one.holders,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Layouts of an administrator, applied and restored beside a container that keeps its slice.
+
+use super::*;
+
+/// The file of layouts, and the checkpoint.
+const FILE: &str = "layouts.json";
+const CHECKPOINT: &str = "checkpoint.json";
+/// A file with the arguments of the layout that was begun.
+const BEGUN: &str = "layout-begun";
+/// A file with the generations of instances that an apply may destroy although nobody has them on record.
+const FORGONE: &str = "forgone";
+
+pub const ALL: &[Operation] = &[
+    // Beside a leased slice: completes one, destroys an idle one, and creates one with two compute instances.
+    operation("apply", Kind::Apply, |world| {
+        world.create(PEER);
+        let half = world.the_instance().start ^ 1;
+        world.admin_forgoes(world.profile, half);
+        leave_idle(world);
+        let wanted = r#"{"1g.6gb": 2, "1c.2g.12gb": 2}"#;
+        let entry = |instances: &str| {
+            format!(r#"[{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]"#)
+        };
+        let text = format!(
+            r#"{{"version": "v1", "mig-configs": {{"wanted": {}}}}}"#,
+            entry(wanted)
+        );
+        let file = world.path(FILE);
+        fs::write(&file, text).unwrap();
+        begun(
+            world,
+            &["apply", "-f", file.to_str().unwrap(), "-c", "wanted"],
+        )
+    }),
+    // An idle slice is in the way.
+    operation("restore", Kind::Apply, |world| {
+        leave_idle(world);
+        let taken = world.the_instance().start / 2 * 2;
+        let instances = format!(
+            r#"[{}, {}]"#,
+            saved(0, (taken ^ 2, 1), &[0]),
+            saved(1, (taken, 2), &[0])
+        );
+        begun_restore(world, &instances)
+    }),
+];
+
+fn leave_idle(world: &World) {
+    world.configure("keep_idle = \"5m\"");
+    world.create(ID);
+    world.delete(ID);
+}
+
+/// An instance of a checkpoint, by NVML's numbers of profiles.
+fn saved(profile: u32, (start, size): (u32, u32), compute: &[u32]) -> String {
+    let compute: Vec<String> = { compute.iter() }
+        .map(|profile| format!(r#"{{"ProfileID": {profile}, "EngProfileID": 0}}"#))
+        .collect();
+    format!(
+        r#"{{"ProfileID": {profile}, "Placement": {{"Start": {start}, "Size": {size}}},
+            "ComputeInstances": [{}]}}"#,
+        compute.join(", ")
+    )
+}
+
+/// `migctl restore` of these instances on GPU 0.
+fn begun_restore(world: &World, instances: &str) -> Call {
+    let uuid = &world.engine().gpus[0].uuid;
+    let text = format!(
+        r#"{{"Version": "v1", "MigState": {{"Devices": [{{"UUID": "{uuid}", "MigMode": 1,
+            "GpuInstances": {instances}}}]}}}}"#
+    );
+    let file = world.path(CHECKPOINT);
+    fs::write(&file, text).unwrap();
+    begun(world, &["restore", "-f", file.to_str().unwrap()])
+}
+
+fn begun(world: &World, arguments: &[&str]) -> Call {
+    fs::write(world.path(BEGUN), arguments.join("\n")).unwrap();
+    world.migctl(arguments).into()
+}
+
+/// After an apply that was killed or failed, the next one ends in the state that the first one wanted.
+pub fn next_apply_succeeds(world: &World) -> Result<(), String> {
+    let Ok(begun) = fs::read_to_string(world.path(BEGUN)) else {
+        return Ok(());
+    };
+    let arguments: Vec<&str> = begun.lines().collect();
+    let next = said(&mut world.migctl(&arguments));
+    if !next.status.success() {
+        return Err(format!("the next apply fails: {next:?}"));
+    }
+    is_in_place(world)
+}
+
+/// The layout that was begun is in place.
+pub fn is_in_place(world: &World) -> Result<(), String> {
+    let begun = fs::read_to_string(world.path(BEGUN)).unwrap();
+    let mut arguments: Vec<&str> = begun.lines().collect();
+    arguments.extend(["--dry-run", "-o", "json"]);
+    let planned = said(&mut world.migctl(&arguments)).ok().json();
+    let mut items = planned["items"].as_array().into_iter().flatten();
+    match items.all(|item| item["change"] == "keep") {
+        true => Ok(()),
+        false => Err(format!("the layout is not in place: {planned}")),
+    }
+}
+
+/// An empty checkpoint ends what the layouts made.
+pub fn layout_is_removed(world: &World) {
+    if world.path(BEGUN).exists() {
+        let mut empty = begun_restore(world, "[]").command;
+        said(&mut empty).ok();
+        for file in [BEGUN, FORGONE] {
+            let _ = fs::remove_file(world.path(file));
+        }
+    }
+}
+
+impl World {
+    /// An administrator's instance on GPU 0 without a compute instance, which an apply may have.
+    fn admin_forgoes(&self, profile: &str, start: u32) {
+        let gi = self.admin_creates(0, profile, start, false);
+        let made = self.instances().into_iter().find(|i| i.gi == gi).unwrap();
+        fs::write(self.path(FORGONE), made.generation.to_string()).unwrap();
+    }
+
+    /// Whether the administrator has forgone an instance.
+    pub fn is_forgone(&self, generation: u64) -> bool {
+        let forgone = fs::read_to_string(self.path(FORGONE)).unwrap_or_default();
+        forgone == generation.to_string()
+    }
+}
