@@ -9,6 +9,7 @@ mod agrees;
 mod apply;
 mod bad_input;
 mod draw;
+mod figures;
 mod leases;
 mod options;
 mod oracle;
