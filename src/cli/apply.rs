@@ -9,8 +9,9 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::layout;
-use runmig_lease::{Applied, Goal, PlannedInstance};
+use runmig_lease::{Applied, ApplyOptions, Goal, PlannedInstance};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
 
@@ -27,9 +28,22 @@ pub struct Options {
     /// A file with hooks, which migctl refuses
     #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE", value_hint = ValueHint::FilePath)]
     hooks_file: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// The options of both verbs that mig-parted lacks.
+#[derive(clap::Args)]
+struct How {
     /// Only print what it would do
     #[arg(long)]
     dry_run: bool,
+    /// Change the GPUs that allow it, name the others, and exit with 1
+    #[arg(long)]
+    partial: bool,
+    /// How long to wait for leases in the way, as 90s or 10m; new containers do not get their GPUs meanwhile
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, hide_default_value = true)]
+    wait: Duration,
 }
 
 #[derive(clap::Args)]
@@ -40,9 +54,8 @@ pub struct Restore {
     /// Only see that the MIG modes are as in the checkpoint
     #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
     mode_only: bool,
-    /// Only print what it would do
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
@@ -53,7 +66,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
         false => Goal::Layout(&configuration),
     };
     let success = "MIG configuration applied successfully";
-    reach(config, format, (goal, options.dry_run), success)
+    reach(config, format, (goal, &options.how), success)
 }
 
 pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32> {
@@ -64,7 +77,7 @@ pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32
         false => Goal::Checkpoint(&checkpoint),
     };
     let success = "MIG configuration restored successfully";
-    reach(config, format, (goal, options.dry_run), success)
+    reach(config, format, (goal, &options.how), success)
 }
 
 /// Refuses hooks, which would be forgotten silently. An empty variable names no file.
@@ -84,22 +97,27 @@ fn check_hooks(file: Option<&Path>) -> Result<()> {
 fn reach(
     config: &Config,
     format: Format,
-    (goal, dry_run): (Goal<'_>, bool),
+    (goal, how): (Goal<'_>, &How),
     success: &str,
 ) -> Result<i32> {
     let leases = bundles::existing_or_new(config, Actor::Operator)?.0;
-    let applied = leases.apply(goal, dry_run)?;
-    let is_blocked = applied.obstacle.is_some();
+    let options = ApplyOptions {
+        dry_run: how.dry_run,
+        partial: how.partial,
+        wait: how.wait,
+    };
+    let applied = leases.apply(goal, options)?;
+    let refusal = applied.refusal();
     match format {
-        Format::Json => output::json(&json(&applied, dry_run)),
-        Format::Table if dry_run => table(&applied),
-        Format::Table if is_blocked => {}
+        Format::Json => output::json(&json(&applied, how.dry_run)),
+        Format::Table if how.dry_run => table(&applied),
+        Format::Table if refusal.is_some() => {}
         Format::Table => output::line(success),
     }
-    if let Some(obstacle) = &applied.obstacle {
-        output::eprint(&obstacle.line());
+    if let Some(line) = &refusal {
+        output::eprint(line);
     }
-    Ok(i32::from(is_blocked))
+    Ok(i32::from(refusal.is_some()))
 }
 
 fn table(applied: &Applied) {
@@ -143,8 +161,8 @@ fn json(applied: &Applied, dry_run: bool) -> LayoutPlan<'_> {
     LayoutPlan {
         configuration: &applied.layout,
         dry_run,
-        applied: !dry_run && applied.obstacle.is_none(),
-        error: applied.obstacle.as_ref().map(Error::line),
+        applied: applied.is_made,
+        error: applied.refusal(),
         items: applied.instances.iter().map(item).collect(),
     }
 }

@@ -182,6 +182,10 @@ const GROUPS: [(&str, &[Verb]); 4] = [
                         "migctl apply -f layouts.yaml -c all-1g.10gb",
                         "makes them, unless a lease is in the way",
                     ),
+                    (
+                        "migctl apply --wait 10m -f layouts.yaml -c all-1g.10gb",
+                        "waits for leases in the way",
+                    ),
                 ],
             ),
             (

@@ -1,7 +1,7 @@
 //! The operations on leases that other crates call.
 
 use crate::allocate::{self, Acquired, ClaimNews, ClaimPlace, LimitState};
-use crate::apply::{self, Applied, Goal};
+use crate::apply::{self, Applied, ApplyOptions, Goal};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
@@ -274,8 +274,8 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Brings the GPUs to a layout; see `apply::apply`.
-    pub fn apply(&self, goal: Goal<'_>, dry_run: bool) -> Result<Applied> {
-        apply::apply(&self.0, goal, dry_run)
+    pub fn apply(&self, goal: Goal<'_>, options: ApplyOptions) -> Result<Applied> {
+        apply::apply(&self.0, goal, options)
     }
 
     /// Returns the account of leases that a create leaves beside the original of its bundle.

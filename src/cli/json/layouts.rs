@@ -44,9 +44,10 @@ pub struct LayoutPlan<'a> {
     pub configuration: &'a str,
     /// Whether the plan was only to be printed.
     pub dry_run: bool,
-    /// Whether the changes are made.
+    /// Whether the changes are made; with `--partial` those on the GPUs that allow them.
     pub applied: bool,
-    /// The leases and processes that have to end first, in words; null where nothing blocks the plan.
+    /// The leases and processes that have to end first, and the GPUs that cannot have the layout, in words; null where
+    /// nothing blocks the plan.
     pub error: Option<String>,
     /// Every instance on the GPUs that the configuration names, and the new ones.
     pub items: Vec<PlannedItem<'a>>,

@@ -12,8 +12,10 @@ pub struct Applied {
     pub layout: String,
     /// Every instance on the GPUs that the layout names, and the new ones.
     pub instances: Vec<PlannedInstance>,
-    /// The leases and processes that have to end first. Then nothing has changed.
-    pub obstacle: Option<Error>,
+    /// The leases and processes that have to end first, and the GPUs that cannot have the layout.
+    pub obstacles: Vec<String>,
+    /// Whether the changes are made, on the GPUs without an obstacle.
+    pub is_made: bool,
 }
 
 /// An instance that stays, goes or comes.
@@ -58,20 +60,41 @@ impl Change {
 }
 
 impl Applied {
-    pub(super) fn new(layout: &str, states: &[GpuState], plans: &[Plan]) -> Applied {
+    pub(super) fn new(
+        layout: &str,
+        (states, plans): (&[GpuState], &[Plan]),
+        is_made: bool,
+    ) -> Applied {
         let both = states.iter().zip(plans).filter(|(_, plan)| plan.is_named);
-        let held = both.clone().flat_map(|(state, plan)| {
+        let obstacles = both.clone().flat_map(|(state, plan)| {
             let held = plan.held.iter().map(|n| &state.present[*n]);
-            held.map(|present| obstacle(state, present))
+            let held = held.map(|present| obstacle(state, present));
+            held.chain(plan.refusal.as_ref().map(Error::line))
         });
-        let held: Vec<String> = held.collect();
         Applied {
             layout: layout.to_owned(),
-            obstacle: (!held.is_empty()).then(|| blocked(layout, &held)),
+            obstacles: obstacles.collect(),
             instances: both
                 .flat_map(|(state, plan)| planned(state, plan))
                 .collect(),
+            is_made,
         }
+    }
+
+    /// Returns the line that names the obstacles, if there are any. It has no limit, since each holder has to be found.
+    pub fn refusal(&self) -> Option<String> {
+        if self.obstacles.is_empty() {
+            return None;
+        }
+        let others = match self.is_made {
+            true => "the other GPUs have it",
+            false => "nothing has changed",
+        };
+        Some(format!(
+            "cannot apply layout {}: {}; hint: end them, or choose a layout that keeps these instances; {others}",
+            printable(&self.layout),
+            self.obstacles.join("; ")
+        ))
     }
 }
 
@@ -123,10 +146,4 @@ fn obstacle(state: &GpuState, present: &Present) -> String {
         present.placement,
         state.gpu.gpu.index
     )
-}
-
-fn blocked(layout: &str, held: &[String]) -> Error {
-    Error::failed(format!("apply layout {}", printable(layout)))
-        .caused_by(Error::new(held.join("; ")))
-        .hint("end them, or choose a layout that keeps these instances; nothing has changed")
 }

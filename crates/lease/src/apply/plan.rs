@@ -21,40 +21,51 @@ pub(super) struct Plan {
     pub create: Vec<NewInstance>,
     /// Those of `destroy` that leases or processes hold.
     pub held: Vec<usize>,
+    /// The reason for which the GPU cannot have the goal, whatever ends.
+    pub refusal: Option<Error>,
 }
 
 impl Plan {
+    /// Returns whether the GPU does not allow the changes.
     pub(super) fn is_blocked(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || self.refusal.is_some()
+    }
+
+    /// Leaves the GPU out if it does not allow the changes.
+    pub(super) fn or_skip(self) -> Plan {
+        match self.is_blocked() {
+            true => Plan::default(),
+            false => self,
+        }
     }
 }
 
-/// Returns the changes on each GPU.
+/// Returns the changes on each GPU, or the reason for which it cannot have the goal.
 ///
 /// # Errors
-/// A GPU that cannot have what the goal says, and a MIG mode that has to change.
+/// A goal that is wrong for the machine.
 pub(super) fn plan(goal: Goal<'_>, states: &[GpuState]) -> Result<Vec<Plan>> {
     let gpus: Vec<_> = states.iter().map(|state| state.gpu.clone()).collect();
     match goal {
         Goal::Layout(configuration) | Goal::Modes(configuration) => {
             let targets = layout::resolve(configuration, &gpus)?;
             if matches!(goal, Goal::Modes(_)) {
-                return each(states, &targets, |state, target| {
+                return Ok(each(states, &targets, |state, target| {
                     modes(state, target.mig_enabled)
-                });
+                }));
             }
             layout::validate(&targets, &gpus)?;
-            each(states, &targets, for_target)
+            Ok(each(states, &targets, for_target))
         }
         Goal::Checkpoint(checkpoint) => {
             let targets = layout::resolve_checkpoint(checkpoint, &gpus)?;
-            each(states, &targets, for_places)
+            Ok(each(states, &targets, for_places))
         }
         Goal::CheckpointModes(checkpoint) => {
             let targets = layout::resolve_checkpoint(checkpoint, &gpus)?;
-            each(states, &targets, |state, target| {
+            Ok(each(states, &targets, |state, target| {
                 modes(state, target.mig_enabled)
-            })
+            }))
         }
     }
 }
@@ -64,10 +75,16 @@ fn each<T>(
     states: &[GpuState],
     targets: &[Option<T>],
     plan: impl Fn(&GpuState, &T) -> Result<Plan>,
-) -> Result<Vec<Plan>> {
+) -> Vec<Plan> {
     let one = |(state, target): (&GpuState, &Option<T>)| match target {
-        Some(target) => plan(state, target).context(|| what(state)),
-        None => Ok(Plan::default()),
+        Some(target) => plan(state, target)
+            .context(|| what(state))
+            .unwrap_or_else(|e| Plan {
+                is_named: true,
+                refusal: Some(e),
+                ..Plan::default()
+            }),
+        None => Plan::default(),
     };
     states.iter().zip(targets).map(one).collect()
 }
@@ -161,5 +178,6 @@ fn on_gpu(
         create: plan.create,
         held,
         destroy,
+        refusal: None,
     })
 }

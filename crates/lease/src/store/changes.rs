@@ -141,6 +141,27 @@ impl Changes {
         Ok(())
     }
 
+    /// Waits for a change, no longer than this. Returns whether there is one.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
+        let end = Instant::now() + time;
+        while !self.take()? {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+            let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, timeout) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(failed(&self.state_dir, e)),
+            }
+        }
+        Ok(true)
+    }
+
     /// Takes the rest of a burst of changes.
     ///
     /// # Errors
