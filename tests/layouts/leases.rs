@@ -410,3 +410,19 @@ fn waits_no_longer_than_asked() {
     let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
     assert_eq!(wrong.status.code(), Some(2));
 }
+
+/// An administrator destroyed the slice of a container, and made another one there.
+#[test]
+fn replaced_slice_counts_as_leased() {
+    let world = World::small();
+    world.create("train");
+    let leased = world.the_instance();
+    world.admin_destroys(0, leased.gi);
+    world.admin_creates(0, "2g.12gb", leased.start / 2 * 2, true);
+    let named = [
+        "container train has 2g.12gb at ",
+        "container train has 1g.6gb at ",
+    ];
+    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &named);
+    changes_nothing(&world, r#"{"2g.12gb": 1}"#, &named[1..]);
+}

@@ -206,15 +206,18 @@ impl<D: Queries> Draft<'_, D> {
 /// Returns whether an instance that stays is put on record for the layout. One that is promised, being made or in seats
 /// ends as it would without a layout.
 fn is_marked(present: &Present) -> bool {
+    if present.id.is_none() || present.is_unread {
+        return false;
+    }
     let Some(record) = &present.record else {
-        return present.id.is_some() && !present.is_unread;
+        return true;
     };
     let is_whole = record.slice().is_some_and(|slice| slice.seats.is_none());
     let is_there = match record.state {
         InstanceState::Ready | InstanceState::Idle { .. } => true,
         InstanceState::Creating | InstanceState::Releasing | InstanceState::Quarantined(_) => false,
     };
-    present.id.is_some() && is_whole && is_there
+    is_whole && is_there
 }
 
 /// Takes back the changes that were not made. The first of them may have begun: then its record stays as it is, and a

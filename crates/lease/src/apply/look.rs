@@ -34,7 +34,7 @@ pub(super) struct Present {
     pub holders: Vec<String>,
     /// Whether a release of it has begun: it cannot stay.
     pub is_going: bool,
-    /// Whether a record that cannot be read claims its place.
+    /// Whether a record that cannot be read, or one of another instance, claims its place.
     pub is_unread: bool,
 }
 
@@ -128,6 +128,11 @@ impl<'l> Records<'l> {
                     && slice.gpu_instance.is_none_or(|id| id == one.id)
             };
             let mut present = self.present(context, (profile_id, one.placement), is_it);
+            // An instance in the place of a leased one, which an administrator destroyed, counts as leased.
+            for lease in self.leases_at(one.placement, is_it) {
+                present.holders.push(lease);
+                present.is_unread = true;
+            }
             present.id = Some(one.id);
             present.compute.clone_from(&one.compute_instances);
             let processes = in_use.of(&gpu.gpu.uuid, one.id);
@@ -170,6 +175,17 @@ impl<'l> Records<'l> {
             gpu,
             present,
         }
+    }
+
+    /// Returns the holders of leases whose slices lie at a place, and are not those that `is_it` accepts.
+    fn leases_at(&self, at: Placement, is_it: impl Fn(&Slice) -> bool) -> Vec<String> {
+        let others = self.entries.iter().filter(|entry| {
+            let slice = entry.instance().resource.mig_slice();
+            slice.is_some_and(|slice| slice.placement.overlaps(at) && !is_it(slice))
+        });
+        others
+            .filter_map(|entry| Some(entry.lease()?.holder.title()))
+            .collect()
     }
 
     /// Returns a place with the records and leases that `is_it` accepts.
