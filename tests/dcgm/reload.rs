@@ -38,7 +38,10 @@ impl Exporter {
             signals.display(),
             std::process::id()
         );
-        let mut going = going(Command::new(&program).args(["-c", &script]));
+        // Below nohup the signal is ignored, and a shell cannot trap it then.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(&program);
+        let mut going = going(command.args(["-c", &script]));
         going.until("ready");
         Exporter {
             going,
