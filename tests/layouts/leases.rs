@@ -241,6 +241,11 @@ fn collection_forgets_destroyed_instance() {
     said(&mut apply(&world, r#"{"1g.6gb": 2}"#)).ok();
     let gone = &world.instances()[0];
     world.admin_destroys(0, gone.gi);
+    // An apply sees it too.
+    said(&mut apply(&world, r#"{"1g.6gb": 2}"#)).ok();
+    assert_eq!((there(&world).len(), world.records().len()), (2, 2));
+    let gone = &world.instances()[0];
+    world.admin_destroys(0, gone.gi);
     let kept = said(&mut world.migctl(&["gc", "--dry-run"])).ok().stdout;
     assert!(kept.contains("its instance is gone"), "{kept}");
     assert_eq!(world.records().len(), 2);

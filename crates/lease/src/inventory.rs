@@ -228,8 +228,12 @@ impl Inventory {
 
     /// Returns the places that are held.
     pub fn reserved(&self) -> Vec<Slot> {
+        self.held_beside(self.unleased.iter().filter(|i| i.idle_since().is_none()))
+    }
+
+    /// Returns the places of these instances without a lease, and of all that are held.
+    fn held_beside<'a>(&'a self, going: impl Iterator<Item = &'a Instance>) -> Vec<Slot> {
         let leased = self.leases.iter().map(|h| &h.instance);
-        let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
         let held = leased.chain(going).chain(&self.parents);
         let held = held.filter_map(footprint);
         held.chain(self.damaged.iter().filter_map(Unread::reserved))
@@ -241,10 +245,12 @@ impl Inventory {
         self.idle_instances().filter_map(footprint).collect()
     }
 
-    /// Returns the places of instances of layouts without a lease, which a create may adopt like foreign ones.
-    pub(crate) fn of_layouts(&self) -> Vec<Slot> {
-        let unleased = self.unleased.iter().filter(|i| i.is_of_layout());
-        unleased.filter_map(footprint).collect()
+    /// Returns all places that the ledger has promised, but those of layouts without a lease: a create may adopt such an
+    /// instance like a foreign one.
+    pub(crate) fn unadoptable(&self) -> Vec<Slot> {
+        let unleased = self.unleased.iter();
+        let going = unleased.filter(|i| i.idle_since().is_none() && !i.is_of_layout());
+        [self.held_beside(going), self.idle()].concat()
     }
 
     /// Returns the places of instances that end one day: all but those of an administrator.

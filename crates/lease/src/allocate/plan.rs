@@ -86,8 +86,7 @@ impl Planner<'_> {
         reserved.extend_from_slice(&self.tried.refused);
         let mut taken = Selection::new(&reserved, &kept);
         // Idle places count, and refused ones do not: another process may have created an instance there.
-        let (mut ours, of_layouts) = (self.inventory.taken(), self.inventory.of_layouts());
-        ours.retain(|slot| !of_layouts.contains(slot));
+        let mut ours = self.inventory.unadoptable();
         let (mut plan, mut memory) = (Plan::default(), 0);
         for found in 0..count as usize {
             let wanted = taken.constraints(&wanted);

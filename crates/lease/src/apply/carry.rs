@@ -3,7 +3,7 @@
 use super::journal::{Parts, Step};
 use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result};
-use crate::gpu::Mig;
+use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::model::Profile;
 use crate::reclaim::{self, Patience};
 use crate::store::{Instance, InstanceState, Slice};
@@ -69,7 +69,13 @@ fn create(
         id: slice.profile_id,
         ..Profile::default()
     };
-    let gi = driver.create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement)?;
+    let made = driver.create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement);
+    let is_refused = |e: &DriverError| e.code() == Some(INSUFFICIENT_RESOURCES);
+    if made.as_ref().is_err_and(is_refused) {
+        // The driver made nothing, so an instance at that place is foreign.
+        context.store.lock("apply")?.remove_instance(instance)?;
+    }
+    let gi = made?;
     let instance = record(context, instance, |i| {
         i.change_slice(|s| s.gpu_instance = Some(gi));
     })?;
@@ -106,6 +112,7 @@ fn create_parts(
 
 fn set(slice: &mut Slice, only: Option<(u32, String)>) {
     (slice.compute_instance, slice.mig_uuid) = only.unzip();
+    slice.emptied = false;
 }
 
 fn slice_of(instance: &Instance) -> Result<&Slice> {

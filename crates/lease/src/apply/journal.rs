@@ -6,7 +6,9 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::{DetailedGpu, Queries};
-use crate::store::{Instance, InstanceState, Ledger, Operation, Origin, Resource, Slice};
+use crate::store::{
+    Instance, InstanceState, LeaseState, Ledger, Operation, Origin, Resource, Slice,
+};
 use std::collections::VecDeque;
 
 /// The changes on record, in their order.
@@ -87,6 +89,9 @@ pub(super) fn write(
             return Ok(None);
         }
     }
+    if !keep_their_leases(context, &records)? {
+        return Ok(None);
+    }
     for (n, record) in records.iter().enumerate() {
         if let Err(e) = ledger.put_instance(&record.instance) {
             let undone = records[..=n].iter().map(|record| restore(&ledger, record));
@@ -94,6 +99,21 @@ pub(super) fn write(
         }
     }
     Ok(Some(Journaled(steps)))
+}
+
+/// Returns whether no release of the leases on these records has begun since the look: it may destroy an instance that is
+/// to stay. The caller has the ledger's lock, and a release that begins later sees the new record.
+fn keep_their_leases(context: &LeaseContext<'_>, records: &[Entry]) -> Result<bool> {
+    let listing = context.store.listing()?;
+    let is_ending = |record: &Entry| {
+        let mut leases = listing
+            .held()
+            .filter(|held| held.lease.instance == record.instance.id)
+            .map(|held| held.lease.state);
+        let first = leases.next();
+        first == Some(LeaseState::Releasing) && leases.all(|state| state == LeaseState::Releasing)
+    };
+    Ok(!records.iter().any(is_ending))
 }
 
 fn restore(ledger: &Ledger<'_>, record: &Entry) -> Result<()> {
@@ -214,7 +234,9 @@ fn is_marked(present: &Present) -> bool {
     };
     let is_whole = record.slice().is_some_and(|slice| slice.seats.is_none());
     let is_there = match record.state {
-        InstanceState::Ready | InstanceState::Idle { .. } => true,
+        InstanceState::Ready => true,
+        // One with a lease is being handed out, and not validated yet.
+        InstanceState::Idle { .. } => present.holders.is_empty(),
         InstanceState::Creating | InstanceState::Releasing | InstanceState::Quarantined(_) => false,
     };
     is_whole && is_there
@@ -232,7 +254,7 @@ pub(super) fn withdraw(context: &LeaseContext<'_>, left: VecDeque<Step>) -> Resu
             match (now == *instance, before) {
                 (true, Some(before)) => ledger.put_instance(&before),
                 (true, None) => ledger.remove_instance(&instance).map(drop),
-                // Its compute instance is gone.
+                // A compute instance of it is gone, so a collector ends it.
                 (false, _) => Ok(()),
             }
         }

@@ -10,7 +10,7 @@ use crate::model::{GpuUuid, Placement};
 use crate::placement::Standing;
 use crate::process::Holders;
 use crate::reclaim;
-use crate::store::{Entry, Instance, InstanceState, Listing, Origin, Resource, Slice};
+use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Origin, Resource, Slice};
 use std::collections::BTreeMap;
 
 /// A GPU with all that lies on it or is promised there.
@@ -140,31 +140,47 @@ impl<'l> Records<'l> {
             present
         };
         let mut present: Vec<Present> = gpu.instances.iter().map(there).collect();
-        // Places on record without hardware: promised, or being made.
-        let slices =
-            { self.entries.iter() }.filter_map(|entry| entry.instance().resource.mig_slice());
-        for slice in slices.chain(self.parents.iter().filter_map(|parent| parent.slice())) {
+        // Places on record without hardware: promised, being made, or of an instance that has gone.
+        for instance in { self.entries.iter() }
+            .map(|entry| entry.instance())
+            .chain(self.parents.iter().copied())
+        {
+            let Some(slice) = instance.resource.mig_slice() else {
+                continue;
+            };
             let place = (slice.profile_id, slice.placement);
-            let is_known = |p: &Present| (p.profile_id, p.placement) == place;
-            if !present.iter().any(is_known) {
+            let is_there = |p: &Present| (p.profile_id, p.placement) == place;
+            let is_known = match self.is_left(instance) {
+                // A second record of a place goes, too.
+                true => present
+                    .iter()
+                    .any(|p| p.record.as_ref().is_some_and(|r| r.id == instance.id)),
+                false => present.iter().any(is_there),
+            };
+            if !is_known {
                 let is_it = |other: &Slice| (other.profile_id, other.placement) == place;
-                present.push(self.present(context, place, is_it));
+                let mut one = self.present(context, place, is_it);
+                if self.is_left(instance) {
+                    one.record = Some(instance.clone());
+                }
+                one.is_going |= one.holders.is_empty();
+                present.push(one);
             }
         }
         for (unread, file) in &self.unread {
-            let place = (unread.place.profile_id, unread.place.placement);
-            let mut of_record = present.iter_mut().filter(|p| p.placement.overlaps(place.1));
+            let at = unread.place.placement;
             let held = format!("record {file}, which cannot be read,");
-            match of_record.next() {
-                Some(one) => {
-                    one.holders.push(held);
-                    one.is_unread = true;
-                }
-                None => present.push(Present {
+            for one in present.iter_mut().filter(|one| one.placement.overlaps(at)) {
+                one.holders.push(held.clone());
+                one.is_unread = true;
+            }
+            // No layout wants it, so it only keeps others from its place.
+            if !present.iter().any(|one| one.placement == at) {
+                present.push(Present {
                     holders: vec![held],
                     is_unread: true,
-                    ..Present::at(place)
-                }),
+                    ..Present::at((u32::MAX, at))
+                });
             }
         }
         let whole =
@@ -175,6 +191,12 @@ impl<'l> Records<'l> {
             gpu,
             present,
         }
+    }
+
+    /// Returns whether an instance is a slice without a lease and without a seat.
+    fn is_left(&self, instance: &Instance) -> bool {
+        let is_it = |entry: &&Entry| entry.lease().is_none() && entry.instance().id == instance.id;
+        instance.slice().is_some() && self.entries.iter().any(is_it)
     }
 
     /// Returns the holders of leases whose slices lie at a place, and are not those that `is_it` accepts.
@@ -196,21 +218,31 @@ impl<'l> Records<'l> {
         is_it: impl Fn(&Slice) -> bool,
     ) -> Present {
         let mut present = Present::at(place);
+        let (mut is_leased, mut stays) = (false, false);
         for entry in &self.entries {
             let instance = entry.instance();
             if !instance.resource.mig_slice().is_some_and(&is_it) {
                 continue;
             }
             match entry.lease() {
-                Some(lease) => present.holders.push(lease.holder.title()),
+                Some(lease) => {
+                    is_leased = true;
+                    stays |= lease.state != LeaseState::Releasing;
+                    present.holders.push(lease.holder.title());
+                }
                 None => present.holders.extend(at_work(context, instance)),
             }
             // The daemon of a seat has only a copy of the slice.
             if instance.slice().is_some() {
-                present.is_going = entry.lease().is_none() && is_going(instance);
+                present.is_going = match entry.lease() {
+                    Some(_) => is_released(instance),
+                    None => is_going(instance),
+                };
                 present.record = Some(instance.clone());
             }
         }
+        // A release that has begun may be destroying it.
+        present.is_going |= is_leased && !stays;
         for parent in &self.parents {
             if parent.slice().is_some_and(&is_it) {
                 present.record = Some((*parent).clone());
@@ -251,8 +283,16 @@ fn at_work(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
 fn is_going(instance: &Instance) -> bool {
     match instance.state {
         InstanceState::Idle { .. } => false,
-        _ => !instance.is_of_layout(),
+        _ => !instance.outlives_leases(),
     }
+}
+
+/// Returns whether runmig destroys an instance.
+fn is_released(instance: &Instance) -> bool {
+    matches!(
+        instance.state,
+        InstanceState::Releasing | InstanceState::Quarantined(_)
+    )
 }
 
 /// The processes on instances that a plan destroys, as far as they were looked at: by GPU and the driver's id.

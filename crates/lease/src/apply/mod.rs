@@ -161,8 +161,11 @@ fn attempt(
         };
         finish(context, &driver, journaled)?;
         let name = goal.name();
-        context.observer.tell(&News::LayoutApplied(name));
-        tracing::info!("layout {name} is applied");
+        let is_modes = matches!(goal, Goal::Modes(_) | Goal::CheckpointModes(_));
+        if !is_modes && applied.obstacles.is_empty() {
+            context.observer.tell(&News::LayoutApplied(name));
+            tracing::info!("layout {name} is applied");
+        }
         return Ok((applied, HeldGpus::new()));
     }
     Err(

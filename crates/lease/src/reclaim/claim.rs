@@ -115,7 +115,8 @@ pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &
     };
     let mut released = Vec::new();
     for held in listing.held().filter(is_its) {
-        if !destroy::has_other_users(context, &held.instance, Some(&held.lease))? {
+        let has_others = destroy::has_other_users(context, &held.instance, Some(&held.lease))?;
+        if !has_others && !held.instance.outlives_leases() {
             ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
         }
         if ledger.remove_lease(&held.lease)? {

@@ -115,7 +115,10 @@ fn try_destroy<'a>(
         Resource::Mig(slice) => {
             let emptied = || mark(context, &instance, |i| i.change_slice(|s| s.emptied = true));
             let parts = match instance.layout {
-                Some(_) => destroy_parts(driver, slice)?,
+                // From the first one on, a collector ends what an apply leaves.
+                Some(_) => destroy_parts(driver, slice, || {
+                    mark(context, &instance, |i| i.operation = None)
+                })?,
                 None => Ok(()),
             };
             let destroyed = match parts {
@@ -230,7 +233,12 @@ pub(crate) fn destroy(
 
 /// Destroys every compute instance of an instance of a layout, which may have several. The driver's list confirms that
 /// each is gone.
-fn destroy_parts(driver: &impl Mig, slice: &Slice) -> Result<std::result::Result<(), DriverError>> {
+fn destroy_parts(
+    driver: &impl Mig,
+    slice: &Slice,
+    begun: impl FnOnce() -> Result<()>,
+) -> Result<std::result::Result<(), DriverError>> {
+    let mut begun = Some(begun);
     let gpu = &slice.gpu_uuid;
     let Some(instance) = locate(driver, slice)? else {
         return Ok(Ok(()));
@@ -239,6 +247,7 @@ fn destroy_parts(driver: &impl Mig, slice: &Slice) -> Result<std::result::Result
         if let Err(e) = driver.destroy_compute_instance(gpu, instance.id, ci.id) {
             return Ok(Err(e));
         }
+        begun.take().map_or(Ok(()), |begun| begun())?;
     }
     let left = locate(driver, slice)?;
     match left.filter(|instance| !instance.compute_instances.is_empty()) {

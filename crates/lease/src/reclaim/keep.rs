@@ -32,6 +32,10 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
         // Another process released the lease and removed it.
         return Ok(true);
     };
+    // A layout may have taken it over meanwhile.
+    if held.instance.outlives_leases() {
+        return Ok(false);
+    }
     let is_emptied = held.instance.slice().is_none_or(|s| s.emptied);
     if held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
