@@ -19,9 +19,6 @@ const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
 pub struct Options {
     #[command(flatten)]
     source: layout_options::Source,
-    /// Only see that the MIG modes are as the configuration says
-    #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
-    mode_only: bool,
     /// Reset no GPU; migctl never does
     #[arg(short, long, env = "MIG_PARTED_SKIP_RESET", value_parser = Switch)]
     skip_reset: bool,
@@ -32,16 +29,18 @@ pub struct Options {
     how: How,
 }
 
-/// The options of both verbs that mig-parted lacks.
+/// The options of both verbs.
 #[derive(clap::Args)]
 struct How {
+    #[command(flatten)]
+    modes: layout_options::Modes,
     /// Only print what it would do
     #[arg(long)]
     dry_run: bool,
     /// Change the GPUs that allow it, name the others, and exit with 1
     #[arg(long)]
     partial: bool,
-    /// How long to wait for leases in the way, as 90s or 10m; new containers do not get their GPUs meanwhile
+    /// How long to wait for leases and processes in the way, as 90s or 10m; new containers do not get their GPUs meanwhile
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, hide_default_value = true)]
     wait: Duration,
 }
@@ -51,9 +50,6 @@ pub struct Restore {
     /// The checkpoint to restore
     #[arg(short = 'f', long, value_name = "FILE", env = "MIG_PARTED_CHECKPOINT_FILE", value_hint = ValueHint::FilePath)]
     checkpoint_file: Option<PathBuf>,
-    /// Only see that the MIG modes are as in the checkpoint
-    #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
-    mode_only: bool,
     #[command(flatten)]
     how: How,
 }
@@ -61,10 +57,7 @@ pub struct Restore {
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     check_hooks(options.hooks_file.as_deref())?;
     let configuration = options.source.configuration()?;
-    let goal = match options.mode_only {
-        true => Goal::Modes(&configuration),
-        false => Goal::Layout(&configuration),
-    };
+    let goal = Goal::Layout(&configuration);
     let success = "MIG configuration applied successfully";
     reach(config, format, (goal, &options.how), success)
 }
@@ -72,10 +65,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
 pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32> {
     let path = required(options.checkpoint_file.as_deref(), "checkpoint-file")?;
     let checkpoint = layout::read_checkpoint(path)?;
-    let goal = match options.mode_only {
-        true => Goal::CheckpointModes(&checkpoint),
-        false => Goal::Checkpoint(&checkpoint),
-    };
+    let goal = Goal::Checkpoint(&checkpoint);
     let success = "MIG configuration restored successfully";
     reach(config, format, (goal, &options.how), success)
 }
@@ -102,6 +92,7 @@ fn reach(
 ) -> Result<i32> {
     let leases = bundles::existing_or_new(config, Actor::Operator)?.0;
     let options = ApplyOptions {
+        modes_only: how.modes.mode_only,
         dry_run: how.dry_run,
         partial: how.partial,
         wait: how.wait,
@@ -141,13 +132,8 @@ fn table(applied: &Applied) {
 
 /// Returns the profile of an instance, with its compute instances unless one fills it: `3g.40gb (1c + 1c + 1c)`.
 fn in_parts(one: &PlannedInstance) -> String {
-    let all = one
-        .profile
-        .split('g')
-        .next()
-        .and_then(|slices| slices.parse().ok());
     match one.compute.as_slice() {
-        [only] if Some(*only) == all => one.profile.clone(),
+        _ if one.is_whole => one.profile.clone(),
         [] => format!("{} (empty)", one.profile),
         parts => {
             let parts: Vec<String> = parts.iter().map(|slices| format!("{slices}c")).collect();

@@ -11,9 +11,8 @@ use runmig_lease::layout::{self, Comparison};
 pub struct Options {
     #[command(flatten)]
     source: layout_options::Source,
-    /// Compare the MIG modes alone
-    #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
-    mode_only: bool,
+    #[command(flatten)]
+    modes: layout_options::Modes,
     /// Only check that the file is valid and has the configuration
     #[arg(short = 'a', long, env = "MIG_PARTED_VALID_CONFIG", value_parser = Switch)]
     valid_config: bool,
@@ -34,15 +33,15 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
         .detailed_gpus()
         .map_err(Error::from)?;
     let targets = layout::resolve(&configuration, &gpus)?;
-    if !options.mode_only {
+    if !options.modes.mode_only {
         layout::validate(&targets, &gpus)?;
     }
     let compared = layout::compare(&targets, &gpus);
-    let is_met = |one: &Comparison| match options.mode_only {
+    let is_met = |one: &Comparison| match options.modes.mode_only {
         true => one.mode,
         false => one.applied,
     };
-    assertion.checked = if options.mode_only {
+    assertion.checked = if options.modes.mode_only {
         "modes"
     } else {
         "devices"
@@ -55,7 +54,7 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
         difference: one.difference.clone().filter(|_| !is_met(one)),
     });
     assertion.gpus = items.collect();
-    let success = match options.mode_only {
+    let success = match options.modes.mode_only {
         true => "Selected MIG mode settings from configuration currently applied",
         false => "Selected MIG configuration currently applied",
     };

@@ -40,6 +40,14 @@ impl Source {
     }
 }
 
+/// The choice of the MIG modes alone.
+#[derive(clap::Args)]
+pub struct Modes {
+    /// Look at the MIG modes alone
+    #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
+    pub mode_only: bool,
+}
+
 /// Returns the file of an option. A missing one is a failure of the verb, since a variable may name it.
 pub fn required<'p>(path: Option<&'p Path>, option: &str) -> Result<&'p Path> {
     let path = path.filter(|path| *path != Path::new(""));

@@ -11,8 +11,17 @@ use std::fs;
 /// Files for each machine.
 const FILES: usize = 8;
 
-pub fn number(name: &str) -> Option<u64> {
+fn number(name: &str) -> Option<u64> {
     Some(std::env::var(name).ok()?.parse().expect(name))
+}
+
+/// Returns the seed of a run and the number of its cases, and prints them.
+pub fn run(variable: &str, default: u64) -> (u64, u64) {
+    let seed = number("RUNMIG_LAYOUT_SEED");
+    let seed = seed.unwrap_or_else(|| Random::new(u64::from(std::process::id())).next());
+    let cases = number(variable).unwrap_or(default);
+    eprintln!("RUNMIG_LAYOUT_SEED={seed} {variable}={cases}");
+    (seed, cases)
 }
 
 #[test]
@@ -20,10 +29,7 @@ fn reads_agree_with_mig_parted() {
     let Some(mut parted) = MigParted::find() else {
         return;
     };
-    let seed = number("RUNMIG_LAYOUT_SEED");
-    let seed = seed.unwrap_or_else(|| Random::new(u64::from(std::process::id())).next());
-    let cases = number("RUNMIG_LAYOUT_CASES").unwrap_or(12);
-    eprintln!("RUNMIG_LAYOUT_SEED={seed} RUNMIG_LAYOUT_CASES={cases}");
+    let (seed, cases) = run("RUNMIG_LAYOUT_CASES", 12);
     let (mut met, mut refused) = (0, 0);
     for case in 0..cases {
         let mut random = Random::new(seed.wrapping_add(case));

@@ -1,6 +1,6 @@
 //! `migctl apply` and `restore` against those of mig-parted. `RUNMIG_LAYOUT_SEED` begins a run again.
 
-use crate::agrees::number;
+use crate::agrees::run;
 use crate::draw;
 use crate::oracle::MigParted;
 use crate::ours::Ours;
@@ -13,10 +13,7 @@ fn ends_in_devices_of_mig_parted() {
     let Some(mut parted) = MigParted::find() else {
         return;
     };
-    let seed = number("RUNMIG_LAYOUT_SEED");
-    let seed = seed.unwrap_or_else(|| Random::new(u64::from(std::process::id())).next());
-    let cases = number("RUNMIG_LAYOUT_APPLIES").unwrap_or(24);
-    eprintln!("RUNMIG_LAYOUT_SEED={seed} RUNMIG_LAYOUT_APPLIES={cases}");
+    let (seed, cases) = run("RUNMIG_LAYOUT_APPLIES", 24);
     let (mut same, mut restored) = (0, 0);
     for case in 0..cases {
         let mut random = Random::new(seed.wrapping_add(case));
@@ -99,6 +96,14 @@ fn generated_configurations_apply_to_empty_machine() {
     assert!(applied > 10);
 }
 
+/// The call fails with a line that has this word and a hint.
+#[track_caller]
+fn refuses(ours: &Ours, call: &[&str], word: &str) {
+    let line = ours.migctl(call).refused();
+    let is_told = line.contains(word) && line.contains("; hint: ");
+    assert!(is_told, "{word}: {line}");
+}
+
 #[test]
 fn refuses_before_any_change() {
     let ours = Ours::on(Machine::new("A100-80GB", 2));
@@ -128,13 +133,7 @@ fn refuses_before_any_change() {
     ];
     for (entries, word) in cases {
         let file = file(&entries);
-        let line = ours
-            .migctl(&["apply", "-f", file.to_str().unwrap()])
-            .refused();
-        assert!(
-            line.contains(word) && line.contains("; hint: "),
-            "{word}: {line}"
-        );
+        refuses(&ours, &["apply", "-f", file.to_str().unwrap()], word);
         assert_eq!(ours.machine.instances(), before, "{word}");
     }
     let hooks = [
@@ -184,13 +183,7 @@ fn refuses_bad_checkpoints() {
     for (bad, word) in cases {
         assert_ne!(bad, text, "{word}");
         let file = ours.file(&bad);
-        let line = ours
-            .migctl(&["restore", "-f", file.to_str().unwrap()])
-            .refused();
-        assert!(
-            line.contains(word) && line.contains("; hint: "),
-            "{word}: {line}"
-        );
+        refuses(&ours, &["restore", "-f", file.to_str().unwrap()], word);
         assert_eq!(ours.machine.instances(), before, "{word}");
     }
     let said = ours

@@ -5,14 +5,15 @@ use crate::support::process::{going, until};
 use crate::support::said;
 use serde_json::Value;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// `migctl apply` of instances on GPU 0.
-fn apply(world: &World, instances: &str) -> Command {
+pub fn apply(world: &World, instances: &str) -> Command {
     apply_to(world, "[0]", instances)
 }
 
-fn apply_to(world: &World, devices: &str, instances: &str) -> Command {
+pub fn apply_to(world: &World, devices: &str, instances: &str) -> Command {
     let entry = |instances: &str| {
         format!(r#"[{{"devices": {devices}, "mig-enabled": true, "mig-devices": {instances}}}]"#)
     };
@@ -26,7 +27,7 @@ fn apply_to(world: &World, devices: &str, instances: &str) -> Command {
 }
 
 /// The leases, and the instances without one, by a field.
-fn fields<'v>(listed: &'v [Value], name: &str) -> Vec<&'v str> {
+pub fn fields<'v>(listed: &'v [Value], name: &str) -> Vec<&'v str> {
     let mut all: Vec<&str> = { listed.iter() }
         .map(|item| item[name].as_str().unwrap_or("-"))
         .collect();
@@ -34,7 +35,7 @@ fn fields<'v>(listed: &'v [Value], name: &str) -> Vec<&'v str> {
     all
 }
 
-fn records(world: &World) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+pub fn records(world: &World) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all: Vec<_> = { world.records().into_iter() }
         .map(|file| (file.clone(), fs::read(file).unwrap()))
         .collect();
@@ -43,7 +44,7 @@ fn records(world: &World) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 }
 
 /// Returns the instances of the driver, in their order.
-fn there(world: &World) -> Vec<(u32, u32, u64, Vec<String>)> {
+pub fn there(world: &World) -> Vec<(u32, u32, u64, Vec<String>)> {
     let mut all: Vec<_> = { world.instances().into_iter() }
         .map(|i| (i.profile_id, i.start, i.generation, i.uuids))
         .collect();
@@ -203,7 +204,7 @@ fn takes_over_what_is_wanted() {
     world.delete("late");
     said(&mut apply(&world, "{}")).ok();
     assert_eq!(there(&world), []);
-    assert_eq!(world.records(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(world.records(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -303,7 +304,7 @@ fn failed_apply_keeps_every_record() {
     world.no_faults();
     // The instance is as foreign as before.
     assert_eq!(world.instances()[0].gi, theirs);
-    assert_eq!(world.records(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(world.records(), Vec::<PathBuf>::new());
     let no_room = nvml_sim::fault::Outcome::Return(23);
     world.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 2, None, no_room);
     let line = said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused();
@@ -352,70 +353,6 @@ fn dry_run_prints_plan() {
     assert_eq!(world.records().len(), 2);
 }
 
-#[test]
-fn partial_apply_names_other_gpus() {
-    let world = World::of(crate::faults_support::SMALL, 2);
-    world.create("train");
-    let taken = world.the_instance().gpu;
-    let mut command = apply_to(&world, "\"all\"", r#"{"4g.24gb": 1}"#);
-    said(&mut command).refused();
-    assert_eq!(there(&world).len(), 1);
-    let partial = said(command.args(["--partial", "-o", "json"])).exits(1);
-    assert!(
-        partial.stderr.contains("container train has 1g.6gb at "),
-        "{partial:?}"
-    );
-    assert!(
-        partial.stderr.contains("the other GPUs have it"),
-        "{partial:?}"
-    );
-    let json = partial.json();
-    assert_eq!(json["applied"], true);
-    assert!(json["error"].is_string());
-    let instances = world.instances();
-    let on = |gpu| instances.iter().filter(|i| i.gpu == gpu).count();
-    assert_eq!((on(taken), on(1 - taken)), (1, 1));
-    world.has_its_slices("train").unwrap();
-}
-
-#[test]
-fn waits_for_leases_in_the_way() {
-    let world = World::small();
-    world.create("train");
-    let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
-    let mut waiting = going(command.args(["--wait", "10m"]));
-    let queued = || {
-        { crate::faults_support::check::names(&world.state().join("queue")) }
-            .iter()
-            .any(|name| !name.starts_with('.'))
-    };
-    until("it is in the queue", || {
-        queued() || waiting.ended().is_some()
-    });
-    // Its GPU is reserved.
-    let line = said(&mut world.create_command("late")).refused();
-    assert!(line.contains("migctl apply"), "{line}");
-    let listed = said(&mut world.migctl(&["list"])).ok().stdout;
-    assert!(listed.contains("layout wanted"), "{listed}");
-    world.delete("train");
-    waiting.end().ok();
-    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
-    assert!(!queued());
-}
-
-#[test]
-fn waits_no_longer_than_asked() {
-    let world = World::small();
-    world.create("train");
-    let before = (records(&world), there(&world));
-    let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
-    let line = said(command.args(["--wait", "100ms"])).refused();
-    assert!(line.contains("container train has 1g.6gb at "), "{line}");
-    assert_eq!((records(&world), there(&world)), before);
-    let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
-    assert_eq!(wrong.status.code(), Some(2));
-}
-
 /// An administrator destroyed the slice of a container, and made another one there.
 #[test]
 fn replaced_slice_counts_as_leased() {
@@ -430,4 +367,20 @@ fn replaced_slice_counts_as_leased() {
     ];
     changes_nothing(&world, r#"{"4g.24gb": 1}"#, &named);
     changes_nothing(&world, r#"{"2g.12gb": 1}"#, &named[1..]);
+}
+
+#[test]
+fn damaged_lease_leaves_slice_to_layout() {
+    let world = World::small();
+    said(&mut apply(&world, r#"{"1g.6gb": 1}"#)).ok();
+    let before = there(&world);
+    world.configure("adopt = true");
+    let lease = world.abandoned("one");
+    let is_lease = |file: &PathBuf| file.parent().unwrap().ends_with("leases");
+    for file in world.records().iter().filter(|file| is_lease(file)) {
+        fs::write(file, "{").unwrap();
+    }
+    said(&mut world.migctl(&["release", &lease])).ok();
+    assert_eq!(there(&world), before);
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
 }

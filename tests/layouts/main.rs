@@ -15,3 +15,4 @@ mod options;
 mod oracle;
 mod ours;
 mod plan;
+mod waiting;

@@ -245,6 +245,12 @@ impl Inventory {
         self.idle_instances().filter_map(footprint).collect()
     }
 
+    /// Returns the instance of a layout without a lease at a place.
+    pub(crate) fn of_layout(&self, slot: &Slot) -> Option<&Instance> {
+        let mut of_layouts = self.unleased.iter().filter(|i| i.is_of_layout());
+        of_layouts.find(|i| footprint(i).as_ref() == Some(slot))
+    }
+
     /// Returns all places that the ledger has promised, but those of layouts without a lease: a create may adopt such an
     /// instance like a foreign one.
     pub(crate) fn unadoptable(&self) -> Vec<Slot> {

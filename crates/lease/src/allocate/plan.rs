@@ -17,8 +17,8 @@ use crate::store::{Instance, Slice};
 pub(crate) enum Step {
     /// At a free place.
     Create(Slice),
-    /// An administrator's instance, as it is.
-    Adopt(Slice),
+    /// An administrator's instance, as it is, with its record if a layout has it.
+    Adopt(Slice, Option<Box<Instance>>),
     /// An idle slice, as it is.
     Reuse(Box<Instance>, Slice),
 }
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 impl Step {
     pub(super) fn slice(&self) -> &Slice {
         match self {
-            Step::Create(slice) | Step::Adopt(slice) | Step::Reuse(_, slice) => slice,
+            Step::Create(slice) | Step::Adopt(slice, _) | Step::Reuse(_, slice) => slice,
         }
     }
 }
@@ -94,7 +94,10 @@ impl Planner<'_> {
             let best = decision.as_ref().ok();
             let mut evicts = Vec::new();
             let step = match self.adoptable(&ours, &wanted, best, (count, memory)) {
-                Some(slice) => Step::Adopt(slice),
+                Some(slice) => {
+                    let record = self.inventory.of_layout(&slot_of(&slice));
+                    Step::Adopt(slice, record.cloned().map(Box::new))
+                }
                 None => {
                     let decision = decision.map_err(|denial| match denial {
                         Denial::Room(no) => Denial::Room(no.for_request(asked, found)),

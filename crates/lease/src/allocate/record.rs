@@ -119,10 +119,9 @@ pub(super) fn record_step(
     requester: &Requester<'_>,
 ) -> Result<Option<Part>> {
     Ok(match step {
-        Step::Adopt(slice) => {
-            if let Some(part) = adopt_of_layout(context, &slice, requester)? {
-                return Ok(Some(part));
-            }
+        Step::Adopt(_, Some(of_layout)) => take_over(context, &of_layout, requester)?
+            .map(|held| Part::Existing(held, Patience::NONE)),
+        Step::Adopt(slice, None) => {
             let held = requester.draft_new(context, Resource::Mig(slice), Origin::Administrator)?;
             persist(context, &held, "is adopted: it is not ours")?;
             Some(Part::Existing(held, Patience::NONE))
@@ -135,46 +134,6 @@ pub(super) fn record_step(
             Some(Part::Place(held))
         }
     })
-}
-
-/// Hands an instance of a layout to the requester, on its own record. Returns none if none is on record at the place.
-fn adopt_of_layout(
-    context: &LeaseContext<'_>,
-    slice: &Slice,
-    requester: &Requester<'_>,
-) -> Result<Option<Part>> {
-    let ledger = context.store.lock(&requester.purpose())?;
-    ledger.sweep();
-    for name in context.store.instance_names()? {
-        let place = &name.place;
-        let is_here = place.boot_id == context.boot_id
-            && place.gpu_uuid == slice.gpu_uuid
-            && (place.profile_id, place.placement) == (slice.profile_id, slice.placement);
-        if !is_here {
-            continue;
-        }
-        let found = context.store.instance_with(&name.instance)?;
-        let Some(instance) = found.filter(Instance::is_of_layout) else {
-            continue;
-        };
-        if !context.store.leases_on(&instance.id)?.is_empty() {
-            continue;
-        }
-        let with_ids = |i: &mut Instance| i.change_slice(|s| *s = slice.clone());
-        let Some(instance) = ledger.update_instance(&instance, with_ids)? else {
-            continue;
-        };
-        let held = requester.draft(context, instance, Portion::All)?;
-        ledger.put_lease(&held.lease)?;
-        tracing::info!(
-            lease = held.lease.id.as_str(),
-            container = requester.holder.key.id,
-            "{}, which belongs to a layout, is adopted",
-            held.instance.resource
-        );
-        return Ok(Some(Part::Existing(held, Patience::NONE)));
-    }
-    Ok(None)
 }
 
 /// Puts a whole GPU on record.
@@ -340,8 +299,8 @@ fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
     Ok(())
 }
 
-/// Hands an idle slice to the requester; none where it has gone meanwhile. The instance stays *idle* until
-/// it is validated, so that the other containers of the pod wait for that (`share`).
+/// Hands an idle slice, or one of a layout, to the requester; none where it has gone meanwhile. An idle one stays
+/// *idle* until it is validated, so that the other containers of the pod wait for that (`share`).
 fn take_over(
     context: &LeaseContext<'_>,
     idle: &Instance,
@@ -350,7 +309,8 @@ fn take_over(
     let ledger = context.store.lock(&requester.purpose())?;
     ledger.sweep();
     let now = context.store.instance_now(idle)?;
-    let Some(now) = now.filter(|now| now.idle_since().is_some()) else {
+    let waits = |now: &Instance| now.idle_since().is_some() || now.is_of_layout();
+    let Some(now) = now.filter(waits) else {
         return Ok(None);
     };
     if !context.store.leases_on(&now.id)?.is_empty() {
@@ -361,7 +321,7 @@ fn take_over(
     tracing::info!(
         lease = held.lease.id.as_str(),
         container = requester.holder.key.id,
-        "{}, which was idle, is handed out",
+        "{}, which had no lease, is handed out",
         held.instance.resource
     );
     Ok(Some(held))

@@ -199,7 +199,7 @@ impl<D: Queries> SeatPlanner<'_, D> {
                 plan.evict.push(*idle);
                 slice
             }
-            Some(Step::Adopt(_)) | None => return Err(Rejection::of_all(Vec::new()).into()),
+            Some(Step::Adopt(..)) | None => return Err(Rejection::of_all(Vec::new()).into()),
         };
         let gpu = snapshot.gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
         let on = gpu.and_then(|gpu| Some((gpu, gpu.profile(slice.profile_id)?)));

@@ -40,7 +40,7 @@ pub(super) fn usable_plan(
 /// first that cannot be handed out.
 fn complete(driver: &impl Queries, steps: &mut [Step]) -> Result<(), Slot> {
     for step in steps {
-        if let Step::Adopt(slice) = step {
+        if let Step::Adopt(slice, _) = step {
             let ci = only_compute_instance(driver, slice).unwrap_or_else(|e| {
                 tracing::warn!("not adopted: {}", e.line());
                 None

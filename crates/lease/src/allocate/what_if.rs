@@ -229,7 +229,7 @@ fn site(step: &Step) -> (Site, Source) {
     };
     let source = match step {
         Step::Create(_) => Source::Made,
-        Step::Adopt(_) => Source::Adopted,
+        Step::Adopt(..) => Source::Adopted,
         Step::Reuse(..) => Source::Idle,
     };
     (site, source)

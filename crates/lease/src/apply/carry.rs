@@ -29,41 +29,53 @@ fn make(context: &LeaseContext<'_>, driver: &impl Mig, step: &Step) -> Result<()
             reclaim::destroy_unwanted(context, instance, Patience::default())
                 .context(|| format!("destroy {}", instance.resource))
         }
-        Step::Complete { instance, parts } => complete(context, driver, instance, parts)
+        Step::Build { instance, parts } if instance.state == InstanceState::Creating => {
+            build(context, driver, instance, parts)
+                .map_err(|e| {
+                    // Nothing of it stays, as far as the driver allows.
+                    let undone = reclaim::destroy_unwanted(context, instance, Patience::NONE);
+                    e.and(undone.err())
+                })
+                .context(|| format!("create {}", instance.resource))
+        }
+        Step::Build { instance, parts } => build(context, driver, instance, parts)
             .context(|| format!("create the compute instances of {}", instance.resource)),
-        Step::Create { instance, parts } => create(context, driver, instance, parts)
-            .map_err(|e| {
-                // Nothing of it stays, as far as the driver allows.
-                let undone = reclaim::destroy_unwanted(context, instance, Patience::NONE);
-                e.and(undone.err())
-            })
-            .context(|| format!("create {}", instance.resource)),
     }
 }
 
-fn complete(
+/// Creates compute instances, and before them their instance if that is new. Each step is on record before the next one.
+fn build(
     context: &LeaseContext<'_>,
     driver: &impl Mig,
     instance: &Instance,
     parts: &Parts,
 ) -> Result<()> {
-    let slice = slice_of(instance)?;
-    let _lock = lock(context, slice)?;
-    let no_id = || Error::new("its record has no id of the driver");
-    let gi = slice.gpu_instance.ok_or_else(no_id)?;
+    let no_slice = || Error::new("the instance is no MIG slice");
+    let slice = instance.slice().ok_or_else(no_slice)?;
+    let _lock = context
+        .store
+        .lock_gpu(&slice.gpu_uuid, "apply of a layout")?;
+    let gi = match instance.state {
+        InstanceState::Creating => create(context, driver, instance, slice)?,
+        _ => unchanged(driver, slice, parts)?,
+    };
     let only = create_parts(driver, slice, gi, parts)?;
-    record(context, instance, |i| i.change_slice(|s| set(s, only))).map(drop)
+    let made = record(context, instance, |i| {
+        i.change_slice(|s| set(s, only));
+        i.state = InstanceState::Ready;
+        i.operation = None;
+    })?;
+    tracing::info!(instance = made.id.as_str(), "{} is made", made.resource);
+    Ok(())
 }
 
-/// Creates an instance. Each step is on record before the next one.
+/// Creates the instance of a slice, and returns its id.
 fn create(
     context: &LeaseContext<'_>,
     driver: &impl Mig,
     instance: &Instance,
-    parts: &Parts,
-) -> Result<()> {
-    let slice = slice_of(instance)?;
-    let _lock = lock(context, slice)?;
+    slice: &Slice,
+) -> Result<u32> {
     let profile = Profile {
         name: slice.profile.clone(),
         id: slice.profile_id,
@@ -76,17 +88,19 @@ fn create(
         context.store.lock("apply")?.remove_instance(instance)?;
     }
     let gi = made?;
-    let instance = record(context, instance, |i| {
+    record(context, instance, |i| {
         i.change_slice(|s| s.gpu_instance = Some(gi));
     })?;
-    let only = create_parts(driver, slice, gi, parts)?;
-    let made = record(context, &instance, |i| {
-        i.change_slice(|s| set(s, only));
-        i.state = InstanceState::Ready;
-        i.operation = None;
-    })?;
-    tracing::info!(instance = made.id.as_str(), "{} is made", made.resource);
-    Ok(())
+    Ok(gi)
+}
+
+/// Returns the id of an instance that has the compute instances which the plan saw. Another apply or an administrator may
+/// have changed it since.
+fn unchanged(driver: &impl Mig, slice: &Slice, parts: &Parts) -> Result<u32> {
+    let there = reclaim::locate(driver, slice)?;
+    let same = there.filter(|there| there.compute_instances.len() == parts.there);
+    let changed = || Error::new("another program has changed it").hint("apply the layout again");
+    same.map(|there| there.id).ok_or_else(changed)
 }
 
 /// Creates compute instances. Returns the id and the UUID of the only one of its instance.
@@ -105,7 +119,7 @@ fn create_parts(
         });
     }
     match made.as_slice() {
-        [only] if parts.is_alone => Ok(Some((*only, driver.mig_uuid(gpu, gi, *only)?))),
+        [only] if parts.there == 0 => Ok(Some((*only, driver.mig_uuid(gpu, gi, *only)?))),
         _ => Ok(None),
     }
 }
@@ -113,15 +127,6 @@ fn create_parts(
 fn set(slice: &mut Slice, only: Option<(u32, String)>) {
     (slice.compute_instance, slice.mig_uuid) = only.unzip();
     slice.emptied = false;
-}
-
-fn slice_of(instance: &Instance) -> Result<&Slice> {
-    let none = || Error::new("the instance is no MIG slice");
-    instance.slice().ok_or_else(none)
-}
-
-fn lock(context: &LeaseContext<'_>, slice: &Slice) -> Result<crate::store::Lock> {
-    context.store.lock_gpu(&slice.gpu_uuid, "apply of a layout")
 }
 
 /// Changes the record of an instance; an error where it is there no more.

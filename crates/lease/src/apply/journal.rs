@@ -6,6 +6,7 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::{DetailedGpu, Queries};
+use crate::model::Profile;
 use crate::store::{
     Instance, InstanceState, LeaseState, Ledger, Operation, Origin, Resource, Slice,
 };
@@ -23,15 +24,9 @@ pub(super) enum Step {
         /// The record before the apply. None for an instance that was not on record.
         before: Option<Box<Instance>>,
     },
-    /// Creates the compute instances that an instance lacks, by their compute slices.
-    Complete {
-        /// The record of the instance.
-        instance: Box<Instance>,
-        parts: Parts,
-    },
-    /// Creates an instance with these compute instances.
-    Create {
-        /// The record of the instance.
+    /// Creates compute instances, and before them their instance if that is new.
+    Build {
+        /// The record of the instance, which is *creating* if it is new.
         instance: Box<Instance>,
         parts: Parts,
     },
@@ -41,20 +36,18 @@ pub(super) enum Step {
 pub(super) struct Parts {
     /// Each by its compute slices.
     pub slices: Vec<u32>,
+    /// The number of others in the instance.
+    pub there: usize,
     /// Whether the only one fills its instance.
     pub is_whole: bool,
-    /// Whether the instance has no others.
-    pub is_alone: bool,
 }
 
 impl Parts {
-    fn of(slices: &[u32], gpu: &DetailedGpu, profile_id: u32, is_alone: bool) -> Parts {
-        let offer = gpu.offers.iter().find(|o| o.profile.id == profile_id);
-        let all = offer.map(|offer| offer.profile.compute_slices);
+    fn of(slices: &[u32], there: usize, profile: &Profile) -> Parts {
         Parts {
             slices: slices.to_vec(),
-            is_whole: is_alone && slices.len() == 1 && slices.first().copied() == all,
-            is_alone,
+            there,
+            is_whole: there == 0 && slices == [profile.compute_slices],
         }
     }
 }
@@ -154,15 +147,11 @@ impl<D: Queries> Draft<'_, D> {
                 continue;
             }
             let instance = self.instance(&state.gpu, present, InstanceState::Ready)?;
-            if !missing.is_empty() {
-                steps.push_back(Step::Complete {
+            let profile = state.gpu.offered(present.profile_id);
+            if let Some(profile) = profile.filter(|_| !missing.is_empty()) {
+                steps.push_back(Step::Build {
                     instance: Box::new(instance.clone()),
-                    parts: Parts::of(
-                        missing,
-                        &state.gpu,
-                        present.profile_id,
-                        present.compute.is_empty(),
-                    ),
+                    parts: Parts::of(missing, present.compute.len(), profile),
                 });
             }
             let before = present.record.clone();
@@ -171,16 +160,14 @@ impl<D: Queries> Draft<'_, D> {
             }
         }
         for new in &plan.create {
-            let offers = &state.gpu.offers;
-            let offer = offers.iter().find(|o| o.profile.id == new.profile_id);
-            let gone = || Error::new(format!("GPU {} changed", state.gpu.gpu.index));
-            let profile = &offer.ok_or_else(gone)?.profile;
+            let none = || Error::new("the GPU has no such profile");
+            let profile = state.gpu.offered(new.profile_id).ok_or_else(none)?;
             let slice = Slice::planned(&state.gpu.gpu, profile, new.placement);
             let mut instance = self.draft(slice, InstanceState::Creating)?;
             instance.operation = Some(self.operation.id().clone());
-            steps.push_back(Step::Create {
+            steps.push_back(Step::Build {
                 instance: Box::new(instance.clone()),
-                parts: Parts::of(&new.parts, &state.gpu, new.profile_id, true),
+                parts: Parts::of(&new.parts, 0, profile),
             });
             records.push(Entry {
                 instance,
@@ -258,8 +245,10 @@ pub(super) fn withdraw(context: &LeaseContext<'_>, left: VecDeque<Step>) -> Resu
                 (false, _) => Ok(()),
             }
         }
-        Step::Create { instance, .. } if n > 0 => ledger.remove_instance(&instance).map(drop),
-        Step::Create { .. } | Step::Complete { .. } => Ok(()),
+        Step::Build { instance, .. } if n > 0 && instance.state == InstanceState::Creating => {
+            ledger.remove_instance(&instance).map(drop)
+        }
+        Step::Build { .. } => Ok(()),
     });
     error::all(undone.collect::<Vec<_>>())
 }

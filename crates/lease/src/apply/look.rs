@@ -41,15 +41,14 @@ pub(super) struct Present {
 impl Present {
     /// Returns the instance as the plan sees it.
     pub(super) fn standing(&self, gpu: &DetailedGpu) -> Standing {
-        let all = { gpu.offers.iter() }.find(|offer| offer.profile.id == self.profile_id);
-        let all = all.map_or(0, |offer| offer.profile.compute_slices);
+        let profile = gpu.offered(self.profile_id);
         Standing {
             profile_id: self.profile_id,
             placement: self.placement,
             parts: match self.id {
                 Some(_) => self.compute.iter().map(|ci| ci.slices).collect(),
                 // A slice that is promised or being made will be whole.
-                None => vec![all],
+                None => vec![profile.map_or(0, |profile| profile.compute_slices)],
             },
             is_held: !self.holders.is_empty(),
         }
@@ -57,7 +56,7 @@ impl Present {
 
     /// Returns the slice as a record has it.
     pub(super) fn slice(&self, gpu: &DetailedGpu) -> Option<Slice> {
-        let offer = { gpu.offers.iter() }.find(|offer| offer.profile.id == self.profile_id)?;
+        let profile = gpu.offered(self.profile_id)?;
         let compute = match self.compute.as_slice() {
             [only] => Some(only.instance.id),
             _ => None,
@@ -65,7 +64,7 @@ impl Present {
         Some(Slice {
             gpu_instance: self.id,
             compute_instance: compute,
-            ..Slice::planned(&gpu.gpu, &offer.profile, self.placement)
+            ..Slice::planned(&gpu.gpu, profile, self.placement)
         })
     }
 }

@@ -14,7 +14,7 @@ pub use outcome::{Applied, Change, PlannedInstance};
 
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::gpu::Queries;
+use crate::gpu::{Mig, Queries};
 use crate::layout::{Checkpoint, Configuration};
 use crate::model::GpuUuid;
 use crate::observer::News;
@@ -33,20 +33,16 @@ const MAX_TRIES: usize = 16;
 pub enum Goal<'a> {
     /// A configuration of a file.
     Layout(&'a Configuration),
-    /// The MIG modes of a configuration alone.
-    Modes(&'a Configuration),
     /// The state in a checkpoint, to the place.
     Checkpoint(&'a Checkpoint),
-    /// The MIG modes of a checkpoint alone.
-    CheckpointModes(&'a Checkpoint),
 }
 
 impl Goal<'_> {
     /// Returns the name of the layout on record.
     fn name(&self) -> &str {
         match self {
-            Goal::Layout(configuration) | Goal::Modes(configuration) => &configuration.name,
-            Goal::Checkpoint(_) | Goal::CheckpointModes(_) => "checkpoint",
+            Goal::Layout(configuration) => &configuration.name,
+            Goal::Checkpoint(_) => "checkpoint",
         }
     }
 }
@@ -54,6 +50,8 @@ impl Goal<'_> {
 /// The options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyOptions {
+    /// Looks at the MIG modes alone.
+    pub modes_only: bool,
     /// Changes nothing, and tells the plan.
     pub dry_run: bool,
     /// Leaves out the GPUs that do not allow the changes.
@@ -78,7 +76,7 @@ pub(crate) fn apply(
             refused: partial,
             held: leaves_held,
         };
-        attempt(context, goal, options.dry_run, leaves)
+        attempt(context, goal, options, leaves)
     };
     if options.wait.is_zero() || options.dry_run {
         return attempt(partial).map(|(applied, _)| applied);
@@ -110,19 +108,19 @@ type HeldGpus = Vec<(GpuUuid, Vec<u32>)>;
 fn attempt(
     context: &LeaseContext<'_>,
     goal: Goal<'_>,
-    dry_run: bool,
+    options: ApplyOptions,
     leaves: Leaves,
 ) -> Result<(Applied, HeldGpus)> {
-    if !dry_run {
+    if !options.dry_run {
         reclaim::collect(context, false)?;
     }
     let driver = context.driver();
     driver.prepare()?;
     let look = |in_use: &InUse| -> Result<(Vec<GpuState>, Vec<Plan>)> {
         let states = look::look(context, driver.detailed_gpus()?, in_use)?;
-        let mut plans = plan::plan(goal, &states)?;
-        let refusal = plans.iter_mut().filter(|_| !leaves.refused);
-        match refusal.filter_map(|plan| plan.refusal.take()).next() {
+        let mut plans = plan::plan(goal, options.modes_only, &states)?;
+        let mut refusals = plans.iter_mut().map(|plan| &mut plan.refusal);
+        match refusals.find_map(|refusal| refusal.take_if(|_| !leaves.refused)) {
             Some(refusal) => Err(refusal),
             None => Ok((states, plans)),
         }
@@ -135,7 +133,7 @@ fn attempt(
             continue;
         }
         let held = held_gpus(&states, &plans);
-        if dry_run || !(leaves.held || held.is_empty()) {
+        if options.dry_run || !(leaves.held || held.is_empty()) {
             let applied = Applied::new(goal.name(), (&states, &plans), false);
             return Ok((applied, held));
         }
@@ -161,8 +159,7 @@ fn attempt(
         };
         finish(context, &driver, journaled)?;
         let name = goal.name();
-        let is_modes = matches!(goal, Goal::Modes(_) | Goal::CheckpointModes(_));
-        if !is_modes && applied.obstacles.is_empty() {
+        if !options.modes_only && applied.obstacles.is_empty() {
             context.observer.tell(&News::LayoutApplied(name));
             tracing::info!("layout {name} is applied");
         }
@@ -184,15 +181,8 @@ fn held_gpus(states: &[GpuState], plans: &[Plan]) -> HeldGpus {
         .collect()
 }
 
-fn finish(
-    context: &LeaseContext<'_>,
-    driver: &impl crate::gpu::Mig,
-    journaled: Journaled,
-) -> Result<()> {
+fn finish(context: &LeaseContext<'_>, driver: &impl Mig, journaled: Journaled) -> Result<()> {
     let mut left = journaled.0;
-    let done = carry::carry_out(context, driver, &mut left);
-    match done {
-        Ok(()) => Ok(()),
-        Err(e) => Err(e.and(journal::withdraw(context, left).err())),
-    }
+    carry::carry_out(context, driver, &mut left)
+        .map_err(|e| e.and(journal::withdraw(context, left).err()))
 }

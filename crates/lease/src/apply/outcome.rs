@@ -10,7 +10,7 @@ use crate::model::{GpuUuid, Placement};
 pub struct Applied {
     /// The name of the layout.
     pub layout: String,
-    /// Every instance on the GPUs that the layout names, and the new ones.
+    /// Every instance on the GPUs that the layout names and that are not left out, and the new ones.
     pub instances: Vec<PlannedInstance>,
     /// The leases and processes that have to end first, and the GPUs that cannot have the layout.
     pub obstacles: Vec<String>,
@@ -31,6 +31,8 @@ pub struct PlannedInstance {
     pub profile: String,
     /// The compute slices of each compute instance, after the change.
     pub compute: Vec<u32>,
+    /// Whether one compute instance fills it.
+    pub is_whole: bool,
     /// The change.
     pub change: Change,
     /// The leases and processes that hold it.
@@ -66,6 +68,10 @@ impl Applied {
         is_made: bool,
     ) -> Applied {
         let both = states.iter().zip(plans).filter(|(_, plan)| plan.is_named);
+        // An apply leaves a blocked GPU out.
+        let shown = both
+            .clone()
+            .filter(|(_, plan)| !(is_made && plan.is_blocked()));
         let obstacles = both.clone().flat_map(|(state, plan)| {
             let held = plan.held.iter().map(|n| &state.present[*n]);
             let held = held.map(|present| obstacle(state, present));
@@ -74,7 +80,7 @@ impl Applied {
         Applied {
             layout: layout.to_owned(),
             obstacles: obstacles.collect(),
-            instances: both
+            instances: shown
                 .flat_map(|(state, plan)| planned(state, plan))
                 .collect(),
             is_made,
@@ -105,6 +111,8 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
             gpu_uuid: state.gpu.gpu.uuid.clone(),
             placement,
             profile: profile_name(state, profile_id),
+            is_whole: { state.gpu.offered(profile_id) }
+                .is_some_and(|profile| compute == [profile.compute_slices]),
             compute,
             change,
             holders: holders.to_vec(),
@@ -134,8 +142,8 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
 }
 
 fn profile_name(state: &GpuState, id: u32) -> String {
-    let offer = { state.gpu.offers.iter() }.find(|offer| offer.profile.id == id);
-    offer.map_or_else(|| id.to_string(), |offer| offer.profile.name.clone())
+    let profile = state.gpu.offered(id);
+    profile.map_or_else(|| id.to_string(), |profile| profile.name.clone())
 }
 
 fn obstacle(state: &GpuState, present: &Present) -> String {

@@ -3,7 +3,7 @@
 use super::Goal;
 use super::look::GpuState;
 use crate::error::{Context, Error, Result};
-use crate::layout::{self, PlaceTarget, Target};
+use crate::layout;
 use crate::model::MigMode;
 use crate::placement::{self, LayoutObstacle, LayoutPlan, NewInstance, Standing};
 use std::collections::BTreeMap;
@@ -44,29 +44,40 @@ impl Plan {
 ///
 /// # Errors
 /// A goal that is wrong for the machine.
-pub(super) fn plan(goal: Goal<'_>, states: &[GpuState]) -> Result<Vec<Plan>> {
+pub(super) fn plan(goal: Goal<'_>, modes_only: bool, states: &[GpuState]) -> Result<Vec<Plan>> {
     let gpus: Vec<_> = states.iter().map(|state| state.gpu.clone()).collect();
-    match goal {
-        Goal::Layout(configuration) | Goal::Modes(configuration) => {
+    Ok(match goal {
+        Goal::Layout(configuration) => {
             let targets = layout::resolve(configuration, &gpus)?;
-            if matches!(goal, Goal::Modes(_)) {
-                return Ok(each(states, &targets, |state, target| {
-                    modes(state, target.mig_enabled)
-                }));
+            if !modes_only {
+                layout::validate(&targets, &gpus)?;
             }
-            layout::validate(&targets, &gpus)?;
-            Ok(each(states, &targets, for_target))
+            each(states, &targets, |state, target| {
+                check_mode(state, target.mig_enabled)?;
+                let wanted = layout::wanted_parts(target, &state.gpu);
+                let plan = |standing: &[Standing]| {
+                    placement::plan_layout(&state.gpu.gpu, standing, &wanted)
+                };
+                unless(modes_only, || on_gpu(state, plan))
+            })
         }
         Goal::Checkpoint(checkpoint) => {
             let targets = layout::resolve_checkpoint(checkpoint, &gpus)?;
-            Ok(each(states, &targets, for_places))
+            each(states, &targets, |state, target| {
+                check_mode(state, target.mig_enabled)?;
+                let plan = |standing: &[Standing]| {
+                    placement::plan_places(&state.gpu.gpu, standing, &target.instances)
+                };
+                unless(modes_only, || on_gpu(state, plan))
+            })
         }
-        Goal::CheckpointModes(checkpoint) => {
-            let targets = layout::resolve_checkpoint(checkpoint, &gpus)?;
-            Ok(each(states, &targets, |state, target| {
-                modes(state, target.mig_enabled)
-            }))
-        }
+    })
+}
+
+fn unless(modes_only: bool, plan: impl FnOnce() -> Result<Plan>) -> Result<Plan> {
+    match modes_only {
+        true => Ok(Plan::default()),
+        false => plan(),
     }
 }
 
@@ -89,27 +100,8 @@ fn each<T>(
     states.iter().zip(targets).map(one).collect()
 }
 
-fn modes(state: &GpuState, wanted: bool) -> Result<Plan> {
-    check_mode(state, wanted).map(|()| Plan::default())
-}
-
 fn what(state: &GpuState) -> String {
     format!("make the layout of GPU {}", state.gpu.gpu.index)
-}
-
-fn for_target(state: &GpuState, target: &Target) -> Result<Plan> {
-    check_mode(state, target.mig_enabled)?;
-    let wanted = layout::wanted_parts(target, &state.gpu);
-    on_gpu(state, |standing| {
-        placement::plan_layout(&state.gpu.gpu, standing, &wanted)
-    })
-}
-
-fn for_places(state: &GpuState, target: &PlaceTarget) -> Result<Plan> {
-    check_mode(state, target.mig_enabled)?;
-    on_gpu(state, |standing| {
-        placement::plan_places(&state.gpu.gpu, standing, &target.instances)
-    })
 }
 
 /// Refuses a change of the MIG mode.

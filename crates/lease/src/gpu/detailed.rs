@@ -19,6 +19,12 @@ pub struct DetailedGpu {
 }
 
 impl DetailedGpu {
+    /// Returns the profile with this id, also where MIG is off.
+    pub fn offered(&self, id: u32) -> Option<&Profile> {
+        let mut profiles = self.offers.iter().map(|offer| &offer.profile);
+        profiles.find(|profile| profile.id == id)
+    }
+
     /// Returns the profile of an instance on this GPU.
     pub fn profile(&self, instance: &DetailedInstance) -> Option<&Profile> {
         let mut offers = self.offers.iter();

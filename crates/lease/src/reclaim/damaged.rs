@@ -117,8 +117,10 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
         return Ok(None);
     }
     let has_others = has_other_users(context, damaged)?;
-    let is_alone = !has_others && !is_anothers_place(context, damaged)?;
-    let instance = match (read_instance(context, damaged), resource) {
+    let read = read_instance(context, damaged);
+    let stays = has_others || matches!(&read, Ok(Some(instance)) if instance.is_of_layout());
+    let is_alone = !stays && !is_anothers_place(context, damaged)?;
+    let instance = match (read, resource) {
         _ if !is_alone || !ends_instance => None,
         (Ok(Some(instance)), _) => Some(Instance {
             state: match instance.state {
@@ -133,7 +135,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     if let Some(instance) = &instance {
         ledger.put_instance(instance)?;
     }
-    remove(context, &ledger, damaged, has_others || instance.is_some())?;
+    remove(context, &ledger, damaged, stays || instance.is_some())?;
     drop(ledger);
     // A kill leaves a lease without its instance, which can be read.
     if damaged.unfinished().is_none() {

@@ -67,7 +67,7 @@ proptest! {
             for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
                 let new = span(step.slice());
                 match step {
-                    Step::Adopt(_) => {
+                    Step::Adopt(..) => {
                         let known = foreign.len();
                         foreign.retain(|other| *other != new);
                         prop_assert_eq!(foreign.len() + 1, known, "adopts {:?}", new);
@@ -169,7 +169,7 @@ proptest! {
             };
             match step {
                 // Another process may have created the instance that the driver refused this create.
-                Step::Adopt(_) => {
+                Step::Adopt(..) => {
                     prop_assert!(!tried.unfit.contains(&slot) && !tried.unusable.contains(&slot));
                 }
                 Step::Create(_) => prop_assert!(!tried.refused.iter().any(is_here)),
@@ -195,7 +195,7 @@ proptest! {
             let awaited = gpu.profile(blocker.profile_id).unwrap();
             for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
                 let slice = step.slice();
-                if let Step::Adopt(_) = step {
+                if let Step::Adopt(..) = step {
                     prop_assert_ne!(slice.profile_id, blocker.profile_id);
                     continue;
                 }
@@ -221,7 +221,7 @@ fn worlds_reach_every_outcome() {
         };
         reached.extend(plan.steps.iter().map(|step| match step {
             Step::Create(_) => "creates",
-            Step::Adopt(_) => "adopts",
+            Step::Adopt(..) => "adopts",
             Step::Reuse(_, _) => "reuses",
         }));
         let is_overlapped = |old: &Slice| {

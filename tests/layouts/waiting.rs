@@ -1,0 +1,70 @@
+//! `migctl apply --wait` and `--partial`, beside leases that are in the way.
+
+use crate::faults_support::{SMALL, World, check::names};
+use crate::leases::{apply, apply_to, fields, records, there};
+use crate::support::process::{going, until};
+use crate::support::said;
+
+#[test]
+fn partial_apply_names_other_gpus() {
+    let world = World::of(SMALL, 2);
+    world.create("train");
+    let taken = world.the_instance().gpu;
+    let mut command = apply_to(&world, "\"all\"", r#"{"4g.24gb": 1}"#);
+    said(&mut command).refused();
+    assert_eq!(there(&world).len(), 1);
+    let partial = said(command.args(["--partial", "-o", "json"])).exits(1);
+    assert!(
+        partial.stderr.contains("container train has 1g.6gb at "),
+        "{partial:?}"
+    );
+    assert!(
+        partial.stderr.contains("the other GPUs have it"),
+        "{partial:?}"
+    );
+    let json = partial.json();
+    assert_eq!(json["applied"], true);
+    assert!(json["error"].is_string());
+    let instances = world.instances();
+    let on = |gpu| instances.iter().filter(|i| i.gpu == gpu).count();
+    assert_eq!((on(taken), on(1 - taken)), (1, 1));
+    world.has_its_slices("train").unwrap();
+}
+
+#[test]
+fn waits_for_leases_in_the_way() {
+    let world = World::small();
+    world.create("train");
+    let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
+    let mut waiting = going(command.args(["--wait", "10m"]));
+    let queued = || {
+        { names(&world.state().join("queue")) }
+            .iter()
+            .any(|name| !name.starts_with('.'))
+    };
+    until("it is in the queue", || {
+        queued() || waiting.ended().is_some()
+    });
+    // Its GPU is reserved.
+    let line = said(&mut world.create_command("late")).refused();
+    assert!(line.contains("migctl apply"), "{line}");
+    let listed = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(listed.contains("layout wanted"), "{listed}");
+    world.delete("train");
+    waiting.end().ok();
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+    assert!(!queued());
+}
+
+#[test]
+fn waits_no_longer_than_asked() {
+    let world = World::small();
+    world.create("train");
+    let before = (records(&world), there(&world));
+    let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
+    let line = said(command.args(["--wait", "100ms"])).refused();
+    assert!(line.contains("container train has 1g.6gb at "), "{line}");
+    assert_eq!((records(&world), there(&world)), before);
+    let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
+    assert_eq!(wrong.status.code(), Some(2));
+}
