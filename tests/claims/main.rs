@@ -9,6 +9,7 @@ mod apart;
 mod containers;
 mod killed;
 mod lasting;
+mod layouts;
 mod orders;
 mod places;
 mod pods;

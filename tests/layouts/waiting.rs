@@ -68,3 +68,20 @@ fn waits_no_longer_than_asked() {
     let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
     assert_eq!(wrong.status.code(), Some(2));
 }
+
+/// An apply that kept the slice would have a record of nothing.
+#[test]
+fn release_under_way_is_waited_for() {
+    let world = World::small();
+    world.create("train");
+    world.takes("nvmlComputeInstanceDestroy", 500);
+    let deleting = going(&mut world.runmig(&["delete", "--force", "train"]));
+    let is_going = || fields(&world.leases(), "state") == ["releasing"];
+    until("the release has begun", || {
+        is_going() || world.leases().is_empty()
+    });
+    said(apply(&world, r#"{"1g.6gb": 1}"#).args(["--wait", "10m"])).ok();
+    deleting.end().ok();
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+    assert_eq!((there(&world).len(), world.records().len()), (1, 1));
+}
