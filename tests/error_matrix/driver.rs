@@ -114,6 +114,7 @@ fn is_cause(text: &str, code: u32) -> bool {
             "no GPU supports MIG",
             "no GPU offers the profile",
             "has no profile",
+            "has no MIG",
             // A GPU without MIG or profile cannot have the same.
             "of the same pod has a",
             // The device of a claim names one GPU.
