@@ -1,6 +1,7 @@
-//! Killed anywhere: every system call with an effect, and every call to the driver, of everything
-//! that makes or releases a slice. The points are found by running the operation, so one that is
-//! added later is tried without anyone listing it.
+//! Killed anywhere: every state that a killed process can leave, of everything that makes or releases a
+//! slice. Between two system calls with an effect, and two calls that change what the driver has, a
+//! process leaves the same wherever it is killed, so one kill is tried there. The points are found by
+//! running the operation, so one that is added later is tried without anyone listing it.
 
 mod faults_support;
 mod support;
@@ -76,10 +77,13 @@ fn every_system_call(operation: &Operation) {
     // Twice: the first makes what is made at first use only. How often a wait looks again is a matter
     // of timing, so what only one of them passed is tried, but nothing says that it must be met.
     let mut passed: Vec<(Point, usize)> = Vec::new();
+    let mut found = 0;
     for _ in 0..2 {
         run(&mut |call| {
             let succeeds = operation.kind != Kind::Refused;
-            for point in strace::points(call, &log, succeeds) {
+            let passed_now = strace::points(call, &log, succeeds);
+            found = passed_now.len();
+            for point in strace::of_each_state(passed_now, &world.machine()) {
                 let same = |(p, _): &&mut (Point, _)| (&p.call, p.nth) == (&point.call, point.nth);
                 match passed.iter_mut().find(same) {
                     Some((_, times)) => *times += 1,
@@ -109,7 +113,7 @@ fn every_system_call(operation: &Operation) {
     let points: Vec<&Point> = passed.iter().map(|(point, _)| point).collect();
     world.all_slots_can_be_filled();
     report(operation, "system calls", points.len(), missed);
-    assert!(points.len() > 10, "hardly a point was found: {points:?}");
+    assert!(found > 10, "hardly a point was found: {points:?}");
     // A timing may hide a few; more would mean that the points are no longer those of the operation.
     assert!(
         missed * 10 <= points.len(),
@@ -129,12 +133,19 @@ fn every_driver_call(operation: &Operation) {
     // two passes call is sure to be called again.
     let (points, again) = (pass(), pass());
     let waits = points.is_of_several || again.is_of_several;
+    let repeated = if waits {
+        Vec::new()
+    } else {
+        repeated_looks(&world, operation)
+    };
     let (mut tried, mut missed) = (0, 0);
     for point in &points.first {
         let (name, nth) = point;
         let is_certain = again.first.contains(point);
-        let changes = name.contains("Create") || name.contains("Destroy");
-        let moments = if changes {
+        if repeated.contains(point) {
+            continue;
+        }
+        let moments = if is_change(name) {
             [Moment::Before, Moment::During, Moment::After].as_slice()
         } else {
             &[Moment::Before]
@@ -154,10 +165,57 @@ fn every_driver_call(operation: &Operation) {
         }
     }
     report(operation, "driver calls", tried, missed);
-    assert!(tried > 4, "hardly a call was found: {:?}", points.first);
+    let calls = &points.first;
+    assert!(calls.len() > 4, "hardly a call was found: {calls:?}");
     // As for system calls, the timing of a wait may hide a few.
     let may_miss = if waits { tried / 10 } else { 0 };
     assert!(missed <= may_miss, "{missed} calls were not reached");
+}
+
+fn is_change(call: &str) -> bool {
+    ["Create", "Destroy", "Set"]
+        .iter()
+        .any(|verb| call.contains(verb))
+}
+
+/// The calls that only look, and before which nothing has changed since another that only looks: a
+/// process that is killed at either leaves the same behind. Without strace nothing is known, and all
+/// are tried.
+fn repeated_looks(world: &World, operation: &Operation) -> Vec<(String, u64)> {
+    if !strace::is_there() {
+        return Vec::new();
+    }
+    let log = world.path("strace.log");
+    let machine = world.machine();
+    let succeeds = operation.kind != Kind::Refused;
+    let call = operation.begin(world);
+    let mut passed = Vec::new();
+    world.driver_calls_by(|| passed = strace::points(&call, &log, succeeds));
+    judge(world, "no call", 0);
+    let mut seen = std::collections::HashMap::new();
+    let mut repeated = Vec::new();
+    let mut has_looked = false;
+    for point in passed {
+        if let Some(name) = traced(&point) {
+            let nth = seen.entry(name.clone()).or_insert(0);
+            *nth += 1;
+            let is_look = !is_change(&name);
+            if is_look && has_looked {
+                repeated.push((name, *nth));
+            }
+            has_looked = is_look;
+        } else if !point.is_within(&machine) {
+            has_looked = false;
+        }
+    }
+    repeated
+}
+
+/// The function whose line this system call adds to the simulated driver's trace.
+fn traced(point: &Point) -> Option<String> {
+    let is_line = point.call == "write" && point.shown.contains("trace.log>");
+    let (_, line) = point.shown.split_once('"').filter(|_| is_line)?;
+    Some(line.split(' ').nth(1)?.to_owned())
 }
 
 /// The calls of one pass.

@@ -92,6 +92,60 @@ pub struct Point {
     pub shown: String,
 }
 
+impl Point {
+    /// Whether it is about a file below a directory.
+    pub fn is_within(&self, dir: &Path) -> bool {
+        self.shown.contains(&format!("{}/", dir.display()))
+    }
+
+    /// Whether nobody can tell afterwards that the call was made: a lock goes with its process, a sync and
+    /// a call that failed change nothing, and all lock files are there.
+    fn leaves_nothing(&self) -> bool {
+        let call = self.call.as_str();
+        let opens_lock = call == "openat" && self.shown.contains(".lock\"");
+        matches!(
+            call,
+            "flock" | "fsync" | "fdatasync" | "pipe2" | "socketpair"
+        ) || opens_lock
+            || self.shown.contains(" = -1 E")
+    }
+}
+
+/// Those of the points at which a killed process leaves a state that it leaves at no other. What the
+/// simulated driver does inside of a call is no point: the kernel does it, and a signal waits for its end.
+pub fn of_each_state(points: Vec<Point>, driver: &Path) -> Vec<Point> {
+    let mut distinct = Vec::new();
+    let mut same: Vec<Point> = Vec::new();
+    let mut in_driver = false;
+    for point in points {
+        // The driver's mark that a change is under way.
+        if point.is_within(driver) && point.shown.contains("/unsettled\"") {
+            in_driver = point.call != "unlink";
+            continue;
+        }
+        let of_driver = ["/state", "/lock", "/trace", "/faults", "/proc/"]
+            .iter()
+            .any(|part| point.shown.contains(&format!("{}{part}", driver.display())));
+        if in_driver || of_driver {
+            continue;
+        }
+        let ends = !point.leaves_nothing();
+        same.push(point);
+        if ends {
+            distinct.extend(most_certain(&mut same));
+        }
+    }
+    distinct.extend(most_certain(&mut same));
+    distinct
+}
+
+/// One of these: how often a process opens a file depends on what else the machine runs.
+fn most_certain(same: &mut Vec<Point>) -> Option<Point> {
+    let all = std::mem::take(same);
+    let is_certain = |point: &&Point| point.call != "openat";
+    all.iter().find(is_certain).or(all.first()).cloned()
+}
+
 /// A command that can be run again, which `Command` forgets to say how.
 pub struct Call {
     pub command: Command,
@@ -135,7 +189,8 @@ pub fn is_there() -> bool {
 
 /// Runs a command to its end and gives the points it passed.
 pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
-    let traced = under_strace(call, log, &[format!("trace=!{}", HARMLESS.join(","))]);
+    let effects = format!("trace=!{}", HARMLESS.join(","));
+    let traced = under_strace(call, log, &[effects, PATHS.to_owned()]);
     let out = settled(&traced);
     assert_eq!(out.status.success(), succeeds, "{out:?}");
     let mut points = logged(log);
@@ -223,7 +278,7 @@ fn under_strace(call: &Call, log: &Path, expressions: &[String]) -> Call {
 /// The same, with the calls that name a path alone.
 fn under_strace_at(path: Option<&Path>, call: &Call, log: &Path, expressions: &[String]) -> Call {
     let mut traced = Command::new("strace");
-    traced.arg("-o").arg(log);
+    traced.args(["-s", "96", "-o"]).arg(log);
     if let Some(path) = path {
         traced.arg("-P").arg(path);
     }
