@@ -348,6 +348,7 @@ matrix! {
     release_claim: "release-claim";
     release_claims: "release-claims";
     apply: "apply";
+    apply_modes: "apply-modes";
     restore: "restore";
     / driver_is_not_asked:
     create_with_claim: "create-with-claim";

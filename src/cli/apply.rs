@@ -1,6 +1,6 @@
 //! `migctl apply` and `migctl restore`: bring the GPUs to the instances of a file, and leave every lease alone.
 
-use super::json::{LayoutPlan, PlannedItem};
+use super::json::{LayoutPlan, PlannedItem, PlannedModeItem};
 use super::layout_options::{self, Switch, required};
 use super::output::{self, Format};
 use crate::bundles;
@@ -9,7 +9,7 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::layout;
-use runmig_lease::{Applied, ApplyOptions, Goal, PlannedInstance};
+use runmig_lease::{Applied, ApplyOptions, Goal, PlannedInstance, PlannedMode};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,9 +19,6 @@ const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
 pub struct Options {
     #[command(flatten)]
     source: layout_options::Source,
-    /// Reset no GPU; migctl never does
-    #[arg(short, long, env = "MIG_PARTED_SKIP_RESET", value_parser = Switch)]
-    skip_reset: bool,
     /// A file with hooks, which migctl refuses
     #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE", value_hint = ValueHint::FilePath)]
     hooks_file: Option<PathBuf>,
@@ -34,6 +31,9 @@ pub struct Options {
 struct How {
     #[command(flatten)]
     modes: layout_options::Modes,
+    /// Reset no GPU; a new MIG mode that needs a reset then waits for one
+    #[arg(short, long, env = "MIG_PARTED_SKIP_RESET", value_parser = Switch)]
+    skip_reset: bool,
     /// Only print what it would do
     #[arg(long)]
     dry_run: bool,
@@ -93,6 +93,7 @@ fn reach(
     let leases = bundles::existing_or_new(config, Actor::Operator)?.0;
     let options = ApplyOptions {
         modes_only: how.modes.mode_only,
+        skip_reset: how.skip_reset,
         dry_run: how.dry_run,
         partial: how.partial,
         wait: how.wait,
@@ -112,22 +113,36 @@ fn reach(
 }
 
 fn table(applied: &Applied) {
+    let mode = |one: &PlannedMode| {
+        let change = if one.enabled { "mig-on" } else { "mig-off" };
+        let none = || "-".to_owned();
+        vec![
+            one.gpu_index.to_string(),
+            none(),
+            none(),
+            change.to_owned(),
+            in_words(&one.holders),
+        ]
+    };
     let row = |one: &PlannedInstance| {
-        let holders = printable(&one.holders.join(", "));
         vec![
             one.gpu_index.to_string(),
             one.placement.to_string(),
             in_parts(one),
             one.change.word().to_owned(),
-            if holders.is_empty() {
-                "-".to_owned()
-            } else {
-                holders
-            },
+            in_words(&one.holders),
         ]
     };
-    let rows: Vec<Vec<String>> = applied.instances.iter().map(row).collect();
+    let modes = applied.modes.iter().map(mode);
+    let rows: Vec<Vec<String>> = modes.chain(applied.instances.iter().map(row)).collect();
     output::table(&COLUMNS, &rows);
+}
+
+fn in_words(holders: &[String]) -> String {
+    match holders {
+        [] => "-".to_owned(),
+        all => printable(&all.join(", ")),
+    }
 }
 
 /// Returns the profile of an instance, with its compute instances unless one fills it: `3g.40gb (1c + 1c + 1c)`.
@@ -149,7 +164,19 @@ fn json(applied: &Applied, dry_run: bool) -> LayoutPlan<'_> {
         dry_run,
         applied: applied.is_made,
         error: applied.refusal(),
+        modes: applied.modes.iter().map(PlannedModeItem::from).collect(),
         items: applied.instances.iter().map(item).collect(),
+    }
+}
+
+impl<'a> From<&'a PlannedMode> for PlannedModeItem<'a> {
+    fn from(one: &'a PlannedMode) -> Self {
+        PlannedModeItem {
+            gpu_index: one.gpu_index,
+            gpu_uuid: one.gpu_uuid.as_str(),
+            mig_enabled: one.enabled,
+            holders: &one.holders,
+        }
     }
 }
 

@@ -46,6 +46,24 @@ pub fn every_code(operation: &Operation) {
     tried(operation, codes);
 }
 
+/// Every code at every call about MIG modes that changes one, and those that are told apart at the others. For what is made of
+/// the same calls as the others, and these.
+pub fn every_mode(operation: &Operation) {
+    let all: Vec<u32> = CODES.chain([UNKNOWN]).collect();
+    for (function, codes) in [
+        ("nvmlDeviceGetMigMode", &TOLD_APART[..]),
+        ("nvmlDeviceSetMigMode", &all),
+    ] {
+        let each = |own: &[u64]| {
+            let calls = own.iter();
+            calls
+                .flat_map(|nth| codes.iter().map(|code| (*nth, *code)))
+                .collect()
+        };
+        tried_of(|name| name == function, operation, each);
+    }
+}
+
 /// Every call, with one code after the other; and those that are told apart at every function. For what
 /// is made of the same calls as the others.
 pub fn every_call(operation: &Operation) {
@@ -60,10 +78,20 @@ pub fn every_call(operation: &Operation) {
     });
 }
 
-fn tried(operation: &Operation, mut which: impl FnMut(&[u64]) -> Vec<(u64, u32)>) {
+fn tried(operation: &Operation, which: impl FnMut(&[u64]) -> Vec<(u64, u32)>) {
+    tried_of(|_| true, operation, which);
+}
+
+fn tried_of(
+    is_asked: impl Fn(&str) -> bool,
+    operation: &Operation,
+    mut which: impl FnMut(&[u64]) -> Vec<(u64, u32)>,
+) {
     let world = operation.world();
-    let calls = calls(&world, operation);
+    let mut calls = calls(&world, operation);
     assert!(calls.len() > 3, "hardly a call was found: {calls:?}");
+    calls.retain(|name, _| is_asked(name));
+    assert!(!calls.is_empty(), "none of the functions is called");
     let (mut tried, mut failed) = (0, 0);
     let mut wrong = Vec::new();
     for (function, own) in &calls {
@@ -98,7 +126,8 @@ fn outcomes(function: &str, code: u32) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::Return(code)];
     // A call that answers "no room" has made nothing: that much the driver is trusted.
     let refused = function == "nvmlDeviceCreateGpuInstanceWithPlacement" && code == 23;
-    if (function.contains("Create") || function.contains("Destroy")) && !refused {
+    let changes = ["Create", "Destroy", "SetMigMode"];
+    if changes.iter().any(|verb| function.contains(verb)) && !refused {
         outcomes.push(Outcome::ReturnAfter(code));
     }
     outcomes
@@ -124,6 +153,8 @@ fn is_cause(text: &str, code: u32) -> bool {
             "in use by another client (NVML 19)",
             // An apply adds a compute instance that the driver denies, and there is no room for it.
             "insufficient resources (NVML 23)",
+            // The mode of a GPU without MIG is not the new one.
+            "has its old mode after the reset",
             // Nor has a GPU the room of a profile that it lacks.
             "cannot hold",
         ]

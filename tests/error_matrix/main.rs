@@ -116,16 +116,18 @@ fn report(operation: &Operation, what: &str, tried: usize, failed: usize, wrong:
 macro_rules! matrix {
     ($($full:ident: $every:literal;)*
      / every_call: $($test:ident: $name:literal;)*
+     / modes: $($mode:ident: $switches:literal;)*
      / driver_is_not_asked: $($not:ident: $of:literal;)*
      / crashes_only: $($other:literal;)*) => {
         mod of_the_driver {
             use crate::faults_support::operations::named;
             $(#[test] fn $full() { crate::driver::every_code(named($every)); })*
             $(#[test] fn $test() { crate::driver::every_call(named($name)); })*
+            $(#[test] fn $mode() { crate::driver::every_mode(named($switches)); })*
         }
         #[test]
         fn covers_every_operation() {
-            each_once(&[$($every,)* $($name,)* $($of,)* $($other),*]);
+            each_once(&[$($every,)* $($name,)* $($switches,)* $($of,)* $($other),*]);
         }
     };
 }
@@ -186,6 +188,8 @@ matrix! {
     release_claims: "release-claims";
     apply: "apply";
     restore: "restore";
+    / modes:
+    apply_modes: "apply-modes";
     / driver_is_not_asked:
     create_with_claim: "create-with-claim";
     delete_to_idle: "delete-to-idle";

@@ -46,6 +46,17 @@ pub fn new(dir: &Path, model: &str, gpus: u32, without_mig: u32) {
     state::create(dir, &machine).unwrap();
 }
 
+/// Installs `nvidia-smi` on the machine in a directory.
+pub fn install_smi(machine: &Path) {
+    let program = machine.join("usr/bin/nvidia-smi");
+    if !program.exists() {
+        let built = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvidia-smi");
+        assert!(built.exists(), "it is not built: cargo build -p nvml-sim");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        copy_program(&built, &program);
+    }
+}
+
 /// The one that cargo built for this test, whichever way it was asked to.
 fn library() -> std::path::PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
@@ -73,6 +84,11 @@ impl World {
             fs::create_dir_all(program.parent().unwrap()).unwrap();
             copy_program(&built, &program);
         }
+    }
+
+    /// Installs `nvidia-smi`, as far as it is simulated.
+    pub fn install_smi(&self) {
+        install_smi(&self.machine());
     }
 
     /// Has a driver that limits the memory of cgroups, and a machine with cgroup v2 alone for the test's thread.

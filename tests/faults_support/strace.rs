@@ -111,8 +111,8 @@ impl Point {
     }
 }
 
-/// Those of the points at which a killed process leaves a state that it leaves at no other. What the
-/// simulated driver does inside of a call is no point: the kernel does it, and a signal waits for its end.
+/// Those of the points at which a killed process leaves a state that it leaves at no other. The system calls
+/// of the simulated driver are no points: the kernel does that work, and a signal waits for its end.
 pub fn of_each_state(points: Vec<Point>, driver: &Path) -> Vec<Point> {
     let mut distinct = Vec::new();
     let mut same: Vec<Point> = Vec::new();

@@ -122,30 +122,6 @@ fn refuses_end_of_seats_and_claims() {
 }
 
 #[test]
-fn refuses_mode_change_of_leased_gpu() {
-    let world = World::with_whole_gpus();
-    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
-    world.create("whole");
-    let before = (records(&world), there(&world));
-    let file = world.path("modes.json");
-    let text = r#"{"version": "v1", "mig-configs": {"off": [{"devices": [0], "mig-enabled": false}],
-        "whole": [{"devices": [1, 2], "mig-enabled": true, "mig-devices": {}}]}}"#;
-    fs::write(&file, text.replace("\"off\"", "\"none\"")).unwrap();
-    let cases = [
-        ("none", &[][..], "has to be off"),
-        ("none", &["-m"], "has to be off"),
-        ("whole", &[], "Tesla T4 has no MIG"),
-        ("whole", &["-m"], "container whole has the GPU"),
-    ];
-    for (name, more, word) in cases {
-        let call = ["apply", "-f", file.to_str().unwrap(), "-c", name];
-        let line = said(&mut world.migctl(&[&call, more].concat())).refused();
-        assert!(line.contains(word) && line.contains("; hint: "), "{line}");
-        assert_eq!((records(&world), there(&world)), before);
-    }
-}
-
-#[test]
 fn names_process_on_instance() {
     let world = World::small();
     let gi = world.admin_creates(0, "1g.6gb", 0, true);

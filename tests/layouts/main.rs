@@ -11,6 +11,7 @@ mod bad_input;
 mod draw;
 mod figures;
 mod leases;
+mod modes;
 mod options;
 mod oracle;
 mod ours;

@@ -1,4 +1,4 @@
-//! The `nvml-sim` program, a file a verb or a few that belong together.
+//! The `nvml-sim` program, a file a verb or a few that belong together; and `nvidia-smi`, in `smi`.
 
 mod fault;
 mod hold;
@@ -6,6 +6,7 @@ mod instances;
 mod machine;
 mod new;
 mod show;
+pub mod smi;
 mod trace;
 
 use std::path::Path;

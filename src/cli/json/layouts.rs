@@ -49,8 +49,27 @@ pub struct LayoutPlan<'a> {
     /// The leases and processes that have to end first, and the GPUs that cannot have the layout, in words; null where
     /// nothing blocks the plan.
     pub error: Option<String>,
+    /// The GPUs whose MIG mode changes.
+    pub modes: Vec<PlannedModeItem<'a>>,
     /// Every instance on the GPUs that the configuration names, and the new ones.
     pub items: Vec<PlannedItem<'a>>,
+}
+
+/// A GPU whose MIG mode changes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedModeItem<'a> {
+    /// The GPU's index in NVML.
+    #[serde(rename = "gpuIndex")]
+    pub gpu_index: u32,
+    /// The GPU's UUID.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: &'a str,
+    /// Whether MIG is on after the change.
+    pub mig_enabled: bool,
+    /// The leases and processes on the GPU as a whole.
+    pub holders: &'a [String],
 }
 
 /// An instance that stays, goes or comes.

@@ -24,7 +24,7 @@ pub use diagnosis::DiagnosisItem;
 pub use events::EventItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
-pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan, PlannedItem};
+pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan, PlannedItem, PlannedModeItem};
 pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
 pub use reload::ReloadItem;
 

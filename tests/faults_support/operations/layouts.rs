@@ -1,6 +1,7 @@
 //! Layouts of an administrator, applied and restored beside a container that keeps its slice.
 
 use super::*;
+use nvml_sim::engine::Mode;
 
 /// The file of layouts, and the checkpoint.
 const FILE: &str = "layouts.json";
@@ -31,6 +32,23 @@ pub const ALL: &[Operation] = &[
             world,
             &["apply", "-f", file.to_str().unwrap(), "-c", "wanted"],
         )
+    }),
+    // Switches MIG off on a GPU with an idle slice, and on on the other, which needs a reset on this model.
+    operation("apply-modes", Kind::Apply, |world| {
+        world.install_smi();
+        world.change(|machine, _| {
+            let modes = [Mode::On, Mode::Off];
+            for (gpu, mode) in machine.gpus.iter_mut().zip(modes) {
+                (gpu.mode, gpu.pending) = (mode, mode);
+            }
+        });
+        leave_idle(world);
+        let text = r#"{"version": "v1", "mig-configs": {"wanted": [
+            {"devices": [0], "mig-enabled": false},
+            {"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}]}}"#;
+        let file = world.path(FILE);
+        fs::write(&file, text).unwrap();
+        begun(world, &["apply", "-f", file.to_str().unwrap()])
     }),
     // An idle slice is in the way.
     operation("restore", Kind::Apply, |world| {
@@ -63,13 +81,16 @@ fn saved(profile: u32, (start, size): (u32, u32), compute: &[u32]) -> String {
     )
 }
 
-/// `migctl restore` of these instances on GPU 0.
+/// `migctl restore` of these instances on GPU 0, and of none on a second one.
 fn begun_restore(world: &World, instances: &str) -> Call {
-    let uuid = &world.engine().gpus[0].uuid;
-    let text = format!(
-        r#"{{"Version": "v1", "MigState": {{"Devices": [{{"UUID": "{uuid}", "MigMode": 1,
-            "GpuInstances": {instances}}}]}}}}"#
-    );
+    let gpus = world.engine();
+    let device = |uuid: &str, instances: &str| {
+        format!(r#"{{"UUID": "{uuid}", "MigMode": 1, "GpuInstances": {instances}}}"#)
+    };
+    let each = [instances, "[]"].into_iter().zip(&gpus.gpus);
+    let devices: Vec<String> = each.map(|(all, gpu)| device(&gpu.uuid, all)).collect();
+    let devices = devices.join(", ");
+    let text = format!(r#"{{"Version": "v1", "MigState": {{"Devices": [{devices}]}}}}"#);
     let file = world.path(CHECKPOINT);
     fs::write(&file, text).unwrap();
     begun(world, &["restore", "-f", file.to_str().unwrap()])
@@ -100,7 +121,8 @@ pub fn is_in_place(world: &World) -> Result<(), String> {
     arguments.extend(["--dry-run", "-o", "json"]);
     let planned = said(&mut world.migctl(&arguments)).ok().json();
     let mut items = planned["items"].as_array().into_iter().flatten();
-    match items.all(|item| item["change"] == "keep") {
+    let modes_are = planned["modes"].as_array().is_some_and(Vec::is_empty);
+    match modes_are && items.all(|item| item["change"] == "keep") {
         true => Ok(()),
         false => Err(format!("the layout is not in place: {planned}")),
     }

@@ -56,6 +56,7 @@ impl Operation {
         let has_its_name = |other: &Operation| other.name == self.name;
         match sharing::ALL.iter().any(has_its_name) {
             true => World::with_whole_gpus(),
+            false if self.name == "apply-modes" => World::of(super::SMALL, 2),
             false => World::small(),
         }
     }

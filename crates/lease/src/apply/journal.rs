@@ -1,6 +1,7 @@
 //! Puts the changes of an apply on record before they begin, and takes back those that never began.
 
 use super::look::{GpuState, Present};
+use super::modes::Holds;
 use super::plan::Plan;
 use crate::context::LeaseContext;
 use crate::draft;
@@ -64,6 +65,7 @@ pub(super) fn write(
     driver: &impl Queries,
     (name, operation): (&str, &Operation),
     (states, plans): (&[GpuState], &[Plan]),
+    holds: &Holds,
 ) -> Result<Option<Journaled>> {
     let draft = Draft {
         context,
@@ -75,6 +77,11 @@ pub(super) fn write(
     for (state, plan) in states.iter().zip(plans) {
         draft.of_gpu(state, plan, (&mut records, &mut steps))?;
     }
+    let held = holds.records().map(|instance| Entry {
+        instance: instance.clone(),
+        before: None,
+    });
+    records.extend(held);
     let ledger = context.store.lock(&format!("apply of layout {name}"))?;
     ledger.sweep();
     for record in records.iter().filter_map(|record| record.before.as_ref()) {
@@ -158,6 +165,10 @@ impl<D: Queries> Draft<'_, D> {
             if before.as_ref() != Some(&instance) {
                 records.push(Entry { instance, before });
             }
+        }
+        if plan.mode.is_some() {
+            // The new ones come once the mode is set.
+            return Ok(());
         }
         for new in &plan.create {
             let none = || Error::new("the GPU has no such profile");

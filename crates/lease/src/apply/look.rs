@@ -1,24 +1,22 @@
 //! The instances on each GPU, with the records, leases and processes that hold them.
 
-use super::plan::Plan;
+use super::in_use::{InUse, WHOLE};
 use crate::context::LeaseContext;
-use crate::draft;
 use crate::error::{Result, printable};
-use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Queries};
+use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance};
 use crate::inventory::Unread;
-use crate::model::{GpuUuid, Placement};
+use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
-use crate::process::Holders;
-use crate::reclaim;
-use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Origin, Resource, Slice};
-use std::collections::BTreeMap;
+use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
 
 /// A GPU with all that lies on it or is promised there.
 pub(super) struct GpuState {
     pub gpu: DetailedGpu,
     pub present: Vec<Present>,
-    /// The holders of leases on the GPU as a whole, or on a share of it.
+    /// The holders of leases on the GPU as a whole, or on a share of it, and another apply that holds it.
     pub holders: Vec<String>,
+    /// The processes on a GPU outside of MIG mode, as far as they were looked at.
+    pub processes: Vec<String>,
 }
 
 /// An instance on a GPU, or a place on record.
@@ -69,13 +67,23 @@ impl Present {
     }
 }
 
-/// Returns the state of each GPU.
+/// Returns the state of each GPU. The GPUs that `own` holds as a whole count as free.
 pub(super) fn look(
     context: &LeaseContext<'_>,
     gpus: Vec<DetailedGpu>,
     in_use: &InUse,
+    own: Option<&OperationId>,
 ) -> Result<Vec<GpuState>> {
-    let listing = context.store.list()?;
+    let mut listing = context.store.list()?;
+    let is_hold = |entry: &Entry| {
+        let instance = entry.instance();
+        instance.resource.mig_slice().is_none()
+            && instance.layout.is_some()
+            && instance.operation.as_ref() == own
+    };
+    if own.is_some() {
+        listing.entries.retain(|entry| !is_hold(entry));
+    }
     let unread = { listing.damaged.iter() }
         .filter_map(|damaged| Some((Unread::of(damaged, &context.boot_id)?, damaged)));
     let unread: Vec<(Unread, String)> = unread
@@ -184,9 +192,13 @@ impl<'l> Records<'l> {
         }
         let whole =
             { self.entries.iter() }.filter(|entry| entry.instance().resource.mig_slice().is_none());
-        let holders = whole.filter_map(|entry| Some(entry.lease()?.holder.title()));
+        let holders = whole.filter_map(|entry| match entry.lease() {
+            Some(lease) => Some(lease.holder.title()),
+            None => at_work(context, entry.instance()),
+        });
         GpuState {
             holders: holders.collect(),
+            processes: in_use.of(&gpu.gpu.uuid, WHOLE).to_vec(),
             gpu,
             present,
         }
@@ -292,82 +304,4 @@ fn is_released(instance: &Instance) -> bool {
         instance.state,
         InstanceState::Releasing | InstanceState::Quarantined(_)
     )
-}
-
-/// The processes on instances that a plan destroys, as far as they were looked at: by GPU and the driver's id.
-#[derive(Default)]
-pub(super) struct InUse(BTreeMap<(GpuUuid, u32), Vec<String>>);
-
-impl InUse {
-    fn of(&self, gpu: &GpuUuid, id: u32) -> &[String] {
-        let known = self.0.get(&(gpu.clone(), id));
-        known.map_or(&[], |processes| processes.as_slice())
-    }
-
-    /// Looks at the instances that plans destroy and that were not looked at before. Returns whether a process holds
-    /// one, so that other plans may be better.
-    pub(super) fn look_at(
-        &mut self,
-        context: &LeaseContext<'_>,
-        driver: &impl Queries,
-        states: &[GpuState],
-        plans: &[Plan],
-    ) -> Result<bool> {
-        let mut found = false;
-        for (gpu, present, id) in doomed(states, plans) {
-            let key = (gpu.gpu.uuid.clone(), id);
-            if self.0.contains_key(&key) || !present.holders.is_empty() {
-                continue;
-            }
-            let holders = holders(context, driver, gpu, present)?;
-            found |= !holders.is_empty();
-            self.0.insert(key, holders);
-        }
-        Ok(found)
-    }
-
-    /// Returns whether all instances that plans destroy were looked at.
-    pub(super) fn knows(&self, states: &[GpuState], plans: &[Plan]) -> bool {
-        doomed(states, plans).all(|(gpu, _, id)| self.0.contains_key(&(gpu.gpu.uuid.clone(), id)))
-    }
-}
-
-/// Returns the instances that plans destroy, each with its id.
-fn doomed<'a>(
-    states: &'a [GpuState],
-    plans: &'a [Plan],
-) -> impl Iterator<Item = (&'a DetailedGpu, &'a Present, u32)> {
-    states.iter().zip(plans).flat_map(|(state, plan)| {
-        let present = plan.destroy.iter().map(|n| &state.present[*n]);
-        present.filter_map(|present| Some((&state.gpu, present, present.id?)))
-    })
-}
-
-/// Returns the processes on an instance. One that cannot be seen counts.
-fn holders(
-    context: &LeaseContext<'_>,
-    driver: &impl Queries,
-    gpu: &DetailedGpu,
-    present: &Present,
-) -> Result<Vec<String>> {
-    let (Some(slice), Some(id)) = (present.slice(gpu), present.id) else {
-        return Ok(Vec::new());
-    };
-    let state = (Origin::Administrator, InstanceState::Ready);
-    let instance = draft::instance(context, Resource::Mig(slice), state)?;
-    let Holders { seen, unseen } = reclaim::holders(context, &instance);
-    let named = |(pid, name): (i32, String)| format!("process {pid} {}", printable(&name));
-    let mut all: Vec<String> = seen.into_iter().map(named).collect();
-    for ci in &present.compute {
-        for pid in driver.processes(&gpu.gpu.uuid, id, ci.instance.id)? {
-            let begin = format!("process {pid}");
-            let is_it = |known: &String| known.split(' ').take(2).eq(begin.split(' '));
-            if !all.iter().any(is_it) {
-                all.push(begin);
-            }
-        }
-    }
-    let doubt = unseen.map(|why| format!("a process that runmig cannot see ({why})"));
-    all.extend(doubt);
-    Ok(all)
 }

@@ -1,26 +1,32 @@
 //! Brings GPUs to a layout: destroys what it does not want, creates what is missing, and leaves every lease alone.
 //!
-//! `look` reads driver and ledger, `plan` decides, `journal` puts the changes on record, `carry` makes them, and `wait` waits
-//! for leases that are in the way. A kill leaves instances that are whole, or records that a collector or the next apply ends.
+//! `look` reads driver and ledger, `in_use` the processes, `plan` decides, `journal` puts the changes on record, `carry`
+//! makes them, `modes` switches MIG on and off, and `wait` waits for leases that are in the way. A kill leaves instances that
+//! are whole, or records that a collector or the next apply ends.
 
 mod carry;
+mod in_use;
 mod journal;
 mod look;
+mod modes;
 mod outcome;
 mod plan;
 mod wait;
 
-pub use outcome::{Applied, Change, PlannedInstance};
+pub use outcome::{Applied, Change, PlannedInstance, PlannedMode};
 
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::gpu::{Mig, Queries};
+use crate::gpu::{Metered, Mig, Queries};
 use crate::layout::{Checkpoint, Configuration};
 use crate::model::GpuUuid;
 use crate::observer::News;
 use crate::reclaim;
+use crate::store::Operation;
+use in_use::InUse;
 use journal::Journaled;
-use look::{GpuState, InUse};
+use look::GpuState;
+use modes::Holds;
 use plan::Plan;
 use std::time::Duration;
 use wait::Wait;
@@ -50,8 +56,10 @@ impl Goal<'_> {
 /// The options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyOptions {
-    /// Looks at the MIG modes alone.
+    /// Sets the MIG modes alone.
     pub modes_only: bool,
+    /// Leaves a GPU as it is whose new MIG mode waits for a reset.
+    pub skip_reset: bool,
     /// Changes nothing, and tells the plan.
     pub dry_run: bool,
     /// Leaves out the GPUs that do not allow the changes.
@@ -114,68 +122,143 @@ fn attempt(
     if !options.dry_run {
         reclaim::collect(context, false)?;
     }
-    let driver = context.driver();
-    driver.prepare()?;
-    let look = |in_use: &InUse| -> Result<(Vec<GpuState>, Vec<Plan>)> {
-        let states = look::look(context, driver.detailed_gpus()?, in_use)?;
-        let mut plans = plan::plan(goal, options.modes_only, &states)?;
-        let mut refusals = plans.iter_mut().map(|plan| &mut plan.refusal);
-        match refusals.find_map(|refusal| refusal.take_if(|_| !leaves.refused)) {
-            Some(refusal) => Err(refusal),
-            None => Ok((states, plans)),
-        }
+    let mut attempt = Attempt {
+        context,
+        goal,
+        options,
+        leaves,
+        in_use: InUse::default(),
+        operation: None,
+        holds: Holds::default(),
     };
-    let mut in_use = InUse::default();
-    for _ in 0..MAX_TRIES {
-        // A look at the processes of the machine takes its time, so no create waits for it.
-        let (states, plans) = look(&in_use)?;
-        if in_use.look_at(context, &driver, &states, &plans)? {
-            continue;
-        }
-        let held = held_gpus(&states, &plans);
-        if options.dry_run || !(leaves.held || held.is_empty()) {
-            let applied = Applied::new(goal.name(), (&states, &plans), false);
-            return Ok((applied, held));
-        }
-        let operation = context.store.begin()?;
-        let journaled = {
-            let why = format!("apply of layout {}", goal.name());
-            let _plan = context.store.lock_plan(&why)?;
-            let (states, plans) = look(&in_use)?;
-            let allows = leaves.held || held_gpus(&states, &plans).is_empty();
-            let applied = Applied::new(goal.name(), (&states, &plans), true);
-            let allowed: Vec<Plan> = plans.into_iter().map(Plan::or_skip).collect();
-            match allows && in_use.knows(&states, &allowed) {
-                true => {
-                    let about = (goal.name(), &operation);
-                    journal::write(context, &driver, about, (&states, &allowed))?
-                        .map(|journaled| (journaled, applied))
-                }
-                false => None,
-            }
-        };
-        let Some((journaled, applied)) = journaled else {
-            continue;
-        };
-        finish(context, &driver, journaled)?;
-        let name = goal.name();
-        if !options.modes_only && applied.obstacles.is_empty() {
-            context.observer.tell(&News::LayoutApplied(name));
-            tracing::info!("layout {name} is applied");
-        }
-        return Ok((applied, HeldGpus::new()));
+    let mut driver = context.driver();
+    driver.prepare()?;
+    let done = attempt.run(&mut driver);
+    // A collector ends what a failure leaves.
+    let ended = attempt.holds.end(context);
+    match done {
+        Ok(done) => ended.map(|()| done),
+        Err(e) => Err(e.and(ended.err())),
     }
-    Err(
-        Error::new("the instances on the GPUs are changed all the time")
-            .hint("try again once fewer containers come and go; migctl events --follow shows them"),
-    )
+}
+
+struct Attempt<'a> {
+    context: &'a LeaseContext<'a>,
+    goal: Goal<'a>,
+    options: ApplyOptions,
+    leaves: Leaves,
+    in_use: InUse,
+    /// The operation that is at work. Without changes there is none.
+    operation: Option<Operation>,
+    /// The GPUs with a new MIG mode, until their instances are on record.
+    holds: Holds,
+}
+
+/// The plans of one look.
+struct Looked {
+    states: Vec<GpuState>,
+    plans: Vec<Plan>,
+}
+
+impl Attempt<'_> {
+    fn run(&mut self, driver: &mut Metered<'_>) -> Result<(Applied, HeldGpus)> {
+        // The changes as a whole, once the modes are set and the instances come.
+        let mut begun: Option<Applied> = None;
+        for _ in 0..MAX_TRIES {
+            // A look at the processes of the machine takes its time, so no create waits for it.
+            let Looked { states, plans } = self.look(driver)?;
+            let in_use = &mut self.in_use;
+            if in_use.look_at(self.context, driver, &states, &plans)? {
+                continue;
+            }
+            let held = held_gpus(&states, &plans);
+            if self.options.dry_run || !(self.leaves.held || held.is_empty()) {
+                let applied = Applied::new(self.goal.name(), (&states, &plans), false);
+                return match begun {
+                    None => Ok((applied, held)),
+                    Some(_) => Err(came_between(&applied)),
+                };
+            }
+            let Some((journaled, holds, applied)) = self.journal(driver)? else {
+                continue;
+            };
+            std::mem::replace(&mut self.holds, holds).end(self.context)?;
+            finish(self.context, driver, journaled)?;
+            let applied = begun.take().unwrap_or(applied);
+            if !self.holds.is_empty() {
+                self.holds
+                    .set_modes(self.context, driver, self.options.skip_reset)?;
+                begun = Some(applied);
+                continue;
+            }
+            let name = self.goal.name();
+            if !self.options.modes_only && applied.obstacles.is_empty() {
+                self.context.observer.tell(&News::LayoutApplied(name));
+                tracing::info!("layout {name} is applied");
+            }
+            return Ok((applied, HeldGpus::new()));
+        }
+        Err(
+            Error::new("the instances on the GPUs are changed all the time").hint(
+                "try again once fewer containers come and go; migctl events --follow shows them",
+            ),
+        )
+    }
+
+    fn look(&self, driver: &Metered<'_>) -> Result<Looked> {
+        let own = self.operation.as_ref().map(Operation::id);
+        let gpus = driver.detailed_gpus()?;
+        let states = look::look(self.context, gpus, &self.in_use, own)?;
+        let mut plans = plan::plan(self.goal, self.options.modes_only, &states)?;
+        let mut refusals = plans.iter_mut().map(|plan| &mut plan.refusal);
+        match refusals.find_map(|refusal| refusal.take_if(|_| !self.leaves.refused)) {
+            Some(refusal) => Err(refusal),
+            None => Ok(Looked { states, plans }),
+        }
+    }
+
+    /// Looks again and puts the changes on record, while no create chooses a place. Returns none if the plan has changed.
+    fn journal(&mut self, driver: &Metered<'_>) -> Result<Option<(Journaled, Holds, Applied)>> {
+        let context = self.context;
+        if self.operation.is_none() {
+            self.operation = Some(context.store.begin()?);
+        }
+        let name = self.goal.name();
+        let _plan = context
+            .store
+            .lock_plan(&format!("apply of layout {name}"))?;
+        let Looked { states, plans } = self.look(driver)?;
+        let allows = self.leaves.held || held_gpus(&states, &plans).is_empty();
+        let applied = Applied::new(name, (&states, &plans), true);
+        let allowed: Vec<Plan> = plans.into_iter().map(Plan::or_skip).collect();
+        let operation = self.operation.as_ref();
+        let Some(operation) = operation.filter(|_| allows && self.in_use.knows(&states, &allowed))
+        else {
+            return Ok(None);
+        };
+        let about = (name, operation);
+        let holds = Holds::draft(context, about, (&states, &allowed))?;
+        let journaled = journal::write(context, driver, about, (&states, &allowed), &holds)?;
+        Ok(journaled.map(|journaled| (journaled, holds, applied)))
+    }
+}
+
+/// The error of a lease or process that came between the new modes and the instances.
+fn came_between(applied: &Applied) -> Error {
+    Error::new(format!(
+        "the MIG modes have changed, and then: {}",
+        applied.obstacles.join("; ")
+    ))
+    .hint("end them, and apply the layout again")
 }
 
 fn held_gpus(states: &[GpuState], plans: &[Plan]) -> HeldGpus {
     let both = states.iter().zip(plans);
-    both.filter(|(_, plan)| !plan.held.is_empty())
-        .map(|(state, _)| {
-            let profiles = state.gpu.offers.iter().map(|offer| offer.profile.id);
+    both.filter(|(_, plan)| plan.is_held())
+        .map(|(state, plan)| {
+            // A request for a whole GPU is kept off by an entry without profiles.
+            let offers = state.gpu.offers.iter().filter(|_| plan.mode != Some(true));
+            let profiles = offers.map(|offer| offer.profile.id);
             (state.gpu.gpu.uuid.clone(), profiles.collect())
         })
         .collect()

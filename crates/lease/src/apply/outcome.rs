@@ -10,12 +10,27 @@ use crate::model::{GpuUuid, Placement};
 pub struct Applied {
     /// The name of the layout.
     pub layout: String,
+    /// The GPUs whose MIG mode changes.
+    pub modes: Vec<PlannedMode>,
     /// Every instance on the GPUs that the layout names and that are not left out, and the new ones.
     pub instances: Vec<PlannedInstance>,
     /// The leases and processes that have to end first, and the GPUs that cannot have the layout.
     pub obstacles: Vec<String>,
     /// Whether the changes are made, on the GPUs without an obstacle.
     pub is_made: bool,
+}
+
+/// A GPU whose MIG mode changes.
+#[derive(Debug)]
+pub struct PlannedMode {
+    /// The driver's index of the GPU.
+    pub gpu_index: u32,
+    /// The UUID of the GPU.
+    pub gpu_uuid: GpuUuid,
+    /// Whether MIG is on after the change.
+    pub enabled: bool,
+    /// The leases and processes on the GPU as a whole.
+    pub holders: Vec<String>,
 }
 
 /// An instance that stays, goes or comes.
@@ -75,11 +90,22 @@ impl Applied {
         let obstacles = both.clone().flat_map(|(state, plan)| {
             let held = plan.held.iter().map(|n| &state.present[*n]);
             let held = held.map(|present| obstacle(state, present));
-            held.chain(plan.refusal.as_ref().map(Error::line))
+            let busy = (!plan.busy.is_empty()).then(|| busy(state, plan));
+            held.chain(busy)
+                .chain(plan.refusal.as_ref().map(Error::line))
         });
         Applied {
             layout: layout.to_owned(),
             obstacles: obstacles.collect(),
+            modes: { shown.clone() }
+                .filter_map(|(state, plan)| Some((state, plan, plan.mode?)))
+                .map(|(state, plan, enabled)| PlannedMode {
+                    gpu_index: state.gpu.gpu.index,
+                    gpu_uuid: state.gpu.gpu.uuid.clone(),
+                    enabled,
+                    holders: plan.busy.clone(),
+                })
+                .collect(),
             instances: shown
                 .flat_map(|(state, plan)| planned(state, plan))
                 .collect(),
@@ -97,7 +123,7 @@ impl Applied {
             false => "nothing has changed",
         };
         Some(format!(
-            "cannot apply layout {}: {}; hint: end them, or choose a layout that keeps these instances; {others}",
+            "cannot apply layout {}: {}; hint: end them, or choose a layout that keeps these instances and modes; {others}",
             printable(&self.layout),
             self.obstacles.join("; ")
         ))
@@ -144,6 +170,15 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
 fn profile_name(state: &GpuState, id: u32) -> String {
     let profile = state.gpu.offered(id);
     profile.map_or_else(|| id.to_string(), |profile| profile.name.clone())
+}
+
+fn busy(state: &GpuState, plan: &Plan) -> String {
+    let word = if plan.mode == Some(true) { "on" } else { "off" };
+    format!(
+        "{} has GPU {}, whose MIG mode has to be {word}",
+        printable(&plan.busy.join(" and ")),
+        state.gpu.gpu.index
+    )
 }
 
 fn obstacle(state: &GpuState, present: &Present) -> String {

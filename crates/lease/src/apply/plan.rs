@@ -4,7 +4,7 @@ use super::Goal;
 use super::look::GpuState;
 use crate::error::{Context, Error, Result};
 use crate::layout;
-use crate::model::MigMode;
+use crate::model::{Gpu, MigMode};
 use crate::placement::{self, LayoutObstacle, LayoutPlan, NewInstance, Standing};
 use std::collections::BTreeMap;
 
@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 pub(super) struct Plan {
     /// Whether the goal says something about the GPU.
     pub is_named: bool,
+    /// The MIG mode to set. Instances that the plan creates come after it.
+    pub mode: Option<bool>,
+    /// The leases and processes on the GPU as a whole that keep its mode from being set.
+    pub busy: Vec<String>,
     /// The instances that stay, by their position, with the compute instances that each lacks.
     pub keep: BTreeMap<usize, Vec<u32>>,
     /// The instances that go, by their position.
@@ -28,7 +32,12 @@ pub(super) struct Plan {
 impl Plan {
     /// Returns whether the GPU does not allow the changes.
     pub(super) fn is_blocked(&self) -> bool {
-        !self.held.is_empty() || self.refusal.is_some()
+        self.is_held() || self.refusal.is_some()
+    }
+
+    /// Returns whether leases or processes are in the way.
+    pub(super) fn is_held(&self) -> bool {
+        !(self.held.is_empty() && self.busy.is_empty())
     }
 
     /// Leaves the GPU out if it does not allow the changes.
@@ -53,32 +62,23 @@ pub(super) fn plan(goal: Goal<'_>, modes_only: bool, states: &[GpuState]) -> Res
                 layout::validate(&targets, &gpus)?;
             }
             each(states, &targets, |state, target| {
-                check_mode(state, target.mig_enabled)?;
                 let wanted = layout::wanted_parts(target, &state.gpu);
-                let plan = |standing: &[Standing]| {
-                    placement::plan_layout(&state.gpu.gpu, standing, &wanted)
+                let plan = |gpu: &Gpu, standing: &[Standing]| {
+                    placement::plan_layout(gpu, standing, &wanted)
                 };
-                unless(modes_only, || on_gpu(state, plan))
+                to_mode(state, (target.mig_enabled, modes_only), plan)
             })
         }
         Goal::Checkpoint(checkpoint) => {
             let targets = layout::resolve_checkpoint(checkpoint, &gpus)?;
             each(states, &targets, |state, target| {
-                check_mode(state, target.mig_enabled)?;
-                let plan = |standing: &[Standing]| {
-                    placement::plan_places(&state.gpu.gpu, standing, &target.instances)
+                let plan = |gpu: &Gpu, standing: &[Standing]| {
+                    placement::plan_places(gpu, standing, &target.instances)
                 };
-                unless(modes_only, || on_gpu(state, plan))
+                to_mode(state, (target.mig_enabled, modes_only), plan)
             })
         }
     })
-}
-
-fn unless(modes_only: bool, plan: impl FnOnce() -> Result<Plan>) -> Result<Plan> {
-    match modes_only {
-        true => Ok(Plan::default()),
-        false => plan(),
-    }
 }
 
 /// Returns the plan of each GPU; an empty one for a GPU without a target.
@@ -104,25 +104,83 @@ fn what(state: &GpuState) -> String {
     format!("make the layout of GPU {}", state.gpu.gpu.index)
 }
 
-/// Refuses a change of the MIG mode.
-fn check_mode(state: &GpuState, wanted: bool) -> Result<()> {
-    let gpu = &state.gpu.gpu;
-    if wanted == (gpu.mig == MigMode::Enabled) {
-        return Ok(());
+/// Returns the plan of a GPU with the mode that it is to have, and with its instances unless only modes count.
+fn to_mode(
+    state: &GpuState,
+    (wanted, modes_only): (bool, bool),
+    plan: impl FnOnce(&Gpu, &[Standing]) -> Result<LayoutPlan, LayoutObstacle>,
+) -> Result<Plan> {
+    match (state.gpu.gpu.mig, wanted) {
+        (MigMode::Enabled, false) => Ok(switched_off(state)),
+        (MigMode::Disabled, true) if modes_only => {
+            switched_on(state, |_| Ok(LayoutPlan::default()))
+        }
+        (MigMode::Disabled, true) => switched_on(state, |gpu| plan(gpu, &[])),
+        (MigMode::Unsupported, true) => {
+            Err(Error::new(format!("{} has no MIG", state.gpu.gpu.name))
+                .hint("leave the GPU out of the entry, or write mig-enabled: false"))
+        }
+        _ if modes_only => Ok(Plan::default()),
+        _ => on_gpu(state, |standing| plan(&state.gpu.gpu, standing)),
     }
-    let word = if wanted { "on" } else { "off" };
-    let why = match state.holders.as_slice() {
-        [] => format!("its MIG mode has to be {word}, and runmig does not change it"),
-        holders => format!(
-            "its MIG mode has to be {word}, and {} has the GPU",
-            holders.join(", ")
-        ),
+}
+
+/// Returns the plan of a GPU whose MIG mode is to be off: all instances go before it.
+fn switched_off(state: &GpuState) -> Plan {
+    let all: Vec<usize> = (0..state.present.len()).collect();
+    Plan {
+        is_named: true,
+        mode: Some(false),
+        busy: state.holders.clone(),
+        held: held(state, &all),
+        destroy: all,
+        ..Plan::default()
+    }
+}
+
+/// Returns the plan of a GPU whose MIG mode is to be on: it has no instances yet.
+fn switched_on(
+    state: &GpuState,
+    plan: impl FnOnce(&Gpu) -> Result<LayoutPlan, LayoutObstacle>,
+) -> Result<Plan> {
+    let empty = Gpu {
+        mig: MigMode::Enabled,
+        profiles: { state.gpu.offers.iter() }
+            .map(|offer| offer.profile.clone())
+            .collect(),
+        ..state.gpu.gpu.clone()
     };
-    let (index, number) = (gpu.index, u32::from(wanted));
-    Err(Error::new(why).hint(format!(
-        "once nothing uses GPU {index}, run nvidia-smi -i {index} -mig {number}; an Ampere GPU also needs nvidia-smi \
-         --gpu-reset -i {index}"
-    )))
+    let plan = match plan(&empty) {
+        Err(LayoutObstacle::Held(plan)) => Ok(plan),
+        other => other,
+    };
+    // A lease on a slice outlives a mode that was switched off under it.
+    let left = state.present.iter().flat_map(|present| &present.holders);
+    let busy = { state.holders.iter() }.chain(&state.processes).chain(left);
+    Ok(Plan {
+        is_named: true,
+        mode: Some(true),
+        busy: busy.cloned().collect(),
+        create: plan.map_err(impossible)?.create,
+        ..Plan::default()
+    })
+}
+
+/// Returns those of the instances that leases or processes hold.
+fn held(state: &GpuState, destroy: &[usize]) -> Vec<usize> {
+    let is_held = |n: &&usize| !state.present[**n].holders.is_empty();
+    destroy.iter().filter(is_held).copied().collect()
+}
+
+fn impossible(obstacle: LayoutObstacle) -> Error {
+    match obstacle {
+        LayoutObstacle::Unknown => Error::new("the places cannot be found in time")
+            .hint("destroy idle slices with migctl release, or apply a smaller layout first"),
+        LayoutObstacle::NoFit | LayoutObstacle::Held(_) => {
+            Error::new("its instances cannot exist together")
+                .hint("want fewer instances, or smaller ones")
+        }
+    }
 }
 
 fn on_gpu(
@@ -145,22 +203,14 @@ fn on_gpu(
     let (plan, is_blocked) = match plan(&standing) {
         Ok(plan) => (plan, false),
         Err(LayoutObstacle::Held(plan)) => (plan, true),
-        Err(LayoutObstacle::NoFit) => {
-            return Err(Error::new("its instances cannot exist together")
-                .hint("want fewer instances, or smaller ones"));
-        }
-        Err(LayoutObstacle::Unknown) => {
-            return Err(Error::new("the places cannot be found in time")
-                .hint("destroy idle slices with migctl release, or apply a smaller layout first"));
-        }
+        Err(other) => return Err(impossible(other)),
     };
     let going = (0..state.present.len()).filter(|n| state.present[*n].is_going);
     let destroy: Vec<usize> = { plan.destroy.iter() }
         .map(|n| staying[*n])
         .chain(going)
         .collect();
-    let is_held = |n: &&usize| !state.present[**n].holders.is_empty();
-    let held: Vec<usize> = destroy.iter().filter(is_held).copied().collect();
+    let held = held(state, &destroy);
     debug_assert!(!is_blocked || !held.is_empty());
     Ok(Plan {
         is_named: true,
@@ -170,6 +220,6 @@ fn on_gpu(
         create: plan.create,
         held,
         destroy,
-        refusal: None,
+        ..Plan::default()
     })
 }

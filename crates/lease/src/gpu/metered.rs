@@ -1,7 +1,9 @@
 //! A session whose calls are timed, and whose failures are told to a listener.
 
 use super::nvml::Session;
-use super::{DetailedGpu, DriverError, Label, LimitMemory, MemoryLimits, Mig, Queries, Result};
+use super::{
+    DetailedGpu, DriverError, Label, LimitMemory, MemoryLimits, Mig, ModeChange, Queries, Result,
+};
 use crate::model::{
     ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
 };
@@ -28,6 +30,11 @@ impl<'a> Metered<'a> {
     /// Keeps the geometry for the next process; see `Session::keep_geometry`.
     pub(crate) fn keep_geometry(&self) {
         self.session.keep_geometry();
+    }
+
+    /// Ends the session until the next call; see `Session::close`.
+    pub(crate) fn close(&mut self) {
+        self.session.close();
     }
 
     /// Returns all GPUs in detail; see `Session::detailed_gpus`.
@@ -117,6 +124,10 @@ impl Queries for Metered<'_> {
 }
 
 impl Mig for Metered<'_> {
+    fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange> {
+        self.tell(|s| s.set_mig_mode(gpu, on))
+    }
+
     fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32> {
         self.tell(|s| s.create_gpu_instance(gpu, profile, at))
     }

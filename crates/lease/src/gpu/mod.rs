@@ -8,6 +8,7 @@ mod metered;
 pub mod nodes;
 pub mod nvml;
 pub mod on_host;
+pub(crate) mod reset;
 
 pub use detailed::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub(crate) use metered::{Listener, Metered};
@@ -89,8 +90,20 @@ pub(crate) trait LimitMemory: Queries {
     fn set_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path, limits: MemoryLimits) -> Result<()>;
 }
 
-/// Creates and destroys the instances of MIG.
+/// The effect of a change of the MIG mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ModeChange {
+    /// The mode is in force.
+    Done,
+    /// The next reset of the GPU puts it in force.
+    AfterReset,
+}
+
+/// Creates and destroys the instances of MIG, and switches MIG on and off.
 pub(crate) trait Mig: Queries {
+    /// Switches MIG on or off on a GPU without instances, clients and displays.
+    fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange>;
+
     /// Creates a GPU instance and returns its id. `INSUFFICIENT_RESOURCES` means that nothing was made.
     fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32>;
 
@@ -153,6 +166,7 @@ pub(crate) const NOT_FOUND: u32 = 6;
 pub(crate) const DRIVER_NOT_LOADED: u32 = 9;
 pub(crate) const FUNCTION_NOT_FOUND: u32 = 13;
 pub(crate) const GPU_IS_LOST: u32 = 15;
+pub(crate) const RESET_REQUIRED: u32 = 16;
 pub(crate) const IN_USE: u32 = 19;
 pub(crate) const INSUFFICIENT_RESOURCES: u32 = 23;
 

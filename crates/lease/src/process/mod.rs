@@ -6,6 +6,7 @@ mod holders;
 mod look;
 mod mounts;
 mod pidfd;
+pub(crate) mod program;
 mod reads;
 pub mod signals;
 mod view;

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 /// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
 /// lack them, and the level `driver` of shares asks for them.
-pub(super) const IN_USE: [&CStr; 32] = [
+pub(super) const IN_USE: [&CStr; 33] = [
     c"nvmlComputeInstanceDestroy",
     c"nvmlComputeInstanceGetInfo_v2",
     c"nvmlDeviceCreateGpuInstanceWithPlacement",
@@ -34,6 +34,7 @@ pub(super) const IN_USE: [&CStr; 32] = [
     c"nvmlDeviceGetName",
     c"nvmlDeviceGetPciInfo_v3",
     c"nvmlDeviceGetUUID",
+    c"nvmlDeviceSetMigMode",
     c"nvmlGpuInstanceCreateComputeInstance",
     c"nvmlGpuInstanceDestroy",
     c"nvmlGpuInstanceGetComputeInstanceById",

@@ -1,11 +1,40 @@
-//! Instances, created and destroyed.
+//! Instances, created and destroyed, and the MIG mode.
 
+use super::codes::failed;
 use super::session::{Session, call, check, gone, raw};
-use crate::gpu::{DriverError, INVALID_ARGUMENT, Mig, NOT_SUPPORTED, Reason, Result};
+use crate::gpu::{
+    DriverError, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,
+};
 use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper_sys::bindings as sys;
 
 impl Mig for Session {
+    fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange> {
+        let word = if on { "on" } else { "off" };
+        let what = || format!("switch MIG {word} on GPU {}", self.called(gpu));
+        let device = self.device(gpu)?;
+        let (wanted, mut status) = (u32::from(on), 0);
+        call!(
+            self,
+            what,
+            nvmlDeviceSetMigMode(raw(&device), wanted, &mut status)
+        )?;
+        // Some drivers say so of what is busy, and others by the code of the call.
+        if status != RESET_REQUIRED {
+            check(&what, status)?;
+        }
+        // The driver may also leave the mode as it was.
+        let mode = device.mig_mode().map_err(|e| failed(what(), e))?;
+        match (mode.current == wanted, mode.pending == wanted) {
+            (true, _) => Ok(ModeChange::Done),
+            (_, true) => Ok(ModeChange::AfterReset),
+            _ => Err(DriverError {
+                what: what(),
+                reason: Reason::Answer("the driver says success, and keeps the mode".to_owned()),
+            }),
+        }
+    }
+
     fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32> {
         let device = self.device(gpu)?;
         let what = || {

@@ -1,0 +1,164 @@
+//! Switches MIG on and off. The apply holds each such GPU on record meanwhile, so that no create gets it.
+
+use super::look::GpuState;
+use super::plan::Plan;
+use crate::context::LeaseContext;
+use crate::draft;
+use crate::error::{self, Context, Error, Result};
+use crate::gpu::{DriverError, IN_USE, Metered, Mig, ModeChange, reset};
+use crate::model::{Gpu, MigMode};
+use crate::store::{Instance, InstanceState, Operation, Origin, Resource, WholeGpu};
+
+/// The GPUs whose MIG mode an apply changes, each with the record that holds it as a whole.
+#[derive(Default)]
+pub(super) struct Holds(Vec<Hold>);
+
+struct Hold {
+    gpu: Gpu,
+    on: bool,
+    instance: Instance,
+}
+
+impl Holds {
+    /// Drafts the records of the GPUs whose mode plans change.
+    pub(super) fn draft(
+        context: &LeaseContext<'_>,
+        (name, operation): (&str, &Operation),
+        (states, plans): (&[GpuState], &[Plan]),
+    ) -> Result<Holds> {
+        let both = states.iter().zip(plans);
+        let holds = both.filter_map(|(state, plan)| Some((&state.gpu.gpu, plan.mode?)));
+        let hold = |(gpu, on): (&Gpu, bool)| {
+            let whole = Resource::Gpu(WholeGpu::of(gpu, 0, None));
+            let state = (Origin::Administrator, InstanceState::Creating);
+            let mut instance = draft::instance(context, whole, state)?;
+            instance.layout = Some(name.to_owned());
+            instance.operation = Some(operation.id().clone());
+            Ok(Hold {
+                gpu: gpu.clone(),
+                on,
+                instance,
+            })
+        };
+        holds.map(hold).collect::<Result<_>>().map(Holds)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the records.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Instance> {
+        self.0.iter().map(|hold| &hold.instance)
+    }
+
+    /// Removes the records.
+    pub(super) fn end(self, context: &LeaseContext<'_>) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let ledger = context.store.lock("apply")?;
+        let removed = self
+            .records()
+            .map(|instance| ledger.remove_instance(instance).map(drop));
+        error::all(removed.collect::<Vec<_>>())
+    }
+
+    /// Sets the modes, and resets the GPUs whose driver wants that.
+    pub(super) fn set_modes(
+        &self,
+        context: &LeaseContext<'_>,
+        driver: &mut Metered<'_>,
+        skip_reset: bool,
+    ) -> Result<()> {
+        let mut pending = Vec::new();
+        for hold in &self.0 {
+            let changed = driver.set_mig_mode(&hold.gpu.uuid, hold.on);
+            match changed.map_err(|e| refused(&hold.gpu, e))? {
+                ModeChange::Done => hold.tell(),
+                ModeChange::AfterReset => pending.push(hold),
+            }
+        }
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let reset = match skip_reset {
+            true => Err(Error::new("--skip-reset is given")),
+            false => reset_all(context, driver, &pending),
+        };
+        reset.context(|| what(&pending)).map_err(|e| {
+            let indexes = indexes(&pending);
+            e.hint(format!(
+                "run nvidia-smi --gpu-reset -i {indexes}, or reboot, and apply again"
+            ))
+        })
+    }
+}
+
+impl Hold {
+    fn tell(&self) {
+        let word = if self.on { "on" } else { "off" };
+        tracing::info!("MIG is {word} on GPU {}", self.gpu.index);
+    }
+}
+
+fn refused(gpu: &Gpu, e: DriverError) -> Error {
+    let is_busy = e.code() == Some(IN_USE);
+    let error = Error::from(e);
+    match is_busy {
+        true => error.hint(format!(
+            "end what uses GPU {}, also monitoring and displays, and apply again",
+            gpu.index
+        )),
+        false => error,
+    }
+}
+
+fn reset_all(
+    context: &LeaseContext<'_>,
+    driver: &mut Metered<'_>,
+    pending: &[&Hold],
+) -> Result<()> {
+    let uuids: Vec<_> = pending.iter().map(|hold| &hold.gpu.uuid).collect();
+    // A reset ends instances without a word, and an administrator may have made one.
+    for gpu in driver.detailed_gpus()? {
+        if uuids.contains(&&gpu.gpu.uuid) && !gpu.instances.is_empty() {
+            let index = gpu.gpu.index;
+            return Err(Error::new(format!("GPU {index} has new instances")));
+        }
+    }
+    driver.close();
+    let addresses: Vec<&str> = { pending.iter() }
+        .map(|hold| hold.gpu.pci_bus_id.as_str())
+        .collect();
+    reset::reset(&context.config.driver.root, &addresses)?;
+    let gpus = driver.detailed_gpus()?;
+    for hold in pending {
+        let wanted = match hold.on {
+            true => MigMode::Enabled,
+            false => MigMode::Disabled,
+        };
+        let is_it = |gpu: &Gpu| gpu.uuid == hold.gpu.uuid && gpu.mig == wanted;
+        if !gpus.iter().any(|gpu| is_it(&gpu.gpu)) {
+            let index = hold.gpu.index;
+            return Err(Error::new(format!(
+                "GPU {index} has its old mode after the reset"
+            )));
+        }
+        hold.tell();
+    }
+    Ok(())
+}
+
+fn what(pending: &[&Hold]) -> String {
+    let indexes = indexes(pending);
+    format!("reset GPU {indexes} for its new MIG mode (nvidia-smi --gpu-reset -i {indexes})")
+}
+
+fn indexes(holds: &[&Hold]) -> String {
+    let indexes: Vec<String> = holds
+        .iter()
+        .map(|hold| hold.gpu.index.to_string())
+        .collect();
+    indexes.join(",")
+}

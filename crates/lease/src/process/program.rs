@@ -1,0 +1,117 @@
+//! Runs a program for its output, with a bound on both.
+
+use super::signals;
+use crate::error::printable;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The most of an answer that runmig reads, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// The answer of a program.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub status: ExitStatus,
+    /// Its standard output and standard error.
+    pub text: String,
+}
+
+/// Returns an answer in one line.
+pub(crate) fn shown(answer: &Answer) -> String {
+    match answer.text.trim() {
+        "" => answer.status.to_string(),
+        text => printable(text),
+    }
+}
+
+/// Runs a program with this input. The inner error says that it did not end in time.
+pub(crate) fn run(
+    mut command: Command,
+    input: &str,
+    end: Instant,
+) -> std::io::Result<std::result::Result<Answer, String>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    signals::wait_for_children();
+    // One pipe takes both outputs.
+    let (mut output, both) = std::io::pipe()?;
+    // All of the input is in its pipe before the program starts, since a write to one that has ended would end
+    // this process with SIGPIPE.
+    let (stdin, mut writer) = std::io::pipe()?;
+    writer.write_all(format!("{input}\n").as_bytes())?;
+    drop(writer);
+    let mut child = command
+        .stdin(stdin)
+        .stdout(both.try_clone()?)
+        .stderr(both)
+        .current_dir("/")
+        .process_group(0)
+        .spawn()?;
+    // The command holds the pipe open as well.
+    drop(command);
+    let read = read_until(&mut output, end);
+    let text = match read.and_then(|text| Ok((text, wait_until(&mut child, end)?))) {
+        Ok((text, Some(status))) => return Ok(Ok(Answer { status, text })),
+        Ok((text, None)) => text,
+        Err(e) => {
+            stop(&mut child);
+            return Err(e);
+        }
+    };
+    stop(&mut child);
+    Ok(Err(format!(
+        "{name} did not end in time{}",
+        match text.trim() {
+            "" => String::new(),
+            text => format!(": {}", printable(text)),
+        }
+    )))
+}
+
+fn read_until(output: &mut std::io::PipeReader, end: Instant) -> std::io::Result<String> {
+    let (mut bytes, mut part) = (Vec::new(), [0u8; 4096]);
+    while bytes.len() < MAX_ANSWER {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(e) => return Err(e.into()),
+        }
+        match output.read(&mut part) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend(&part[..count]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the status of a child that ends in time.
+pub(crate) fn wait_until(child: &mut Child, end: Instant) -> std::io::Result<Option<ExitStatus>> {
+    let mut gap = Duration::from_micros(100);
+    loop {
+        let ended = child.try_wait()?;
+        if ended.is_some() || Instant::now() >= end {
+            return Ok(ended);
+        }
+        std::thread::sleep(gap);
+        gap = (gap * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Kills a program with its children.
+fn stop(child: &mut Child) {
+    let group = i32::try_from(child.id()).map(Pid::from_raw);
+    let _ = group.map(|group| killpg(group, Signal::SIGKILL));
+    let _ = child.kill();
+    let _ = child.wait();
+}

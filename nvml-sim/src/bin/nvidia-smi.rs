@@ -1,0 +1,3 @@
+fn main() -> std::process::ExitCode {
+    nvml_sim::cli::smi::main()
+}
