@@ -1,5 +1,6 @@
 //! `migctl apply` and `migctl restore`: bring the GPUs to the instances of a file, and leave every lease alone.
 
+use super::apply_hooks::Hooks;
 use super::json::{LayoutPlan, PlannedItem, PlannedModeItem};
 use super::layout_options::{self, Switch, required};
 use super::output::{self, Format};
@@ -7,10 +8,13 @@ use crate::bundles;
 use clap::ValueHint;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
-use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::layout;
-use runmig_lease::{Applied, ApplyOptions, Goal, PlannedInstance, PlannedMode};
-use std::path::{Path, PathBuf};
+use runmig_lease::error::{Result, printable};
+use runmig_lease::layout::{self, Moment};
+use runmig_lease::{
+    Applied, ApplyOptions, Change, Goal, LeaseManager, PlannedInstance, PlannedMode,
+};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
@@ -19,7 +23,7 @@ const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
 pub struct Options {
     #[command(flatten)]
     source: layout_options::Source,
-    /// A file with hooks, which migctl refuses
+    /// A file with commands to run before, at and after the changes
     #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE", value_hint = ValueHint::FilePath)]
     hooks_file: Option<PathBuf>,
     #[command(flatten)]
@@ -55,11 +59,12 @@ pub struct Restore {
 }
 
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
-    check_hooks(options.hooks_file.as_deref())?;
+    let hooks = hooks(options)?;
     let configuration = options.source.configuration()?;
     let goal = Goal::Layout(&configuration);
     let success = "MIG configuration applied successfully";
-    reach(config, format, (goal, &options.how), success)
+    let how = (goal, &options.how, hooks.as_ref());
+    reach(config, format, how, success)
 }
 
 pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32> {
@@ -67,27 +72,30 @@ pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32
     let checkpoint = layout::read_checkpoint(path)?;
     let goal = Goal::Checkpoint(&checkpoint);
     let success = "MIG configuration restored successfully";
-    reach(config, format, (goal, &options.how), success)
+    reach(config, format, (goal, &options.how, None), success)
 }
 
-/// Refuses hooks, which would be forgotten silently. An empty variable names no file.
-fn check_hooks(file: Option<&Path>) -> Result<()> {
-    match file.filter(|file| !file.as_os_str().is_empty()) {
-        Some(file) => {
-            let why = format!(
-                "cannot run the hooks of {}: migctl apply runs no hooks",
-                file.display()
-            );
-            Err(Error::new(why).hint("call the commands before and after migctl apply"))
-        }
-        None => Ok(()),
-    }
+/// Returns the hooks of an apply that changes something. An empty variable names no file.
+fn hooks(options: &Options) -> Result<Option<Hooks>> {
+    let file = options.hooks_file.as_deref();
+    let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
+        return Ok(None);
+    };
+    let how = &options.how;
+    let word = |is: bool| OsString::from(if is { "true" } else { "false" });
+    let mut variables = options.source.variables();
+    variables.extend([
+        ("MODE_CHANGE_ONLY", word(how.modes.mode_only)),
+        ("SKIP_RESET", word(how.skip_reset)),
+        ("HOOKS_FILE", file.into()),
+    ]);
+    Hooks::read(file, variables).map(Some)
 }
 
 fn reach(
     config: &Config,
     format: Format,
-    (goal, how): (Goal<'_>, &How),
+    (goal, how, hooks): (Goal<'_>, &How, Option<&Hooks>),
     success: &str,
 ) -> Result<i32> {
     let leases = bundles::existing_or_new(config, Actor::Operator)?.0;
@@ -98,7 +106,10 @@ fn reach(
         partial: how.partial,
         wait: how.wait,
     };
-    let applied = leases.apply(goal, options)?;
+    let applied = match hooks.filter(|_| !how.dry_run) {
+        Some(hooks) => between(hooks, &leases, (goal, options))?,
+        None => leases.apply(goal, options)?,
+    };
     let refusal = applied.refusal();
     match format {
         Format::Json => output::json(&json(&applied, how.dry_run)),
@@ -110,6 +121,33 @@ fn reach(
         output::eprint(line);
     }
     Ok(i32::from(refusal.is_some()))
+}
+
+/// Applies between hooks. They may end what is in the way, so those before a change run in either case.
+fn between(
+    hooks: &Hooks,
+    leases: &LeaseManager<'_>,
+    (goal, options): (Goal<'_>, ApplyOptions),
+) -> Result<Applied> {
+    let apply = || {
+        hooks.run(Moment::ApplyStart)?;
+        let dry_run = true;
+        let planned = leases.apply(goal, ApplyOptions { dry_run, ..options })?;
+        if !planned.modes.is_empty() {
+            hooks.run(Moment::PreApplyMode)?;
+        }
+        let changes = |one: &PlannedInstance| one.grows || one.change != Change::Keep;
+        if planned.instances.iter().any(changes) {
+            hooks.run(Moment::PreApplyConfig)?;
+        }
+        leases.apply(goal, options)
+    };
+    let applied = apply();
+    let end = hooks.run(Moment::ApplyExit);
+    match applied {
+        Ok(applied) => end.map(|()| applied),
+        Err(e) => Err(e.and(end.err())),
+    }
 }
 
 fn table(applied: &Applied) {

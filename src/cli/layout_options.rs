@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::layout::{self, Configuration, Document};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// A configuration of a file.
@@ -26,6 +26,16 @@ pub struct Source {
 }
 
 impl Source {
+    /// Returns the values of the options by the names of their variables.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let file = self.config_file.as_ref().map(|file| file.into());
+        let name = self.selected_config.as_ref().map(|name| name.into());
+        let both = [("CONFIG_FILE", file), ("SELECTED_CONFIG", name)];
+        { both.into_iter() }
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
     /// Reads the file, and returns the chosen configuration.
     pub fn configuration(&self) -> Result<Configuration> {
         let path = required(self.config_file.as_deref(), "config-file")?;

@@ -3,6 +3,7 @@
 
 mod again;
 mod apply;
+mod apply_hooks;
 mod asked;
 mod assert;
 mod checkpoint;

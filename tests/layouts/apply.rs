@@ -145,7 +145,7 @@ fn refuses_before_any_change() {
     ];
     let line = ours.migctl(&hooks).refused();
     assert!(
-        line.contains("cannot run the hooks of /etc/hooks.yaml"),
+        line.contains("cannot read hooks file /etc/hooks.yaml"),
         "{line}"
     );
 }

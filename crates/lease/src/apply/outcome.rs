@@ -48,6 +48,8 @@ pub struct PlannedInstance {
     pub compute: Vec<u32>,
     /// Whether one compute instance fills it.
     pub is_whole: bool,
+    /// Whether it stays and gets more compute instances.
+    pub grows: bool,
     /// The change.
     pub change: Change,
     /// The leases and processes that hold it.
@@ -140,6 +142,7 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
             is_whole: { state.gpu.offered(profile_id) }
                 .is_some_and(|profile| compute == [profile.compute_slices]),
             compute,
+            grows: false,
             change,
             holders: holders.to_vec(),
         };
@@ -147,7 +150,10 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
         let present = &state.present[n];
         let compute = [&present.standing(&state.gpu).parts, more].concat();
         let (id, holders) = (present.profile_id, &present.holders);
-        item(present.placement, id, compute, change, holders)
+        PlannedInstance {
+            grows: !more.is_empty(),
+            ..item(present.placement, id, compute, change, holders)
+        }
     };
     let keep = plan.keep.iter().map(|(n, more)| of(*n, more, Change::Keep));
     let destroy = plan.destroy.iter().map(|n| of(*n, &[], Change::Destroy));

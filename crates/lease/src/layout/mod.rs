@@ -2,7 +2,7 @@
 //!
 //! `node` reads bounded YAML, `file` knows the format, `content` names the instances of a GPU, `resolve` finds the GPUs
 //! that an entry means, `compare` holds them against the machine. `export`, `generate` and `checkpoint` make files, the
-//! first two by `write`. `places` reads a checkpoint and finds its GPUs. All are pure but `read`.
+//! first two by `write`. `places` reads a checkpoint and finds its GPUs, `hooks` the commands around an apply. All are pure but `read`.
 
 mod checkpoint;
 mod compare;
@@ -10,6 +10,7 @@ mod content;
 mod export;
 mod file;
 mod generate;
+mod hooks;
 mod key_order;
 mod name;
 mod node;
@@ -23,7 +24,8 @@ pub use compare::{Comparison, compare};
 pub use export::{DEFAULT_LABEL, export};
 pub use file::{Configuration, Devices, Entry, LayoutFile};
 pub use generate::generate;
+pub use hooks::{HookCommand, Moment};
 pub use places::{Checkpoint, PlaceTarget, resolve_checkpoint};
-pub use read::{read_checkpoint, read_file, read_input};
+pub use read::{read_checkpoint, read_file, read_hooks, read_input};
 pub use resolve::{Target, Targets, resolve, validate, wanted_parts};
 pub use write::Document;

@@ -1,6 +1,7 @@
 //! The text of a configuration file, bounded. Root acts on it, so only root may have written it.
 
 use super::file::LayoutFile;
+use super::hooks::{self, HookCommand};
 use super::places::Checkpoint;
 use crate::error::{Context, Result};
 use crate::{files, trust};
@@ -28,6 +29,16 @@ pub fn read_checkpoint(path: &Path) -> Result<Checkpoint> {
     let what = || format!("read checkpoint {}", path.display());
     let text = trust::read_to_string(path, MAX_SIZE).context(what)?;
     Checkpoint::parse(&text).context(what)
+}
+
+/// Reads a file of hooks.
+///
+/// # Errors
+/// The same as for a configuration file.
+pub fn read_hooks(path: &Path) -> Result<Vec<HookCommand>> {
+    let what = || format!("read hooks file {}", path.display());
+    let text = trust::read_to_string(path, MAX_SIZE).context(what)?;
+    hooks::parse(&text).context(what)
 }
 
 /// Reads a configuration file from a stream, such as standard input.
