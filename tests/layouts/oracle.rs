@@ -120,7 +120,8 @@ impl MigParted {
     pub fn call(&mut self, machine: &Machine, arguments: &[&str]) -> Answer {
         let (out, err) = (self.home.path().join("out"), self.home.path().join("err"));
         let call = format!(
-            "LD_LIBRARY_PATH={}/lib timeout 60 {} {} >{} 2>{} </dev/null\n",
+            "PATH={}/usr/bin:$PATH LD_LIBRARY_PATH={}/lib timeout 60 {} {} >{} 2>{} </dev/null\n",
+            machine.dir().display(),
             machine.dir().display(),
             self.program.display(),
             arguments.join(" "),
