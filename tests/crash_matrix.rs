@@ -204,7 +204,7 @@ fn repeated_looks(world: &World, operation: &Operation) -> Vec<(String, u64)> {
                 repeated.push((name, *nth));
             }
             has_looked = is_look;
-        } else if !point.is_within(&machine) {
+        } else if !(point.is_within(&machine) || point.leaves_nothing()) {
             has_looked = false;
         }
     }

@@ -99,15 +99,16 @@ impl Point {
     }
 
     /// Whether nobody can tell afterwards that the call was made: a lock goes with its process, a sync and
-    /// a call that failed change nothing, and all lock files are there.
-    fn leaves_nothing(&self) -> bool {
-        let call = self.call.as_str();
-        let opens_lock = call == "openat" && self.shown.contains(".lock\"");
-        matches!(
-            call,
-            "flock" | "fsync" | "fdatasync" | "pipe2" | "socketpair"
-        ) || opens_lock
-            || self.shown.contains(" = -1 E")
+    /// a call that failed change nothing, all lock files are there, and their text counts only while they
+    /// are locked.
+    pub fn leaves_nothing(&self) -> bool {
+        let is_about_lock = self.shown.contains(".lock>") || self.shown.contains(".lock\"");
+        let has_failed = self.shown.contains(" = -1 E");
+        match self.call.as_str() {
+            "flock" | "fsync" | "fdatasync" | "pipe2" | "socketpair" => true,
+            "openat" | "write" | "ftruncate" => is_about_lock || has_failed,
+            _ => has_failed,
+        }
     }
 }
 
