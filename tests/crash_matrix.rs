@@ -83,7 +83,12 @@ fn every_system_call(operation: &Operation) {
             let succeeds = operation.kind != Kind::Refused;
             let passed_now = strace::points(call, &log, succeeds);
             found = passed_now.len();
-            for point in strace::of_each_state(passed_now, &world.machine()) {
+            // A wait is no system call here, and others act meanwhile.
+            let states = match operation.waits() {
+                true => passed_now,
+                false => strace::of_each_state(passed_now, &world.machine()),
+            };
+            for point in states {
                 let same = |(p, _): &&mut (Point, _)| (&p.call, p.nth) == (&point.call, point.nth);
                 match passed.iter_mut().find(same) {
                     Some((_, times)) => *times += 1,
@@ -132,7 +137,7 @@ fn every_driver_call(operation: &Operation) {
     // A wait looks as often as the ledger changes under its eyes, which is a matter of timing. Only what
     // two passes call is sure to be called again.
     let (points, again) = (pass(), pass());
-    let waits = points.is_of_several || again.is_of_several;
+    let waits = operation.waits() || points.is_of_several || again.is_of_several;
     let repeated = if waits {
         Vec::new()
     } else {

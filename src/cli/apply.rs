@@ -11,7 +11,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::layout::{self, Moment};
 use runmig_lease::{
-    Applied, ApplyOptions, Change, Goal, LeaseManager, PlannedInstance, PlannedMode,
+    Applied, ApplyOptions, Change, Goal, LeaseManager, Made, PlannedInstance, PlannedMode,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -200,7 +200,7 @@ fn json(applied: &Applied, dry_run: bool) -> LayoutPlan<'_> {
     LayoutPlan {
         configuration: &applied.layout,
         dry_run,
-        applied: applied.is_made,
+        applied: applied.made == Made::All,
         error: applied.refusal(),
         modes: applied.modes.iter().map(PlannedModeItem::from).collect(),
         items: applied.instances.iter().map(item).collect(),

@@ -10,6 +10,7 @@ use nvml_sim::fault::Outcome;
 use nvml_sim::holders;
 use nvml_sim::state::Store;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 const ON: &str = r#"{"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 2}}"#;
@@ -208,6 +209,145 @@ fn killed_change_leaves_no_record() {
         assert_eq!(records(&world).len(), 0);
     }
     said(&mut migctl(&world, ON, &[])).ok();
+}
+
+/// A `nvidia-smi` that waits with its reset until it may go on.
+struct SlowReset {
+    started: PathBuf,
+    go: PathBuf,
+}
+
+impl SlowReset {
+    fn install(world: &World) -> SlowReset {
+        world.install_smi();
+        let bin = world.machine().join("usr/bin");
+        fs::rename(bin.join("nvidia-smi"), bin.join("reset")).unwrap();
+        let slow = SlowReset {
+            started: world.path("reset-started"),
+            go: world.path("reset-may-go-on"),
+        };
+        let text = format!(
+            "#!/bin/sh\n: >{}\nuntil [ -e {} ]; do sleep 0.05; done\nexec {}/reset \"$@\"\n",
+            slow.started.display(),
+            slow.go.display(),
+            bin.display()
+        );
+        fs::write(bin.join("nvidia-smi"), text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(bin.join("nvidia-smi"), mode).unwrap();
+        slow
+    }
+
+    fn until_started(&self) {
+        until("the reset begins", || self.started.exists());
+    }
+
+    fn go_on(&self) {
+        fs::write(&self.go, "").unwrap();
+    }
+}
+
+#[test]
+fn second_apply_sees_change() {
+    let world = world();
+    let slow = SlowReset::install(&world);
+    let first = going(&mut migctl(&world, OFF, &[]));
+    slow.until_started();
+    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
+    for more in [&[][..], &["-m"]] {
+        let line = said(&mut migctl(&world, on, more)).refused();
+        assert!(line.contains("another apply has GPU 0"), "{line}");
+    }
+    slow.go_on();
+    first.end().ok();
+    assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
+    assert_eq!((there(&world).len(), records(&world).len()), (0, 0));
+    said(&mut migctl(&world, on, &[])).ok();
+}
+
+#[test]
+fn hold_lasts_as_long_as_reset() {
+    let world = world();
+    let slow = SlowReset::install(&world);
+    let applying = going(&mut migctl(&world, OFF, &[]));
+    slow.until_started();
+    let pid = nix::unistd::Pid::from_raw(applying.pid());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    applying.end();
+    world.gc();
+    assert_eq!(records(&world).len(), 1);
+    said(&mut world.create_command("train")).refused();
+    slow.go_on();
+    until("the hold is gone", || {
+        world.gc();
+        records(&world).is_empty()
+    });
+    assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
+}
+
+#[test]
+fn pending_end_of_mig_takes_no_lease() {
+    let world = world();
+    said(&mut migctl(&world, OFF, &["--skip-reset"])).refused();
+    let line = said(&mut world.create_command("train")).refused();
+    assert!(line.contains("its next reset switches MIG off"), "{line}");
+    let line = said(&mut world.claims("promise", "uid")).refused();
+    assert!(
+        line.contains("the next reset of GPU 0 switches MIG off"),
+        "{line}"
+    );
+    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
+    let line = said(&mut migctl(&world, on, &[])).refused();
+    assert!(line.contains("nvidia-smi -i 0 -mig 1"), "{line}");
+    world.change(|machine, holds| machine.set_mig_mode(0, Mode::On, holds).unwrap());
+    world.create("train");
+}
+
+/// What comes to a GPU that has the goal already is none of the apply's business.
+#[test]
+fn other_gpus_change_beside_new_mode() {
+    let world = world();
+    let slow = SlowReset::install(&world);
+    let both = format!(r#"{{"devices": [0], "mig-enabled": true, "mig-devices": {{}}}}, {ON}"#);
+    let applying = going(&mut migctl(&world, &both, &[]));
+    slow.until_started();
+    world.create("train");
+    slow.go_on();
+    applying.end().ok();
+    world.has_its_slices("train").unwrap();
+    let on = |gpu| world.instances().iter().filter(|i| i.gpu == gpu).count();
+    assert_eq!((on(0), on(1)), (1, 2));
+}
+
+#[test]
+fn refused_gpu_hides_no_pending_one() {
+    let world = world();
+    let off = |gpu: usize| {
+        world.change(|machine, _| {
+            let gpu = &mut machine.gpus[gpu];
+            (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
+        });
+    };
+    off(0);
+    let busy = Outcome::Return(Code::IN_USE.0);
+    world.fault("nvmlDeviceSetMigMode", 2, Some(2), busy);
+    let all = r#"{"devices": "all", "mig-enabled": true, "mig-devices": {}}"#;
+    let line = said(&mut migctl(&world, all, &[])).refused();
+    assert!(line.contains("end what uses GPU 1"), "{line}");
+    assert!(line.contains("nvidia-smi --gpu-reset -i 0"), "{line}");
+}
+
+#[test]
+fn limits_leave_out_gpu_that_changes() {
+    let world = World::with_whole_gpus();
+    world.configure("[[policy.limit]]\ngpus = 1\n");
+    let slow = SlowReset::install(&world);
+    let applying = going(&mut migctl(&world, OFF, &[]));
+    slow.until_started();
+    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
+    world.create("whole");
+    slow.go_on();
+    applying.end().ok();
 }
 
 #[test]

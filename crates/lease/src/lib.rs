@@ -146,7 +146,7 @@ pub mod store;
 pub mod trust;
 
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
-pub use apply::{Applied, ApplyOptions, Change, Goal, PlannedInstance, PlannedMode};
+pub use apply::{Applied, ApplyOptions, Change, Goal, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{

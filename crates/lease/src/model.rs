@@ -156,6 +156,11 @@ impl Gpu {
     pub fn profile(&self, id: u32) -> Option<&Profile> {
         self.profiles.iter().find(|p| p.id == id)
     }
+
+    /// Says whether MIG is on, and the next reset switches it off.
+    pub fn ends_mig(&self) -> bool {
+        self.mig == MigMode::Enabled && self.mig_pending == Some(MigMode::Disabled)
+    }
 }
 
 /// The driver's answers about a GPU as a whole.

@@ -61,6 +61,11 @@ impl Operation {
         }
     }
 
+    /// Whether the command waits for what another process does.
+    pub fn waits(&self) -> bool {
+        self.name == "wait" || self.name.starts_with("wait-")
+    }
+
     /// Makes the world ready for the command. It asks the driver for all that it needs, whatever ran
     /// before, so that no call is missed.
     pub fn begin(&self, world: &World) -> Call {

@@ -106,6 +106,9 @@ impl Selection<'_> {
                 return Some("its MIG mode is off until the next reset of the GPU".to_owned());
             }
             (MigMode::Disabled, _) => return Some("its MIG mode is off".to_owned()),
+            (MigMode::Enabled, Some(MigMode::Disabled)) => {
+                return Some("the next reset of the GPU switches its MIG mode off".to_owned());
+            }
             (MigMode::Enabled, _) => {}
         }
         if let Some((_, rule)) = rule {

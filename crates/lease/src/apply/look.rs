@@ -13,8 +13,10 @@ use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
 pub(super) struct GpuState {
     pub gpu: DetailedGpu,
     pub present: Vec<Present>,
-    /// The holders of leases on the GPU as a whole, or on a share of it, and another apply that holds it.
+    /// The holders of leases on the GPU as a whole, or on a share of it.
     pub holders: Vec<String>,
+    /// Another apply that changes the MIG mode of the GPU.
+    pub changing: Option<String>,
     /// The processes on a GPU outside of MIG mode, as far as they were looked at.
     pub processes: Vec<String>,
 }
@@ -75,14 +77,9 @@ pub(super) fn look(
     own: Option<&OperationId>,
 ) -> Result<Vec<GpuState>> {
     let mut listing = context.store.list()?;
-    let is_hold = |entry: &Entry| {
-        let instance = entry.instance();
-        instance.resource.mig_slice().is_none()
-            && instance.layout.is_some()
-            && instance.operation.as_ref() == own
-    };
+    let is_own = |instance: &Instance| instance.is_hold() && instance.operation.as_ref() == own;
     if own.is_some() {
-        listing.entries.retain(|entry| !is_hold(entry));
+        listing.entries.retain(|entry| !is_own(entry.instance()));
     }
     let unread = { listing.damaged.iter() }
         .filter_map(|damaged| Some((Unread::of(damaged, &context.boot_id)?, damaged)));
@@ -192,12 +189,12 @@ impl<'l> Records<'l> {
         }
         let whole =
             { self.entries.iter() }.filter(|entry| entry.instance().resource.mig_slice().is_none());
-        let holders = whole.filter_map(|entry| match entry.lease() {
-            Some(lease) => Some(lease.holder.title()),
-            None => at_work(context, entry.instance()),
-        });
+        let whole: Vec<&&Entry> = whole.collect();
+        let holders = whole.iter().filter_map(|entry| entry.lease());
+        let mut unleased = whole.iter().filter(|entry| entry.lease().is_none());
         GpuState {
-            holders: holders.collect(),
+            holders: holders.map(|lease| lease.holder.title()).collect(),
+            changing: unleased.find_map(|entry| at_work(context, entry.instance())),
             processes: in_use.of(&gpu.gpu.uuid, WHOLE).to_vec(),
             gpu,
             present,
@@ -285,9 +282,9 @@ impl Present {
 
 /// Returns another apply that works on an instance without a lease.
 fn at_work(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
-    let operation = instance.operation.as_ref()?;
-    let works = context.store.is_at_work(operation);
-    works.then(|| "another apply".to_owned())
+    context
+        .is_at_work(instance)
+        .then(|| "another apply".to_owned())
 }
 
 /// Returns whether an instance without a lease is on its way out.

@@ -13,7 +13,7 @@ mod outcome;
 mod plan;
 mod wait;
 
-pub use outcome::{Applied, Change, PlannedInstance, PlannedMode};
+pub use outcome::{Applied, Change, Made, PlannedInstance, PlannedMode};
 
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
@@ -173,21 +173,21 @@ impl Attempt<'_> {
             }
             let held = held_gpus(&states, &plans);
             if self.options.dry_run || !(self.leaves.held || held.is_empty()) {
-                let applied = Applied::new(self.goal.name(), (&states, &plans), false);
-                return match begun {
-                    None => Ok((applied, held)),
-                    Some(_) => Err(came_between(&applied)),
-                };
+                let applied = Applied::new(self.goal.name(), (&states, &plans), Made::Nothing);
+                return Ok((whole(begun, applied), held));
             }
             let Some((journaled, holds, applied)) = self.journal(driver)? else {
                 continue;
             };
             std::mem::replace(&mut self.holds, holds).end(self.context)?;
             finish(self.context, driver, journaled)?;
-            let applied = begun.take().unwrap_or(applied);
-            if !self.holds.is_empty() {
+            let applied = whole(begun.take(), applied);
+            if let Some(operation) = self.operation.as_ref().filter(|_| !self.holds.is_empty()) {
+                let may_reset = !self.options.skip_reset;
                 self.holds
-                    .set_modes(self.context, driver, self.options.skip_reset)?;
+                    .set_modes(self.context, driver, may_reset.then_some(operation))?;
+                // A new instance may have the id of one that is gone.
+                self.in_use = InUse::default();
                 begun = Some(applied);
                 continue;
             }
@@ -210,6 +210,12 @@ impl Attempt<'_> {
         let gpus = driver.detailed_gpus()?;
         let states = look::look(self.context, gpus, &self.in_use, own)?;
         let mut plans = plan::plan(self.goal, self.options.modes_only, &states)?;
+        if !self.holds.is_empty() {
+            // All other GPUs have the goal, as far as they allow it.
+            let both = states.iter().zip(&mut plans);
+            let others = both.filter(|(state, _)| !self.holds.has(&state.gpu.gpu.uuid));
+            others.for_each(|(_, plan)| *plan = Plan::default());
+        }
         let mut refusals = plans.iter_mut().map(|plan| &mut plan.refusal);
         match refusals.find_map(|refusal| refusal.take_if(|_| !self.leaves.refused)) {
             Some(refusal) => Err(refusal),
@@ -229,7 +235,7 @@ impl Attempt<'_> {
             .lock_plan(&format!("apply of layout {name}"))?;
         let Looked { states, plans } = self.look(driver)?;
         let allows = self.leaves.held || held_gpus(&states, &plans).is_empty();
-        let applied = Applied::new(name, (&states, &plans), true);
+        let applied = Applied::new(name, (&states, &plans), Made::All);
         let allowed: Vec<Plan> = plans.into_iter().map(Plan::or_skip).collect();
         let operation = self.operation.as_ref();
         let Some(operation) = operation.filter(|_| allows && self.in_use.knows(&states, &allowed))
@@ -243,13 +249,11 @@ impl Attempt<'_> {
     }
 }
 
-/// The error of a lease or process that came between the new modes and the instances.
-fn came_between(applied: &Applied) -> Error {
-    Error::new(format!(
-        "the MIG modes have changed, and then: {}",
-        applied.obstacles.join("; ")
-    ))
-    .hint("end them, and apply the layout again")
+fn whole(begun: Option<Applied>, now: Applied) -> Applied {
+    match begun {
+        Some(begun) => begun.and_then(now),
+        None => now,
+    }
 }
 
 fn held_gpus(states: &[GpuState], plans: &[Plan]) -> HeldGpus {

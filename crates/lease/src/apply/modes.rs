@@ -5,9 +5,15 @@ use super::plan::Plan;
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Context, Error, Result};
-use crate::gpu::{DriverError, IN_USE, Metered, Mig, ModeChange, reset};
-use crate::model::{Gpu, MigMode};
+use crate::gpu::reset::Program;
+use crate::gpu::{DriverError, IN_USE, Metered, Mig, ModeChange};
+use crate::model::{Gpu, GpuUuid, MigMode};
 use crate::store::{Instance, InstanceState, Operation, Origin, Resource, WholeGpu};
+use std::time::{Duration, Instant};
+
+/// The time for which a reset is tried again: creates and monitoring have sessions with the driver, of a moment each.
+const PATIENCE: Duration = Duration::from_secs(10);
+const GAP: Duration = Duration::from_millis(250);
 
 /// The GPUs whose MIG mode an apply changes, each with the record that holds it as a whole.
 #[derive(Default)]
@@ -64,34 +70,40 @@ impl Holds {
         error::all(removed.collect::<Vec<_>>())
     }
 
-    /// Sets the modes, and resets the GPUs whose driver wants that.
+    /// Says whether one is of this GPU.
+    pub(super) fn has(&self, gpu: &GpuUuid) -> bool {
+        self.0.iter().any(|hold| hold.gpu.uuid == *gpu)
+    }
+
+    /// Sets the modes, and resets the GPUs whose driver wants that, as a part of the operation. Without one it resets none. A GPU
+    /// that is refused keeps no other from its mode.
     pub(super) fn set_modes(
         &self,
         context: &LeaseContext<'_>,
         driver: &mut Metered<'_>,
-        skip_reset: bool,
+        operation: Option<&Operation>,
     ) -> Result<()> {
-        let mut pending = Vec::new();
+        let (mut pending, mut results) = (Vec::new(), Vec::new());
         for hold in &self.0 {
-            let changed = driver.set_mig_mode(&hold.gpu.uuid, hold.on);
-            match changed.map_err(|e| refused(&hold.gpu, e))? {
-                ModeChange::Done => hold.tell(),
-                ModeChange::AfterReset => pending.push(hold),
+            match driver.set_mig_mode(&hold.gpu.uuid, hold.on) {
+                Ok(ModeChange::Done) => hold.tell(),
+                Ok(ModeChange::AfterReset) => pending.push(hold),
+                Err(e) => results.push(Err(refused(&hold.gpu, e))),
             }
         }
-        if pending.is_empty() {
-            return Ok(());
+        if !pending.is_empty() {
+            let reset = match operation {
+                None => Err(Error::new("--skip-reset is given")),
+                Some(operation) => reset_all(context, driver, (&pending, operation)),
+            };
+            results.push(reset.context(|| what(&pending)).map_err(|e| {
+                let indexes = indexes(&pending);
+                e.hint(format!(
+                    "run nvidia-smi --gpu-reset -i {indexes}, or reboot, and apply again"
+                ))
+            }));
         }
-        let reset = match skip_reset {
-            true => Err(Error::new("--skip-reset is given")),
-            false => reset_all(context, driver, &pending),
-        };
-        reset.context(|| what(&pending)).map_err(|e| {
-            let indexes = indexes(&pending);
-            e.hint(format!(
-                "run nvidia-smi --gpu-reset -i {indexes}, or reboot, and apply again"
-            ))
-        })
+        error::all(results)
     }
 }
 
@@ -117,21 +129,26 @@ fn refused(gpu: &Gpu, e: DriverError) -> Error {
 fn reset_all(
     context: &LeaseContext<'_>,
     driver: &mut Metered<'_>,
-    pending: &[&Hold],
+    (pending, operation): (&[&Hold], &Operation),
 ) -> Result<()> {
-    let uuids: Vec<_> = pending.iter().map(|hold| &hold.gpu.uuid).collect();
-    // A reset ends instances without a word, and an administrator may have made one.
-    for gpu in driver.detailed_gpus()? {
-        if uuids.contains(&&gpu.gpu.uuid) && !gpu.instances.is_empty() {
-            let index = gpu.gpu.index;
-            return Err(Error::new(format!("GPU {index} has new instances")));
-        }
-    }
-    driver.close();
+    let program = Program::find(&context.config.driver)?;
     let addresses: Vec<&str> = { pending.iter() }
         .map(|hold| hold.gpu.pci_bus_id.as_str())
         .collect();
-    reset::reset(&context.config.driver.root, &addresses)?;
+    let begun = Instant::now();
+    loop {
+        check_empty(driver, pending)?;
+        driver.close();
+        // The GPUs stay held until the program has ended, even if this process is killed.
+        let lock = operation
+            .for_child()
+            .context(|| "share the operation's lock")?;
+        match program.reset(&addresses, lock) {
+            Ok(()) => break,
+            Err(_) if begun.elapsed() < PATIENCE => std::thread::sleep(GAP),
+            Err(e) => return Err(e),
+        }
+    }
     let gpus = driver.detailed_gpus()?;
     for hold in pending {
         let wanted = match hold.on {
@@ -146,6 +163,18 @@ fn reset_all(
             )));
         }
         hold.tell();
+    }
+    Ok(())
+}
+
+/// Refuses the reset of a GPU with instances, which would end without a word. An administrator may have made one.
+fn check_empty(driver: &Metered<'_>, pending: &[&Hold]) -> Result<()> {
+    for gpu in driver.detailed_gpus()? {
+        let is_it = pending.iter().any(|hold| hold.gpu.uuid == gpu.gpu.uuid);
+        if is_it && !gpu.instances.is_empty() {
+            let index = gpu.gpu.index;
+            return Err(Error::new(format!("GPU {index} has new instances")));
+        }
     }
     Ok(())
 }

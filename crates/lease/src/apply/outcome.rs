@@ -16,8 +16,19 @@ pub struct Applied {
     pub instances: Vec<PlannedInstance>,
     /// The leases and processes that have to end first, and the GPUs that cannot have the layout.
     pub obstacles: Vec<String>,
-    /// Whether the changes are made, on the GPUs without an obstacle.
-    pub is_made: bool,
+    /// The changes that are made.
+    pub made: Made,
+}
+
+/// The part of the changes that an apply has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// None.
+    Nothing,
+    /// Those before the new instances of GPUs whose MIG mode is new.
+    Modes,
+    /// All, on the GPUs without an obstacle.
+    All,
 }
 
 /// A GPU whose MIG mode changes.
@@ -82,13 +93,13 @@ impl Applied {
     pub(super) fn new(
         layout: &str,
         (states, plans): (&[GpuState], &[Plan]),
-        is_made: bool,
+        made: Made,
     ) -> Applied {
         let both = states.iter().zip(plans).filter(|(_, plan)| plan.is_named);
         // An apply leaves a blocked GPU out.
         let shown = both
             .clone()
-            .filter(|(_, plan)| !(is_made && plan.is_blocked()));
+            .filter(|(_, plan)| !(made == Made::All && plan.is_blocked()));
         let obstacles = both.clone().flat_map(|(state, plan)| {
             let held = plan.held.iter().map(|n| &state.present[*n]);
             let held = held.map(|present| obstacle(state, present));
@@ -111,8 +122,18 @@ impl Applied {
             instances: shown
                 .flat_map(|(state, plan)| planned(state, plan))
                 .collect(),
-            is_made,
+            made,
         }
+    }
+
+    /// Returns the whole of an apply that goes on after new MIG modes: what is in the way now, too.
+    pub(super) fn and_then(mut self, rest: Applied) -> Applied {
+        self.obstacles.extend(rest.obstacles);
+        self.made = match rest.made {
+            Made::Nothing => Made::Modes,
+            made => made,
+        };
+        self
     }
 
     /// Returns the line that names the obstacles, if there are any. It has no limit, since each holder has to be found.
@@ -120,9 +141,10 @@ impl Applied {
         if self.obstacles.is_empty() {
             return None;
         }
-        let others = match self.is_made {
-            true => "the other GPUs have it",
-            false => "nothing has changed",
+        let others = match self.made {
+            Made::All => "the other GPUs have it",
+            Made::Modes => "the MIG modes have changed",
+            Made::Nothing => "nothing has changed",
         };
         Some(format!(
             "cannot apply layout {}: {}; hint: end them, or choose a layout that keeps these instances and modes; {others}",
@@ -179,12 +201,13 @@ fn profile_name(state: &GpuState, id: u32) -> String {
 }
 
 fn busy(state: &GpuState, plan: &Plan) -> String {
-    let word = if plan.mode == Some(true) { "on" } else { "off" };
-    format!(
-        "{} has GPU {}, whose MIG mode has to be {word}",
-        printable(&plan.busy.join(" and ")),
-        state.gpu.gpu.index
-    )
+    let why = match plan.mode {
+        Some(true) => ", whose MIG mode has to be on",
+        Some(false) => ", whose MIG mode has to be off",
+        None => "",
+    };
+    let holders = printable(&plan.busy.join(" and "));
+    format!("{holders} has GPU {}{why}", state.gpu.gpu.index)
 }
 
 fn obstacle(state: &GpuState, present: &Present) -> String {

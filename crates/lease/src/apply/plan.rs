@@ -15,7 +15,7 @@ pub(super) struct Plan {
     pub is_named: bool,
     /// The MIG mode to set. Instances that the plan creates come after it.
     pub mode: Option<bool>,
-    /// The leases and processes on the GPU as a whole that keep its mode from being set.
+    /// The holders of the GPU as a whole that are in the way: leases, processes and another apply.
     pub busy: Vec<String>,
     /// The instances that stay, by their position, with the compute instances that each lacks.
     pub keep: BTreeMap<usize, Vec<u32>>,
@@ -38,6 +38,16 @@ impl Plan {
     /// Returns whether leases or processes are in the way.
     pub(super) fn is_held(&self) -> bool {
         !(self.held.is_empty() && self.busy.is_empty())
+    }
+
+    /// Adds the holders of the GPU as a whole that are in the way.
+    fn beside(mut self, state: &GpuState) -> Plan {
+        let grows = self.keep.values().any(|missing| !missing.is_empty());
+        let is_same = self.mode.is_none() && self.destroy.is_empty() && self.create.is_empty();
+        if grows || !is_same {
+            self.busy.extend(state.holders.iter().cloned());
+        }
+        self
     }
 
     /// Leaves the GPU out if it does not allow the changes.
@@ -88,7 +98,14 @@ fn each<T>(
     plan: impl Fn(&GpuState, &T) -> Result<Plan>,
 ) -> Vec<Plan> {
     let one = |(state, target): (&GpuState, &Option<T>)| match target {
+        // What is there now does not tell what there will be.
+        Some(_) if state.changing.is_some() => Plan {
+            is_named: true,
+            busy: state.changing.iter().cloned().collect(),
+            ..Plan::default()
+        },
         Some(target) => plan(state, target)
+            .map(|plan| plan.beside(state))
             .context(|| what(state))
             .unwrap_or_else(|e| Plan {
                 is_named: true,
@@ -112,6 +129,11 @@ fn to_mode(
 ) -> Result<Plan> {
     match (state.gpu.gpu.mig, wanted) {
         (MigMode::Enabled, false) => Ok(switched_off(state)),
+        (MigMode::Enabled, true) if state.gpu.gpu.ends_mig() => {
+            let index = state.gpu.gpu.index;
+            Err(Error::new("its next reset switches MIG off")
+                .hint(format!("keep MIG on: nvidia-smi -i {index} -mig 1")))
+        }
         (MigMode::Disabled, true) if modes_only => {
             switched_on(state, |_| Ok(LayoutPlan::default()))
         }
@@ -120,7 +142,10 @@ fn to_mode(
             Err(Error::new(format!("{} has no MIG", state.gpu.gpu.name))
                 .hint("leave the GPU out of the entry, or write mig-enabled: false"))
         }
-        _ if modes_only => Ok(Plan::default()),
+        _ if modes_only => Ok(Plan {
+            is_named: true,
+            ..Plan::default()
+        }),
         _ => on_gpu(state, |standing| plan(&state.gpu.gpu, standing)),
     }
 }
@@ -131,7 +156,6 @@ fn switched_off(state: &GpuState) -> Plan {
     Plan {
         is_named: true,
         mode: Some(false),
-        busy: state.holders.clone(),
         held: held(state, &all),
         destroy: all,
         ..Plan::default()
@@ -156,7 +180,7 @@ fn switched_on(
     };
     // A lease on a slice outlives a mode that was switched off under it.
     let left = state.present.iter().flat_map(|present| &present.holders);
-    let busy = { state.holders.iter() }.chain(&state.processes).chain(left);
+    let busy = state.processes.iter().chain(left);
     Ok(Plan {
         is_named: true,
         mode: Some(true),

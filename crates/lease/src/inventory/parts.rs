@@ -54,7 +54,12 @@ impl Inventory {
     fn parts_in_mig(&self, gpu: &Gpu, total_mib: Option<u64>) -> GpuParts {
         let room = self.room(gpu);
         let (mut memory, mut slices, mut compute) = ([0; 5], [0; 5], [0; 5]);
-        for occupant in &room.occupants {
+        // The hold of an apply has the place of all instances.
+        let is_held =
+            { self.unleased.iter() }.any(|i| i.is_hold() && *i.resource.gpu_uuid() == gpu.uuid);
+        let is_hold =
+            |at| is_held && at == WHOLE_GPU && !gpu.instances.iter().any(|i| i.placement == at);
+        for occupant in room.occupants.iter().filter(|o| !is_hold(o.at)) {
             let state = self.state_at(gpu, occupant.at);
             let at = GpuParts::STATES.iter().position(|s| *s == state);
             // An instance of a layout is an administrator's.

@@ -19,7 +19,7 @@ impl Inventory {
         leased.retain(|h| h.lease.share().is_some() || counted.insert(h.instance.id.as_str()));
         let leased = leased.into_iter();
         let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance, h.lease.share()));
-        let is_going = |i: &&Instance| i.idle_since().is_none();
+        let is_going = |i: &&Instance| i.idle_since().is_none() && !i.is_hold();
         let going = self.unleased.iter().filter(is_going);
         let going = going.map(|i| (Subject::default(), i, None));
         let usage = |(subject, instance, share): (Subject, &Instance, Option<Share>)| {

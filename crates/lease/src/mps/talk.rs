@@ -49,5 +49,5 @@ pub(super) fn run(
     end: Instant,
 ) -> std::io::Result<std::result::Result<Answer, String>> {
     launch::leave_descriptors(&mut command);
-    program::run(command, input, end)
+    program::run(command, program::input(input)?, end)
 }

@@ -5,6 +5,9 @@ use super::plan::Reservation;
 use crate::model::{Gpu, GpuUuid, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
+/// The reason for which a GPU gives no slice that its next reset would end.
+const MIG_ENDS: &str = "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it";
+
 /// The slices that a request asks for, and everything but occupied slots that restricts their choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Constraints<'a> {
@@ -54,7 +57,8 @@ impl<'a> Constraints<'a> {
 
     pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<&str> {
         let rule = self.excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid);
-        rule.map(|(_, rule)| rule.as_str())
+        let rule = rule.map(|(_, rule)| rule.as_str());
+        rule.or_else(|| gpu.ends_mig().then_some(MIG_ENDS))
     }
 
     pub(super) fn excludes(&self, gpu: &Gpu) -> bool {

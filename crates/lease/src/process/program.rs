@@ -5,10 +5,10 @@ use crate::error::printable;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The most of an answer that runmig reads, in bytes.
@@ -30,21 +30,24 @@ pub(crate) fn shown(answer: &Answer) -> String {
     }
 }
 
-/// Runs a program with this input. The inner error says that it did not end in time.
+/// Returns standard input with this text. All of it is in the pipe before the program starts, since a write to one that has
+/// ended would end this process with SIGPIPE.
+pub(crate) fn input(text: &str) -> std::io::Result<PipeReader> {
+    let (stdin, mut writer) = std::io::pipe()?;
+    writer.write_all(format!("{text}\n").as_bytes())?;
+    Ok(stdin)
+}
+
+/// Runs a program. The inner error says that it did not end in time.
 pub(crate) fn run(
     mut command: Command,
-    input: &str,
+    stdin: impl Into<Stdio>,
     end: Instant,
 ) -> std::io::Result<std::result::Result<Answer, String>> {
     let name = command.get_program().to_string_lossy().into_owned();
     signals::wait_for_children();
     // One pipe takes both outputs.
     let (mut output, both) = std::io::pipe()?;
-    // All of the input is in its pipe before the program starts, since a write to one that has ended would end
-    // this process with SIGPIPE.
-    let (stdin, mut writer) = std::io::pipe()?;
-    writer.write_all(format!("{input}\n").as_bytes())?;
-    drop(writer);
     let mut child = command
         .stdin(stdin)
         .stdout(both.try_clone()?)

@@ -6,7 +6,6 @@ use super::patience::Patience;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::model::OperationId;
 use crate::store::Instance;
 use std::time::Instant;
 
@@ -22,8 +21,7 @@ pub(super) fn keeper(context: &LeaseContext<'_>, instance: &Instance) -> Option<
             "it belongs to layout {name}, which migctl apply changes"
         ));
     }
-    let is_at_work = |id: &OperationId| context.store.is_at_work(id);
-    let works = instance.operation.as_ref().is_some_and(is_at_work);
+    let works = context.is_at_work(instance);
     works.then(|| format!("the apply of layout {name} is at work on it"))
 }
 

@@ -121,6 +121,11 @@ impl Instance {
         self.layout.is_some() && self.state == InstanceState::Ready
     }
 
+    /// Says whether the record only keeps others from a GPU as a whole, while an apply changes its MIG mode.
+    pub fn is_hold(&self) -> bool {
+        self.layout.is_some() && matches!(self.resource, Resource::Gpu(_))
+    }
+
     /// Says whether the instance stays after its last lease: an administrator made it or wants it.
     pub fn outlives_leases(&self) -> bool {
         match self.layout {

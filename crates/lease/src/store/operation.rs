@@ -23,13 +23,18 @@ use std::path::{Path, PathBuf};
 pub struct Operation {
     id: OperationId,
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Operation {
     /// Returns the id, which leases name.
     pub fn id(&self) -> &OperationId {
         &self.id
+    }
+
+    /// Returns a descriptor for a child. The operation is at work until the child has ended, too.
+    pub(crate) fn for_child(&self) -> std::io::Result<File> {
+        self.lock.try_clone()
     }
 }
 
@@ -59,11 +64,7 @@ impl Store {
             let path = dir.join(id.as_str());
             // Another process may look at the file, or remove it, before it is locked. No lease names it yet.
             if let Some(lock) = created(&path).context(what)? {
-                return Ok(Operation {
-                    id,
-                    path,
-                    _lock: lock,
-                });
+                return Ok(Operation { id, path, lock });
             }
         }
         Err(lock::replaced(&dir))

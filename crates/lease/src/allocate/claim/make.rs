@@ -38,6 +38,8 @@ impl Work<'_, '_> {
                 Ok(reclaim::release_dead(context, held)? == Returned::Yes)
             }
             Entry::Held(_) => Ok(false),
+            // The apply of a layout ends or makes it.
+            Entry::Unleased(instance) if context.is_at_work(instance) => Ok(false),
             Entry::Unleased(instance) => match reclaim::release_going(context, instance)? {
                 Returned::Yes => Ok(true),
                 Returned::No(why) => Err(Error::new(why)),

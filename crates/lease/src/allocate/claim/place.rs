@@ -143,6 +143,14 @@ fn offered<'a>(
             )),
         );
     }
+    if gpu.ends_mig() {
+        let index = gpu.index;
+        return Err(
+            cannot(format!("the next reset of GPU {index} switches MIG off")).hint(format!(
+                "keep MIG on: nvidia-smi -i {index} -mig 1; or delete the pod, so that the scheduler chooses another device"
+            )),
+        );
+    }
     let profile = gpu.profiles.iter().find(|p| p.name == place.profile);
     match profile.filter(|p| p.placements.contains(&place.placement)) {
         Some(profile) => Ok((gpu, profile)),
@@ -203,8 +211,15 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
                 end: End::Open,
             };
         }
+        let by = match &instance.layout {
+            Some(layout) => format!(
+                "the apply of layout {layout} works on {}",
+                instance.resource
+            ),
+            None => format!("{} is being released", instance.resource),
+        };
         return Taken {
-            by: format!("{} is being released", instance.resource),
+            by,
             end: End::Due(Box::new(Entry::Unleased(instance.clone()))),
         };
     }
