@@ -286,7 +286,7 @@ fn hold_lasts_as_long_as_reset() {
 }
 
 #[test]
-fn pending_end_of_mig_takes_no_lease() {
+fn ending_mig_takes_no_lease() {
     let world = world();
     said(&mut migctl(&world, OFF, &["--skip-reset"])).refused();
     let line = said(&mut world.create_command("train")).refused();
@@ -303,7 +303,7 @@ fn pending_end_of_mig_takes_no_lease() {
     world.create("train");
 }
 
-/// What comes to a GPU that has the goal already is none of the apply's business.
+/// A container may come to a GPU that has the goal already.
 #[test]
 fn other_gpus_change_beside_new_mode() {
     let world = world();

@@ -131,7 +131,8 @@ fn reset_all(
     driver: &mut Metered<'_>,
     (pending, operation): (&[&Hold], &Operation),
 ) -> Result<()> {
-    let program = Program::find(&context.config.driver)?;
+    let driver_config = &context.config.driver;
+    let program = Program::find(&driver_config.root, &driver_config.library)?;
     let addresses: Vec<&str> = { pending.iter() }
         .map(|hold| hold.gpu.pci_bus_id.as_str())
         .collect();
@@ -142,7 +143,7 @@ fn reset_all(
         // The GPUs stay held until the program has ended, even if this process is killed.
         let lock = operation
             .for_child()
-            .context(|| "share the operation's lock")?;
+            .context(|| "keep the GPU for the reset")?;
         match program.reset(&addresses, lock) {
             Ok(()) => break,
             Err(_) if begun.elapsed() < PATIENCE => std::thread::sleep(GAP),

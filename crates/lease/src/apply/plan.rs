@@ -98,7 +98,7 @@ fn each<T>(
     plan: impl Fn(&GpuState, &T) -> Result<Plan>,
 ) -> Vec<Plan> {
     let one = |(state, target): (&GpuState, &Option<T>)| match target {
-        // What is there now does not tell what there will be.
+        // The instances of now do not tell those after the change.
         Some(_) if state.changing.is_some() => Plan {
             is_named: true,
             busy: state.changing.iter().cloned().collect(),
@@ -131,7 +131,7 @@ fn to_mode(
         (MigMode::Enabled, false) => Ok(switched_off(state)),
         (MigMode::Enabled, true) if state.gpu.gpu.ends_mig() => {
             let index = state.gpu.gpu.index;
-            Err(Error::new("its next reset switches MIG off")
+            Err(Error::new("MIG is off after its next reset")
                 .hint(format!("keep MIG on: nvidia-smi -i {index} -mig 1")))
         }
         (MigMode::Disabled, true) if modes_only => {

@@ -1,10 +1,9 @@
 //! Resets GPUs by `nvidia-smi`, since NVML has no call for it.
 
-use crate::config::Driver;
 use crate::error::{Context, Error, Result};
 use crate::process::program::{self, shown};
 use crate::trust;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,14 +21,13 @@ pub(crate) struct Program {
 
 impl Program {
     /// Finds the program below the driver's root. The machine's own would reset other GPUs where that is another root.
-    pub(crate) fn find(driver: &Driver) -> Result<Program> {
-        let program = driver.root.join("usr/bin").join(NAME);
+    pub(crate) fn find(driver_root: &Path, library: &Path) -> Result<Program> {
+        let program = driver_root.join("usr/bin").join(NAME);
         if !program.exists() {
             return Err(Error::new(format!("there is no {}", program.display())));
         }
         let what = || format!("use {}", program.display());
         let (path, _) = trust::program(&program).context(what)?;
-        let library = driver.library.as_path();
         let folder = library.parent().filter(|_| library.is_absolute());
         Ok(Program {
             path,

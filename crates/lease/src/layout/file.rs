@@ -1,11 +1,10 @@
 //! The format of mig-parted's configuration file, version 1. A file that mig-parted refuses is refused here.
 
+use super::header::{check_version, unknown_key};
 use super::name::is_instance_name;
 use super::node::Node;
 use crate::error::{Context, Error, Result};
 use std::collections::BTreeMap;
-
-const VERSION: &str = "v1";
 
 /// A file with named configurations.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,17 +48,7 @@ impl LayoutFile {
     pub fn parse(text: &str) -> Result<LayoutFile> {
         let node = Node::parse(text)?;
         let keys = node.map()?;
-        match keys.iter().find(|(key, _)| key == "version") {
-            Some((_, Node::Text(version))) if version == VERSION => {}
-            Some((_, Node::Text(version))) => {
-                let why = Error::new(format!("it has the unknown version {version:?}"));
-                return Err(why.hint(format!("write version: {VERSION}")));
-            }
-            _ => {
-                let why = Error::new("it has no version");
-                return Err(why.hint(format!("write version: {VERSION}")));
-            }
-        }
+        check_version(keys)?;
         let mut configurations = BTreeMap::new();
         for (key, value) in keys {
             match key.as_str() {
@@ -244,10 +233,6 @@ fn instances_of(node: &Node) -> Result<Option<BTreeMap<String, i64>>> {
         return Err(Error::new("every count is 0").hint("write {} for a GPU without instances"));
     }
     Ok(Some(instances))
-}
-
-fn unknown_key(key: &str) -> Error {
-    Error::new(format!("the key {key:?} is unknown")).hint("remove it")
 }
 
 /// Returns whether YAML 1.1 reads this text, without quotes, as true or false.

@@ -1,10 +1,9 @@
 //! The format of mig-parted's hooks file, version 1.
 
+use super::header::{check_version, unknown_key};
 use super::node::Node;
 use crate::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
-
-const VERSION: &str = "v1";
 
 /// A moment of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +55,12 @@ pub struct HookCommand {
 /// Parses a file. The commands of a moment keep their order.
 pub(super) fn parse(text: &str) -> Result<Vec<HookCommand>> {
     let node = Node::parse(text)?;
+    let keys = node.map()?;
+    check_version(keys)?;
     let mut commands = Vec::new();
-    let mut version = None;
-    for (key, value) in node.map()? {
+    for (key, value) in keys {
         match key.as_str() {
-            "version" => version = Some(text_of(value).context(|| "read version")?),
+            "version" => {}
             "hooks" => {
                 for (name, list) in value.map().context(|| "read hooks")? {
                     let moment = Moment::ALL.into_iter().find(|moment| moment.key() == *name);
@@ -74,12 +74,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<HookCommand>> {
             other => return Err(unknown_key(other)),
         }
     }
-    match version {
-        Some(VERSION) => Ok(commands),
-        Some(other) => Err(Error::new(format!("it has the unknown version {other:?}"))
-            .hint(format!("write version: {VERSION}"))),
-        None => Err(Error::new("it has no version").hint(format!("write version: {VERSION}"))),
-    }
+    Ok(commands)
 }
 
 fn command(moment: Moment, node: &Node) -> Result<HookCommand> {
@@ -147,10 +142,6 @@ fn variables(node: &Node) -> Result<Vec<(String, String)>> {
     }
 }
 
-fn unknown_key(key: &str) -> Error {
-    Error::new(format!("it has the unknown key {key:?}")).hint("remove it, or correct its name")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,10 +165,10 @@ mod tests {
         for (text, words) in [
             ("hooks: {}", "it has no version"),
             ("version: v2", "the unknown version \"v2\""),
-            ("version: v1\nhook: {}", "the unknown key \"hook\""),
+            ("version: v1\nhook: {}", "the key \"hook\" is unknown"),
             (
                 "version: v1\nhooks: {start: []}",
-                "the unknown key \"start\"",
+                "the key \"start\" is unknown",
             ),
             (
                 "version: v1\nhooks: {apply-exit: [{}]}",

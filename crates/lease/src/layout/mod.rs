@@ -1,6 +1,6 @@
 //! Layouts: the MIG modes and instances that an administrator wants, in the files of NVIDIA's mig-parted.
 //!
-//! `node` reads bounded YAML, `file` knows the format, `content` names the instances of a GPU, `resolve` finds the GPUs
+//! `node` reads bounded YAML, `header` and `file` know the format, `content` names the instances of a GPU, `resolve` finds the GPUs
 //! that an entry means, `compare` holds them against the machine. `export`, `generate` and `checkpoint` make files, the
 //! first two by `write`. `places` reads a checkpoint and finds its GPUs, `hooks` the commands around an apply. All are pure but `read`.
 
@@ -10,6 +10,7 @@ mod content;
 mod export;
 mod file;
 mod generate;
+mod header;
 mod hooks;
 mod key_order;
 mod name;
