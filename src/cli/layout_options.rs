@@ -50,10 +50,10 @@ impl Source {
     }
 }
 
-/// The choice of the MIG modes alone.
+/// Whether instances count.
 #[derive(clap::Args)]
 pub struct Modes {
-    /// Look at the MIG modes alone
+    /// Leave instances alone: only the MIG modes count
     #[arg(short, long, env = "MIG_PARTED_MODE_CHANGE_ONLY", value_parser = Switch)]
     pub mode_only: bool,
 }
