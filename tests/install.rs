@@ -118,6 +118,7 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     for unit in [
         "runmig-dcgm.path",
         "runmig-dcgm.service",
+        "runmig-layout.service",
         "runmig-gc.service",
         "runmig-gc.timer",
         "runmig-metrics.socket",
@@ -243,7 +244,7 @@ fn configuration_names_the_defaults() {
     let keys = text.lines().map(|line| match line.strip_prefix("# ") {
         // These have no default.
         Some(key)
-            if ["runtime", "job_mapping_dir"]
+            if ["runtime", "job_mapping_dir", "file = \"/etc", "config ="]
                 .iter()
                 .any(|k| key.starts_with(k)) =>
         {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-const UNITS: [&str; 8] = [
+const UNITS: [&str; 9] = [
     "runmig-gc.service",
     "runmig-gc.timer",
     "runmig-textfile.service",
@@ -14,6 +14,7 @@ const UNITS: [&str; 8] = [
     "runmig-metrics@.service",
     "runmig-dcgm.path",
     "runmig-dcgm.service",
+    "runmig-layout.service",
 ];
 
 fn skip(why: &str) {

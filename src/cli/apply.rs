@@ -2,7 +2,7 @@
 
 use super::apply_hooks::Hooks;
 use super::json::{LayoutPlan, PlannedItem, PlannedModeItem};
-use super::layout_options::{self, Switch, required};
+use super::layout_options::{self, Choice, Switch, required};
 use super::output::{self, Format};
 use crate::bundles;
 use clap::ValueHint;
@@ -59,8 +59,9 @@ pub struct Restore {
 }
 
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
-    let hooks = hooks(options)?;
-    let configuration = options.source.configuration()?;
+    let choice = options.source.choice(|| Ok(config.layout.clone()))?;
+    let hooks = hooks(options, &choice)?;
+    let configuration = choice.read()?;
     let goal = Goal::Layout(&configuration);
     let success = "MIG configuration applied successfully";
     let how = (goal, &options.how, hooks.as_ref());
@@ -76,14 +77,14 @@ pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32
 }
 
 /// Returns the hooks of an apply that changes something. An empty variable names no file.
-fn hooks(options: &Options) -> Result<Option<Hooks>> {
+fn hooks(options: &Options, choice: &Choice) -> Result<Option<Hooks>> {
     let file = options.hooks_file.as_deref();
     let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
         return Ok(None);
     };
     let how = &options.how;
     let word = |is: bool| OsString::from(if is { "true" } else { "false" });
-    let mut variables = options.source.variables();
+    let mut variables = choice.variables();
     variables.extend([
         ("MODE_CHANGE_ONLY", word(how.modes.mode_only)),
         ("SKIP_RESET", word(how.skip_reset)),

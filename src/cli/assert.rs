@@ -19,7 +19,7 @@ pub struct Options {
 }
 
 pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Options) -> Result<i32> {
-    let configuration = options.source.configuration()?;
+    let configuration = options.source.choice(|| Ok(config()?.layout))?.read()?;
     let mut assertion = LayoutAssertion {
         configuration: configuration.name.clone(),
         checked: "file",

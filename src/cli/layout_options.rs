@@ -4,6 +4,7 @@ use super::output::Output;
 use clap::ValueHint;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command};
+use runmig_lease::config::Layout;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::layout::{self, Configuration, Document};
 use std::ffi::{OsStr, OsString};
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 /// A configuration of a file.
 #[derive(clap::Args)]
 pub struct Source {
-    /// The configuration file; - reads standard input
+    /// The file with layouts; - reads standard input [default: layout.file in runmig's configuration]
     #[arg(short = 'f', long, value_name = "FILE", env = "MIG_PARTED_CONFIG_FILE", value_hint = ValueHint::FilePath)]
     config_file: Option<PathBuf>,
-    /// The name of the configuration, which may be left out for a file with one
+    /// The name of the layout, which may be left out for a file with one [default: layout.config for layout.file]
     #[arg(
         short = 'c',
         long,
@@ -26,27 +27,48 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns the values of the options by the names of their variables.
+    /// Returns the file and the name that the options choose, and without a file those of the configuration.
+    pub fn choice(&self, configured: impl FnOnce() -> Result<Layout>) -> Result<Choice> {
+        let file = named(self.config_file.as_deref());
+        let name = self.selected_config.clone().filter(|name| !name.is_empty());
+        if let Some(file) = file {
+            let file = file.to_owned();
+            return Ok(Choice { file, name });
+        }
+        let configured = configured()?;
+        let file = configured.file.ok_or_else(|| {
+            Error::new("no file is named")
+                .hint("name one with --config-file, or set layout.file in runmig's configuration")
+        })?;
+        let name = name.or(configured.config);
+        Ok(Choice { file, name })
+    }
+}
+
+/// A configuration of a file, chosen.
+pub struct Choice {
+    file: PathBuf,
+    name: Option<String>,
+}
+
+impl Choice {
+    /// Returns the choice by the names of the options' variables.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
-        let file = self.config_file.as_ref().map(|file| file.into());
-        let name = self.selected_config.as_ref().map(|name| name.into());
-        let both = [("CONFIG_FILE", file), ("SELECTED_CONFIG", name)];
-        { both.into_iter() }
-            .filter_map(|(name, value)| Some((name, value?)))
+        let name = self.name.as_ref().map(|name| name.into());
+        let file = Some(("CONFIG_FILE", OsString::from(&self.file)));
+        { file.into_iter() }
+            .chain(name.map(|name| ("SELECTED_CONFIG", name)))
             .collect()
     }
 
     /// Reads the file, and returns the chosen configuration.
-    pub fn configuration(&self) -> Result<Configuration> {
-        let path = required(self.config_file.as_deref(), "config-file")?;
-        let file = match path == Path::new("-") {
+    pub fn read(&self) -> Result<Configuration> {
+        let file = match self.file == Path::new("-") {
             true => layout::read_input(std::io::stdin().lock())?,
-            false => layout::read_file(path)?,
+            false => layout::read_file(&self.file)?,
         };
-        let name = self.selected_config.as_deref();
-        let what = || format!("select a configuration of {}", path.display());
-        file.select(name.filter(|name| !name.is_empty()))
-            .context(what)
+        let what = || format!("select a configuration of {}", self.file.display());
+        file.select(self.name.as_deref()).context(what)
     }
 }
 
@@ -60,9 +82,13 @@ pub struct Modes {
 
 /// Returns the file of an option. A missing one is a failure of the verb, since a variable may name it.
 pub fn required<'p>(path: Option<&'p Path>, option: &str) -> Result<&'p Path> {
-    let path = path.filter(|path| *path != Path::new(""));
     let missing = || Error::new("no file is named").hint(format!("name one with --{option}"));
-    path.ok_or_else(missing)
+    named(path).ok_or_else(missing)
+}
+
+/// Returns the file of an option. An empty variable names none.
+fn named(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| *path != Path::new(""))
 }
 
 /// The format of a configuration file.

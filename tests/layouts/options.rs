@@ -68,3 +68,36 @@ fn assertion_names_each_difference() {
     let json = ours.migctl(&["-o", "json", "export"]).ok().json();
     assert_eq!(json["version"], "v1");
 }
+
+#[test]
+fn configuration_names_machines_layout() {
+    let ours = Ours::on(Machine::new("A30", 1));
+    let file = ours.file(&FILE.replace("  on:", "  all-on:"));
+    let missing = ours.migctl(&["apply"]).refused();
+    let hint = "hint: name one with --config-file, or set layout.file in runmig's configuration";
+    assert!(missing.ends_with(hint), "{missing}");
+
+    let path = ours.path("config.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let section = |config: &str| {
+        let text = format!("{text}[layout]\nfile = {file:?}\nconfig = {config:?}\n");
+        std::fs::write(&path, text).unwrap();
+    };
+    section("gone");
+    let gone = ours.migctl(&["apply"]).refused();
+    let cause = format!("cannot select a configuration of {}: ", file.display());
+    assert!(gone.contains(&cause) && gone.contains("gone"), "{gone}");
+
+    section("all-off");
+    ours.migctl(&["assert"]).exits(1);
+    let other = file.to_str().unwrap();
+    // An option wins over the configuration, and its file takes no name from there.
+    ours.migctl(&["assert", "-c", "all-on"]).ok();
+    let no_name = ours.migctl(&["assert", "-f", other]).refused();
+    assert!(no_name.contains("all-off"), "{no_name}");
+    let mut empty = ours.command(&["assert"]);
+    said(empty.env("MIG_PARTED_SELECTED_CONFIG", "")).exits(1);
+
+    ours.migctl(&["apply"]).ok();
+    ours.migctl(&["assert"]).ok();
+}

@@ -8,6 +8,7 @@ mod support;
 
 mod containerd;
 mod install;
+mod layout;
 mod logins;
 mod machine;
 mod package;
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         containerd: gets_its_slice_alone, share_at_driver_holds, restart_keeps_the_slice, kill_releases_the_slice;
         logins: limits_a_login_user;
         suite: e2e_runc;
-        reboot: containers_get_slices_again;
+        reboot: gives_slices_and_layout_again;
         package: replaces_scripts_install, upgrade_keeps_leases, removal_waits_for_leases,
             fresh_node_gets_one_timer;
     };

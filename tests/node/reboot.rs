@@ -1,5 +1,6 @@
-//! A reboot takes all slices; what starts by itself has new ones.
+//! A reboot takes all slices; what starts by itself has new ones, and the layout of the machine comes back before.
 
+use super::layout::Layout;
 use super::machine::{IMAGE, Node};
 use super::podman::{remove, run};
 use super::slices::{ASK, STAYS, opens_its_slice_alone};
@@ -7,10 +8,12 @@ use super::support::table;
 
 const QUADLET: &str = "/etc/containers/systemd/quadlet.container";
 
-pub fn containers_get_slices_again(node: &Node) {
+pub fn gives_slices_and_layout_again(node: &Node) {
     node.ok(&format!(
         "mkdir -p /etc/containers/systemd
          cat >{QUADLET} <<'UNIT'
+[Unit]
+After=runmig-layout.service
 [Container]
 Image={IMAGE}
 ContainerName=quadlet
@@ -33,10 +36,18 @@ UNIT
     let before = node.leases();
     assert_eq!(before.len(), 3, "{before:?}");
 
+    let layout = Layout::enable(node);
     node.reboot();
-    let leases = node.leases();
+    layout.is_in_place();
+    layout.came_before(&[
+        "containerd.service",
+        "podman-restart.service",
+        "quadlet.service",
+    ]);
+    let mut leases = node.leases();
+    leases.retain(|lease| lease["state"] != "layout");
     assert_eq!(leases.len(), 2, "{leases:?}");
-    assert_eq!(node.instances(), 2);
+    assert_eq!(node.instances(), 3);
     for lease in &leases {
         assert_eq!(lease["state"], "ready");
         assert_ne!(lease["container"], lost.as_str());
@@ -53,6 +64,9 @@ UNIT
     node.ok(&format!(
         "systemctl stop quadlet.service; rm {QUADLET}; systemctl daemon-reload"
     ));
+    layout.failure_names_cause();
+    layout.is_on_record();
+    drop(layout);
     assert_eq!(node.leases().len(), 1);
     remove(node, &again);
     remove(node, &lost);

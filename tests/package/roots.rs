@@ -162,6 +162,12 @@ impl Leased {
 
     fn release(self, root: &Root) {
         self.setup.runmig(&["delete", "--force", "web"]).ok();
+        // An instance of a layout needs no hook.
+        let layout = "version: v1\nmig-configs: {one: [{devices: all, mig-enabled: true, mig-devices: {2g.20gb: 1}}]}\n";
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), layout).unwrap();
+        let file = file.path().to_str().unwrap();
+        self.setup.migctl(&["apply", "-f", file]).ok();
         fs::remove_dir_all(root.at("run/runmig")).unwrap();
         let mut copy = Command::new("cp");
         let state = self.setup.state();
@@ -208,9 +214,12 @@ fn deb_installs_without_systemd() {
     assert!(doctor.stdout.contains("fail  driver.library"), "{doctor:?}");
 
     // As systemctl enable makes them.
-    root.ok("cd /etc/systemd/system && mkdir -p sockets.target.wants
+    root.ok(
+        "cd /etc/systemd/system && mkdir -p sockets.target.wants multi-user.target.wants
+        ln -s /usr/lib/systemd/system/runmig-layout.service multi-user.target.wants/
         ln -s /usr/lib/systemd/system/runmig-textfile.timer timers.target.wants/
-        ln -s /usr/lib/systemd/system/runmig-metrics.socket sockets.target.wants/");
+        ln -s /usr/lib/systemd/system/runmig-metrics.socket sockets.target.wants/",
+    );
     fs::write(root.at("etc/runmig/crun.toml"), "").unwrap();
     root.ok("dpkg --remove runmig");
     assert!(root.at(CONFIG).exists() && !root.at("usr/bin/runmig").exists());
@@ -237,6 +246,7 @@ fn deb_stays_while_leases_are_held() {
         concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
     );
     leased.release(&root);
+    assert!(root.ok("migctl list").contains("layout"));
     // A ledger that cannot be read may have leases.
     let config = root.read(CONFIG);
     fs::write(root.at(CONFIG), "nonsense").unwrap();

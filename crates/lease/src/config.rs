@@ -7,12 +7,14 @@
 mod dcgm;
 mod events;
 mod kubernetes;
+mod layout;
 mod reach;
 mod sharing;
 
 pub use dcgm::Dcgm;
 pub use events::Events;
 pub use kubernetes::Local;
+pub use layout::Layout;
 pub use sharing::{RoundMps, Sharing};
 
 use crate::error::{Context, Error, Result};
@@ -56,6 +58,8 @@ pub struct Config {
     pub dcgm: Dcgm,
     /// The history of creates, leases and instances.
     pub events: Events,
+    /// The layout of this machine.
+    pub layout: Layout,
     /// The rules for shares of GPUs.
     pub sharing: Sharing,
     /// The rules for Kubernetes, which `runmig-dra` alone follows.
@@ -131,6 +135,7 @@ impl Default for Config {
             driver: Driver::default(),
             dcgm: Dcgm::default(),
             events: Events::default(),
+            layout: Layout::default(),
             sharing: Sharing::default(),
             kubernetes: Kubernetes::default(),
             policy: Policy::default(),
@@ -201,6 +206,7 @@ impl Config {
             ("driver.root", Some(config.driver.root.as_path())),
             ("sharing.mps_control", config.sharing.mps_control.as_deref()),
             ("events.file", config.events.named()),
+            ("layout.file", config.layout.file.as_deref()),
             (
                 "dcgm.job_mapping_dir",
                 config.dcgm.job_mapping_dir.as_deref(),
@@ -225,6 +231,7 @@ impl Config {
             )));
         }
         config.dcgm.check()?;
+        config.layout.check()?;
         config.settle_events();
         config.sharing.check()?;
         config.policy.check()?;

@@ -15,7 +15,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "conflicts.units",
-        "no unit applies a layout of MIG instances at the boot",
+        "no other unit applies a layout of MIG instances at the boot",
         "systemctl disable nvidia-mig-manager",
     ),
 ];
