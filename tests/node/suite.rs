@@ -42,7 +42,13 @@ pub fn e2e_runc(node: &Node) {
 fn built(test: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["test", "--locked", "--no-run", "--message-format=json"])
+        .args([
+            "test",
+            "--workspace",
+            "--locked",
+            "--no-run",
+            "--message-format=json",
+        ])
         .args(["--test", test])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     if !cfg!(debug_assertions) {
