@@ -72,7 +72,10 @@ fn assertion_names_each_difference() {
 #[test]
 fn configuration_names_machines_layout() {
     let ours = Ours::on(Machine::new("A30", 1));
-    let file = ours.file(&FILE.replace("  on:", "  all-on:"));
+    let file = ours.file(
+        "version: v1\nmig-configs:\n  empty:\n  - {devices: all, mig-enabled: true, mig-devices: {}}\n  \
+         one:\n  - {devices: all, mig-enabled: true, mig-devices: {1g.6gb: 1}}\n",
+    );
     let missing = ours.migctl(&["apply"]).refused();
     let hint = "hint: name one with --config-file, or set layout.file in runmig's configuration";
     assert!(missing.ends_with(hint), "{missing}");
@@ -88,13 +91,13 @@ fn configuration_names_machines_layout() {
     let cause = format!("cannot select a configuration of {}: ", file.display());
     assert!(gone.contains(&cause) && gone.contains("gone"), "{gone}");
 
-    section("all-off");
+    section("one");
     ours.migctl(&["assert"]).exits(1);
     let other = file.to_str().unwrap();
     // An option wins over the configuration, and its file takes no name from there.
-    ours.migctl(&["assert", "-c", "all-on"]).ok();
+    ours.migctl(&["assert", "-c", "empty"]).ok();
     let no_name = ours.migctl(&["assert", "-f", other]).refused();
-    assert!(no_name.contains("all-off"), "{no_name}");
+    assert!(no_name.contains("empty"), "{no_name}");
     let mut empty = ours.command(&["assert"]);
     said(empty.env("MIG_PARTED_SELECTED_CONFIG", "")).exits(1);
 
