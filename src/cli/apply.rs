@@ -2,7 +2,7 @@
 
 use super::apply_hooks::Hooks;
 use super::json::{LayoutPlan, PlannedItem, PlannedModeItem};
-use super::layout_options::{self, Choice, Switch, required};
+use super::layout_options::{self, Switch, required};
 use super::output::{self, Format};
 use crate::bundles;
 use clap::ValueHint;
@@ -23,9 +23,6 @@ const COLUMNS: [&str; 5] = ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"];
 pub struct Options {
     #[command(flatten)]
     source: layout_options::Source,
-    /// A file with commands to run before, at and after the changes
-    #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE", value_hint = ValueHint::FilePath)]
-    hooks_file: Option<PathBuf>,
     #[command(flatten)]
     how: How,
 }
@@ -33,6 +30,9 @@ pub struct Options {
 /// The options of both verbs.
 #[derive(clap::Args)]
 struct How {
+    /// A file with commands to run before, at and after the changes
+    #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE", value_hint = ValueHint::FilePath)]
+    hooks_file: Option<PathBuf>,
     #[command(flatten)]
     modes: layout_options::Modes,
     /// Reset no GPU; a new MIG mode that needs a reset then waits for one
@@ -60,7 +60,7 @@ pub struct Restore {
 
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let choice = options.source.choice(|| Ok(config.layout.clone()))?;
-    let hooks = hooks(options, &choice)?;
+    let hooks = hooks(&options.how, choice.variables())?;
     let configuration = choice.read()?;
     let goal = Goal::Layout(&configuration);
     let success = "MIG configuration applied successfully";
@@ -70,21 +70,21 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
 
 pub fn restore(config: &Config, format: Format, options: &Restore) -> Result<i32> {
     let path = required(options.checkpoint_file.as_deref(), "checkpoint-file")?;
+    let hooks = hooks(&options.how, vec![("CHECKPOINT_FILE", path.into())])?;
     let checkpoint = layout::read_checkpoint(path)?;
     let goal = Goal::Checkpoint(&checkpoint);
     let success = "MIG configuration restored successfully";
-    reach(config, format, (goal, &options.how, None), success)
+    let how = (goal, &options.how, hooks.as_ref());
+    reach(config, format, how, success)
 }
 
-/// Returns the hooks of an apply that changes something. An empty variable names no file.
-fn hooks(options: &Options, choice: &Choice) -> Result<Option<Hooks>> {
-    let file = options.hooks_file.as_deref();
+/// Returns the hooks of a verb, with the variables of its own options. An empty variable names no file.
+fn hooks(how: &How, mut variables: Vec<(&'static str, OsString)>) -> Result<Option<Hooks>> {
+    let file = how.hooks_file.as_deref();
     let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
         return Ok(None);
     };
-    let how = &options.how;
     let word = |is: bool| OsString::from(if is { "true" } else { "false" });
-    let mut variables = choice.variables();
     variables.extend([
         ("MODE_CHANGE_ONLY", word(how.modes.mode_only)),
         ("SKIP_RESET", word(how.skip_reset)),

@@ -1,4 +1,4 @@
-//! Runs the commands of mig-parted's hooks file around an apply.
+//! Runs the commands of mig-parted's hooks file around an apply or a restore.
 
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::layout::{self, HookCommand, Moment};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// The prefix of the variables that stand for options.
 const PREFIX: &str = "MIG_PARTED_";
 
-/// The hooks of one apply.
+/// The hooks of one call.
 pub struct Hooks {
     commands: Vec<HookCommand>,
     variables: Vec<(OsString, OsString)>,

@@ -29,7 +29,7 @@ fn reads_agree_with_mig_parted() {
     let Some(mut parted) = MigParted::find() else {
         return;
     };
-    let (seed, cases) = run("RUNMIG_LAYOUT_CASES", 12);
+    let (seed, cases) = run("RUNMIG_LAYOUT_CASES", 16);
     let (mut met, mut refused) = (0, 0);
     for case in 0..cases {
         let mut random = Random::new(seed.wrapping_add(case));

@@ -1,4 +1,4 @@
-//! `migctl apply -k`: the commands of mig-parted's hooks file.
+//! `migctl apply -k` and `migctl restore -k`: the commands of mig-parted's hooks file.
 
 use crate::ours::Ours;
 use crate::support::Machine;
@@ -94,6 +94,34 @@ fn hooks_run_before_their_changes() {
         "MOMENT",
     ];
     assert_eq!(names, expected);
+}
+
+#[test]
+fn restore_runs_hooks_too() {
+    let ours = machine();
+    let saved = ours.path("saved");
+    let restore = |fails: &str| {
+        let mut command = ours.command(&["restore", "-f", saved.to_str().unwrap()]);
+        said(command.arg("-k").arg(file(&ours, fails)))
+    };
+    ours.machine
+        .sim("create", &["--gpu", "0", "--profile", "1g.10gb"]);
+    let checkpoint = ["checkpoint", "-f", saved.to_str().unwrap()];
+    ours.migctl(&checkpoint).ok();
+    restore("").ok();
+    assert_eq!(noted(&ours), ["apply-start", "apply-exit"]);
+    let environment = fs::read_to_string(ours.path("environment")).unwrap();
+    let named = format!("MIG_PARTED_CHECKPOINT_FILE={}\n", saved.display());
+    assert!(environment.contains(&named), "{environment}");
+
+    ours.machine.sim("mig", &["--gpu", "1", "on"]);
+    let failed = restore("pre-apply-mode").exits(1);
+    let words = "run hook pre-apply-mode: run /bin/sh: it ended with exit status: 1";
+    assert!(failed.stderr.contains(words), "{failed:?}");
+    let ran = ["apply-start", "pre-apply-mode", "apply-exit"];
+    assert_eq!(noted(&ours), ran);
+    restore("").ok();
+    assert_eq!(noted(&ours), ran);
 }
 
 #[test]
