@@ -35,13 +35,12 @@ impl Source {
             let file = file.to_owned();
             return Ok(Choice { file, name });
         }
-        let configured = configured()?;
-        let file = configured.file.ok_or_else(|| {
+        let mut choice = Choice::configured(configured()?).ok_or_else(|| {
             Error::new("no file is named")
                 .hint("name one with --config-file, or set layout.file in runmig's configuration")
         })?;
-        let name = name.or(configured.config);
-        Ok(Choice { file, name })
+        choice.name = name.or(choice.name);
+        Ok(choice)
     }
 }
 
@@ -52,6 +51,13 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Returns the layout of this machine, if the configuration names one.
+    pub fn configured(layout: Layout) -> Option<Choice> {
+        let file = layout.file?;
+        let name = layout.config;
+        Some(Choice { file, name })
+    }
+
     /// Returns the choice by the names of the options' variables.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let name = self.name.as_ref().map(|name| name.into());

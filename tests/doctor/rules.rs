@@ -56,3 +56,33 @@ fn names_rules_without_effect() {
         );
     }
 }
+
+#[test]
+fn names_broken_layout() {
+    let Some(setup) = setup() else { return };
+    let config = fs::read_to_string(setup.config()).unwrap();
+    let file = setup.config().with_file_name("layouts.yaml");
+    let section = format!("[layout]\nfile = {file:?}\nconfig = \"day\"\n");
+    fs::write(setup.config(), config + &section).unwrap();
+    let write = |name: &str| {
+        let text = format!(
+            "version: v1\nmig-configs:\n  {name}:\n  - {{devices: all, mig-enabled: off}}\n"
+        );
+        fs::write(&file, text).unwrap();
+    };
+    write("day");
+    let id = "configuration.layout";
+    let (text, repair) = breaks(
+        &setup,
+        "configuration",
+        "warn",
+        id,
+        || write("night"),
+        || write("day"),
+    );
+    assert!(
+        text.contains("layouts.yaml") && text.contains("day"),
+        "{text}"
+    );
+    assert!(repair.contains("night"), "{repair}");
+}

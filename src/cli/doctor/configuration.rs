@@ -3,7 +3,9 @@
 use super::check::Check;
 use super::finding::Finding;
 use super::host::Host;
+use crate::cli::layout_options::Choice;
 use runmig_lease::config::{Config, DIRECTORY};
+use runmig_lease::error::printable;
 use runmig_lease::model::Gpu;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,11 @@ pub const CHECKS: &[Check] = &[
         "configuration.handler",
         "runmig reads the files of other handlers in /etc/runmig",
         "correct the line that it names",
+    ),
+    Check::new(
+        "configuration.layout",
+        "the file has the layout of this machine",
+        "correct the file, or layout.file and layout.config",
     ),
     Check::new(
         "configuration.gpus",
@@ -51,6 +58,7 @@ pub fn findings(host: &Host) -> Vec<Finding> {
         let text = format!("{DIRECTORY} has no file of another handler");
         findings.push(Finding::skip("configuration.handler", text));
     }
+    findings.push(layout(host));
     findings.extend(rules(host));
     findings
 }
@@ -78,9 +86,25 @@ pub fn handlers() -> Vec<PathBuf> {
     files
 }
 
+/// The layout that `migctl apply` and its unit would apply. No allocation needs it.
+fn layout(host: &Host) -> Finding {
+    const ID: &str = "configuration.layout";
+    let Ok(config) = &host.config else {
+        return Finding::skip(ID, "the configuration cannot be read");
+    };
+    match Choice::configured(config.layout.clone()).map(|choice| choice.read()) {
+        None => Finding::skip(ID, "the configuration names no layout"),
+        Some(Ok(layout)) => {
+            let text = format!("layout {} can be read", printable(&layout.name));
+            Finding::ok(ID, text)
+        }
+        Some(Err(e)) => Finding::warned(ID, &e),
+    }
+}
+
 /// The rules beside the GPUs of this machine.
 fn rules(host: &Host) -> Vec<Finding> {
-    let rules = &CHECKS[2..];
+    let rules = &CHECKS[3..];
     let Ok(config) = &host.config else {
         return Finding::skip_all(rules, "the configuration cannot be read");
     };
