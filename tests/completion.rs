@@ -80,6 +80,7 @@ fn has(shell: &str) -> bool {
 fn with_container() -> Option<Setup> {
     let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1))?;
     let bundle = setup.asking("1g.10gb", "true");
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
     setup
         .runmig(&["create", "-b", bundle.as_str(), "train-7"])
         .ok();
@@ -97,6 +98,8 @@ fn completes(shell: &str, complete: impl Fn(&Setup, &[&str]) -> String) {
         (&["migctl", "exp"][..], "explain"),
         (&["migctl", "configure", "po"], "podman"),
         (&["migctl", "release", "tr"], "train-7"),
+        (&["migctl", "events", "--container", "tr"], "train-7"),
+        (&["migctl", "list", "--namespace", "te"], "team-a"),
         (&["migctl", "explain", "1g.10gb+"], "1g.10gb+me"),
         (&["migctl", "doctor", "--only", "state.sp"], "state.space"),
     ] {

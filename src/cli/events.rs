@@ -1,9 +1,11 @@
 //! `migctl events`: the history of creates, leases and instances.
 
+use super::completion;
 use super::json::EventItem;
 use super::output::{self, Format};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::events::{Event, EventFilter, EventType, History, Watch, Woken};
@@ -25,10 +27,10 @@ pub struct Options {
     #[arg(long = "type", value_name = "TYPE", value_parser = PossibleValuesParser::new(EventType::WORDS))]
     types: Vec<String>,
     /// Only events of this container: its id, the first 12 characters or more, or its name in the pod
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::containers))]
     container: Option<String>,
     /// Only events of this namespace of Kubernetes
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
     /// Only events on this GPU: its index or UUID
     #[arg(long, value_name = "GPU")]

@@ -1,6 +1,8 @@
 //! The options that choose among leases.
 
+use super::completion;
 use clap::builder::PossibleValuesParser;
+use clap_complete::ArgValueCompleter;
 use runmig_lease::model::Gpu;
 use runmig_lease::policy::GpuName;
 use runmig_lease::store::{Entry, Lease, Shown};
@@ -13,7 +15,7 @@ pub struct Filter {
     #[arg(long)]
     gpu: Option<GpuName>,
     /// Only leases of this Kubernetes namespace
-    #[arg(long)]
+    #[arg(long, add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
     /// Only leases in this state
     #[arg(long, value_parser = PossibleValuesParser::new(states()))]

@@ -5,7 +5,7 @@
 
 mod values;
 
-pub use values::{handlers, holders, profiles};
+pub use values::{containers, handlers, holders, namespaces, profiles};
 
 use super::output;
 use clap::{CommandFactory, ValueEnum};

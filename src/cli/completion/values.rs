@@ -1,7 +1,8 @@
-//! The values that migctl suggests: ids on record, profiles of this node, handlers with a configuration.
+//! The values that migctl suggests: ids and namespaces on record, profiles of this node, handlers with a configuration.
 //!
 //! A suggestion must not fail, wait for the driver or change a file. It is empty where something cannot be read.
 
+use crate::cli::filter::namespace;
 use crate::cli::list::holder_name;
 use clap_complete::CompletionCandidate;
 use runmig_lease::config::{Config, DIRECTORY};
@@ -14,13 +15,30 @@ use std::path::Path;
 
 /// Returns the ids of the containers and leases on record, and the names of claims.
 pub fn holders(begun: &OsStr) -> Vec<CompletionCandidate> {
+    suggest(begun, entries().iter().flat_map(names).collect())
+}
+
+/// Returns the ids of the containers on record.
+pub fn containers(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let named = |entry: &Entry| {
+        let lease = entry.lease()?;
+        Some((lease.container()?.key.id.clone(), holder_name(lease)))
+    };
+    suggest(begun, entries().iter().filter_map(named).collect())
+}
+
+/// Returns the Kubernetes namespaces of the leases on record.
+pub fn namespaces(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let named = |entry: &Entry| Some((namespace(entry.lease()?)?.to_owned(), String::new()));
+    suggest(begun, entries().iter().filter_map(named).collect())
+}
+
+fn entries() -> Vec<Entry> {
     let listing = config().and_then(|config| {
         let store = Store::existing(&config.state_dir, config.lock_timeout).ok()??;
         store.list().ok()
     });
-    let entries = listing.map(|listing| listing.entries).unwrap_or_default();
-    let named = entries.iter().flat_map(names);
-    suggest(begun, named.collect())
+    listing.map(|listing| listing.entries).unwrap_or_default()
 }
 
 /// Returns the ids of an entry, each with a help.
