@@ -19,7 +19,7 @@ use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::{Metered, Mig, Queries};
 use crate::layout::{Checkpoint, Configuration};
-use crate::model::GpuUuid;
+use crate::model::{GpuUuid, MigMode};
 use crate::observer::News;
 use crate::reclaim;
 use crate::store::Operation;
@@ -28,6 +28,7 @@ use journal::Journaled;
 use look::GpuState;
 use modes::Holds;
 use plan::Plan;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use wait::Wait;
 
@@ -127,6 +128,7 @@ fn attempt(
         goal,
         options,
         leaves,
+        with_mig: BTreeSet::new(),
         in_use: InUse::default(),
         operation: None,
         holds: Holds::default(),
@@ -147,6 +149,8 @@ struct Attempt<'a> {
     goal: Goal<'a>,
     options: ApplyOptions,
     leaves: Leaves,
+    /// The GPUs whose MIG mode the driver has told.
+    with_mig: BTreeSet<GpuUuid>,
     in_use: InUse,
     /// The operation that is at work. Without changes there is none.
     operation: Option<Operation>,
@@ -205,9 +209,19 @@ impl Attempt<'_> {
         )
     }
 
-    fn look(&self, driver: &Metered<'_>) -> Result<Looked> {
-        let own = self.operation.as_ref().map(Operation::id);
+    fn look(&mut self, driver: &Metered<'_>) -> Result<Looked> {
         let gpus = driver.detailed_gpus()?;
+        // A GPU without MIG has a layout with MIG off, so an answer that cannot be true must not end the apply.
+        for gpu in gpus.iter().map(|gpu| &gpu.gpu) {
+            if gpu.mig != MigMode::Unsupported {
+                self.with_mig.insert(gpu.uuid.clone());
+            } else if self.with_mig.contains(&gpu.uuid) {
+                let index = gpu.index;
+                let why = format!("the driver now says that GPU {index} has no MIG mode");
+                return Err(Error::new(why).hint("apply again"));
+            }
+        }
+        let own = self.operation.as_ref().map(Operation::id);
         let states = look::look(self.context, gpus, &self.in_use, own)?;
         let mut plans = plan::plan(self.goal, self.options.modes_only, &states)?;
         if !self.holds.is_empty() {
@@ -229,7 +243,8 @@ impl Attempt<'_> {
         if self.operation.is_none() {
             self.operation = Some(context.store.begin()?);
         }
-        let name = self.goal.name();
+        let goal = self.goal;
+        let name = goal.name();
         let _plan = context
             .store
             .lock_plan(&format!("apply of layout {name}"))?;
