@@ -1,7 +1,7 @@
 //! Every code that NVML has, at every call to the driver.
 
 use crate::faults_support::World;
-use crate::faults_support::operations::{HOLDER, Kind, Operation, PEER, named};
+use crate::faults_support::operations::{HOLDER, Kind, Operation, PEER};
 use crate::faults_support::strace::settled;
 use crate::{empty, judge, report, tidy_up};
 use nvml_sim::fault::Outcome;
@@ -37,28 +37,13 @@ const TOLD_APART: [u32; 6] = [3, 4, 6, 15, 19, 23];
 
 /// Every code at every function.
 pub fn every_code(operation: &Operation) {
-    tried(operation, |_, own| spread(CODES.chain([UNKNOWN]), own));
-}
-
-/// Every code at the functions that a create of a slice does not call, and those that are told apart at the others. For
-/// creates of other kinds, which read the GPUs in the same way.
-pub fn every_other_code(operation: &Operation) {
-    let create = named("create");
-    let known = calls(&create.world(), create);
-    tried(operation, |function, own| {
-        match known.contains_key(function) {
-            true => spread(TOLD_APART, own),
-            false => spread(CODES.chain([UNKNOWN]), own),
-        }
-    });
-}
-
-/// Each code at one of the calls. Not the first time each: so that more of a function's calls are tried.
-fn spread(codes: impl IntoIterator<Item = u32>, own: &[u64]) -> Vec<(u64, u32)> {
-    let codes = codes.into_iter();
-    codes
-        .map(|code| (own[code as usize % own.len()], code))
-        .collect()
+    let codes = |own: &[u64]| {
+        let all = CODES.chain([UNKNOWN]);
+        // Not the first time each: so that more of a function's calls are tried.
+        all.map(|code| (own[code as usize % own.len()], code))
+            .collect()
+    };
+    tried(operation, codes);
 }
 
 /// Every code at every call about MIG modes that changes one, and those that are told apart at the others. For what is made of
@@ -69,7 +54,7 @@ pub fn every_mode(operation: &Operation) {
         ("nvmlDeviceGetMigMode", &TOLD_APART[..]),
         ("nvmlDeviceSetMigMode", &all),
     ] {
-        let each = |_: &str, own: &[u64]| {
+        let each = |own: &[u64]| {
             let calls = own.iter();
             calls
                 .flat_map(|nth| codes.iter().map(|code| (*nth, *code)))
@@ -83,7 +68,7 @@ pub fn every_mode(operation: &Operation) {
 /// is made of the same calls as the others.
 pub fn every_call(operation: &Operation) {
     let mut next = CODES.cycle();
-    tried(operation, |_, own| {
+    tried(operation, |own| {
         let each = own.iter().map(|nth| (*nth, next.next().unwrap_or(UNKNOWN)));
         let each: Vec<(u64, u32)> = each.collect();
         let apart = TOLD_APART.iter().zip(own.iter().cycle());
@@ -93,14 +78,14 @@ pub fn every_call(operation: &Operation) {
     });
 }
 
-fn tried(operation: &Operation, which: impl FnMut(&str, &[u64]) -> Vec<(u64, u32)>) {
+fn tried(operation: &Operation, which: impl FnMut(&[u64]) -> Vec<(u64, u32)>) {
     tried_of(|_| true, operation, which);
 }
 
 fn tried_of(
     is_asked: impl Fn(&str) -> bool,
     operation: &Operation,
-    mut which: impl FnMut(&str, &[u64]) -> Vec<(u64, u32)>,
+    mut which: impl FnMut(&[u64]) -> Vec<(u64, u32)>,
 ) {
     let world = operation.world();
     let mut calls = calls(&world, operation);
@@ -110,7 +95,7 @@ fn tried_of(
     let (mut tried, mut failed) = (0, 0);
     let mut wrong = Vec::new();
     for (function, own) in &calls {
-        for (nth, code) in which(function, own) {
+        for (nth, code) in which(own) {
             for outcome in outcomes(function, code) {
                 let at = format!(
                     "{}: {outcome:?} from {function}, the {nth}th",

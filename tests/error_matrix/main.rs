@@ -115,7 +115,6 @@ fn report(operation: &Operation, what: &str, tried: usize, failed: usize, wrong:
 
 macro_rules! matrix {
     ($($full:ident: $every:literal;)*
-     / every_other_code: $($create:ident: $kind:literal;)*
      / every_call: $($test:ident: $name:literal;)*
      / modes: $($mode:ident: $switches:literal;)*
      / driver_is_not_asked: $($not:ident: $of:literal;)*
@@ -123,13 +122,12 @@ macro_rules! matrix {
         mod of_the_driver {
             use crate::faults_support::operations::named;
             $(#[test] fn $full() { crate::driver::every_code(named($every)); })*
-            $(#[test] fn $create() { crate::driver::every_other_code(named($kind)); })*
             $(#[test] fn $test() { crate::driver::every_call(named($name)); })*
             $(#[test] fn $mode() { crate::driver::every_mode(named($switches)); })*
         }
         #[test]
         fn covers_every_operation() {
-            each_once(&[$($every,)* $($kind,)* $($name,)* $($switches,)* $($of,)* $($other),*]);
+            each_once(&[$($every,)* $($name,)* $($switches,)* $($of,)* $($other),*]);
         }
     };
 }
@@ -139,7 +137,6 @@ matrix! {
     poststop: "poststop";
     delete: "delete";
     gc: "gc";
-    / every_other_code:
     create_from_idle: "create-from-idle";
     create_adopting: "create-adopting";
     create_gpu: "create-gpu";
