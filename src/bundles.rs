@@ -83,6 +83,11 @@ pub fn existing_or_new(config: &Config, actor: Actor) -> Result<(LeaseManager<'_
     })
 }
 
+/// Returns the leases for a caller that only looks. A missing ledger counts as an empty one, and stays missing.
+pub fn to_look(config: &Config) -> Result<LeaseManager<'_>> {
+    LeaseManager::to_look(config, Box::<OciBundles>::default())
+}
+
 /// Locks a bundle for a create, until its low-level runtime has read `config.json`. Otherwise two containers
 /// of one bundle would start with the same slice.
 fn lock(store: &Store, bundle: &Bundle) -> Result<BundleLock> {

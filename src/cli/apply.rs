@@ -99,7 +99,10 @@ fn reach(
     (goal, how, hooks): (Goal<'_>, &How, Option<&Hooks>),
     success: &str,
 ) -> Result<i32> {
-    let leases = bundles::existing_or_new(config, Actor::Operator)?.0;
+    let leases = match how.dry_run {
+        true => bundles::to_look(config)?,
+        false => bundles::existing_or_new(config, Actor::Operator)?.0,
+    };
     let options = ApplyOptions {
         modes_only: how.modes.mode_only,
         skip_reset: how.skip_reset,

@@ -293,6 +293,15 @@ fn failed_apply_keeps_every_record() {
 }
 
 #[test]
+fn dry_run_makes_no_ledger() {
+    let world = World::small();
+    let mut command = apply(&world, r#"{"1g.6gb": 1}"#);
+    let plan = said(command.arg("--dry-run")).ok().stdout;
+    assert!(plan.contains("create"), "{plan}");
+    assert!(!world.state().exists());
+}
+
+#[test]
 fn dry_run_prints_plan() {
     let world = World::small();
     world.create("train");

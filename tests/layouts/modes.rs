@@ -1,6 +1,7 @@
 //! `migctl apply` changes MIG modes, on GPUs that nothing uses.
 
 use crate::faults_support::{SMALL, World, machine};
+use crate::holds::SlowReset;
 use crate::leases::{apply_to, records, there};
 use crate::ours::Ours;
 use crate::support::process::{Going, going, until};
@@ -10,14 +11,13 @@ use nvml_sim::fault::Outcome;
 use nvml_sim::holders;
 use nvml_sim::state::Store;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
-const ON: &str = r#"{"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 2}}"#;
-const OFF: &str = r#"{"devices": [0], "mig-enabled": false}"#;
+pub const ON: &str = r#"{"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 2}}"#;
+pub const OFF: &str = r#"{"devices": [0], "mig-enabled": false}"#;
 
 /// Two GPUs of the Ampere family, the second with MIG off.
-fn world() -> World {
+pub fn world() -> World {
     let world = World::of(SMALL, 2);
     world.change(|machine, _| {
         (machine.gpus[1].mode, machine.gpus[1].pending) = (Mode::Off, Mode::Off);
@@ -25,11 +25,11 @@ fn world() -> World {
     world
 }
 
-fn modes(world: &World) -> Vec<Mode> {
+pub fn modes(world: &World) -> Vec<Mode> {
     world.engine().gpus.iter().map(|gpu| gpu.mode).collect()
 }
 
-fn migctl(world: &World, entry: &str, more: &[&str]) -> Command {
+pub fn migctl(world: &World, entry: &str, more: &[&str]) -> Command {
     let file = world.path("modes.json");
     let text = format!(r#"{{"version": "v1", "mig-configs": {{"wanted": [{entry}]}}}}"#);
     fs::write(&file, text).unwrap();
@@ -209,42 +209,6 @@ fn killed_change_leaves_no_record() {
         assert_eq!(records(&world).len(), 0);
     }
     said(&mut migctl(&world, ON, &[])).ok();
-}
-
-/// A `nvidia-smi` that waits with its reset until it may go on.
-struct SlowReset {
-    started: PathBuf,
-    go: PathBuf,
-}
-
-impl SlowReset {
-    fn install(world: &World) -> SlowReset {
-        world.install_smi();
-        let bin = world.machine().join("usr/bin");
-        fs::rename(bin.join("nvidia-smi"), bin.join("reset")).unwrap();
-        let slow = SlowReset {
-            started: world.path("reset-started"),
-            go: world.path("reset-may-go-on"),
-        };
-        let text = format!(
-            "#!/bin/sh\n: >{}\nuntil [ -e {} ]; do sleep 0.05; done\nexec {}/reset \"$@\"\n",
-            slow.started.display(),
-            slow.go.display(),
-            bin.display()
-        );
-        fs::write(bin.join("nvidia-smi"), text).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(bin.join("nvidia-smi"), mode).unwrap();
-        slow
-    }
-
-    fn until_started(&self) {
-        until("the reset begins", || self.started.exists());
-    }
-
-    fn go_on(&self) {
-        fs::write(&self.go, "").unwrap();
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `migctl apply --wait` and `--partial`, beside leases that are in the way.
 
-use crate::faults_support::{SMALL, World, check::names};
+use crate::faults_support::strace::{self, Point};
+use crate::faults_support::{SMALL, World, check::names, steps};
 use crate::leases::{apply, apply_to, fields, records, there};
 use crate::support::process::{going, until};
 use crate::support::said;
@@ -84,4 +85,41 @@ fn release_under_way_is_waited_for() {
     deleting.end().ok();
     assert_eq!(fields(&world.leases(), "state"), ["layout"]);
     assert_eq!((there(&world).len(), world.records().len()), (1, 1));
+}
+
+/// Stopped at every look at the ledger, an apply meets a release.
+#[test]
+fn release_between_looks_fails_no_apply() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let (log, leases) = (world.path("strace.log"), world.state().join("leases"));
+    let mut looks = 0;
+    loop {
+        world.create("train");
+        let look = Point {
+            call: "openat".to_owned(),
+            nth: looks + 1,
+            shown: String::new(),
+        };
+        let call = apply(&world, r#"{"1g.6gb": 1}"#).into();
+        let mut applying = strace::stopped_at(&call, &log, (&look, Some(&leases)));
+        let is_over = applying.ended().is_some();
+        let mut deleting = going(&mut world.runmig(&["delete", "--force", "train"]));
+        until("it is deleted, or waits for the apply", || {
+            deleting.ended().is_some() || steps::waits(deleting.pid())
+        });
+        strace::go_on(&applying);
+        applying.end().ok();
+        deleting.end().ok();
+        assert_eq!((there(&world).len(), world.records().len()), (1, 1));
+        assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+        said(&mut apply(&world, "{}")).ok();
+        if is_over {
+            break;
+        }
+        looks += 1;
+    }
+    assert!(looks > 2, "hardly a look was found: {looks}");
 }

@@ -34,6 +34,12 @@ impl<'a> LeaseContext<'a> {
             .transpose()
     }
 
+    /// For callers that only look: without a ledger, they find an empty one.
+    pub(crate) fn to_look(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+        let store = Store::to_look(&config.state_dir, config.lock_timeout)?;
+        LeaseContext::with(config, store, bundles)
+    }
+
     fn with(config: &'a Config, store: Store, bundles: Box<dyn Bundles>) -> Result<Self> {
         let boot_id = process::boot_id(&config.driver.root)?;
         let mut sinks: Vec<Box<dyn Sink>> =

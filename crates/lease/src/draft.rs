@@ -24,6 +24,7 @@ pub(crate) fn instance(
         parent: None,
         layout: None,
         operation: None,
+        planned: false,
         unknown: serde_json::Map::new(),
     })
 }

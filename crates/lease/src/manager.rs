@@ -39,6 +39,14 @@ impl<'a> LeaseManager<'a> {
         Ok(LeaseContext::existing(config, bundles)?.map(LeaseManager))
     }
 
+    /// Opens the ledger for a caller that only looks. Without a ledger it finds none of its leases, and makes nothing.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn to_look(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+        LeaseContext::to_look(config, bundles).map(LeaseManager)
+    }
+
     /// Sets the actor of the releases, as the counters have it. Without it a create is the actor.
     pub fn acting_as(self, actor: Actor) -> Self {
         self.0.observer.act_as(actor);

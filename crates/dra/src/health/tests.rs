@@ -48,6 +48,7 @@ fn held() -> Held {
         parent: None,
         layout: None,
         operation: None,
+        planned: false,
         unknown: Default::default(),
     };
     let claim = Claim {

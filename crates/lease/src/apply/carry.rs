@@ -81,6 +81,8 @@ fn create(
         id: slice.profile_id,
         ..Profile::default()
     };
+    // From here on, an instance without a compute instance at that place counts as this one.
+    record(context, instance, |i| i.planned = false)?;
     let made = driver.create_gpu_instance(&slice.gpu_uuid, &profile, slice.placement);
     let is_refused = |e: &DriverError| e.code() == Some(INSUFFICIENT_RESOURCES);
     if made.as_ref().is_err_and(is_refused) {

@@ -176,6 +176,7 @@ impl<D: Queries> Draft<'_, D> {
             let slice = Slice::planned(&state.gpu.gpu, profile, new.placement);
             let mut instance = self.draft(slice, InstanceState::Creating)?;
             instance.operation = Some(self.operation.id().clone());
+            instance.planned = true;
             steps.push_back(Step::Build {
                 instance: Box::new(instance.clone()),
                 parts: Parts::of(&new.parts, 0, profile),

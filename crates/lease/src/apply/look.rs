@@ -1,13 +1,14 @@
 //! The instances on each GPU, with the records, leases and processes that hold them.
 
 use super::in_use::{InUse, WHOLE};
+use super::{MAX_TRIES, restless};
 use crate::context::LeaseContext;
 use crate::error::{Result, printable};
-use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance};
+use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Metered};
 use crate::inventory::Unread;
 use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
-use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
+use crate::store::{Entry, Instance, InstanceName, InstanceState, LeaseState, Listing, Slice};
 
 /// A GPU with all that lies on it or is promised there.
 pub(super) struct GpuState {
@@ -69,14 +70,31 @@ impl Present {
     }
 }
 
+/// Returns the driver's answer and the ledger after it. No instance on record ended in between: it would look like an
+/// administrator's.
+pub(super) fn read(
+    context: &LeaseContext<'_>,
+    driver: &Metered<'_>,
+) -> Result<(Vec<DetailedGpu>, Listing)> {
+    for _ in 0..MAX_TRIES {
+        let before = context.store.instance_names()?;
+        let (gpus, listing) = (driver.detailed_gpus()?, context.store.list()?);
+        let after = context.store.instance_names()?;
+        let is_there = |one: &InstanceName| after.iter().any(|now| now.instance == one.instance);
+        if before.iter().all(is_there) {
+            return Ok((gpus, listing));
+        }
+    }
+    Err(restless())
+}
+
 /// Returns the state of each GPU. The GPUs that `own` holds as a whole count as free.
 pub(super) fn look(
     context: &LeaseContext<'_>,
-    gpus: Vec<DetailedGpu>,
+    (gpus, mut listing): (Vec<DetailedGpu>, Listing),
     in_use: &InUse,
     own: Option<&OperationId>,
-) -> Result<Vec<GpuState>> {
-    let mut listing = context.store.list()?;
+) -> Vec<GpuState> {
     let is_own = |instance: &Instance| instance.is_hold() && instance.operation.as_ref() == own;
     if own.is_some() {
         listing.entries.retain(|entry| !is_own(entry.instance()));
@@ -90,7 +108,7 @@ pub(super) fn look(
         let records = Records::on(context, &listing, &unread, &gpu.gpu.uuid);
         records.state(context, gpu, in_use)
     };
-    Ok(gpus.into_iter().map(state).collect())
+    gpus.into_iter().map(state).collect()
 }
 
 /// The records of one GPU.
@@ -131,7 +149,11 @@ impl<'l> Records<'l> {
                     && slice.profile_id == profile_id
                     && slice.gpu_instance.is_none_or(|id| id == one.id)
             };
-            let mut present = self.present(context, (profile_id, one.placement), is_it);
+            // A planned instance is not made yet, so this one is another.
+            let is_on_record = |instance: &Instance| {
+                !instance.planned && instance.resource.mig_slice().is_some_and(is_it)
+            };
+            let mut present = self.present(context, (profile_id, one.placement), is_on_record);
             // An instance in the place of a leased one, which an administrator destroyed, counts as leased.
             for lease in self.leases_at(one.placement, is_it) {
                 present.holders.push(lease);
@@ -162,7 +184,10 @@ impl<'l> Records<'l> {
                 false => present.iter().any(is_there),
             };
             if !is_known {
-                let is_it = |other: &Slice| (other.profile_id, other.placement) == place;
+                let is_it = |other: &Instance| {
+                    let slice = other.resource.mig_slice();
+                    slice.is_some_and(|slice| (slice.profile_id, slice.placement) == place)
+                };
                 let mut one = self.present(context, place, is_it);
                 if self.is_left(instance) {
                     one.record = Some(instance.clone());
@@ -223,13 +248,13 @@ impl<'l> Records<'l> {
         &self,
         context: &LeaseContext<'_>,
         place: (u32, Placement),
-        is_it: impl Fn(&Slice) -> bool,
+        is_it: impl Fn(&Instance) -> bool,
     ) -> Present {
         let mut present = Present::at(place);
         let (mut is_leased, mut stays) = (false, false);
         for entry in &self.entries {
             let instance = entry.instance();
-            if !instance.resource.mig_slice().is_some_and(&is_it) {
+            if !is_it(instance) {
                 continue;
             }
             match entry.lease() {
@@ -252,7 +277,7 @@ impl<'l> Records<'l> {
         // A release that has begun may be destroying it.
         present.is_going |= is_leased && !stays;
         for parent in &self.parents {
-            if parent.slice().is_some_and(&is_it) {
+            if parent.slice().is_some() && is_it(parent) {
                 present.record = Some((*parent).clone());
                 if present.holders.is_empty() {
                     present

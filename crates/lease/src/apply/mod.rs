@@ -202,15 +202,11 @@ impl Attempt<'_> {
             }
             return Ok((applied, HeldGpus::new()));
         }
-        Err(
-            Error::new("the instances on the GPUs are changed all the time").hint(
-                "try again once fewer containers come and go; migctl events --follow shows them",
-            ),
-        )
+        Err(restless())
     }
 
     fn look(&mut self, driver: &Metered<'_>) -> Result<Looked> {
-        let gpus = driver.detailed_gpus()?;
+        let (gpus, listing) = look::read(self.context, driver)?;
         // A GPU without MIG has a layout with MIG off, so an answer that cannot be true must not end the apply.
         for gpu in gpus.iter().map(|gpu| &gpu.gpu) {
             if gpu.mig != MigMode::Unsupported {
@@ -222,7 +218,7 @@ impl Attempt<'_> {
             }
         }
         let own = self.operation.as_ref().map(Operation::id);
-        let states = look::look(self.context, gpus, &self.in_use, own)?;
+        let states = look::look(self.context, (gpus, listing), &self.in_use, own);
         let mut plans = plan::plan(self.goal, self.options.modes_only, &states)?;
         if !self.holds.is_empty() {
             // All other GPUs have the goal, as far as they allow it.
@@ -262,6 +258,11 @@ impl Attempt<'_> {
         let journaled = journal::write(context, driver, about, (&states, &allowed), &holds)?;
         Ok(journaled.map(|journaled| (journaled, holds, applied)))
     }
+}
+
+fn restless() -> Error {
+    Error::new("the instances on the GPUs are changed all the time")
+        .hint("try again once fewer containers come and go; migctl events --follow shows them")
 }
 
 fn whole(begun: Option<Applied>, now: Applied) -> Applied {

@@ -252,6 +252,7 @@ mod tests {
                 parent: None,
                 layout: None,
                 operation: None,
+                planned: false,
                 unknown: serde_json::Map::new(),
             },
         }

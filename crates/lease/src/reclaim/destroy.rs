@@ -111,6 +111,7 @@ fn try_destroy<'a>(
     let driver = session.get_or_insert_with(|| context.driver());
     let destroyed = match &instance.resource {
         // An instance at the place of a mere promise is foreign.
+        Resource::Mig(_) if instance.planned => Ok(()),
         Resource::Mig(_) if instance.state == InstanceState::Creating && has_not_begun => Ok(()),
         Resource::Mig(slice) => {
             let emptied = || mark(context, &instance, |i| i.change_slice(|s| s.emptied = true));

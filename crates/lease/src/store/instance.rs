@@ -34,6 +34,9 @@ pub struct Instance {
     /// The operation of that apply, while it works on the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationId>,
+    /// Whether that apply has not begun to make the instance: what lies at its place is foreign.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub planned: bool,
     /// Fields of a newer version, which a rewrite keeps.
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, serde_json::Value>,

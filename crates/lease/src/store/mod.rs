@@ -136,6 +136,18 @@ impl Store {
         Ok(Some(store))
     }
 
+    /// Opens the state directory for a caller that only looks. Without a ledger it is empty, and stays as it is.
+    ///
+    /// # Errors
+    /// As `existing`.
+    pub(crate) fn to_look(dir: &Path, lock_timeout: Duration) -> Result<Store> {
+        let existing = Store::existing(dir, lock_timeout)?;
+        Ok(existing.unwrap_or_else(|| Store {
+            dir: dir.to_owned(),
+            lock_timeout,
+        }))
+    }
+
     /// Checks the directory's owner and mode. Any writer of leases could have any instance destroyed, or
     /// keep one for ever.
     fn check(&self) -> Result<()> {

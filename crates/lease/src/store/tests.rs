@@ -68,6 +68,7 @@ fn instance(id: &str) -> Instance {
         parent: None,
         layout: None,
         operation: None,
+        planned: false,
         unknown: serde_json::Map::new(),
     }
 }

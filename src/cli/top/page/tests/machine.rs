@@ -66,6 +66,7 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             parent: None,
             layout: None,
             operation: None,
+            planned: false,
             unknown: serde_json::Map::new(),
         },
     }

@@ -200,6 +200,7 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
         parent: None,
         layout: None,
         operation: None,
+        planned: false,
         unknown: serde_json::Map::new(),
     }
 }
