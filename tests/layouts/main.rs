@@ -10,6 +10,7 @@ mod apply;
 mod bad_input;
 mod draw;
 mod figures;
+mod growing;
 mod holds;
 mod hooks;
 mod killed;

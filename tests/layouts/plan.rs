@@ -58,7 +58,14 @@ fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standin
     let one = |gi: &engine::GpuInstance| {
         let slices =
             |ci: &engine::ComputeInstance| gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices;
+        let room = |slices: u32| {
+            let part = part(gpu.model(), gpu.profile_of(gi), slices);
+            Some((slices, gpu.ci_remaining_capacity(gi, part).ok()?))
+        };
+        let parts = gpu.ci_profiles_of(gi);
+        let sizes = parts.iter().map(|part| part.slices);
         Standing {
+            room: sizes.filter_map(room).collect(),
             profile_id: gi.profile_id,
             placement: Placement {
                 start: gi.placement.start,
@@ -318,5 +325,33 @@ fn parts_fill_empty_instances_first() {
         let plan = plan_layout(&gpu, &there, &wanted).unwrap();
         assert_eq!((plan.destroy.len(), plan.create.len()), (0, 0), "{plan:?}");
         assert_eq!(carry_out(&machine, &plan, "empty ones first"), wanted);
+    }
+}
+
+/// A part of several slices needs a place beside the present ones, which the driver knows.
+#[test]
+fn parts_grow_where_driver_has_room() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let profile = model.profiles.iter().find(|p| p.name == "7g.80gb").unwrap();
+    let mut machine = empty(model);
+    let gi = machine.create_gpu_instance(0, profile.id, None, &Unheld);
+    let two = part(model, profile, 2);
+    let first = Some(engine::Placement { start: 0, size: 2 });
+    let made = machine.create_compute_instance(0, gi.unwrap().id, two, first);
+    made.unwrap();
+    let there = standing(&machine, || false);
+    // The only place of four slices is taken, and nobody knows what is left beside different parts.
+    for (parts, stays) in [
+        (vec![2, 2, 2], true),
+        (vec![2, 3], true),
+        (vec![1, 1, 2, 2], true),
+        (vec![2, 4], false),
+        (vec![2, 2, 3], false),
+    ] {
+        let wanted = WantedParts::from([(profile.id, parts)]);
+        let plan = plan_layout(&gpu, &there, &wanted).unwrap();
+        assert_eq!(plan.keep.len(), usize::from(stays), "{wanted:?}: {plan:?}");
+        assert_eq!(carry_out(&machine, &plan, "growing parts"), wanted);
     }
 }

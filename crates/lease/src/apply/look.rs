@@ -9,6 +9,7 @@ use crate::inventory::Unread;
 use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceName, InstanceState, LeaseState, Listing, Slice};
+use std::collections::BTreeMap;
 
 /// A GPU with all that lies on it or is promised there.
 pub(super) struct GpuState {
@@ -29,6 +30,8 @@ pub(super) struct Present {
     /// The driver's id. None where only a record tells of the instance.
     pub id: Option<u32>,
     pub compute: Vec<DetailedCompute>,
+    /// The further compute instances that fit; see [`DetailedInstance::room`].
+    pub room: BTreeMap<u32, u32>,
     /// The record, unless it cannot be read.
     pub record: Option<Instance>,
     /// The holders of its leases, and the processes that have it open.
@@ -51,6 +54,7 @@ impl Present {
                 // A slice that is promised or being made will be whole.
                 None => vec![profile.map_or(0, |profile| profile.compute_slices)],
             },
+            room: self.room.clone(),
             is_held: !self.holders.is_empty(),
         }
     }
@@ -161,6 +165,7 @@ impl<'l> Records<'l> {
             }
             present.id = Some(one.id);
             present.compute.clone_from(&one.compute_instances);
+            present.room.clone_from(&one.room);
             let processes = in_use.of(&gpu.gpu.uuid, one.id);
             present.holders.extend(processes.iter().cloned());
             present
@@ -297,6 +302,7 @@ impl Present {
             placement,
             id: None,
             compute: Vec::new(),
+            room: BTreeMap::new(),
             record: None,
             holders: Vec::new(),
             is_going: false,

@@ -2,6 +2,7 @@
 
 use crate::gpu::geometry::Offer;
 use crate::model::{ComputeInstance, Gpu, Placement, Profile};
+use std::collections::BTreeMap;
 
 /// A GPU with its model's number, every profile that it offers, and every compute instance on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub struct DetailedInstance {
     pub placement: Placement,
     /// The compute instances in the driver's order, profile after profile.
     pub compute_instances: Vec<DetailedCompute>,
+    /// The number of further compute instances that fit, by their compute slices, each size alone. One without compute
+    /// instances, and one that is full, tell none.
+    pub room: BTreeMap<u32, u32>,
 }
 
 /// A compute instance.

@@ -19,8 +19,27 @@ pub struct Standing {
     pub placement: Placement,
     /// The compute slices of each compute instance.
     pub parts: Vec<u32>,
+    /// The number of further compute instances that the driver has room for, by their compute slices, each size alone.
+    pub room: BTreeMap<u32, u32>,
     /// Whether it has to stay: a lease, a promise or a process holds it.
     pub is_held: bool,
+}
+
+impl Standing {
+    /// Returns whether these compute instances fit beside the present ones: some of one size, as far as the driver has room,
+    /// and some of one slice, which fit into each gap.
+    fn has_room(&self, more: &[u32]) -> bool {
+        let mut large = more.iter().filter(|slices| **slices > 1);
+        let Some(first) = large.next().filter(|_| !self.parts.is_empty()) else {
+            return true;
+        };
+        let room = self.room.get(first).copied().unwrap_or_default();
+        let mut count = 1;
+        large.all(|slices| {
+            count += 1;
+            slices == first
+        }) && count <= room
+    }
 }
 
 /// An instance to create.
@@ -105,11 +124,8 @@ pub fn plan_places(
         let is_it = |s: &Standing| (s.profile_id, s.placement) == (one.profile_id, one.placement);
         let missing = standing.iter().position(is_it).and_then(|n| {
             let mut left = one.parts.clone();
-            let there = &standing[n].parts;
-            let stays = take(&mut left, there);
-            // The places of compute instances are not known, and the smallest fits into each.
-            let fits = there.is_empty() || left.iter().all(|slices| *slices == 1);
-            (stays && fits).then_some((n, left))
+            let stays = take(&mut left, &standing[n].parts);
+            (stays && standing[n].has_room(&left)).then_some((n, left))
         });
         match missing {
             Some((n, left)) => drop(plan.keep.insert(n, left)),
@@ -233,10 +249,9 @@ impl<'a> Search<'a> {
             let mut made: Vec<New<'a>> = Vec::new();
             for slices in left {
                 let has_room = |n: &usize, more: &[u32]| {
-                    let there = &self.standing[*n].parts;
-                    // The places of compute instances are not known, and the smallest fits into each.
-                    let fits = there.is_empty() || slices == 1;
-                    fits && holds(profile, &[there, more, &[slices]].concat())
+                    let there = &self.standing[*n];
+                    let more = [more, &[slices]].concat();
+                    there.has_room(&more) && holds(profile, &[&there.parts[..], &more].concat())
                 };
                 // An empty one first: it goes if it stays empty.
                 let is_empty = |n: &usize| self.standing[*n].parts.is_empty() && keep[n].is_empty();
