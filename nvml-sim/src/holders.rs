@@ -40,7 +40,16 @@ impl Holds for Files<'_> {
 
 /// The open file with which a process holds something.
 pub struct Hold {
-    _files: Vec<File>,
+    files: Vec<File>,
+}
+
+impl Drop for Hold {
+    /// Unlocks the files. A child that another thread has forked, and that has not called exec yet, has them open too.
+    fn drop(&mut self) {
+        for file in &self.files {
+            let _ = FileExt::unlock(file);
+        }
+    }
 }
 
 /// The reason why a process may not compute on a GPU.
@@ -128,7 +137,7 @@ pub fn list(store: &Store, holder: Holder, lock: bool) -> Result<Hold, Refusal> 
     let gpu = holder.target.gpu;
     locked.machine.holders.push(holder);
     locked.commit(Some(gpu), false)?;
-    Ok(Hold { _files: files })
+    Ok(Hold { files })
 }
 
 /// Takes a process off the list.
@@ -145,7 +154,7 @@ pub fn lock_files_of(store: &Store, target: Target) -> io::Result<Hold> {
     let machine = store.load()?;
     let targets = targets(&machine, target).map_err(|e| io::Error::other(e.to_string()))?;
     let files = lock_files(store.dir(), &machine, &targets)?;
-    Ok(Hold { _files: files })
+    Ok(Hold { files })
 }
 
 fn is_same(one: &Holder, other: &Holder) -> bool {

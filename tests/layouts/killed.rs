@@ -1,4 +1,4 @@
-//! What a killed apply leaves, met by an administrator's work before the collector.
+//! Records that a killed apply leaves, met by an administrator's work before the collector.
 
 use crate::faults_support::World;
 use crate::leases::{apply, records, there};
