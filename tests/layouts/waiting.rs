@@ -87,7 +87,7 @@ fn release_under_way_is_waited_for() {
     assert_eq!((there(&world).len(), world.records().len()), (1, 1));
 }
 
-/// Stopped at every look at the ledger, an apply meets a release.
+/// An apply that is stopped at each look at the ledger meets a release.
 #[test]
 fn release_between_looks_fails_no_apply() {
     if !strace::is_there() {

@@ -39,7 +39,7 @@ impl<'a> LeaseManager<'a> {
         Ok(LeaseContext::existing(config, bundles)?.map(LeaseManager))
     }
 
-    /// Opens the ledger for a caller that only looks. Without a ledger it finds none of its leases, and makes nothing.
+    /// Opens the ledger for a caller that only looks. Without a ledger it finds no lease, and makes nothing.
     ///
     /// # Errors
     /// As `open`.

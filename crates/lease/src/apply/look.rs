@@ -1,7 +1,6 @@
 //! The instances on each GPU, with the records, leases and processes that hold them.
 
 use super::in_use::{InUse, WHOLE};
-use super::{MAX_TRIES, restless};
 use crate::context::LeaseContext;
 use crate::error::{Result, printable};
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Metered};
@@ -74,22 +73,17 @@ impl Present {
     }
 }
 
-/// Returns the driver's answer and the ledger after it. No instance on record ended in between: it would look like an
-/// administrator's.
+/// Returns the driver's answer and the ledger after it. Returns none if an instance on record ended in between: it would look
+/// like an administrator's.
 pub(super) fn read(
     context: &LeaseContext<'_>,
     driver: &Metered<'_>,
-) -> Result<(Vec<DetailedGpu>, Listing)> {
-    for _ in 0..MAX_TRIES {
-        let before = context.store.instance_names()?;
-        let (gpus, listing) = (driver.detailed_gpus()?, context.store.list()?);
-        let after = context.store.instance_names()?;
-        let is_there = |one: &InstanceName| after.iter().any(|now| now.instance == one.instance);
-        if before.iter().all(is_there) {
-            return Ok((gpus, listing));
-        }
-    }
-    Err(restless())
+) -> Result<Option<(Vec<DetailedGpu>, Listing)>> {
+    let before = context.store.instance_names()?;
+    let (gpus, listing) = (driver.detailed_gpus()?, context.store.list()?);
+    let after = context.store.instance_names()?;
+    let is_there = |one: &InstanceName| after.iter().any(|now| now.instance == one.instance);
+    Ok(before.iter().all(is_there).then_some((gpus, listing)))
 }
 
 /// Returns the state of each GPU. The GPUs that `own` holds as a whole count as free.

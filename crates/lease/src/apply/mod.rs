@@ -170,7 +170,9 @@ impl Attempt<'_> {
         let mut begun: Option<Applied> = None;
         for _ in 0..MAX_TRIES {
             // A look at the processes of the machine takes its time, so no create waits for it.
-            let Looked { states, plans } = self.look(driver)?;
+            let Some(Looked { states, plans }) = self.look(driver)? else {
+                continue;
+            };
             let in_use = &mut self.in_use;
             if in_use.look_at(self.context, driver, &states, &plans)? {
                 continue;
@@ -202,11 +204,18 @@ impl Attempt<'_> {
             }
             return Ok((applied, HeldGpus::new()));
         }
-        Err(restless())
+        Err(
+            Error::new("the instances on the GPUs are changed all the time").hint(
+                "try again once fewer containers come and go; migctl events --follow shows them",
+            ),
+        )
     }
 
-    fn look(&mut self, driver: &Metered<'_>) -> Result<Looked> {
-        let (gpus, listing) = look::read(self.context, driver)?;
+    /// Looks at driver and ledger, and plans. Returns none if an instance ended meanwhile.
+    fn look(&mut self, driver: &Metered<'_>) -> Result<Option<Looked>> {
+        let Some((gpus, listing)) = look::read(self.context, driver)? else {
+            return Ok(None);
+        };
         // A GPU without MIG has a layout with MIG off, so an answer that cannot be true must not end the apply.
         for gpu in gpus.iter().map(|gpu| &gpu.gpu) {
             if gpu.mig != MigMode::Unsupported {
@@ -229,7 +238,7 @@ impl Attempt<'_> {
         let mut refusals = plans.iter_mut().map(|plan| &mut plan.refusal);
         match refusals.find_map(|refusal| refusal.take_if(|_| !self.leaves.refused)) {
             Some(refusal) => Err(refusal),
-            None => Ok(Looked { states, plans }),
+            None => Ok(Some(Looked { states, plans })),
         }
     }
 
@@ -244,7 +253,9 @@ impl Attempt<'_> {
         let _plan = context
             .store
             .lock_plan(&format!("apply of layout {name}"))?;
-        let Looked { states, plans } = self.look(driver)?;
+        let Some(Looked { states, plans }) = self.look(driver)? else {
+            return Ok(None);
+        };
         let allows = self.leaves.held || held_gpus(&states, &plans).is_empty();
         let applied = Applied::new(name, (&states, &plans), Made::All);
         let allowed: Vec<Plan> = plans.into_iter().map(Plan::or_skip).collect();
@@ -258,11 +269,6 @@ impl Attempt<'_> {
         let journaled = journal::write(context, driver, about, (&states, &allowed), &holds)?;
         Ok(journaled.map(|journaled| (journaled, holds, applied)))
     }
-}
-
-fn restless() -> Error {
-    Error::new("the instances on the GPUs are changed all the time")
-        .hint("try again once fewer containers come and go; migctl events --follow shows them")
 }
 
 fn whole(begun: Option<Applied>, now: Applied) -> Applied {

@@ -29,16 +29,12 @@ impl Standing {
     /// Returns whether these compute instances fit beside the present ones: some of one size, as far as the driver has room,
     /// and some of one slice, which fit into each gap.
     fn has_room(&self, more: &[u32]) -> bool {
-        let mut large = more.iter().filter(|slices| **slices > 1);
-        let Some(first) = large.next().filter(|_| !self.parts.is_empty()) else {
+        let large: Vec<u32> = more.iter().copied().filter(|slices| *slices > 1).collect();
+        let Some(size) = large.first().filter(|_| !self.parts.is_empty()) else {
             return true;
         };
-        let room = self.room.get(first).copied().unwrap_or_default();
-        let mut count = 1;
-        large.all(|slices| {
-            count += 1;
-            slices == first
-        }) && count <= room
+        let room = self.room.get(size).map_or(0, |room| *room as usize);
+        large.iter().all(|slices| slices == size) && large.len() <= room
     }
 }
 

@@ -110,9 +110,12 @@ fn try_destroy<'a>(
     let has_not_begun = { lease.transpose()?.flatten() }.is_some_and(|l| l.has_not_begun());
     let driver = session.get_or_insert_with(|| context.driver());
     let destroyed = match &instance.resource {
-        // An instance at the place of a mere promise is foreign.
-        Resource::Mig(_) if instance.planned => Ok(()),
-        Resource::Mig(_) if instance.state == InstanceState::Creating && has_not_begun => Ok(()),
+        // An instance at the place of a mere promise or plan is foreign.
+        Resource::Mig(_)
+            if instance.planned || instance.state == InstanceState::Creating && has_not_begun =>
+        {
+            Ok(())
+        }
         Resource::Mig(slice) => {
             let emptied = || mark(context, &instance, |i| i.change_slice(|s| s.emptied = true));
             let parts = match instance.layout {
