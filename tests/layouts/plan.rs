@@ -5,7 +5,7 @@ mod models;
 
 use crate::support::random::Random;
 use nvml_sim::engine::{self, GiProfile, Machine, Mode, Model, NewGpu, Unheld};
-use runmig_lease::model::Placement;
+use runmig_lease::model::{Part, Placement};
 use runmig_lease::placement::{LayoutObstacle, LayoutPlan, Standing, WantedParts, plan_layout};
 use std::collections::BTreeMap;
 
@@ -56,8 +56,10 @@ fn fill(machine: &mut Machine, random: &mut Random, whole: bool) {
 fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standing> {
     let gpu = &machine.gpus[0];
     let one = |gi: &engine::GpuInstance| {
-        let slices =
-            |ci: &engine::ComputeInstance| gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices;
+        let part_of = |ci: &engine::ComputeInstance| Part {
+            slices: gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices,
+            number: Some(ci.profile_id),
+        };
         let room = |slices: u32| {
             let part = part(gpu.model(), gpu.profile_of(gi), slices);
             Some((slices, gpu.ci_remaining_capacity(gi, part).ok()?))
@@ -71,7 +73,7 @@ fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standin
                 start: gi.placement.start,
                 size: gi.placement.size,
             },
-            parts: gi.compute_instances.iter().map(slices).collect(),
+            parts: gi.compute_instances.iter().map(part_of).collect(),
             is_held: is_held(),
         }
     };
@@ -81,7 +83,8 @@ fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standin
 fn content(standing: &[Standing]) -> WantedParts {
     let mut parts = WantedParts::new();
     for one in standing.iter().filter(|one| !one.parts.is_empty()) {
-        parts.entry(one.profile_id).or_default().extend(&one.parts);
+        let sizes = one.parts.iter().map(|part| part.slices);
+        parts.entry(one.profile_id).or_default().extend(sizes);
     }
     parts.values_mut().for_each(|parts| parts.sort_unstable());
     parts
@@ -100,7 +103,7 @@ fn carry_out(machine: &Machine, plan: &LayoutPlan, about: &str) -> WantedParts {
         let gone = machine.destroy_gpu_instance(0, before[*n].id, &Unheld);
         gone.unwrap_or_else(|e| panic!("{e}: {about}"));
     }
-    let mut complete: Vec<(u32, u32, &[u32])> = { plan.keep.iter() }
+    let mut complete: Vec<(u32, u32, &[Part])> = { plan.keep.iter() }
         .map(|(n, more)| (before[*n].id, before[*n].profile_id, &more[..]))
         .collect();
     for new in &plan.create {
@@ -114,8 +117,8 @@ fn carry_out(machine: &Machine, plan: &LayoutPlan, about: &str) -> WantedParts {
     }
     for (gi, profile, parts) in complete {
         let profile = model.profile(profile).unwrap();
-        for slices in parts {
-            let part = part(model, profile, *slices);
+        for one in parts {
+            let part = part(model, profile, one.slices);
             let made = machine.create_compute_instance(0, gi, part, None);
             made.unwrap_or_else(|e| panic!("{e}: {about}"));
         }
@@ -278,8 +281,8 @@ fn keeps_wanted_instances_in_place() {
     // Three parts go into one instance, and a part of four goes nowhere.
     let wanted = WantedParts::from([(id("3g.40gb"), vec![1; 4])]);
     let plan = plan_layout(&gpu, &[], &wanted).unwrap();
-    let parts: Vec<&[u32]> = plan.create.iter().map(|new| &new.parts[..]).collect();
-    assert_eq!(parts, [&[1, 1, 1][..], &[1]]);
+    let parts: Vec<&[Part]> = plan.create.iter().map(|new| &new.parts[..]).collect();
+    assert_eq!(parts, [&[Part::of(1); 3][..], &[Part::of(1)]]);
 }
 
 #[test]

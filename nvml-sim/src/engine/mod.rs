@@ -11,7 +11,7 @@ mod mig_mode;
 mod placement;
 
 pub use code::{Code, c_words};
-pub use compute_instances::{CI_PROFILE_COUNT, CiProfile};
+pub use compute_instances::{CI_PROFILE_COUNT, CiProfile, ONE_SLICE_REV1};
 pub use geometry::{Architecture, Engines, GI_PROFILE_COUNT, GiProfile, Model};
 pub use identity::{mig_uuid, uuid_from};
 pub use machine::{

@@ -114,7 +114,7 @@ fn create_parts(
 ) -> Result<Option<(u32, String)>> {
     let gpu = &slice.gpu_uuid;
     let mut made = Vec::new();
-    for part in &parts.slices {
+    for part in &parts.new {
         made.push(match parts.is_whole {
             true => driver.create_compute_instance(gpu, gi)?,
             false => driver.create_part(gpu, gi, *part)?,

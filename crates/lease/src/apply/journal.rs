@@ -7,7 +7,7 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::{DetailedGpu, Queries};
-use crate::model::Profile;
+use crate::model::{Part, Profile};
 use crate::store::{
     Instance, InstanceState, LeaseState, Ledger, Operation, Origin, Resource, Slice,
 };
@@ -35,20 +35,20 @@ pub(super) enum Step {
 
 /// Compute instances to create.
 pub(super) struct Parts {
-    /// Each by its compute slices.
-    pub slices: Vec<u32>,
+    /// The new ones.
+    pub new: Vec<Part>,
     /// The number of others in the instance.
     pub there: usize,
-    /// Whether the only one fills its instance.
+    /// Whether the only one fills its instance, by any profile that does.
     pub is_whole: bool,
 }
 
 impl Parts {
-    fn of(slices: &[u32], there: usize, profile: &Profile) -> Parts {
+    fn of(new: &[Part], there: usize, profile: &Profile) -> Parts {
         Parts {
-            slices: slices.to_vec(),
+            new: new.to_vec(),
             there,
-            is_whole: there == 0 && slices == [profile.compute_slices],
+            is_whole: there == 0 && new == [Part::of(profile.compute_slices)],
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::context::LeaseContext;
 use crate::error::{Result, printable};
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Metered};
 use crate::inventory::Unread;
-use crate::model::{GpuUuid, OperationId, Placement};
+use crate::model::{GpuUuid, OperationId, Part, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceName, InstanceState, LeaseState, Listing, Slice};
 use std::collections::BTreeMap;
@@ -49,9 +49,11 @@ impl Present {
             profile_id: self.profile_id,
             placement: self.placement,
             parts: match self.id {
-                Some(_) => self.compute.iter().map(|ci| ci.slices).collect(),
+                Some(_) => self.compute.iter().map(DetailedCompute::part).collect(),
                 // A slice that is promised or being made will be whole.
-                None => vec![profile.map_or(0, |profile| profile.compute_slices)],
+                None => vec![Part::of(
+                    profile.map_or(0, |profile| profile.compute_slices),
+                )],
             },
             room: self.room.clone(),
             is_held: !self.holders.is_empty(),

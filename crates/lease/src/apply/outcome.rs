@@ -3,7 +3,7 @@
 use super::look::{GpuState, Present};
 use super::plan::Plan;
 use crate::error::{Error, printable};
-use crate::model::{GpuUuid, Placement};
+use crate::model::{GpuUuid, Part, Placement};
 
 /// The changes of an apply: those that it made, or those that it would make.
 #[derive(Debug)]
@@ -168,9 +168,9 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
             change,
             holders: holders.to_vec(),
         };
-    let of = |n: usize, more: &[u32], change| {
+    let of = |n: usize, more: &[Part], change| {
         let present = &state.present[n];
-        let compute = [&present.standing(&state.gpu).parts, more].concat();
+        let compute = sizes(&[&present.standing(&state.gpu).parts, more].concat());
         let (id, holders) = (present.profile_id, &present.holders);
         PlannedInstance {
             grows: !more.is_empty(),
@@ -184,7 +184,7 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
         item(
             new.placement,
             new.profile_id,
-            new.parts.clone(),
+            sizes(&new.parts),
             change,
             &[],
         )
@@ -193,6 +193,10 @@ fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
     // In the order of the memory, an instance before its successor.
     all.sort_by_key(|one| (one.placement.start, one.change == Change::Create));
     all
+}
+
+fn sizes(parts: &[Part]) -> Vec<u32> {
+    parts.iter().map(|part| part.slices).collect()
 }
 
 fn profile_name(state: &GpuState, id: u32) -> String {

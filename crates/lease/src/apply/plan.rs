@@ -5,8 +5,7 @@ use super::look::GpuState;
 use crate::error::{Context, Error, Result};
 use crate::layout;
 use crate::model::{Gpu, MigMode};
-use crate::placement::{self, LayoutObstacle, LayoutPlan, NewInstance, Standing};
-use std::collections::BTreeMap;
+use crate::placement::{self, LayoutObstacle, LayoutPlan, Missing, NewInstance, Standing};
 
 /// The changes on one GPU.
 #[derive(Debug, Default)]
@@ -18,7 +17,7 @@ pub(super) struct Plan {
     /// The holders of the GPU as a whole that are in the way: leases, processes and another apply.
     pub busy: Vec<String>,
     /// The instances that stay, by their position, with the compute instances that each lacks.
-    pub keep: BTreeMap<usize, Vec<u32>>,
+    pub keep: Missing,
     /// The instances that go, by their position.
     pub destroy: Vec<usize>,
     /// The new instances.

@@ -1,7 +1,7 @@
 //! A GPU with the details that files of MIG layouts name.
 
 use crate::gpu::geometry::Offer;
-use crate::model::{ComputeInstance, Gpu, Placement, Profile};
+use crate::model::{ComputeInstance, Gpu, Part, Placement, Profile};
 use std::collections::BTreeMap;
 
 /// A GPU with its model's number, every profile that it offers, and every compute instance on it.
@@ -59,4 +59,14 @@ pub struct DetailedCompute {
     pub slices: u32,
     /// The instance by its ids.
     pub instance: ComputeInstance,
+}
+
+impl DetailedCompute {
+    /// Returns what it takes.
+    pub fn part(&self) -> Part {
+        Part {
+            slices: self.slices,
+            number: Some(self.number),
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::{
     DetailedGpu, DriverError, Label, LimitMemory, MemoryLimits, Mig, ModeChange, Queries, Result,
 };
 use crate::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Part, Placement, Profile, Snapshot,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -136,8 +136,8 @@ impl Mig for Metered<'_> {
         self.tell(|s| s.create_compute_instance(gpu, gpu_instance))
     }
 
-    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
-        self.tell(|s| s.create_part(gpu, gpu_instance, slices))
+    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, part: Part) -> Result<u32> {
+        self.tell(|s| s.create_part(gpu, gpu_instance, part))
     }
 
     fn destroy_compute_instance(

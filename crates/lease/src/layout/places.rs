@@ -3,7 +3,7 @@
 use super::checkpoint::{Device, GpuInstance, State, VERSION};
 use crate::error::{Context, Error, Result};
 use crate::gpu::DetailedGpu;
-use crate::model::Placement;
+use crate::model::{Part, Placement};
 use crate::placement::NewInstance;
 
 /// The compute slices of NVML's compute instance profiles, by their numbers.
@@ -107,9 +107,13 @@ fn instance(one: &GpuInstance, gpu: &DetailedGpu) -> Result<NewInstance> {
         let name = &offer.profile.name;
         return Err(Error::new(format!("{model} has no place {placement} for {name}")).hint(hint));
     }
-    let slices = |number: u32| {
+    let part = |number: u32| {
         let known = usize::try_from(number).ok().and_then(|n| SLICES.get(n));
-        known.copied().ok_or_else(|| {
+        let part = |slices: &u32| Part {
+            slices: *slices,
+            number: Some(number),
+        };
+        known.map(part).ok_or_else(|| {
             Error::new(format!(
                 "{number} is no number of a compute instance profile"
             ))
@@ -117,11 +121,9 @@ fn instance(one: &GpuInstance, gpu: &DetailedGpu) -> Result<NewInstance> {
         })
     };
     let compute = one.compute_instances.iter().flatten();
-    let mut parts: Vec<u32> = compute
-        .map(|ci| slices(ci.profile))
-        .collect::<Result<_>>()?;
+    let mut parts: Vec<Part> = compute.map(|ci| part(ci.profile)).collect::<Result<_>>()?;
     // The largest first: they have the fewest places.
-    parts.sort_by_key(|slices| std::cmp::Reverse(*slices));
+    parts.sort_by_key(|part| std::cmp::Reverse(*part));
     Ok(NewInstance {
         profile_id: offer.profile.id,
         placement,

@@ -2,7 +2,7 @@
 //! never one of a held instance.
 
 use super::occupancy::{Occupancy, Occupant};
-use crate::model::{Gpu, Placement, Profile};
+use crate::model::{Gpu, Part, Placement, Profile};
 use std::collections::BTreeMap;
 
 /// The places that one search may look at.
@@ -17,8 +17,8 @@ pub struct Standing {
     pub profile_id: u32,
     /// Its memory slices.
     pub placement: Placement,
-    /// The compute slices of each compute instance.
-    pub parts: Vec<u32>,
+    /// Its compute instances.
+    pub parts: Vec<Part>,
     /// The number of further compute instances that the driver has room for, by their compute slices, each size alone.
     pub room: BTreeMap<u32, u32>,
     /// Whether it has to stay: a lease, a promise or a process holds it.
@@ -27,9 +27,14 @@ pub struct Standing {
 
 impl Standing {
     /// Returns whether these compute instances fit beside the present ones: some of one size, as far as the driver has room,
-    /// and some of one slice, which fit into each gap.
-    fn has_room(&self, more: &[u32]) -> bool {
-        let large: Vec<u32> = more.iter().copied().filter(|slices| *slices > 1).collect();
+    /// and some of one slice, which fit into each gap. One that exceeds its slices is known to fit alone.
+    fn has_room(&self, more: &[Part]) -> bool {
+        let mut all = self.parts.iter().chain(more);
+        if !self.parts.is_empty() && !more.is_empty() && all.any(Part::exceeds_its_slices) {
+            return false;
+        }
+        let sizes = more.iter().map(|part| part.slices);
+        let large: Vec<u32> = sizes.filter(|slices| *slices > 1).collect();
         let Some(size) = large.first().filter(|_| !self.parts.is_empty()) else {
             return true;
         };
@@ -45,15 +50,15 @@ pub struct NewInstance {
     pub profile_id: u32,
     /// Its memory slices.
     pub placement: Placement,
-    /// The compute slices of each compute instance, largest first.
-    pub parts: Vec<u32>,
+    /// Its compute instances, largest first.
+    pub parts: Vec<Part>,
 }
 
 /// The wanted compute instances by the id of their profile, each by its compute slices.
 pub type WantedParts = BTreeMap<u32, Vec<u32>>;
 
 /// The compute instances that kept instances lack, by their index, the largest first.
-pub type Missing = BTreeMap<usize, Vec<u32>>;
+pub type Missing = BTreeMap<usize, Vec<Part>>;
 
 /// The changes on one GPU: first the destroys, then the rest in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,7 +158,7 @@ impl<'a> Search<'a> {
     ) -> Result<Search<'a>, LayoutObstacle> {
         let could_stay = |n: &usize| {
             let one = &standing[*n];
-            let mut left = wanted.get(&one.profile_id).cloned().unwrap_or_default();
+            let mut left = parts(wanted.get(&one.profile_id).map_or(&[], Vec::as_slice));
             gpu.profile(one.profile_id).is_some() && !left.is_empty() && take(&mut left, &one.parts)
         };
         let candidates: Vec<usize> = (0..standing.len()).filter(could_stay).collect();
@@ -231,9 +236,9 @@ impl<'a> Search<'a> {
         for n in kept {
             keep.insert(*n, Vec::new());
         }
-        for (id, parts) in self.wanted {
+        for (id, sizes) in self.wanted {
             let profile = self.gpu.profile(*id)?;
-            let mut left = parts.clone();
+            let mut left = parts(sizes);
             let of_profile = |n: &&usize| self.standing[**n].profile_id == *id;
             let here: Vec<usize> = kept.iter().filter(of_profile).copied().collect();
             for n in &here {
@@ -241,12 +246,12 @@ impl<'a> Search<'a> {
                     return None;
                 }
             }
-            left.sort_by_key(|slices| std::cmp::Reverse(*slices));
+            left.sort_by_key(|part| std::cmp::Reverse(*part));
             let mut made: Vec<New<'a>> = Vec::new();
-            for slices in left {
-                let has_room = |n: &usize, more: &[u32]| {
+            for part in left {
+                let has_room = |n: &usize, more: &[Part]| {
                     let there = &self.standing[*n];
-                    let more = [more, &[slices]].concat();
+                    let more = [more, &[part]].concat();
                     there.has_room(&more) && holds(profile, &[&there.parts[..], &more].concat())
                 };
                 // An empty one first: it goes if it stays empty.
@@ -256,16 +261,16 @@ impl<'a> Search<'a> {
                     .find(|n| is_empty(n))
                     .or_else(|| with_room().next());
                 if let Some(n) = found {
-                    keep.get_mut(n)?.push(slices);
+                    keep.get_mut(n)?.push(part);
                     continue;
                 }
                 let has_room =
-                    |one: &&mut New<'_>| holds(profile, &[&one.parts[..], &[slices]].concat());
+                    |one: &&mut New<'_>| holds(profile, &[&one.parts[..], &[part]].concat());
                 match made.iter_mut().find(has_room) {
-                    Some(one) => one.parts.push(slices),
-                    None if holds(profile, &[slices]) => made.push(New {
+                    Some(one) => one.parts.push(part),
+                    None if holds(profile, &[part]) => made.push(New {
                         profile,
-                        parts: vec![slices],
+                        parts: vec![part],
                     }),
                     None => return None,
                 }
@@ -275,7 +280,7 @@ impl<'a> Search<'a> {
         // The largest first: they have the fewest places.
         new.sort_by_key(|one| std::cmp::Reverse((one.profile.memory_slices(), one.profile.id)));
         let is_empty =
-            |(n, more): (&usize, &Vec<u32>)| self.standing[*n].parts.is_empty() && more.is_empty();
+            |(n, more): (&usize, &Vec<Part>)| self.standing[*n].parts.is_empty() && more.is_empty();
         (!keep.iter().any(is_empty)).then_some((keep, new))
     }
 
@@ -314,21 +319,26 @@ impl<'a> Search<'a> {
 /// A new instance without its place.
 struct New<'a> {
     profile: &'a Profile,
-    parts: Vec<u32>,
+    parts: Vec<Part>,
 }
 
-/// Takes each of `parts` out of a multiset. Returns false if one is not in it.
-fn take(from: &mut Vec<u32>, parts: &[u32]) -> bool {
-    parts.iter().all(|part| {
-        let at = from.iter().position(|slices| slices == part);
-        at.map(|at| from.swap_remove(at)).is_some()
+fn parts(sizes: &[u32]) -> Vec<Part> {
+    sizes.iter().map(|slices| Part::of(*slices)).collect()
+}
+
+/// Takes each of `there` out of the wanted ones. Returns false if one is not among them.
+fn take(wanted: &mut Vec<Part>, there: &[Part]) -> bool {
+    there.iter().all(|part| {
+        let at = wanted.iter().position(|wanted| part.is_like(wanted));
+        at.map(|at| wanted.swap_remove(at)).is_some()
     })
 }
 
 /// Returns whether an instance holds these compute instances, which are created the largest first.
-fn holds(profile: &Profile, parts: &[u32]) -> bool {
+fn holds(profile: &Profile, parts: &[Part]) -> bool {
     let slices = profile.compute_slices;
-    parts.iter().all(|part| is_part(slices, *part)) && parts.iter().sum::<u32>() <= slices
+    let sum: u32 = parts.iter().map(|part| part.slices).sum();
+    parts.iter().all(|part| is_part(slices, part.slices)) && sum <= slices
 }
 
 /// Returns whether a compute instance of this size exists in an instance with these compute slices.
