@@ -128,6 +128,18 @@ enum Verb {
     Completion { shell: completion::Shell },
 }
 
+impl Verb {
+    /// Returns the name of a verb whose output has one form: a page, a language of its own, or code.
+    fn of_one_form(&self) -> Option<&'static str> {
+        match self {
+            Verb::Top(_) => Some("top"),
+            Verb::Metrics(_) => Some("metrics"),
+            Verb::Completion { .. } => Some("completion"),
+            _ => None,
+        }
+    }
+}
+
 pub fn main() -> i32 {
     signals::survive_file_limit();
     signals::wait_for_children();
@@ -155,6 +167,16 @@ fn run(arguments: &Arguments) -> Result<i32> {
         None => Config::for_program(None),
     };
     let is_list = matches!(arguments.verb, Verb::List(_));
+    if let Some(verb) = arguments
+        .verb
+        .of_one_form()
+        .filter(|_| arguments.output == Output::Json)
+    {
+        let why = format!("migctl {verb} prints no JSON; leave out --output");
+        Arguments::command()
+            .error(ErrorKind::ArgumentConflict, why)
+            .exit();
+    }
     let format = match arguments.output.format() {
         Ok(format) => format,
         Err(_) if is_list => Format::Table,

@@ -96,6 +96,8 @@ fn names_copy_on_path() {
         folder.join("migctl").display()
     );
     assert!(said.contains(&copy), "{said}");
+    let repair = format!("rm {}", folder.join("migctl").display());
+    assert!(said.contains(&repair), "{said}");
 }
 
 #[test]

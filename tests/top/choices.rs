@@ -68,6 +68,9 @@ fn refuses_unknown_choices() {
         (&["list", "--kind", "card"], "slice, share, gpu, seat"),
         (&["list", "--state", "gone"], "quarantined"),
         (&["top", "--delay", "1ms"], "at least 100ms"),
+        (&["top", "-o", "json"], "migctl top prints no JSON"),
+        (&["metrics", "-o", "json"], "migctl metrics prints no JSON"),
+        (&["completion", "bash", "-o", "json"], "leave out --output"),
     ] {
         let said = setup.migctl(call).exits(2);
         assert!(said.stderr.contains(word), "{call:?}: {}", said.stderr);

@@ -170,9 +170,19 @@ fn others(folder: &Path) -> Finding {
         false => Finding::warn(
             "programs.copies",
             format!("other copies are on PATH: {}", copies.join(", ")),
-            "remove the copies that no engine calls",
+            format!("remove those that no engine calls: {}", removal(&copies)),
         ),
     }
+}
+
+fn removal(files: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    let word = |file: &String| match file.chars().all(is_plain) {
+        true => file.clone(),
+        false => format!("'{}'", file.replace('\'', "'\\''")),
+    };
+    let words: Vec<String> = files.iter().map(word).collect();
+    format!("rm {}", words.join(" "))
 }
 
 /// A link to a program of ours is no copy.
