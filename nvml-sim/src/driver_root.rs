@@ -300,17 +300,16 @@ fn settle_files(mig: &Path, mode: Mode, files: &BTreeSet<(PathBuf, u32)>) -> io:
     })
 }
 
-/// Removes the directories below one that stand for no instance.
+/// Removes the directories below one that stand for no instance. A caller may have few descriptors left, so none stays open
+/// over another directory.
 fn remove_directories(parent: &Path, wanted: &dyn Fn(&Path) -> bool) -> io::Result<()> {
-    for entry in fs::read_dir(parent)? {
-        let path = entry?.path();
-        if !path.is_dir() {
-            continue;
-        }
-        if wanted(&path) {
-            remove_directories(&path, wanted)?;
-        } else {
-            fs::remove_dir_all(&path)?;
+    let below: Vec<PathBuf> = fs::read_dir(parent)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<_>>()?;
+    for path in below.iter().filter(|path| path.is_dir()) {
+        remove_directories(path, wanted)?;
+        if !wanted(path) {
+            fs::remove_dir_all(path)?;
         }
     }
     Ok(())
