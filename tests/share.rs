@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::process::Stdio;
 use std::time::Duration;
 use support::bundle::{SHOW, nodes, visible};
-use support::process::until;
+use support::process::{move_beside, until};
 use support::sharing::{self, delete, mixed, refusal, refused, shares};
 use support::{Bundle, Going, Low, Machine, Setup, going, said, unique};
 
@@ -322,30 +322,6 @@ fn foreign_memory_is_taken() {
     let last = create(&setup, "12Gi");
     delete(&setup, &last);
     setup.nothing_is_left();
-}
-
-/// Puts a process into a cgroup of another.
-fn move_beside(pid: i32, init: u64) {
-    let lines = std::fs::read_to_string(format!("/proc/{init}/cgroup")).unwrap();
-    let procs = |line: &str| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        // In cgroup v2 the hierarchy is the only one, or beside those of v1.
-        let below = if controllers.is_empty() {
-            ["", "unified"]
-        } else {
-            [controllers; 2]
-        };
-        let mut files = below
-            .map(|dir| format!("/sys/fs/cgroup/{dir}{path}/cgroup.procs"))
-            .into_iter();
-        files.find(|file| path != "/" && std::path::Path::new(file).exists())
-    };
-    let file = lines
-        .lines()
-        .find_map(procs)
-        .expect("a cgroup of the container");
-    std::fs::write(file, pid.to_string()).unwrap();
 }
 
 /// Memory of the container's own processes is not taken twice, and the list shows it.

@@ -11,6 +11,7 @@ mod http;
 mod parsers;
 mod prometheus;
 mod reading;
+mod rest;
 mod textfile;
 
 use reading::Exposition;

@@ -326,3 +326,27 @@ pub fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     let status = copy.status().unwrap_or_else(|e| panic!("start cp: {e}"));
     assert!(status.success(), "{copy:?}");
 }
+
+/// Puts a process into a cgroup of another.
+pub fn move_beside(pid: i32, init: u64) {
+    let lines = std::fs::read_to_string(format!("/proc/{init}/cgroup")).unwrap();
+    let procs = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        // In cgroup v2 the hierarchy is the only one, or beside those of v1.
+        let below = if controllers.is_empty() {
+            ["", "unified"]
+        } else {
+            [controllers; 2]
+        };
+        let mut files = below
+            .map(|dir| format!("/sys/fs/cgroup/{dir}{path}/cgroup.procs"))
+            .into_iter();
+        files.find(|file| path != "/" && std::path::Path::new(file).exists())
+    };
+    let file = lines
+        .lines()
+        .find_map(procs)
+        .expect("a cgroup of the container");
+    std::fs::write(file, pid.to_string()).unwrap();
+}
