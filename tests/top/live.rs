@@ -2,7 +2,7 @@
 
 use super::terminal::Terminal;
 use super::{claim, create, setup};
-use crate::support::process::{going, stands_still};
+use crate::support::process::{going, stands_still, until};
 use nix::sys::signal::Signal;
 use std::process::Stdio;
 
@@ -78,6 +78,39 @@ fn every_end_restores_terminal() {
         );
         assert!(!top.is_raw(), "{name}");
     }
+}
+
+/// The user's terminal may be stopped, or behind a connection that hangs.
+#[test]
+fn stuck_terminal_delays_no_signal() {
+    let Some(setup) = setup() else { return };
+    // One page is larger than what the kernel keeps for a terminal.
+    let mut top = Terminal::top(&setup, (60_000, 80), &NEVER, &[]);
+    until("it writes", || top.is_raw() && top.is_full());
+    stands_still(top.pid());
+    top.signal(Signal::SIGWINCH);
+    stands_still(top.pid());
+    top.signal(Signal::SIGTERM);
+    assert_eq!(top.end_unread().code(), Some(0));
+    assert!(!top.is_raw());
+}
+
+#[test]
+fn slow_terminal_gets_whole_page() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "train", 0);
+    let mut top = Terminal::top(&setup, (60_000, 200), &NEVER, &[("NO_COLOR", "1")]);
+    until("it writes", || top.is_full());
+    stands_still(top.pid());
+    top.signal(Signal::SIGCONT);
+    let rows = top.until("60,000 rows", |rows| rows.len() == 60_000);
+    assert!(
+        rows[59_999].ends_with("g n k choose"),
+        "{:?}",
+        &rows[59_990..]
+    );
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
 }
 
 #[test]

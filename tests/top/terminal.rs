@@ -90,6 +90,16 @@ impl Terminal {
         !self.modes().local_flags.contains(LocalFlags::ICANON)
     }
 
+    /// Returns whether much of what was sent is unread.
+    pub fn is_full(&self) -> bool {
+        let master = self.master.as_ref().unwrap();
+        let mut unread: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and the call writes one number.
+        let asked = unsafe { libc::ioctl(master.as_raw_fd(), libc::FIONREAD, &mut unread) };
+        assert_eq!(asked, 0);
+        unread > 2000
+    }
+
     pub fn press(&mut self, keys: &str) {
         let mut master = self.master.as_ref().unwrap();
         master.write_all(keys.as_bytes()).unwrap();
@@ -160,6 +170,17 @@ impl Terminal {
     #[track_caller]
     pub fn until_shown(&mut self, words: &str) -> Vec<String> {
         self.until(words, |rows| rows.iter().any(|row| row.contains(words)))
+    }
+
+    /// Waits for the end, and reads nothing.
+    #[track_caller]
+    pub fn end_unread(&mut self) -> ExitStatus {
+        let mut ended = None;
+        until("migctl top ends", || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.unwrap()
     }
 
     /// Waits for the end.

@@ -43,7 +43,7 @@ pub fn run(config: &Config, view: View, delay: Duration) -> Result<i32> {
         facts: Facts::of_ledger(config, None),
         shown: Page::default(),
         keys: stdin(),
-        screen: Screen::on(stdout().as_fd(), has_colours)?,
+        screen: Screen::on(stdout().as_fd(), has_colours, signals.as_fd())?,
     };
     while live.turn(&signals)? {}
     Ok(0)
@@ -79,7 +79,7 @@ struct Live<'a> {
     shown: Page,
     keys: Stdin,
     /// Dropped last: the terminal gets its old state back.
-    screen: Screen,
+    screen: Screen<'a>,
 }
 
 impl Live<'_> {
@@ -153,7 +153,7 @@ impl Live<'_> {
     }
 
     /// Follows the signals until now. Returns whether none asks for the end.
-    fn follow(&self, signals: &SignalFd) -> Result<bool> {
+    fn follow(&mut self, signals: &SignalFd) -> Result<bool> {
         while let Some(signal) = signals.read_signal().context(|| "read signals")? {
             match i32::try_from(signal.ssi_signo).map(Signal::try_from) {
                 Ok(Ok(Signal::SIGWINCH)) => {}

@@ -1,15 +1,22 @@
 //! The terminal while a page is on it: raw, without a cursor, on its second screen. It gets its old state back when
-//! the screen is dropped, and at a panic.
+//! the screen is dropped, and at a panic. A terminal that takes no output delays no signal.
 
 use super::page::{Line, Style};
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use runmig_lease::error::{Context, Result};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, Once, PoisonError};
 
 /// Second screen, no cursor, no line break of the terminal's own: a line that is too wide ends at the edge.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// The time in which a terminal takes its old state back, in milliseconds.
+const LAST_WORDS: u16 = 1000;
 const LEAVE: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// The terminal and its old state, while a page is on it. A panic anywhere restores it.
@@ -21,59 +28,117 @@ struct Taken {
 }
 
 /// A terminal with a page on it.
-pub struct Screen {
+pub struct Screen<'s> {
     terminal: OwnedFd,
     has_colours: bool,
+    /// The signals that end a wait for the terminal.
+    signals: BorrowedFd<'s>,
+    /// The rest of what such a signal cut.
+    unsent: Vec<u8>,
 }
 
-impl Screen {
+impl<'s> Screen<'s> {
     /// Takes a terminal.
     ///
     /// # Errors
     /// It is no terminal, or nobody reads it.
-    pub fn on(terminal: BorrowedFd<'_>, has_colours: bool) -> Result<Screen> {
+    pub fn on(
+        terminal: BorrowedFd<'_>,
+        has_colours: bool,
+        signals: BorrowedFd<'s>,
+    ) -> Result<Screen<'s>> {
         let what = || "prepare the terminal";
-        let copy = || terminal.try_clone_to_owned().context(what);
-        let screen = Screen {
-            terminal: copy()?,
-            has_colours,
-        };
+        let own = opened_anew(terminal).context(what)?;
         let before = tcgetattr(terminal).context(what)?;
         restore_at_panic();
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Taken {
-            terminal: copy()?,
+            terminal: own.try_clone().context(what)?,
             before,
         });
+        let mut screen = Screen {
+            terminal: own,
+            has_colours,
+            signals,
+            unsent: Vec::new(),
+        };
         screen.enter()?;
         Ok(screen)
     }
 
     /// Prepares the terminal, also again after another program had it.
-    pub fn enter(&self) -> Result<()> {
+    pub fn enter(&mut self) -> Result<()> {
         let what = || "prepare the terminal";
         let mut raw = tcgetattr(&self.terminal).context(what)?;
         cfmakeraw(&mut raw);
-        tcsetattr(&self.terminal, SetArg::TCSADRAIN, &raw).context(what)?;
-        write(&self.terminal, ENTER).context(what)
+        // Not after all output: it may never go.
+        tcsetattr(&self.terminal, SetArg::TCSANOW, &raw).context(what)?;
+        self.unsent.extend_from_slice(ENTER.as_bytes());
+        self.send().map(drop).context(what)
     }
 
-    /// Shows the lines, from the first row on, in one write.
+    /// Shows the lines, from the first row on. A signal cuts the page, and the next call sends the rest of it before its own.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub fn show(&self, lines: &[Line]) -> Result<()> {
-        let text = drawn(lines, self.has_colours);
-        write(&self.terminal, &text).context(|| "write to the terminal")
+    pub fn show(&mut self, lines: &[Line]) -> Result<()> {
+        let what = || "write to the terminal";
+        if self.send().context(what)? {
+            self.unsent = drawn(lines, self.has_colours).into_bytes();
+            self.send().context(what)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is unsent. Returns whether all is sent; otherwise a signal has come.
+    fn send(&mut self) -> nix::Result<bool> {
+        while !self.unsent.is_empty() {
+            match nix::unistd::write(&self.terminal, &self.unsent) {
+                Ok(written) => drop(self.unsent.drain(..written)),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if self.signal_or_room()? => return Ok(false),
+                Err(Errno::EAGAIN) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for room, or for a signal. Returns whether it is the signal.
+    fn signal_or_room(&self) -> nix::Result<bool> {
+        let mut fds = [
+            PollFd::new(self.signals, PollFlags::POLLIN),
+            PollFd::new(self.terminal.as_fd(), PollFlags::POLLOUT),
+        ];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) => Ok(fds[0].any().unwrap_or(false)),
+            Err(Errno::EINTR) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 }
 
-impl AsFd for Screen {
+/// Opens a terminal once more. The other opening is also the shell's, which would not wait for it either.
+fn opened_anew(terminal: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
+    let path = format!("/proc/self/fd/{}", terminal.as_raw_fd());
+    let opened = File::options()
+        .write(true)
+        .custom_flags(flags.bits())
+        .open(path);
+    match opened {
+        Ok(file) => Ok(file.into()),
+        // A terminal of another user, or no /proc.
+        Err(_) => terminal.try_clone_to_owned(),
+    }
+}
+
+impl AsFd for Screen<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.terminal.as_fd()
     }
 }
 
-impl Drop for Screen {
+impl Drop for Screen<'_> {
     fn drop(&mut self) {
         restore();
     }
@@ -100,12 +165,19 @@ fn restore_at_panic() {
     });
 }
 
+/// Writes a text, unless the terminal takes none for a while.
 fn write(terminal: &OwnedFd, text: &str) -> nix::Result<()> {
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         match nix::unistd::write(terminal, rest) {
             Ok(written) => rest = &rest[written..],
             Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {
+                let mut fds = [PollFd::new(terminal.as_fd(), PollFlags::POLLOUT)];
+                if poll(&mut fds, LAST_WORDS)? == 0 {
+                    return Err(Errno::EAGAIN);
+                }
+            }
             Err(e) => return Err(e),
         }
     }
@@ -148,7 +220,7 @@ mod tests {
         let local = || tcgetattr(&pty.slave).unwrap().local_flags;
         let before = local();
         assert!(before.contains(LocalFlags::ICANON | LocalFlags::ECHO));
-        let screen = Screen::on(pty.slave.as_fd(), false).unwrap();
+        let screen = Screen::on(pty.slave.as_fd(), false, pty.slave.as_fd()).unwrap();
         assert!(!local().intersects(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
         let ended = catch_unwind(AssertUnwindSafe(|| {
             // In a release build a panic ends the process, and drops nothing.
