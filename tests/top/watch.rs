@@ -1,8 +1,8 @@
 //! migctl list --watch, by the kernel's reports alone.
 
-use super::{claim, setup};
-use crate::support::Setup;
+use super::{claim, create, setup};
 use crate::support::process::{Going, going, stands_still, until};
+use crate::support::{Setup, unique};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::io::Read;
@@ -46,6 +46,30 @@ fn reprints_at_change() {
     list.signal(Signal::SIGTERM);
     let said = list.end_within(LIMIT).ok();
     assert!(said.stdout.ends_with('\n'), "{}", said.stdout);
+}
+
+#[test]
+fn shows_requests_that_wait() {
+    let Some(setup) = setup() else { return };
+    let holder = create(&setup, "team", &[("runmig.dev/slice", "7g.80gb")]);
+    let mut list = watch(&setup);
+    let bundle = setup.bundle("exec sleep 1000");
+    bundle.annotate("runmig.dev/slice", "3g.40gb");
+    bundle.annotate("runmig.dev/wait", "5m");
+    let id = unique();
+    let waiter = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
+    list.until("3g.40gb");
+    let queue = list.said_so_far();
+    let queue = queue.rsplit("WAITING").next().unwrap();
+    assert!(queue.contains(&id) && queue.contains("3g.40gb"), "{queue}");
+    stands_still(list.pid());
+    setup.runmig(&["delete", "--force", &holder]).ok();
+    waiter.end().ok();
+    until("it lists the container, and no queue", || {
+        let said = list.said_so_far();
+        let last = said.rsplit("CONTAINER").next().unwrap();
+        last.contains(&id) && !last.contains("WAITING")
+    });
 }
 
 #[test]
