@@ -6,6 +6,7 @@ mod support;
 mod choices;
 mod live;
 mod terminal;
+mod tmux;
 mod watch;
 
 use runmig_lease::config::Config;
