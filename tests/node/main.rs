@@ -7,6 +7,7 @@
 mod support;
 
 mod containerd;
+mod dcgm;
 mod install;
 mod layout;
 mod logins;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         podman: gets_its_slice_alone, crun_gets_the_same, update_keeps_the_devices,
             restart_policy_takes_another_slice;
         timer: collects_after_a_kill;
+        dcgm: burst_stops_no_path_unit;
         sharing: share_at_mps_holds, timer_restarts_daemon, gives_whole_gpu,
             share_at_driver_holds;
         containerd: gets_its_slice_alone, share_at_driver_holds, restart_keeps_the_slice, kill_releases_the_slice;
