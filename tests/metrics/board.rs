@@ -191,8 +191,7 @@ impl Server {
 }
 
 fn tools() -> Option<[PathBuf; 2]> {
-    let found = ["prometheus", "prometheus-node-exporter"]
-        .map(|name| tool(&format!("root/usr/bin/{name}")));
+    let found = ["prometheus", "prometheus-node-exporter"].map(tool);
     let [Some(prometheus), Some(node_exporter)] = found else {
         return None;
     };

@@ -1,15 +1,23 @@
 //! Parsers of others accept both formats: promtool, and the strict one of Prometheus' client for Python.
 
 use super::support::process::Said;
-use super::support::{runtimes, skip};
+use super::support::{prometheus, runtimes, skip};
 use super::*;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Returns a program of `scripts/setup test`.
-pub fn tool(path: &str) -> Option<PathBuf> {
-    let tool = runtimes::cache()?.join("prometheus").join(path);
+/// Returns the Python with Prometheus' client.
+fn python() -> Option<PathBuf> {
+    there(runtimes::cache()?.join("prometheus/venv/bin/python3"))
+}
+
+/// Returns a program of Prometheus.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    there(prometheus::program(&runtimes::cache()?, name))
+}
+
+fn there(tool: PathBuf) -> Option<PathBuf> {
     if tool.exists() {
         return Some(tool);
     }
@@ -39,7 +47,7 @@ pub fn fed(command: &mut Command, text: &str) -> (Option<i32>, String) {
 /// promtool reads the text format alone. It warns of `modelName`, which dcgm-exporter spells so.
 #[test]
 fn promtool_accepts_text_format() {
-    let (Some(promtool), Some(setup)) = (tool("root/usr/bin/promtool"), setup()) else {
+    let (Some(promtool), Some(setup)) = (tool("promtool"), setup()) else {
         return;
     };
     fill(&setup);
@@ -62,7 +70,7 @@ for family in text_string_to_metric_families(sys.stdin.read()):
 
 #[test]
 fn strict_parser_accepts_openmetrics() {
-    let (Some(python), Some(setup)) = (tool("venv/bin/python3"), setup()) else {
+    let (Some(python), Some(setup)) = (python(), setup()) else {
         return;
     };
     fill(&setup);
@@ -86,7 +94,7 @@ fn strict_parser_accepts_openmetrics() {
 
 /// Returns everything that migctl said about an odd machine, whose exposition the strict parser accepts.
 pub fn accepted(said: Said) -> Said {
-    if let Some(python) = tool("venv/bin/python3") {
+    if let Some(python) = python() {
         let (code, told) = fed(Command::new(python).args(["-c", STRICT]), &said.stdout);
         assert_eq!(code, Some(0), "{told}\n{}", said.stdout);
     }

@@ -132,8 +132,7 @@ fn stand_in(setup: &Setup, file: &Path) -> usize {
 
 #[test]
 fn prometheus_holds_values_of_list() {
-    let tools = ["prometheus", "prometheus-node-exporter"]
-        .map(|name| tool(&format!("root/usr/bin/{name}")));
+    let tools = ["prometheus", "prometheus-node-exporter"].map(tool);
     let ([Some(prometheus), Some(node_exporter)], Some(setup)) = (tools, setup()) else {
         return;
     };

@@ -2,6 +2,8 @@
 //! every family in an expression is in the document's table.
 
 mod board;
+#[path = "../support/prometheus.rs"]
+mod prometheus;
 
 use serde_yaml_ng::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,13 +76,13 @@ fn case_files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns promtool of `scripts/setup test`.
+/// Returns promtool.
 fn promtool() -> Option<PathBuf> {
     let cache = match std::env::var_os("RUNMIG_CACHE") {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
     };
-    let promtool = cache.join("prometheus/root/usr/bin/promtool");
+    let promtool = prometheus::program(&cache, "promtool");
     if promtool.exists() {
         return Some(promtool);
     }

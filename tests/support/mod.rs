@@ -23,6 +23,7 @@ pub mod named;
 pub mod packages;
 pub mod podman;
 pub mod process;
+pub mod prometheus;
 pub mod random;
 pub mod refusal;
 pub mod runtimes;
