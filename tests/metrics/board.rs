@@ -31,15 +31,15 @@ impl Query {
     }
 }
 
-fn board() -> Value {
+pub fn board() -> Value {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/grafana/runmig.json");
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
 /// Fills in the variables, as All does. A lease of the test is younger than 15 minutes.
-fn filled(text: &str) -> String {
+pub fn filled(text: &str, rate_interval: &str) -> String {
     let mut text = text
-        .replace("$__rate_interval", "1m")
+        .replace("$__rate_interval", rate_interval)
         .replace("$__range", "1h");
     for name in ["$node", "$gpu", "$namespace", "$kind"] {
         text = text.replace(name, ".*");
@@ -57,7 +57,7 @@ fn queries(board: &Value) -> Vec<Query> {
         let targets = panel["targets"].as_array().cloned().unwrap_or_default();
         targets.into_iter().map(|target| Query {
             panel: panel["title"].as_str().unwrap().to_owned(),
-            text: filled(target["expr"].as_str().unwrap()),
+            text: filled(target["expr"].as_str().unwrap(), "1m"),
         })
     });
     targets.collect()
@@ -78,15 +78,16 @@ fn values(port: u16, of: &str) -> BTreeSet<String> {
         .strip_suffix(')')
         .unwrap();
     let (series, label) = inside.rsplit_once(", ").unwrap();
-    let series = query(port, &filled(series));
+    let series = query(port, &filled(series, "1m"));
     series
         .iter()
         .map(|one| one.label(label).to_owned())
         .collect()
 }
 
-/// Writes what dcgm-exporter would say of every instance, and of every GPU without MIG.
-fn measure(setup: &Setup, file: &Path) {
+/// Writes what dcgm-exporter would say of every instance, and of every GPU without MIG. Takes the value of the slice
+/// with a number in a family. The slice of the claim is idle.
+pub fn measure(setup: &Setup, file: &Path, active: impl Fn(usize, &str) -> f64) {
     let instances = setup.machine.instances();
     let mig = instances.iter().map(|one| {
         (
@@ -107,8 +108,12 @@ fn measure(setup: &Setup, file: &Path) {
         text.push_str(&format!(
             "# HELP DCGM_FI_{family} x\n# TYPE DCGM_FI_{family} gauge\n"
         ));
-        for (uuid, id, is_idle) in &slices {
-            let value = if *is_idle { IDLE } else { ACTIVE };
+        for (number, (uuid, id, is_idle)) in slices.iter().enumerate() {
+            let value = if *is_idle {
+                IDLE
+            } else {
+                active(number, family)
+            };
             text.push_str(&format!(
                 "DCGM_FI_{family}{{UUID=\"{uuid}\",GPU_I_ID=\"{id}\",Hostname=\"h\"}} {value}\n"
             ));
@@ -119,15 +124,41 @@ fn measure(setup: &Setup, file: &Path) {
     fs::rename(file.with_extension("new"), file).unwrap();
 }
 
-/// node_exporter with a folder of textfiles, and Prometheus with the rules, which scrapes it as if it were a pod.
-struct Server {
+/// Starts a create that waits for room.
+pub fn queue(setup: &Setup) -> Running {
+    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+    for (key, value) in [("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")] {
+        bundle.annotate(key, value);
+    }
+    let mut waiter = setup.command(&["create", "-b", bundle.as_str(), &id]);
+    waiter
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Running(waiter.spawn().unwrap())
+}
+
+/// node_exporter with a folder of textfiles, and Prometheus with the rules, which scrapes it.
+pub struct Server {
     exporter: u16,
-    port: u16,
+    pub port: u16,
     _running: [Running; 2],
 }
 
 impl Server {
-    fn of(setup: &Setup, [prometheus, node_exporter]: &[PathBuf; 2], folder: &Path) -> Server {
+    /// Scrapes as if node_exporter were a pod: Prometheus renames the labels of the exposition.
+    fn of(setup: &Setup, tools: &[PathBuf; 2], folder: &Path) -> Server {
+        let labels = "namespace: monitoring, pod: exporter, container: exporter";
+        Server::scraping(setup, tools, folder, ("2s", labels))
+    }
+
+    /// Scrapes at an interval, and gives the target these labels.
+    pub fn scraping(
+        setup: &Setup,
+        [prometheus, node_exporter]: &[PathBuf; 2],
+        folder: &Path,
+        (interval, labels): (&str, &str),
+    ) -> Server {
         let mut exporter = Command::new(node_exporter);
         exporter.args([
             "--collector.disable-defaults",
@@ -139,12 +170,11 @@ impl Server {
             folder.display()
         ));
         let (serving, exporter) = serve(&mut exporter, &setup.path("exporter.log"));
-        // As a pod's: Prometheus renames the labels of the exposition.
         let config = format!(
-            "global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 1s}}\n\
+            "global: {{scrape_interval: {interval}, scrape_timeout: {interval}, evaluation_interval: 500ms}}\n\
              rule_files: [{}/prometheus/runmig.rules.yml]\nscrape_configs:\n\
              - job_name: node\n  static_configs:\n  - targets: ['127.0.0.1:{exporter}']\n    \
-             labels: {{namespace: monitoring, pod: exporter, container: exporter}}\n",
+             labels: {{{labels}}}\n",
             env!("CARGO_MANIFEST_DIR")
         );
         fs::write(setup.path("prometheus.yml"), config).unwrap();
@@ -166,7 +196,7 @@ impl Server {
         }
     }
 
-    fn query(&self, text: &str) -> Vec<Series> {
+    pub fn query(&self, text: &str) -> Vec<Series> {
         query(self.port, text)
     }
 
@@ -190,7 +220,7 @@ impl Server {
     }
 }
 
-fn tools() -> Option<[PathBuf; 2]> {
+pub fn tools() -> Option<[PathBuf; 2]> {
     let found = ["prometheus", "prometheus-node-exporter"].map(tool);
     let [Some(prometheus), Some(node_exporter)] = found else {
         return None;
@@ -208,16 +238,7 @@ fn board_queries_return_series() {
     );
     fill(&setup);
     setup.migctl(&["gc"]).ok();
-    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
-    for (key, value) in [("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")] {
-        bundle.annotate(key, value);
-    }
-    let mut waiter = setup.command(&["create", "-b", bundle.as_str(), &id]);
-    waiter
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let _waiter = Running(waiter.spawn().unwrap());
+    let _waiter = queue(&setup);
     let folder = setup.path("collector");
     fs::create_dir(&folder).unwrap();
     let file = folder.join("runmig.prom");
@@ -241,7 +262,7 @@ fn board_queries_return_series() {
         .iter()
         .filter(is_of_dcgm)
         .for_each(|one| server.accepts(one));
-    measure(&setup, &folder.join("dcgm.prom"));
+    measure(&setup, &folder.join("dcgm.prom"), |_, _| ACTIVE);
     queries.iter().for_each(|one| server.answers(one));
 
     let of = |panel: &str| server.query(&named(&queries, panel).text);
