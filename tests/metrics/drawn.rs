@@ -31,7 +31,10 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     ("Instances that still fit", &["1g.10gb 2", "7g.80gb 0"]),
     ("Fragmentation", &["node-1 GPU 0", "node-1 GPU 1"]),
-    ("Limits", &["limit 1 slices team 40 %"]),
+    (
+        "Limits",
+        &["limit 1 shares team 100 %", "limit 1 slices team 15 %"],
+    ),
     (
         "Leases by holder",
         &[
@@ -153,7 +156,7 @@ fn components_draw_board() {
         return;
     };
     setup.configure(
-        "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 20\n",
+        "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 20\nshares = 4\ngpus = 2\n",
     );
     fill(&setup);
     setup.migctl(&["gc"]).ok();
