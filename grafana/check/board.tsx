@@ -65,7 +65,7 @@ async function ask(target: any): Promise<any[]> {
   const answer = await fetch(`${source.url}/api/v1/${query}&query=${encodeURIComponent(target.expr)}`);
   const said = await answer.json();
   if (said.status !== "success") {
-    throw new Error(said.error);
+    throw new Error(`${target.expr}: ${said.error}`);
   }
   return said.data.result;
 }

@@ -72,7 +72,9 @@ impl Page {
             let output = format!("--screenshot={}", picture.display());
             chromium(folder, &board, &output);
         }
-        assert!(!dom.contains("data-error="), "{}", visible(&dom));
+        if let Some((_, error)) = dom.split_once("data-error=") {
+            panic!("the page fails: {}", visible(error));
+        }
         let page = Page::read(&dom);
         page.has_every_panel(&board);
         page
