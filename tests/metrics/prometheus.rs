@@ -31,7 +31,8 @@ pub fn serve(command: &mut Command, log: &Path) -> (Running, u16) {
     let running = Running(command.spawn().unwrap());
     let port = || {
         let text = fs::read_to_string(log).unwrap();
-        let (_, rest) = text.split_once("Listening on\" address=127.0.0.1:")?;
+        let line = text.lines().find(|line| line.contains("Listening on"))?;
+        let (_, rest) = line.split_once("address=127.0.0.1:")?;
         rest.split_whitespace().next()?.parse().ok()
     };
     until(&format!("{command:?} listens"), || port().is_some());
