@@ -3,6 +3,8 @@
 use crate::faults_support::World;
 use crate::support::process::{copy_program, until};
 use crate::support::{Going, going, said};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -33,9 +35,14 @@ impl Exporter {
         let program = folder.path().join("dcgm-exporter");
         copy_program(Path::new("/bin/bash"), &program);
         let signals = folder.path().join("signals");
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        // It starts no process: until that calls exec, it would have the exporter's name, too.
         let script = format!(
-            "trap 'date +%s%N >> {}' HUP; echo ready; while kill -0 {}; do read -t 0.05 < <(sleep 1); done",
+            "trap 'echo ${{EPOCHREALTIME//[.,]/}}000 >>{}' HUP; exec 3<>{}; echo ready
+             while kill -0 {}; do read -t 0.05 -u 3; done",
             signals.display(),
+            pipe.display(),
             std::process::id()
         );
         // Below nohup the signal is ignored, and a shell cannot trap it then.
