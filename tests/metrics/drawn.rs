@@ -150,6 +150,14 @@ impl Exposition<'_> {
     }
 }
 
+/// Returns the folder of node_exporter's files, and the server that scrapes it.
+fn collector(setup: &Setup, tools: &[PathBuf; 2]) -> (PathBuf, Server) {
+    let folder = setup.path("collector");
+    fs::create_dir(&folder).unwrap();
+    let server = Server::scraping(setup, tools, &folder, (INTERVAL, "instance: node-1"));
+    (folder, server)
+}
+
 #[test]
 fn components_draw_board() {
     let (Some(kept), Some(tools), Some(setup)) = (kept(), tools(), setup()) else {
@@ -160,9 +168,7 @@ fn components_draw_board() {
     );
     fill(&setup);
     setup.migctl(&["gc"]).ok();
-    let folder = setup.path("collector");
-    fs::create_dir(&folder).unwrap();
-    let server = Server::scraping(&setup, &tools, &folder, (INTERVAL, "instance: node-1"));
+    let (folder, server) = collector(&setup, &tools);
     let exposition = Exposition {
         setup: &setup,
         server: &server,
@@ -221,9 +227,7 @@ fn components_draw_without_mig() {
         return;
     };
     setup.configure("sharing.enforcement = [\"none\"]");
-    let folder = setup.path("collector");
-    fs::create_dir(&folder).unwrap();
-    let server = Server::scraping(&setup, &tools, &folder, (INTERVAL, "instance: node-1"));
+    let (folder, server) = collector(&setup, &tools);
     let exposition = Exposition {
         setup: &setup,
         server: &server,

@@ -1,8 +1,9 @@
 //! A page with Grafana's components, in headless Chromium.
 
 use super::board::{Server, board, filled};
+use super::parsers::there;
 use super::support::process::said;
-use super::support::{runtimes, skip};
+use super::support::runtimes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,15 +23,7 @@ const ROW: &str = "<h5 data-row";
 
 /// Returns the folder that `scripts/setup board` makes.
 pub fn kept() -> Option<PathBuf> {
-    let folder = runtimes::cache()?.join("board");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    skip(&format!(
-        "{} is not there: scripts/setup board",
-        folder.display()
-    ));
-    None
+    there(runtimes::cache()?.join("board"), "board")
 }
 
 /// The text of each panel as drawn, and the number of its series, by its title.

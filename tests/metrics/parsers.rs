@@ -9,20 +9,24 @@ use std::process::{Command, Stdio};
 
 /// Returns the Python with Prometheus' client.
 fn python() -> Option<PathBuf> {
-    there(runtimes::cache()?.join("prometheus/venv/bin/python3"))
+    there(
+        runtimes::cache()?.join("prometheus/venv/bin/python3"),
+        "test",
+    )
 }
 
 /// Returns a program of Prometheus.
 pub fn tool(name: &str) -> Option<PathBuf> {
-    there(prometheus::program(&runtimes::cache()?, name))
+    there(prometheus::program(&runtimes::cache()?, name), "test")
 }
 
-fn there(tool: PathBuf) -> Option<PathBuf> {
+/// Returns what `scripts/setup` makes for a purpose.
+pub fn there(tool: PathBuf, purpose: &str) -> Option<PathBuf> {
     if tool.exists() {
         return Some(tool);
     }
     skip(&format!(
-        "{} is not there: scripts/setup test",
+        "{} is not there: scripts/setup {purpose}",
         tool.display()
     ));
     None

@@ -1,5 +1,6 @@
 //! On a machine on which everything happens, no family is at rest.
 
+use super::board::queue;
 use super::*;
 use crate::support::process::{going, move_beside, until};
 use std::collections::BTreeMap;
@@ -13,9 +14,6 @@ fn families(text: &str) -> BTreeMap<String, String> {
         .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
         .collect()
 }
-
-/// The value that a family has while nothing happens, apart from none at all.
-const REST: f64 = 0.0;
 
 #[test]
 fn every_family_leaves_its_rest() {
@@ -60,13 +58,7 @@ fn every_family_leaves_its_rest() {
     let _ = setup.runmig(&["delete", "--force", &id]);
     setup.machine.sim("fault", &["--clear"]);
     let _ = setup.migctl(&["gc"]);
-    // A request that waits.
-    let waits = [("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "5m")];
-    let bundle = setup.bundle("exec sleep 1000");
-    for (key, value) in waits {
-        bundle.annotate(key, value);
-    }
-    let waiting = going(&mut setup.command(&["create", "-b", bundle.as_str(), &unique()]));
+    let _waiter = queue(&setup);
     until("it waits", || {
         !metrics(&setup, &[])
             .of("runmig_waiting_oldest_timestamp_seconds")
@@ -85,7 +77,7 @@ fn every_family_leaves_its_rest() {
             "info" => series("_info"),
             _ => series(""),
         };
-        all.iter().all(|series| series.value == REST)
+        all.iter().all(|series| series.value == 0.0)
     };
     let families = families(&text);
     let resting: Vec<&String> = { families.iter() }
@@ -95,7 +87,6 @@ fn every_family_leaves_its_rest() {
     assert_eq!(resting, Vec::<&String>::new());
     assert!(families.len() > 30, "{families:?}");
     std::fs::remove_file(junk).unwrap();
-    waiting.kill();
     first.kill();
     second.kill();
 }

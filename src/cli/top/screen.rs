@@ -91,29 +91,15 @@ impl<'s> Screen<'s> {
 
     /// Writes what is unsent. Returns whether all is sent; otherwise a signal has come.
     fn send(&mut self) -> nix::Result<bool> {
-        while !self.unsent.is_empty() {
-            match nix::unistd::write(&self.terminal, &self.unsent) {
-                Ok(written) => drop(self.unsent.drain(..written)),
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if self.signal_or_room()? => return Ok(false),
-                Err(Errno::EAGAIN) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Waits for room, or for a signal. Returns whether it is the signal.
-    fn signal_or_room(&self) -> nix::Result<bool> {
-        let mut fds = [
-            PollFd::new(self.signals, PollFlags::POLLIN),
-            PollFd::new(self.terminal.as_fd(), PollFlags::POLLOUT),
-        ];
-        match poll(&mut fds, PollTimeout::NONE) {
-            Ok(_) => Ok(fds[0].any().unwrap_or(false)),
-            Err(Errno::EINTR) => Ok(false),
-            Err(e) => Err(e),
-        }
+        let (terminal, signals) = (self.terminal.as_fd(), self.signals);
+        write(terminal, &mut self.unsent, || {
+            let mut fds = [
+                PollFd::new(signals, PollFlags::POLLIN),
+                PollFd::new(terminal, PollFlags::POLLOUT),
+            ];
+            poll(&mut fds, PollTimeout::NONE)?;
+            Ok(!fds[0].any().unwrap_or(false))
+        })
     }
 }
 
@@ -149,7 +135,10 @@ fn restore() {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Taken { terminal, before }) = taken {
         let _ = tcsetattr(&terminal, SetArg::TCSANOW, &before);
-        let _ = write(&terminal, LEAVE);
+        let _ = write(terminal.as_fd(), &mut LEAVE.into(), || {
+            let mut fds = [PollFd::new(terminal.as_fd(), PollFlags::POLLOUT)];
+            Ok(poll(&mut fds, LAST_WORDS)? > 0)
+        });
     }
 }
 
@@ -165,23 +154,26 @@ fn restore_at_panic() {
     });
 }
 
-/// Writes a text, unless the terminal takes none for a while.
-fn write(terminal: &OwnedFd, text: &str) -> nix::Result<()> {
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        match nix::unistd::write(terminal, rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => {
-                let mut fds = [PollFd::new(terminal.as_fd(), PollFlags::POLLOUT)];
-                if poll(&mut fds, LAST_WORDS)? == 0 {
-                    return Err(Errno::EAGAIN);
-                }
-            }
+/// Writes a text, and takes from it what is written. Returns false if the terminal takes no more, and the wait for room says
+/// that it ends.
+fn write(
+    terminal: BorrowedFd<'_>,
+    text: &mut Vec<u8>,
+    has_room: impl Fn() -> nix::Result<bool>,
+) -> nix::Result<bool> {
+    while !text.is_empty() {
+        let written = nix::unistd::write(terminal, text);
+        match written.map(|count| drop(text.drain(..count))) {
+            Err(Errno::EAGAIN) => match has_room() {
+                Ok(false) => return Ok(false),
+                Ok(true) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(e),
+            },
+            Ok(()) | Err(Errno::EINTR) => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Returns what a terminal gets for these lines. Each line removes the rest of its row.
