@@ -232,7 +232,7 @@ fn removes_its_links_alone() {
 /// The configuration as it is shipped says what the defaults are.
 #[test]
 fn configuration_names_the_defaults() {
-    // With the heads of the sections of Kubernetes, events and dcgm, which an older runmig does not know.
+    // With the heads of the sections of Kubernetes, events and dcgm.
     const KEYS: usize = 21;
     let place = Place::new();
     place.ok(&[]);

@@ -97,7 +97,7 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
             container: waiter.map(|w| w.container.as_str()),
             request: waiter.map(|w| w.request.as_str()),
             since: waiter.map(|w| w.since.as_str()),
-            pid: waiter.and_then(|w| w.pid),
+            pid: waiter.map(|w| w.pid),
         }
     }
 }
@@ -348,7 +348,7 @@ pub fn waits(w: &Waiting, now: SystemTime) -> Vec<String> {
             short(&w.container),
             w.request.clone(),
             age(&w.since, now),
-            w.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            w.pid.to_string(),
         ],
         None => vec!["-".to_owned(); 4],
     }

@@ -116,19 +116,12 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let Some(waiter) = waiters.find(|w| is_named(&w.container, id)) else {
         return Ok(None);
     };
-    let (process, hint) = match waiter.pid {
-        Some(pid) => (
-            format!(", by process {pid}"),
-            format!("end that process: kill {pid}"),
-        ),
-        None => (String::new(), "end its create".to_owned()),
-    };
+    let (container, pid) = (runmig_lease::error::printable(&waiter.container), waiter.pid);
     let error = Error::new(format!(
-        "container {} has no slice: it waits for {}{process}",
-        runmig_lease::error::printable(&waiter.container),
+        "container {container} has no slice: it waits for {}, by process {pid}",
         waiter.request
     ));
-    Ok(Some(error.hint(hint)))
+    Ok(Some(error.hint(format!("end that process: kill {pid}"))))
 }
 
 fn json(leases: &LeaseManager<'_>, released: &[Entry]) {

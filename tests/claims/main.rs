@@ -16,7 +16,6 @@ mod pods;
 mod real;
 mod sealed;
 mod uninstall;
-mod versions;
 mod waits;
 
 use faults_support::World;

@@ -212,7 +212,7 @@ fn names_slice_without_any_ledger() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// A bundle that an earlier runmig wrote, or whose sidecar is gone, tells no more than the UUID.
+/// A bundle whose sidecar is gone tells no more than the UUID.
 #[test]
 fn names_uuid_of_poor_bundle() {
     let world = World::small();

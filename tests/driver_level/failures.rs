@@ -60,7 +60,7 @@ fn crun_fails_create_without_dmem_files() {
     fails_create_without_dmem_files(Low::NewCrun);
 }
 
-/// A hook of an older version, or a low-level runtime that runs none, leaves no container without its limit.
+/// A low-level runtime that does not run the hook leaves no container without its limit.
 #[test]
 fn fails_create_without_hook() {
     let Some(setup) = on(Low::Runc, Keeper::Misc) else {

@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Instance;
 use crate::support::said;
-use runmig_lease::store::{InstanceName, LeaseName, Ownership, Place};
+use runmig_lease::store::{InstanceName, LeaseName, Origin, Place};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -285,7 +285,7 @@ fn as_lease((instance, place): (&InstanceName, &Place), lease: Option<&LeaseName
         "state": "damaged",
         "gpuUUID": place.gpu_uuid,
         "migPlacement": { "start": place.placement.start, "size": place.placement.size },
-        "adopted": instance.ownership == Ownership::Adopted,
+        "adopted": instance.origin == Origin::Administrator,
     })
 }
 

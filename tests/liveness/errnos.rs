@@ -114,15 +114,15 @@ fn never_hides_a_living_container() {
         pid: OTHER,
         start_time: 77,
     };
-    let (mut made, mut former, mut run, mut begun) = (lease(), lease(), lease(), lease());
+    let (mut made, mut attached, mut run, mut begun) = (lease(), lease(), lease(), lease());
     made.operation = Some("0a".into());
-    // An earlier version recorded the creator alone.
-    former.creator = other;
+    // A hook that attaches a container has no operation.
+    attached.creator = other;
     run.runtime_process = Some(other);
     begun.init = Some(other);
     let signs = [
         (made, "", false),
-        (former, "", false),
+        (attached, "", false),
         (run, "", false),
         (begun, "", false),
         (lease(), "", true),

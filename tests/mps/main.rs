@@ -8,7 +8,6 @@ mod support;
 mod daemon;
 mod holding;
 mod images;
-mod older;
 mod programs;
 mod real_program;
 mod records;

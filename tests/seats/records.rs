@@ -1,4 +1,4 @@
-//! Records of seats: damaged, of another boot, lost, and as an older runmig reads them.
+//! Records of seats: damaged, of another boot, and lost.
 
 use super::*;
 use std::fs;
@@ -116,30 +116,6 @@ fn gc_destroys_slice_without_seats() {
     let told = setup.migctl(&["gc"]).ok().stdout;
     assert!(told.contains("it was being released"), "{told}");
     assert_eq!(files(&setup, "instances"), Vec::<PathBuf>::new());
-    setup.nothing_is_left();
-}
-
-/// A runmig that knows neither seats nor children leaves the records alone. It reads these names as those of a newer
-/// version: no ending of its own is among them.
-#[test]
-fn names_are_newer_for_older_versions() {
-    let Some(setup) = on(Low::Runc, "mps") else {
-        return;
-    };
-    let id = create(&setup, "3g.40gb", "1/2");
-    let name = |file: PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
-    let slice = name(record(&setup, "instances", ".mig."));
-    let daemon = name(record(&setup, "instances", ".mps."));
-    let parent = slice.split('.').next().unwrap();
-    assert!(
-        slice.ends_with(".mig.9.0.4.seats") || slice.ends_with(".mig.9.4.4.seats"),
-        "{slice}"
-    );
-    assert!(
-        daemon.ends_with(&format!(".mps.20096.in.{parent}")),
-        "{daemon}"
-    );
-    delete(&setup, &id);
     setup.nothing_is_left();
 }
 

@@ -107,41 +107,6 @@ pub fn newer_version(node: &Node) -> Inside {
     })
 }
 
-/// Their names end as no program of today understands it.
-pub fn newer_names(node: &Node) -> Inside {
-    let before = records(node);
-    let newer = |file: &Path| PathBuf::from(format!("{}.newer", file.display()));
-    for file in &before {
-        fs::rename(file, newer(file)).unwrap();
-    }
-    Inside::default().and_leave(move || {
-        for file in before {
-            let _ = fs::rename(newer(&file), file);
-        }
-    })
-}
-
-/// A newer version's fields stay, also after an older one rewrites the record.
-pub fn unknown_fields(node: &Node) -> Inside {
-    for file in records(node) {
-        let text = fs::read_to_string(&file).unwrap();
-        let (head, body) = text.split_once('\n').unwrap();
-        let mut record: Value = serde_json::from_str(body).unwrap();
-        record["fromANewerVersion"] = serde_json::json!({"a": [1, 2]});
-        fs::write(&file, framed(head, &record)).unwrap();
-    }
-    let neighbour = records(node);
-    let has_it = move || {
-        // The neighbour's, which no operation ends.
-        let kept = neighbour
-            .iter()
-            .filter_map(|file| fs::read_to_string(file).ok());
-        let mut kept = kept.filter(|text| text.contains("\"peer\""));
-        assert!(kept.any(|text| text.contains("fromANewerVersion")));
-    };
-    Inside::default().and_leave(has_it)
-}
-
 /// A record with a new hash in its header.
 pub fn framed(head: &str, record: &Value) -> String {
     let body = record.to_string();

@@ -90,8 +90,6 @@ worlds! {
     gpu_lock_is_kept: "a stopped process has the GPU's lock", HELD, |node| Ok(neighbours::stopped_locker(node, "gpu-"));
     bundle_is_locked: "a stopped process has the bundle's folder locked", &[], |node| Ok(neighbours::locked_bundle(node));
     records_are_newer: "the records are of a newer version", &["v99"], |node| Ok(neighbours::newer_version(node));
-    records_are_called_otherwise: "the records' names are of a newer version", &["newer runmig"], |node| Ok(neighbours::newer_names(node));
-    records_have_unknown_fields: "the records have fields of a newer version", &[], |node| Ok(neighbours::unknown_fields(node));
     runtime_is_moved: "an upgrade has moved the low-level runtime", &[], |node| Ok(neighbours::moved_runtime(node));
     an_administrator_is_at_work: "an administrator makes and destroys instances", &["is still there after the driver destroyed it"], |node| Ok(neighbours::administrator(node));
     clock_has_jumped_ahead: "the clock has jumped an hour ahead", &[], |node| Ok(neighbours::clock(node, true));

@@ -7,7 +7,7 @@ use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
 use crate::store::{
-    FormerName, Instance, InstanceName, Key, Lease, LeaseName, Ownership, Record, decode, encode,
+    Instance, InstanceName, Key, Lease, LeaseName, Record, decode, encode,
 };
 use std::ffi::OsString;
 use std::io;
@@ -43,18 +43,10 @@ pub fn record_bytes(record: &AnyRecord) -> Vec<u8> {
     bytes.expect("what was read from JSON has only UTF-8 paths")
 }
 
-/// Reads the name of a record. Returns the name that its parts give, and whether this program
-/// understands its ending; none where it is no record's name.
-pub fn record_name(name: &str) -> Option<(String, bool)> {
-    if FormerName::parse(name).is_some() {
-        return None;
-    }
-    let instance = InstanceName::parse(name).filter(|i| i.ownership != Ownership::Unknown);
-    if let Some(instance) = instance {
-        return Some((instance.name(), true));
-    }
-    let lease = LeaseName::parse(name)?;
-    Some((lease.name(), !lease.is_newer))
+/// Reads the name of a record, and returns the name that its parts give; none for another name.
+pub fn record_name(name: &str) -> Option<String> {
+    let instance = InstanceName::parse(name).map(|instance| instance.name());
+    instance.or_else(|| LeaseName::parse(name).map(|lease| lease.name()))
 }
 
 /// Returns the majors and names of the character devices in a text like `/proc/devices`.

@@ -35,7 +35,7 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
-use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Ownership, Waiting};
+use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Origin, Waiting};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -264,7 +264,7 @@ impl Inventory {
         let ours = self.instances().filter(|i| !i.outlives_leases());
         let ours = ours.filter_map(footprint);
         let damaged = self.damaged.iter();
-        let damaged = damaged.filter(|d| d.ownership != Ownership::Adopted);
+        let damaged = damaged.filter(|d| d.origin != Origin::Administrator);
         let before = self.before.iter().cloned();
         ours.chain(damaged.filter_map(Unread::reserved))
             .chain(before)

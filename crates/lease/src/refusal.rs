@@ -338,7 +338,7 @@ fn containers(blockers: &[Waiting]) -> String {
     const SHOWN: usize = 3;
     let name = |waiting: &Waiting| match &waiting.waiter {
         Some(w) => printable(&format!("container {}, {}", w.container, w.request)),
-        None => "one of a newer runmig".to_owned(),
+        None => "one that cannot be read".to_owned(),
     };
     let mut names: Vec<String> = blockers.iter().take(SHOWN).map(name).collect();
     if blockers.len() > SHOWN {

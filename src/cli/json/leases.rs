@@ -159,12 +159,12 @@ pub struct DaemonItem {
 pub struct WaitingItem<'a> {
     /// The place in the order of arrival: smaller came earlier.
     pub number: u64,
-    /// The container's id; null where a newer runmig wrote the record.
+    /// The container's id; null where the ticket cannot be read, like all that follows.
     pub container: Option<&'a str>,
-    /// The request; null where a newer runmig wrote the record.
+    /// The request.
     pub request: Option<&'a str>,
-    /// The time of arrival: RFC 3339, UTC; null where a newer runmig wrote the record.
+    /// The time of arrival: RFC 3339, UTC.
     pub since: Option<&'a str>,
-    /// The create's pid: ending it ends the wait; null where an older or a newer runmig wrote the record.
+    /// The create's pid: ending it ends the wait.
     pub pid: Option<u32>,
 }

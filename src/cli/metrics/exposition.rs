@@ -104,7 +104,7 @@ fn waiting(families: &mut Families, facts: &Facts) {
             .entry((kind, profile.unwrap_or_default()))
             .or_default() += 1;
     }
-    // A newer runmig wrote these.
+    // Their tickets cannot be read.
     let unknown = queue
         .iter()
         .filter(|waiting| waiting.waiter.is_none())

@@ -28,7 +28,7 @@ impl Wait {
                 container: "migctl apply".to_owned(),
                 request: format!("layout {layout}"),
                 since: now(),
-                pid: Some(std::process::id()),
+                pid: std::process::id(),
                 could_use: HeldGpus::new(),
             },
         })

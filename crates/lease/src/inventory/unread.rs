@@ -2,13 +2,13 @@
 
 use crate::model::{BootId, InstanceId};
 use crate::placement::Slot;
-use crate::store::{Damaged, DamagedName, Kind, Ownership, Place};
+use crate::store::{Damaged, DamagedName, Kind, Origin, Place};
 
 /// A place of this boot that a record holds which cannot be read.
 #[derive(Debug, Clone)]
 pub(crate) struct Unread {
     pub(crate) place: Place,
-    pub(crate) ownership: Ownership,
+    pub(crate) origin: Origin,
     /// The instance of an unreadable lease on a share, and the memory that it books, in MiB.
     pub(crate) share: Option<(InstanceId, u64)>,
     /// The instance, if it is an MPS daemon.
@@ -23,7 +23,7 @@ impl Unread {
         let place = damaged.place().filter(|place| place.boot_id == *boot)?;
         Some(Unread {
             place: place.clone(),
-            ownership: damaged.ownership(),
+            origin: damaged.origin(),
             share: unread_share(damaged),
             daemon: unread_daemon(damaged),
             parent: damaged.instance().and_then(|name| name.parent.clone()),

@@ -91,9 +91,8 @@ impl View {
     }
 }
 
-/// Returns the sight of a record's processes. A record without namespaces comes from an older program.
-/// Engines run in the first namespaces, so there runmig takes it for a record of the same namespaces.
-/// Elsewhere runmig cannot tell, so the container counts as alive.
+/// Returns the sight of a record's processes. A record without namespaces is a claim's, whose driver runs in the
+/// first namespaces. Elsewhere runmig cannot tell, so a doubt counts as life.
 fn seen_from(own: &View, record: Option<&Namespaces>) -> Sight {
     if let Some(why) = &own.obstacle {
         return Sight::Blocked(why.clone());
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn judges_old_records_in_first_namespaces() {
+    fn judges_claims_in_first_namespaces() {
         assert_eq!(seen_from(&view(first()), None), Sight::Clear);
         assert_eq!(view(first()).of_cgroups(None), Sight::Clear);
         let other = namespaces("4:4026539999", "4:4026531834", "4:4026539997");

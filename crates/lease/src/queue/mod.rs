@@ -186,7 +186,7 @@ impl Turn {
                 true => now(),
                 false => self.written.since.clone(),
             },
-            pid: Some(std::process::id()),
+            pid: std::process::id(),
             could_use,
         };
         match &mut self.ticket {

@@ -12,8 +12,8 @@ use crate::error::{self, Error, Result};
 use crate::model::LeaseId;
 use crate::observer::News;
 use crate::store::{
-    Damaged, DamagedName, FormerName, Instance, InstanceName, InstanceState, Key, Lease,
-    LeaseState, Ledger, Origin, Ownership, Resource,
+    Damaged, DamagedName, Instance, InstanceName, InstanceState, Key, Lease, LeaseState, Ledger,
+    Origin, Resource,
 };
 use std::path::Path;
 
@@ -103,7 +103,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     known(damaged)?;
     let place = damaged.place();
     let ends_instance =
-        damaged.boot_id() == Some(&context.boot_id) && damaged.ownership() != Ownership::Adopted;
+        damaged.boot_id() == Some(&context.boot_id) && damaged.origin() != Origin::Administrator;
     // The look at the driver needs the GPU's lock, which comes before the ledger's.
     let resource = match place {
         Some(place) if ends_instance && read_instance(context, damaged).is_err() => {
@@ -280,7 +280,7 @@ fn over(
                 .lock_gpu(&place.gpu_uuid, "gc of a damaged lease")?;
             let driver = context.driver();
             // Other shares of the GPU prove nothing about this one.
-            let is_anothers = damaged.ownership() == Ownership::Own
+            let is_anothers = damaged.origin() == Origin::Ours
                 && damaged.booked_mib().is_none()
                 && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
             !is_anothers && named::is_there(context, &driver, damaged, place)?
@@ -337,25 +337,15 @@ fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bo
         Some(name) => name.excludes(other),
         None => other.place.overlaps(place),
     };
-    if others.any(excludes) {
-        return Ok(true);
-    }
-    let is_shared = |f: &FormerName| f.ownership == Ownership::Shared || damaged.is_nobodys();
-    let formers = store.former_names()?;
-    let mut formers = formers
-        .iter()
-        .filter(|f| Some(f.lease.as_str()) != damaged.id());
-    Ok(formers.any(|f| f.place == *place && is_shared(f)))
+    Ok(others.any(excludes))
 }
 
-/// Fails for a record of which runmig knows no more than its place.
+/// Fails for a file that runmig did not name.
 fn known(damaged: &Damaged) -> Result<()> {
     let file = damaged.file.display();
-    match (&damaged.name, damaged.ownership()) {
-        (DamagedName::Foreign, _) => Err(Error::new(format!("{file} is no lease of ours"))
-            .hint("remove the file; nothing depends on it")),
-        (_, Ownership::Unknown) => Err(Error::new(format!("{file} is a lease of a newer runmig"))
-            .hint("release it with the runmig that wrote it")),
-        _ => Ok(()),
+    match damaged.name {
+        DamagedName::Foreign => Err(Error::new(format!("{file} is not a record of runmig"))
+            .hint("find the program that wrote it, then remove the file")),
+        DamagedName::Lease(..) | DamagedName::Instance(_) => Ok(()),
     }
 }

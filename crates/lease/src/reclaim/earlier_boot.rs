@@ -6,7 +6,7 @@ use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::observer::News;
-use crate::store::{Damaged, Entry, Kind, Ownership};
+use crate::store::{Damaged, Entry, Kind};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -138,8 +138,7 @@ pub(super) fn strike_off_damaged(
 }
 
 pub(super) fn is_damaged_of_it(context: &LeaseContext<'_>, damaged: &Damaged) -> bool {
-    let is_earlier = damaged.boot_id().is_some_and(|b| *b != context.boot_id);
-    is_earlier && damaged.ownership() != Ownership::Unknown
+    damaged.boot_id().is_some_and(|b| *b != context.boot_id)
 }
 
 /// Removes the files. Returns for each whether it was there.

@@ -130,10 +130,7 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let name = InstanceName::of(instance);
     let instances = context.store.instance_names()?.into_iter();
     let instances = instances.filter(|i| i.instance != instance.id);
-    let formers = context.store.former_names()?.into_iter();
-    if { instances }.any(|other| other.excludes(&name)) || { formers }
-        .any(|former| former.place.overlaps(&name.place))
-    {
+    if { instances }.any(|other| other.excludes(&name)) {
         // Its cgroup proves that the daemon is this container's.
         if instance.resource.daemon().is_some() {
             drop(ledger);

@@ -135,7 +135,6 @@ pub(super) fn tells(damaged: &Damaged) -> Result<()> {
         None | Some(Kind::Mig | Kind::Gpu | Kind::Mps) => Ok(()),
         #[cfg(test)]
         Some(Kind::Dummy) => Err(untold(damaged)),
-        Some(Kind::Unknown) => Err(untold(damaged)),
     }
 }
 

@@ -360,7 +360,7 @@ fn names_earlier_requests_and_wait() {
         refusal.error().line(),
         format!(
             "cannot allocate 3g.40gb: the free memory is fragmented {FREE}; 4 earlier requests wait \
-             (container a, 7g.80gb; one of a newer runmig; container c, 1g.10gb; …); the \
+             (container a, 7g.80gb; one that cannot be read; container c, 1g.10gb; …); the \
              create waited 1m 30s, as containerd gives up soon after; hint: run migctl list to see \
              who holds the slices"
         )

@@ -2,8 +2,9 @@
 
 use super::claim::Claim;
 use super::holder::Key;
+use super::instance::Origin;
 use super::lease::{Lease, LeaseState};
-use super::names::{self, FormerName, InstanceName, LeaseName, Ownership, Place};
+use super::names::{self, InstanceName, LeaseName, Place};
 use crate::error::Error;
 use crate::model::BootId;
 use std::path::PathBuf;
@@ -29,8 +30,6 @@ pub enum DamagedName {
     Lease(LeaseName, Option<InstanceName>),
     /// An instance without a lease.
     Instance(InstanceName),
-    /// A record of format 1.
-    Former(FormerName),
     /// The name is not one of runmig's.
     Foreign,
 }
@@ -41,7 +40,6 @@ impl Damaged {
         match &self.name {
             DamagedName::Lease(lease, _) => Some(lease.lease.as_str()),
             DamagedName::Instance(instance) => Some(instance.instance.as_str()),
-            DamagedName::Former(former) => Some(former.lease.as_str()),
             DamagedName::Foreign => None,
         }
     }
@@ -59,23 +57,20 @@ impl Damaged {
         match &self.name {
             DamagedName::Lease(_, instance) => instance.as_ref(),
             DamagedName::Instance(instance) => Some(instance),
-            DamagedName::Former(_) | DamagedName::Foreign => None,
+            DamagedName::Foreign => None,
         }
     }
 
     /// Returns the place that the names reserve.
     pub fn place(&self) -> Option<&Place> {
-        match &self.name {
-            DamagedName::Former(former) => Some(&former.place),
-            _ => self.instance().map(|i| &i.place),
-        }
+        self.instance().map(|i| &i.place)
     }
 
     /// Returns the memory that the lease books of its GPU, in MiB, if it is on a share.
     pub fn booked_mib(&self) -> Option<u64> {
         match &self.name {
             DamagedName::Lease(lease, _) => lease.booked_mib,
-            DamagedName::Instance(_) | DamagedName::Former(_) | DamagedName::Foreign => None,
+            DamagedName::Instance(_) | DamagedName::Foreign => None,
         }
     }
 
@@ -83,30 +78,21 @@ impl Damaged {
     pub fn boot_id(&self) -> Option<&BootId> {
         match &self.name {
             DamagedName::Lease(lease, _) => Some(&lease.boot_id),
-            DamagedName::Instance(_) | DamagedName::Former(_) | DamagedName::Foreign => {
+            DamagedName::Instance(_) | DamagedName::Foreign => {
                 self.place().map(|p| &p.boot_id)
             }
         }
     }
 
-    /// Returns the end of the instance.
-    pub fn ownership(&self) -> Ownership {
-        match &self.name {
-            DamagedName::Lease(lease, _) if lease.is_newer => Ownership::Unknown,
-            DamagedName::Lease(_, None) => Ownership::Own,
-            DamagedName::Lease(_, Some(instance)) | DamagedName::Instance(instance) => {
-                instance.ownership
-            }
-            DamagedName::Former(former) => former.ownership,
-            DamagedName::Foreign => Ownership::Unknown,
-        }
+    /// Returns the maker of the instance.
+    pub fn origin(&self) -> Origin {
+        self.instance().map_or(Origin::Ours, |name| name.origin)
     }
 
     /// Returns whether the container with this key has the lease.
     pub fn is_of(&self, key: &Key) -> bool {
         match &self.name {
             DamagedName::Lease(lease, _) => names::is_of(&lease.key, key),
-            DamagedName::Former(former) => names::is_of(&former.key, key),
             DamagedName::Instance(_) | DamagedName::Foreign => false,
         }
     }
@@ -122,16 +108,12 @@ impl Damaged {
             DamagedName::Lease(lease, _) => {
                 lease.is_claim && claim.prefix() == format!("{}.", lease.key)
             }
-            DamagedName::Former(_) | DamagedName::Instance(_) | DamagedName::Foreign => false,
+            DamagedName::Instance(_) | DamagedName::Foreign => false,
         }
     }
 
     /// Returns whether no container has the instance.
     pub(crate) fn is_nobodys(&self) -> bool {
-        match &self.name {
-            DamagedName::Instance(_) => true,
-            DamagedName::Former(former) => former.is_nobodys(),
-            DamagedName::Lease(..) | DamagedName::Foreign => false,
-        }
+        matches!(self.name, DamagedName::Instance(_))
     }
 }

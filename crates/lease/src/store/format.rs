@@ -1,8 +1,7 @@
 //! Reads and writes a record on disk: a line with the format and hash of the next line, then the record as
 //! JSON.
 //!
-//! Versions of runmig only add fields. A reader keeps unknown fields, so that an older program can rewrite
-//! a newer one's record. It leaves a record of another version alone, and reports it.
+//! A record of another version counts as damaged.
 
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
@@ -12,7 +11,7 @@ use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The version of all records. In format 1, `runmig.dev/v1`, one record was the instance and the lease.
+/// The version of all records.
 pub(super) const VERSION: &str = "runmig.dev/v2";
 
 /// The limit of a record, in bytes. A lease is about 2 KiB; paths and pod names could make it a few times

@@ -33,8 +33,8 @@ pub struct Lease {
     pub request: String,
     /// The holder of the portion.
     pub holder: Holder,
-    /// The operation that makes the container. runmig does not collect the lease while it is at work. None in
-    /// a record of an earlier version, where the life of the creator counts.
+    /// The operation that makes the container. runmig does not collect the lease while it is at work. None for a
+    /// promise, and for a container that a hook attached, where the life of the creator counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationId>,
     /// The process of the operation.

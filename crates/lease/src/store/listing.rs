@@ -3,7 +3,7 @@
 use super::damaged::{Damaged, DamagedName};
 use super::instance::{Instance, InstanceState};
 use super::lease::{Entry, Held, Lease};
-use super::names::{FormerName, InstanceName, LeaseName};
+use super::names::{InstanceName, LeaseName};
 use crate::error::{Error, Result};
 use crate::model::InstanceId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,17 +96,15 @@ pub(super) fn join(
             Either::Lease(lease) => Ok(*lease),
             Either::Instance(_) => Err(Error::new("it is no Lease")),
         });
-        let text = name.to_string_lossy();
-        let damaged_name = match (FormerName::parse(&text), LeaseName::parse(&text)) {
-            (Some(former), _) => DamagedName::Former(former),
-            (None, Some(lease)) => {
+        let damaged_name = match LeaseName::parse(&name.to_string_lossy()) {
+            Some(lease) => {
                 let instance = instances
                     .get(&lease.instance)
                     .map(|(_, name, _)| name.clone());
                 leased.insert(lease.instance.clone());
                 DamagedName::Lease(lease, instance)
             }
-            (None, None) => DamagedName::Foreign,
+            None => DamagedName::Foreign,
         };
         let damaged = |file, why, lease| Damaged {
             file,

@@ -6,7 +6,7 @@ use super::holder::Key;
 use super::instance::Instance;
 use super::lease::{Held, Lease};
 use super::listing::{Either, Listing, Records, join, missing};
-use super::names::{FormerName, InstanceName, LeaseName, Ownership};
+use super::names::{InstanceName, LeaseName};
 use super::{Store, durable};
 use crate::error::{Context, Error, Result};
 use crate::model::{InstanceId, LeaseId};
@@ -49,11 +49,11 @@ impl Store {
         };
         let read = |(kind, name): &(Kind, OsString)| match kind {
             Kind::Lease => {
-                let lease = read_lease(&leases.join(name))?;
+                let lease = format::read::<Lease>(&leases.join(name))?;
                 Ok(lease.map(|l| Either::Lease(Box::new(l))))
             }
             Kind::Instance => {
-                let instance = read_instance(&instances.join(name))?;
+                let instance = format::read::<Instance>(&instances.join(name))?;
                 Ok(instance.map(|i| Either::Instance(Box::new(i))))
             }
         };
@@ -74,11 +74,10 @@ impl Store {
     pub fn get(&self, id: &LeaseId) -> Result<Option<Held>> {
         let leases = self.leases();
         for name in self.names_in(&leases)? {
-            let is_former = FormerName::parse(&name).is_some_and(|f| f.lease == *id);
-            if is_former || LeaseName::parse(&name).is_some_and(|n| n.lease == *id) {
+            if LeaseName::parse(&name).is_some_and(|n| n.lease == *id) {
                 let file = leases.join(name);
                 let lease =
-                    read_lease(&file).context(|| format!("read the lease {}", file.display()))?;
+                    format::read::<Lease>(&file).context(|| format!("read the lease {}", file.display()))?;
                 return lease.map_or(Ok(None), |lease| self.with_instance(lease));
             }
         }
@@ -116,7 +115,7 @@ impl Store {
         for name in self.names_in(&instances)? {
             if InstanceName::parse(&name).is_some_and(|n| n.instance == lease.instance) {
                 let file = instances.join(name);
-                let instance = read_instance(&file)
+                let instance = format::read::<Instance>(&file)
                     .context(|| format!("read the instance {}", file.display()))?;
                 return match instance {
                     Some(instance) => Ok(Some(Held { lease, instance })),
@@ -130,7 +129,7 @@ impl Store {
     /// Returns the instance with this name, or none if it is not on record.
     pub(crate) fn instance_named(&self, name: &InstanceName) -> Result<Option<Instance>> {
         let file = self.instances().join(name.name());
-        read_instance(&file).context(|| format!("read {}", file.display()))
+        format::read::<Instance>(&file).context(|| format!("read {}", file.display()))
     }
 
     /// Returns whether a record has this id in its name.
@@ -146,10 +145,7 @@ impl Store {
     /// lock.
     pub(crate) fn leases_on(&self, instance: &InstanceId) -> Result<Vec<LeaseName>> {
         let names = self.names_in(&self.leases())?;
-        let names = names.iter().filter_map(|n| match FormerName::parse(n) {
-            Some(_) => None,
-            None => LeaseName::parse(n),
-        });
+        let names = names.iter().filter_map(|n| LeaseName::parse(n));
         Ok(names.filter(|n| n.instance == *instance).collect())
     }
 
@@ -181,12 +177,6 @@ impl Store {
             .collect())
     }
 
-    /// Returns the names of all records of format 1.
-    pub fn former_names(&self) -> Result<Vec<FormerName>> {
-        let names = self.names_in(&self.leases())?;
-        Ok(names.iter().filter_map(|n| FormerName::parse(n)).collect())
-    }
-
     /// Returns the path of a lease's record.
     pub fn lease_file(&self, lease: &Lease) -> PathBuf {
         self.leases().join(lease.file_name())
@@ -197,11 +187,10 @@ impl Store {
         self.instances().join(instance.file_name())
     }
 
-    /// Returns the path of the lease of a damaged line, or of its record of format 1.
+    /// Returns the path of the lease of a damaged line.
     pub(crate) fn lease_file_of(&self, damaged: &Damaged) -> Option<PathBuf> {
         match &damaged.name {
             DamagedName::Lease(name, _) => Some(self.leases().join(name.name())),
-            DamagedName::Former(_) => Some(damaged.file.clone()),
             DamagedName::Instance(_) | DamagedName::Foreign => None,
         }
     }
@@ -295,37 +284,6 @@ fn read_all<T>(
         gone.display()
     ))
     .hint("try again when fewer containers come and go"))
-}
-
-/// Reads the record of a lease. A record of format 1 is left alone.
-fn read_lease(file: &Path) -> Result<Option<Lease>> {
-    let name = name(file);
-    if let Some(former) = FormerName::parse(&name) {
-        if former.ownership == Ownership::Unknown {
-            return Err(newer());
-        }
-        return Err(
-            Error::new("it is of format 1, and this program reads format 2").hint(format!(
-                "once its container is gone, migctl release {}",
-                former.lease
-            )),
-        );
-    }
-    if LeaseName::parse(&name).is_some_and(|n| n.is_newer) {
-        return Err(newer());
-    }
-    format::read(file)
-}
-
-fn read_instance(file: &Path) -> Result<Option<Instance>> {
-    if InstanceName::parse(&name(file)).is_some_and(|n| n.ownership == Ownership::Unknown) {
-        return Err(newer());
-    }
-    format::read(file)
-}
-
-fn newer() -> Error {
-    Error::new("it is a lease of a newer runmig").hint("release it with the runmig that wrote it")
 }
 
 pub(super) fn name(path: &Path) -> String {

@@ -57,7 +57,7 @@ pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, S
 pub use listing::Listing;
 pub(crate) use lock::Lock;
 pub(crate) use names::WHOLE_GPU;
-pub use names::{FormerName, InstanceName, Kind, LeaseName, Ownership, Place};
+pub use names::{InstanceName, Kind, LeaseName, Place};
 pub use operation::Operation;
 pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
@@ -156,7 +156,7 @@ impl Store {
         for records in [self.leases(), self.instances(), self.operations()] {
             let what = || format!("open {}", records.display());
             let meta = match std::fs::symlink_metadata(&records) {
-                // A ledger of format 1 has leases only.
+                // A kill may have come between the folders.
                 Err(e) if e.kind() == ErrorKind::NotFound && records != self.leases() => {
                     continue;
                 }
@@ -230,11 +230,6 @@ impl Ledger<'_> {
     pub fn put_instance(&self, instance: &Instance) -> Result<()> {
         let dir = self.store.dir.display();
         let what = || format!("write the instance {} into {dir}", instance.id);
-        // A ledger of format 1 has no folder of instances.
-        let folder = self.store.instances();
-        if !folder.is_dir() {
-            make_folder(&folder).context(what)?;
-        }
         put(instance, &self.store.instance_file(instance), what)
     }
 

@@ -12,12 +12,9 @@
 //! instances/<instance>.<boot>.<gpu>.gpu
 //! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>
 //! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>.in.<instance of its slice>
-//! leases/<key>.<lease>.<boot>.<gpu>.<profile>.<start>.<size>[.adopted|.shared]     format 1
 //! ```
 //!
-//! An older program takes a name that it does not understand for a foreign one, and leaves the record and
-//! its instance alone. A newer version with another meaning needs another ending, or another kind in place
-//! of `mig`.
+//! Any other name is foreign. runmig names such a file and leaves it alone.
 
 use super::holder::Key;
 use super::instance::{Instance, Origin};
@@ -38,10 +35,7 @@ pub struct LeaseName {
     pub instance: InstanceId,
     /// The memory that a share books, in MiB. None for another portion.
     pub booked_mib: Option<u64>,
-    /// Says whether a claim has the lease. An older program, which knows no claims, leaves it alone.
     pub is_claim: bool,
-    /// Says whether a newer version gave the name an ending.
-    pub is_newer: bool,
 }
 
 /// The name of an instance's record.
@@ -57,10 +51,10 @@ pub struct InstanceName {
     pub booked_mib: Option<u64>,
     /// The slice of the daemon of a seat.
     pub parent: Option<InstanceId>,
-    /// Says whether it is a slice for seats. An older program, which knows no children, leaves it alone.
+    /// Says whether it is a slice for seats.
     pub has_seats: bool,
-    /// The end of the instance.
-    pub ownership: Ownership,
+    /// Its maker.
+    pub origin: Origin,
 }
 
 /// The kind of a resource, as a name tells it.
@@ -72,24 +66,9 @@ pub enum Kind {
     Gpu,
     /// An MPS daemon. Several share a GPU.
     Mps,
-    /// A kind of a newer version.
-    Unknown,
     /// The kind that stands for a second one.
     #[cfg(test)]
     Dummy,
-}
-
-/// The name of a record of format 1, which was lease and instance at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormerName {
-    /// The hash of the container's key; of an empty one without a container.
-    pub key: String,
-    /// The id of the lease.
-    pub lease: LeaseId,
-    /// Its place.
-    pub place: Place,
-    /// The relation between the lease and its instance.
-    pub ownership: Ownership,
 }
 
 /// A place on a GPU in one boot, as a name tells it.
@@ -105,20 +84,7 @@ pub struct Place {
     pub placement: Placement,
 }
 
-/// The end of an instance, as a name tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// The instance ends with its last lease.
-    Own,
-    /// An administrator made the instance, and ends it.
-    Adopted,
-    /// In format 1: the instance ends with the last of several leases.
-    Shared,
-    /// A newer version defined the end.
-    Unknown,
-}
-
-/// The memory slices of the largest GPU. A record of an unknown kind takes all of its GPU.
+/// The memory slices of the largest GPU, for what takes all of its GPU.
 pub(crate) const WHOLE_GPU: Placement = Placement { start: 0, size: 8 };
 
 impl LeaseName {
@@ -131,7 +97,6 @@ impl LeaseName {
             instance: InstanceId::new(plain(lease.instance.as_str())),
             booked_mib: lease.share().map(|s| s.booked_mib),
             is_claim: lease.claim().is_some(),
-            is_newer: false,
         }
     }
 
@@ -141,17 +106,17 @@ impl LeaseName {
         let [key, lease, boot, instance, ref tail @ ..] = parts[..] else {
             return None;
         };
-        let booked_mib = match tail {
-            ["share", text] => mib(text),
-            _ => None,
+        let (booked_mib, is_claim) = match tail {
+            [] => (None, false),
+            ["share", text] => (Some(mib(text)?), false),
+            ["claim"] => (None, true),
+            _ => return None,
         };
-        let is_claim = matches!(tail, ["claim"]);
         Some(LeaseName {
             key: key.to_owned(),
             lease: LeaseId::new(lease),
             boot_id: BootId::new(boot),
             instance: InstanceId::new(instance),
-            is_newer: !tail.is_empty() && booked_mib.is_none() && !is_claim,
             booked_mib,
             is_claim,
         })
@@ -201,10 +166,7 @@ impl InstanceName {
             booked_mib: instance.resource.daemon().map(|d| d.booked_mib),
             parent: { instance.parent.as_ref() }.map(|id| InstanceId::new(plain(id.as_str()))),
             has_seats: instance.slice().is_some_and(|slice| slice.seats.is_some()),
-            ownership: match instance.origin {
-                Origin::Ours => Ownership::Own,
-                Origin::Administrator => Ownership::Adopted,
-            },
+            origin: instance.origin,
         }
     }
 
@@ -214,65 +176,67 @@ impl InstanceName {
         let [instance, boot, gpu, kind, ref rest @ ..] = parts[..] else {
             return None;
         };
-        let ownership = |tail: &[&str]| match tail {
-            [] => Ownership::Own,
-            ["adopted"] => Ownership::Adopted,
-            _ => Ownership::Unknown,
-        };
-        let whole_gpu = || Place {
+        let on_whole_gpu = || Place {
             boot_id: BootId::new(boot),
             gpu_uuid: GpuUuid::new(gpu),
             profile_id: 0,
             placement: WHOLE_GPU,
         };
-        let slice = || {
-            let [profile, start, size, ref tail @ ..] = rest[..] else {
-                return None;
-            };
-            let place = Place::parse(boot, gpu, [profile, start, size])?;
-            Some(match tail {
-                ["seats"] => (place, Ownership::Own),
-                tail => (place, ownership(tail)),
-            })
+        let adopted = |name| InstanceName {
+            origin: Origin::Administrator,
+            ..name
         };
-        let (booked_mib, parent) = match (kind, rest) {
-            ("mps", [text]) => (mib(text), None),
-            ("mps", [text, "in", parent]) => (mib(text), Some(*parent)),
-            _ => (None, None),
-        };
-        let parent = parent.filter(|_| booked_mib.is_some());
-        let has_seats = kind == "mig" && matches!(rest, [_, _, _, "seats"]);
-        let (kind, (place, ownership)) = match kind {
-            "mig" => (Kind::Mig, slice()?),
-            "gpu" => (Kind::Gpu, (whole_gpu(), ownership(rest))),
-            "mps" if booked_mib.is_some() => (Kind::Mps, (whole_gpu(), Ownership::Own)),
-            #[cfg(test)]
-            "dummy" => (Kind::Dummy, (whole_gpu(), ownership(rest))),
-            _ => (Kind::Unknown, (whole_gpu(), Ownership::Unknown)),
-        };
-        Some(InstanceName {
+        let own = |kind, place| InstanceName {
             instance: InstanceId::new(instance),
             kind,
             place,
-            booked_mib,
-            parent: parent.map(InstanceId::new),
-            has_seats,
-            ownership,
+            booked_mib: None,
+            parent: None,
+            has_seats: false,
+            origin: Origin::Ours,
+        };
+        Some(match (kind, rest) {
+            ("mig", [profile, start, size, tail @ ..]) => {
+                let slice = own(Kind::Mig, Place::parse(boot, gpu, [profile, start, size])?);
+                match tail {
+                    [] => slice,
+                    ["adopted"] => adopted(slice),
+                    ["seats"] => InstanceName {
+                        has_seats: true,
+                        ..slice
+                    },
+                    _ => return None,
+                }
+            }
+            ("gpu", []) => own(Kind::Gpu, on_whole_gpu()),
+            ("gpu", ["adopted"]) => adopted(own(Kind::Gpu, on_whole_gpu())),
+            ("mps", [text, tail @ ..]) => InstanceName {
+                booked_mib: Some(mib(text)?),
+                parent: match tail {
+                    [] => None,
+                    ["in", parent] => Some(InstanceId::new(*parent)),
+                    _ => return None,
+                },
+                ..own(Kind::Mps, on_whole_gpu())
+            },
+            #[cfg(test)]
+            ("dummy", []) => own(Kind::Dummy, on_whole_gpu()),
+            _ => return None,
         })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> String {
-        let tail = match (self.ownership, &self.parent) {
-            (Ownership::Adopted, _) => ".adopted".to_owned(),
+        let tail = match (self.origin, &self.parent) {
+            (Origin::Administrator, _) => ".adopted".to_owned(),
             (_, Some(parent)) => format!(".in.{parent}"),
             _ if self.has_seats => ".seats".to_owned(),
-            (Ownership::Own | Ownership::Shared | Ownership::Unknown, None) => String::new(),
+            (Origin::Ours, None) => String::new(),
         };
         let place = &self.place;
         let (boot, gpu) = (&place.boot_id, &place.gpu_uuid);
         let kind = match self.kind {
-            Kind::Mig | Kind::Unknown => {
+            Kind::Mig => {
                 let (profile, at) = (place.profile_id, place.placement);
                 format!("mig.{profile}.{}.{}", at.start, at.size)
             }
@@ -291,32 +255,6 @@ impl InstanceName {
             && (self.kind, other.kind) != (Kind::Mps, Kind::Mps)
             && self.parent.is_none()
             && other.parent.is_none()
-    }
-}
-
-impl FormerName {
-    /// Parses the name of a file. Returns none if it is not the name of a record of format 1.
-    pub fn parse(name: &str) -> Option<FormerName> {
-        let parts: Vec<&str> = name.split('.').collect();
-        let [key, lease, boot, gpu, profile, start, size, ref tail @ ..] = parts[..] else {
-            return None;
-        };
-        Some(FormerName {
-            key: key.to_owned(),
-            lease: LeaseId::new(lease),
-            place: Place::parse(boot, gpu, [profile, start, size])?,
-            ownership: match tail {
-                [] => Ownership::Own,
-                ["adopted"] => Ownership::Adopted,
-                ["shared"] => Ownership::Shared,
-                _ => Ownership::Unknown,
-            },
-        })
-    }
-
-    /// Returns whether no container has the lease.
-    pub(crate) fn is_nobodys(&self) -> bool {
-        is_of(&self.key, &Key::default())
     }
 }
 

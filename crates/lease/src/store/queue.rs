@@ -32,9 +32,8 @@ pub struct Waiter {
     pub request: String,
     /// The time of its arrival.
     pub since: Timestamp,
-    /// The process that waits. An earlier runmig did not record it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
+    /// The process that waits.
+    pub pid: u32,
     /// The profiles that could ever satisfy the request, by UUID of the GPU. No profile stands for the whole
     /// GPU.
     pub could_use: Vec<(GpuUuid, Vec<u32>)>,

@@ -231,7 +231,7 @@ fn shows_queue_and_events() {
         container: "train".to_owned(),
         request: "7g.80gb".to_owned(),
         since: created(),
-        pid: Some(77),
+        pid: 77,
         ..Waiter::default()
     };
     facts.inventory.waiting = (0..5)

@@ -1,4 +1,4 @@
-//! The names of records, also of damaged ones and of other versions.
+//! The names of records, also of damaged ones.
 
 use super::*;
 
@@ -60,12 +60,7 @@ fn place_is_of_one_boot() {
 fn names_are_read_as_written() {
     let lease = LeaseName::of(&lease("one"));
     assert_eq!(LeaseName::parse(&lease.name()), Some(lease.clone()));
-    assert!(
-        LeaseName::parse(&(lease.name() + ".borrowed"))
-            .unwrap()
-            .is_newer
-    );
-    // The name of a share tells what it books, and an ending that is not one counts as newer.
+    // The name of a share tells what it books.
     let mut share = self::lease("one");
     share.portion = Portion::Share(Share {
         memory_mib: 8192,
@@ -81,18 +76,19 @@ fn names_are_read_as_written() {
         ".share.+8",
         ".share.8.9",
         ".share.x",
+        ".claim.more",
+        ".borrowed",
     ] {
-        let name = LeaseName::parse(&(lease.name() + odd)).unwrap();
-        assert_eq!((name.is_newer, name.booked_mib), (true, None), "{odd}");
+        assert_eq!(LeaseName::parse(&(lease.name() + odd)), None, "{odd}");
     }
     let mut adopted = instance("i");
     adopted.origin = Origin::Administrator;
-    for (instance, ownership) in [
-        (&instance("i"), Ownership::Own),
-        (&adopted, Ownership::Adopted),
+    for (instance, origin) in [
+        (&instance("i"), Origin::Ours),
+        (&adopted, Origin::Administrator),
     ] {
         let name = InstanceName::of(instance);
-        assert_eq!(name.ownership, ownership);
+        assert_eq!(name.origin, origin);
         assert_eq!(InstanceName::parse(&name.name()), Some(name.clone()));
     }
     let mut whole = instance("i");
@@ -106,39 +102,22 @@ fn names_are_read_as_written() {
     });
     let name = InstanceName::of(&whole);
     assert_eq!(name.name(), "i.b.GPU-1.gpu");
-    assert_eq!((name.kind, name.ownership), (Kind::Gpu, Ownership::Own));
+    assert_eq!((name.kind, name.origin), (Kind::Gpu, Origin::Ours));
     assert!(name.place.overlaps(&InstanceName::of(&instance("i")).place));
     assert_eq!(InstanceName::parse(&name.name()), Some(name.clone()));
-    // This version leaves a newer version's instance alone, and does not give out its place.
-    let newer = InstanceName::parse("i.b.GPU-1.mig.19.3.1.borrowed").unwrap();
-    assert_eq!(
-        (newer.ownership, newer.place.placement.start),
-        (Ownership::Unknown, 3)
-    );
     let daemon = InstanceName::parse("i.b.GPU-1.mps.8320").unwrap();
     assert_eq!(
-        (daemon.kind, daemon.booked_mib, daemon.ownership),
-        (Kind::Mps, Some(8320), Ownership::Own)
+        (daemon.kind, daemon.booked_mib, daemon.origin),
+        (Kind::Mps, Some(8320), Origin::Ours)
     );
     assert_eq!(daemon.name(), "i.b.GPU-1.mps.8320");
     // Daemons share a GPU, and nothing else is beside them.
     let second = InstanceName::parse("j.b.GPU-1.mps.4224").unwrap();
     assert!(!daemon.excludes(&second));
     assert!(daemon.excludes(&name) && name.excludes(&daemon));
-    for newer in [
-        "i.b.GPU-1.mps",
-        "i.b.GPU-1.mps.08",
-        "i.b.GPU-1.mps.8320.seat",
-    ] {
-        let newer = InstanceName::parse(newer).unwrap();
-        assert_eq!(
-            (newer.kind, newer.ownership),
-            (Kind::Unknown, Ownership::Unknown)
-        );
-    }
-    // A daemon of a seat lies in the place of its slice. Older versions take both names for newer ones.
+    // A daemon of a seat lies in the place of its slice.
     let slice = InstanceName::parse("s.b.GPU-1.mig.9.0.4.seats").unwrap();
-    assert_eq!((slice.has_seats, slice.ownership), (true, Ownership::Own));
+    assert_eq!((slice.has_seats, slice.origin), (true, Origin::Ours));
     let seat = InstanceName::parse("i.b.GPU-1.mps.8320.in.s").unwrap();
     assert_eq!((seat.kind, seat.booked_mib), (Kind::Mps, Some(8320)));
     assert_eq!(seat.parent.as_ref(), Some(&slice.instance));
@@ -146,63 +125,20 @@ fn names_are_read_as_written() {
         assert_eq!(InstanceName::parse(&name.name()).as_ref(), Some(name));
     }
     assert!(!seat.excludes(&slice) && !slice.excludes(&seat) && name.excludes(&slice));
-    let newer = InstanceName::parse("i.b.GPU-1.mps.8320.in.s.x").unwrap();
-    assert_eq!((newer.kind, newer.parent), (Kind::Unknown, None));
-    let other = InstanceName::parse("i.b.GPU-1.fpga.4711").unwrap();
-    assert_eq!(other.ownership, Ownership::Unknown);
-    assert!(
-        other
-            .place
-            .overlaps(&InstanceName::of(&instance("i")).place)
-    );
-}
-
-/// Format 1 had one record for a lease and its instance.
-#[test]
-fn leaves_record_of_format_1_alone() {
-    let (_dir, store) = store();
-    let body = br#"{"id":"old","state":"ready"}"#;
-    let form = crate::framed::Form {
-        version: "runmig.dev/v1",
-        kind: "Lease",
-    };
-    for (tail, ownership) in [
-        ("", Ownership::Own),
-        (".adopted", Ownership::Adopted),
-        (".shared", Ownership::Shared),
-        (".borrowed", Ownership::Unknown),
+    for foreign in [
+        "mig.19.3.1.borrowed",
+        "gpu.1",
+        "mps",
+        "mps.08",
+        "mps.8320.seat",
+        "mps.8320.in.s.x",
+        "fpga.4711",
     ] {
-        let name = format!(
-            "{}old.b.GPU-1.19.3.1{tail}",
-            lease("x").container().unwrap().key.prefix()
-        );
-        let file = store.leases().join(&name);
-        std::fs::write(&file, form.frame(body)).unwrap();
-        let listing = store.list().unwrap();
-        let [damaged] = listing.damaged.as_slice() else {
-            panic!("{listing:?}");
-        };
-        assert_eq!(damaged.ownership(), ownership);
-        assert_eq!(
-            damaged.place(),
-            Some(&InstanceName::of(&instance("i")).place)
-        );
-        assert!(damaged.is_of(&lease("x").container().unwrap().key));
-        let line = damaged.why.line();
-        let says = match ownership {
-            Ownership::Unknown => "it is a lease of a newer runmig",
-            _ => {
-                "it is of format 1, and this program reads format 2; hint: once its container is \
-                  gone, migctl release old"
-            }
-        };
-        assert!(line.starts_with(says), "{line}");
-        assert!(store.get(&"old".into()).is_err());
-        std::fs::remove_file(file).unwrap();
+        let name = format!("i.b.GPU-1.{foreign}");
+        assert_eq!(InstanceName::parse(&name), None, "{foreign}");
     }
 }
 
-/// Its name keeps an older program away from it.
 #[test]
 fn name_tells_lease_of_claim() {
     let claimed = |mut lease: crate::store::Lease| {
@@ -215,7 +151,4 @@ fn name_tells_lease_of_claim() {
     let name = LeaseName::of(&claimed(lease("x")));
     assert!(name.is_claim && name.name().ends_with(".claim"));
     assert_eq!(LeaseName::parse(&name.name()), Some(name.clone()));
-    let newer = format!("{}.more", name.name());
-    let newer = LeaseName::parse(&newer).unwrap();
-    assert!(newer.is_newer && !newer.is_claim);
 }

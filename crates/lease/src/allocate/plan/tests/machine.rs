@@ -159,7 +159,7 @@ fn add(
         Kind::Damaged => inventory.damaged.push(Unread {
             parent: None,
             place: name.place,
-            ownership: name.ownership,
+            origin: name.origin,
             share: None,
             daemon: None,
         }),
