@@ -25,7 +25,6 @@ pub(crate) fn instance(
         layout: None,
         operation: None,
         planned: false,
-        unknown: serde_json::Map::new(),
     })
 }
 

@@ -49,7 +49,6 @@ fn held() -> Held {
         layout: None,
         operation: None,
         planned: false,
-        unknown: Default::default(),
     };
     let claim = Claim {
         uid: "u".to_owned(),
@@ -76,7 +75,6 @@ fn held() -> Held {
         cgroups: Vec::new(),
         shared_in: None,
         limit: None,
-        unknown: Default::default(),
     };
     Held { lease, instance }
 }

@@ -150,7 +150,6 @@ fn draft(
         cgroups: Vec::new(),
         shared_in: Some(claim.mark()),
         limit: None,
-        unknown: serde_json::Map::new(),
     })
 }
 

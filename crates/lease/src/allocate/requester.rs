@@ -80,7 +80,6 @@ impl Requester<'_> {
                 .collect(),
             shared_in: self.request.shared_in.clone(),
             limit: None,
-            unknown: serde_json::Map::new(),
         };
         Ok(Held { lease, instance })
     }

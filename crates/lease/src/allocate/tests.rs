@@ -77,7 +77,6 @@ impl World {
             cgroups: Vec::new(),
             shared_in: None,
             limit: None,
-            unknown: serde_json::Map::new(),
         };
         Held { lease, instance }
     }

@@ -240,7 +240,6 @@ mod tests {
                 cgroups: Vec::new(),
                 shared_in: None,
                 limit: None,
-                unknown: serde_json::Map::new(),
             },
             instance: Instance {
                 id: InstanceId::new(id),
@@ -253,7 +252,6 @@ mod tests {
                 layout: None,
                 operation: None,
                 planned: false,
-                unknown: serde_json::Map::new(),
             },
         }
     }

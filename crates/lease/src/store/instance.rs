@@ -37,9 +37,6 @@ pub struct Instance {
     /// Whether that apply has not begun to make the instance: what lies at its place is foreign.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planned: bool,
-    /// Fields of a newer version, which a rewrite keeps.
-    #[serde(flatten)]
-    pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The maker of an instance.

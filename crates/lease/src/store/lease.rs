@@ -58,9 +58,6 @@ pub struct Lease {
     /// levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Fields of a newer version, which a rewrite keeps.
-    #[serde(flatten)]
-    pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A cgroup with a memory limit. A later cgroup at the same place has another inode.

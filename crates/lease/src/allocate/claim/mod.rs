@@ -243,7 +243,6 @@ impl Work<'_, '_> {
             cgroups: Vec::new(),
             shared_in: None,
             limit: None,
-            unknown: serde_json::Map::new(),
         })
     }
 

@@ -54,7 +54,6 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             cgroups: Vec::new(),
             shared_in: None,
             limit: None,
-            unknown: serde_json::Map::new(),
         },
         instance: Instance {
             id: InstanceId::new(id),
@@ -67,7 +66,6 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             layout: None,
             operation: None,
             planned: false,
-            unknown: serde_json::Map::new(),
         },
     }
 }

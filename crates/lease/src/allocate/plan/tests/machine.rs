@@ -201,7 +201,6 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
         layout: None,
         operation: None,
         planned: false,
-        unknown: serde_json::Map::new(),
     }
 }
 
@@ -229,6 +228,5 @@ fn lease(id: LeaseId, instance: &Instance, kind: Kind) -> Lease {
         cgroups: Vec::new(),
         shared_in: (kind == Kind::Shared).then(|| "pod".to_owned()),
         limit: None,
-        unknown: serde_json::Map::new(),
     }
 }
