@@ -42,7 +42,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
                 "counters",
             ],
             &["policy"],
-            &["request", "process", "trust", "framed", "programs", "dummy"],
+            &["request", "process", "trust", "framed", "programs"],
             &["model", "error", "paths", "files", "log"],
         ],
     ),

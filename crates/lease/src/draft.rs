@@ -43,8 +43,6 @@ pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
             profile_id: 0,
             placement: WHOLE_GPU,
         }),
-        #[cfg(test)]
-        Resource::Dummy(_) => None,
     }
 }
 

@@ -114,8 +114,6 @@ pub mod config;
 mod context;
 pub mod counters;
 mod draft;
-#[cfg(test)]
-mod dummy;
 pub mod error;
 pub mod events;
 pub mod files;

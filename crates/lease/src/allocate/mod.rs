@@ -296,5 +296,3 @@ fn wait(context: &LeaseContext<'_>, turn: &mut Turn) -> Result<bool> {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -192,8 +192,6 @@ fn check_same(
         (Resource::Mig(slice), None) => (false, format!("a {}", slice.profile)),
         (Resource::Gpu(_), _) => (wanted.is_none(), resource.to_string()),
         (Resource::Mps(_), _) => (false, resource.to_string()),
-        #[cfg(test)]
-        (Resource::Dummy(_), _) => (false, resource.to_string()),
     };
     if is_same {
         return Ok(());

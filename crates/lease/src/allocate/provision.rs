@@ -108,11 +108,6 @@ fn create(
             let daemon = &in_slice(context, driver, (held, daemon))?;
             Ok(start_daemon(context, levels, (held, daemon))?)
         }
-        #[cfg(test)]
-        Resource::Dummy(dummy) => {
-            dummy.create()?;
-            Ok(context.record(held, |i| i.state = InstanceState::Ready)?)
-        }
     }
 }
 

@@ -142,11 +142,6 @@ impl EventLease {
         match holder {
             Holder::Container(container) => EventLease::of_container(container),
             Holder::Claim(claim) => EventLease::of_claim(claim),
-            #[cfg(test)]
-            Holder::Dummy(dummy) => EventLease {
-                container: text(&dummy.name),
-                ..EventLease::default()
-            },
         }
     }
 

@@ -76,8 +76,6 @@ impl Inventory {
             (Resource::Mig(slice), None) => memory_of(slice, &self.snapshot.gpus),
             (Resource::Gpu(whole), None) => whole.memory_mib,
             (Resource::Mps(daemon), None) => daemon.booked_mib,
-            #[cfg(test)]
-            (Resource::Dummy(_), None) => 0,
         }
     }
 }

@@ -209,7 +209,6 @@ fn state_of(entry: Option<&Entry>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dummy;
     use crate::model::{BootId, InstanceId, LeaseId, Process, Timestamp};
     use crate::store::{
         Claim, Container, Held, Holder, InstanceState, Lease, LeaseState, Origin, Portion,
@@ -227,7 +226,7 @@ mod tests {
                 state: LeaseState::Ready,
                 boot_id: boot_id.clone(),
                 created: Timestamp::default(),
-                request: "a dummy".to_owned(),
+                request: "1g.10gb".to_owned(),
                 holder,
                 operation: None,
                 creator: Process {
@@ -278,37 +277,6 @@ mod tests {
             container_name: Some(name.to_owned()),
             ..Container::default()
         })
-    }
-
-    /// Every view reads these words alone, so another kind appears in each of them.
-    #[test]
-    fn shows_second_kind_like_first() {
-        let resource = Resource::Dummy(dummy::Resource {
-            gpu_uuid: "GPU-2".into(),
-            file: "/hardware".into(),
-        });
-        let holder = Holder::Dummy(dummy::Holder {
-            name: "one".to_owned(),
-            dir: "/".into(),
-        });
-        let inventory = Inventory {
-            leases: vec![held(resource, holder)],
-            ..Inventory::default()
-        };
-        let entries = inventory.entries();
-        let [view] = &inventory.slices(&entries)[..] else {
-            panic!("one slice")
-        };
-        assert_eq!((view.kind(), view.gpu_uuid.as_str()), ("dummy", "GPU-2"));
-        assert_eq!((view.state, view.lease()), (Some("leased"), "one-dummy"));
-        assert_eq!(
-            view.holder(|names| names.container.map(str::to_owned)),
-            "one"
-        );
-        assert_eq!(entries[0].shown().kind, "dummy");
-        let kinds: Vec<&str> = inventory.instances().map(|i| i.resource.kind()).collect();
-        assert_eq!(kinds, ["dummy"]);
-        assert_eq!(inventory.limit_accounts(&Default::default()), []);
     }
 
     #[test]

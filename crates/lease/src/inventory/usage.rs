@@ -30,8 +30,6 @@ impl Inventory {
                 }
                 (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
                 (Resource::Mps(daemon), None) => (Kind::Share, daemon.booked_mib),
-                #[cfg(test)]
-                (Resource::Dummy(_), None) => (Kind::Slice, 0),
             };
             let slice = share.and_then(|_| instance.resource.mig_slice());
             Usage {

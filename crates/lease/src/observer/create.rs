@@ -59,8 +59,6 @@ impl Create {
         match &self.holder {
             Some(Holder::Container(_)) | None => HolderKind::Container,
             Some(Holder::Claim(_)) => HolderKind::Claim,
-            #[cfg(test)]
-            Some(Holder::Dummy(_)) => HolderKind::Other,
         }
     }
 

@@ -159,8 +159,6 @@ fn user(holder: &Holder) -> Option<u32> {
     match holder {
         Holder::Container(container) => container.user,
         Holder::Claim(_) => None,
-        #[cfg(test)]
-        Holder::Dummy(_) => None,
     }
 }
 

@@ -272,7 +272,6 @@ fn over(
     }
     let is_there = match damaged.place() {
         None => false,
-        Some(_) if named::tells(damaged).is_err() => true,
         Some(place) => {
             // An operation that is still at work finds its record gone and undoes its work.
             let _lock = context

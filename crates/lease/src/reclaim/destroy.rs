@@ -134,8 +134,6 @@ fn try_destroy<'a>(
         // A GPU stays. Only its records go.
         Resource::Gpu(_) => Ok(()),
         Resource::Mps(_) => end_daemon(context, &instance)?,
-        #[cfg(test)]
-        Resource::Dummy(dummy) => Ok(dummy.destroy()?),
     };
     Ok(destroyed.map(|()| Ended::Gone))
 }
@@ -189,8 +187,6 @@ pub(crate) fn exists(
             }
         }
         Resource::Mps(_) => mps::is_there(&Home::of(&context.config.state_dir, &instance.id)),
-        #[cfg(test)]
-        Resource::Dummy(dummy) => Ok(dummy.exists()),
     }
 }
 

@@ -10,8 +10,6 @@ pub(crate) fn sign_of_life(store: &Store, lease: &Lease) -> Option<String> {
     match &lease.holder {
         Holder::Container(_) => liveness::sign_of_life(store, lease),
         Holder::Claim(claim) => Some(claim_lives(claim)),
-        #[cfg(test)]
-        Holder::Dummy(dummy) => dummy.sign_of_life(),
     }
 }
 
@@ -30,8 +28,6 @@ pub(super) fn withdrawal(
             None => Ok("its container is gone".to_owned()),
         },
         Holder::Claim(claim) => Err(claim_lives(claim)),
-        #[cfg(test)]
-        Holder::Dummy(dummy) => dummy.withdrawal(),
     }
 }
 
@@ -41,8 +37,6 @@ pub(super) fn after_release(context: &LeaseContext<'_>, lease: &Lease) -> Result
         Holder::Container(container) => context.restore(&container.bundle, &lease.id),
         // The driver of the claim removes the CDI file.
         Holder::Claim(_) => Ok(()),
-        #[cfg(test)]
-        Holder::Dummy(dummy) => dummy.after_release(),
     }
 }
 

@@ -10,13 +10,12 @@ use crate::store::{Damaged, Kind, MpsDaemon, Place, Resource, Seats, Slice, Whol
 /// Returns the resource that the driver shows at a place. Returns none if there is nothing.
 ///
 /// # Errors
-/// The driver's, and a kind of resource that a name alone does not locate.
+/// The driver's.
 pub(super) fn resource(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
     place: &Place,
 ) -> Result<Option<Resource>> {
-    tells(damaged)?;
     Ok(match damaged.instance().map(|name| name.kind) {
         Some(Kind::Gpu) => gpu_of(context, place, None)?.map(Resource::Gpu),
         Some(Kind::Mps) => daemon_of(context, damaged, place)?.map(Resource::Mps),
@@ -127,23 +126,6 @@ fn gpu_of(
     let gpus = context.driver().snapshot()?.gpus;
     let gpu = gpus.into_iter().find(|g| g.uuid == place.gpu_uuid);
     Ok(gpu.map(|gpu| WholeGpu::of(&gpu, 0, level)))
-}
-
-/// Fails for a kind of resource that a record's name alone does not locate.
-pub(super) fn tells(damaged: &Damaged) -> Result<()> {
-    match damaged.instance().map(|name| name.kind) {
-        None | Some(Kind::Mig | Kind::Gpu | Kind::Mps) => Ok(()),
-        #[cfg(test)]
-        Some(Kind::Dummy) => Err(untold(damaged)),
-    }
-}
-
-fn untold(damaged: &Damaged) -> Error {
-    let file = damaged.file.display();
-    Error::new(format!(
-        "cannot find what {file} names: only its content tells"
-    ))
-    .hint("destroy it by hand, then remove the file")
 }
 
 fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {

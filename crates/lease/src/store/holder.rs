@@ -14,9 +14,6 @@ pub enum Holder {
     Container(Container),
     /// A device of a ResourceClaim of Kubernetes, which alone withdraws it.
     Claim(Claim),
-    /// A file that stands for a holder. It proves that a second kind fits.
-    #[cfg(test)]
-    Dummy(crate::dummy::Holder),
 }
 
 impl Holder {
@@ -25,8 +22,6 @@ impl Holder {
         match self {
             Holder::Container(container) => &container.key.id,
             Holder::Claim(claim) => &claim.name,
-            #[cfg(test)]
-            Holder::Dummy(dummy) => &dummy.name,
         }
     }
 
@@ -36,8 +31,6 @@ impl Holder {
         match self {
             Holder::Claim(claim) => claim.to_string(),
             Holder::Container(_) => format!("container {}", self.name()),
-            #[cfg(test)]
-            Holder::Dummy(_) => format!("container {}", self.name()),
         }
     }
 
@@ -46,11 +39,7 @@ impl Holder {
         match (self, other) {
             (Holder::Container(one), Holder::Container(other)) => one.key == other.key,
             (Holder::Claim(one), Holder::Claim(other)) => one.is(other),
-            #[cfg(test)]
-            (Holder::Dummy(one), Holder::Dummy(other)) => one.name == other.name,
             (Holder::Container(_), _) | (Holder::Claim(_), _) => false,
-            #[cfg(test)]
-            (Holder::Dummy(_), _) => false,
         }
     }
 
@@ -59,8 +48,6 @@ impl Holder {
         match self {
             Holder::Container(container) => container.key.prefix(),
             Holder::Claim(claim) => claim.prefix(),
-            #[cfg(test)]
-            Holder::Dummy(dummy) => Key::new("dummy".into(), dummy.name.clone()).prefix(),
         }
     }
 }

@@ -89,8 +89,6 @@ impl Instance {
         match &self.resource {
             Resource::Mig(slice) => Some(slice),
             Resource::Gpu(_) | Resource::Mps(_) => None,
-            #[cfg(test)]
-            Resource::Dummy(_) => None,
         }
     }
 
@@ -99,8 +97,6 @@ impl Instance {
         match &mut self.resource {
             Resource::Mig(slice) => change(slice),
             Resource::Gpu(_) | Resource::Mps(_) => {}
-            #[cfg(test)]
-            Resource::Dummy(_) => {}
         }
     }
 

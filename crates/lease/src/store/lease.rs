@@ -85,8 +85,6 @@ impl Lease {
         match &self.holder {
             Holder::Container(container) => Some(container),
             Holder::Claim(_) => None,
-            #[cfg(test)]
-            Holder::Dummy(_) => None,
         }
     }
 
@@ -95,8 +93,6 @@ impl Lease {
         match &self.holder {
             Holder::Claim(claim) => Some(claim),
             Holder::Container(_) => None,
-            #[cfg(test)]
-            Holder::Dummy(_) => None,
         }
     }
 

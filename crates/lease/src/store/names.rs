@@ -66,9 +66,6 @@ pub enum Kind {
     Gpu,
     /// An MPS daemon. Several share a GPU.
     Mps,
-    /// The kind that stands for a second one.
-    #[cfg(test)]
-    Dummy,
 }
 
 /// A place on a GPU in one boot, as a name tells it.
@@ -141,8 +138,6 @@ impl Kind {
             Resource::Mig(_) => Kind::Mig,
             Resource::Gpu(_) => Kind::Gpu,
             Resource::Mps(_) => Kind::Mps,
-            #[cfg(test)]
-            Resource::Dummy(_) => Kind::Dummy,
         }
     }
 }
@@ -219,8 +214,6 @@ impl InstanceName {
                 },
                 ..own(Kind::Mps, on_whole_gpu())
             },
-            #[cfg(test)]
-            ("dummy", []) => own(Kind::Dummy, on_whole_gpu()),
             _ => return None,
         })
     }
@@ -242,8 +235,6 @@ impl InstanceName {
             }
             Kind::Gpu => "gpu".to_owned(),
             Kind::Mps => format!("mps.{}", self.booked_mib.unwrap_or_default()),
-            #[cfg(test)]
-            Kind::Dummy => "dummy".to_owned(),
         };
         format!("{}.{boot}.{gpu}.{kind}{tail}", self.instance)
     }

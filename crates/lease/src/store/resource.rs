@@ -15,9 +15,6 @@ pub enum Resource {
     Gpu(WholeGpu),
     /// An MPS daemon on such a GPU, for one share, or on a slice, for one seat.
     Mps(MpsDaemon),
-    /// A file that stands for hardware. It proves that a second kind fits.
-    #[cfg(test)]
-    Dummy(crate::dummy::Resource),
 }
 
 impl Resource {
@@ -27,8 +24,6 @@ impl Resource {
             Resource::Mig(slice) => &slice.gpu_uuid,
             Resource::Gpu(gpu) => &gpu.gpu_uuid,
             Resource::Mps(daemon) => &daemon.gpu.gpu_uuid,
-            #[cfg(test)]
-            Resource::Dummy(dummy) => &dummy.gpu_uuid,
         }
     }
 
@@ -38,8 +33,6 @@ impl Resource {
             Resource::Mig(slice) => slice.gpu_index,
             Resource::Gpu(gpu) => gpu.gpu_index,
             Resource::Mps(daemon) => daemon.gpu.gpu_index,
-            #[cfg(test)]
-            Resource::Dummy(_) => 0,
         }
     }
 
@@ -49,8 +42,6 @@ impl Resource {
             Resource::Gpu(gpu) => Some(gpu),
             Resource::Mps(daemon) => Some(&daemon.gpu),
             Resource::Mig(_) => None,
-            #[cfg(test)]
-            Resource::Dummy(_) => None,
         }
     }
 
@@ -59,8 +50,6 @@ impl Resource {
         match self {
             Resource::Mps(daemon) => Some(daemon),
             Resource::Mig(_) | Resource::Gpu(_) => None,
-            #[cfg(test)]
-            Resource::Dummy(_) => None,
         }
     }
 
@@ -70,8 +59,6 @@ impl Resource {
             Resource::Mig(slice) => Some(slice),
             Resource::Mps(daemon) => daemon.slice.as_ref(),
             Resource::Gpu(_) => None,
-            #[cfg(test)]
-            Resource::Dummy(_) => None,
         }
     }
 }
@@ -86,8 +73,6 @@ impl fmt::Display for Resource {
                 slice: Some(slice), ..
             }) => write!(f, "MPS daemon on {slice}"),
             Resource::Mps(daemon) => write!(f, "MPS daemon on GPU {}", daemon.gpu.gpu_index),
-            #[cfg(test)]
-            Resource::Dummy(dummy) => write!(f, "dummy {}", dummy.file.display()),
         }
     }
 }

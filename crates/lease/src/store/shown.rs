@@ -62,12 +62,6 @@ impl Holder {
                 claim: Some(&claim.name),
                 ..HolderNames::default()
             },
-            #[cfg(test)]
-            Holder::Dummy(dummy) => HolderNames {
-                container: Some(&dummy.name),
-                container_id: Some(&dummy.name),
-                ..HolderNames::default()
-            },
         }
     }
 }
@@ -82,8 +76,6 @@ impl Resource {
             Resource::Mig(_) => "mig",
             Resource::Gpu(_) => "gpu",
             Resource::Mps(_) => "mps",
-            #[cfg(test)]
-            Resource::Dummy(_) => "dummy",
         }
     }
 }
@@ -138,14 +130,6 @@ impl Entry {
                 booked_bytes: Some(gpu.memory_mib << 20),
                 enforcement: None,
             },
-            #[cfg(test)]
-            (Resource::Dummy(_), _) => Shown {
-                kind: "dummy",
-                name: "dummy",
-                memory_bytes: None,
-                booked_bytes: None,
-                enforcement: None,
-            },
         }
     }
 
@@ -161,8 +145,6 @@ impl Entry {
             // The daemon of a seat stays for a moment after its lease.
             (_, Resource::Mps(daemon)) => (daemon.limit_mib, daemon.booked_mib, daemon.gpu.level),
             (None, Resource::Mig(_)) | (_, Resource::Gpu(_)) => return None,
-            #[cfg(test)]
-            (_, Resource::Dummy(_)) => return None,
         };
         Some(Shown {
             kind: "seat",
