@@ -322,7 +322,6 @@ matrix! {
     create_limited_beside: "create-limited-beside";
     gc_restarting_mps: "gc-restarting-mps";
     gc_setting_limit_back: "gc-setting-limit-back";
-    gc_killing_around_mps: "gc-killing-around-mps";
     create_seat: "create-seat";
     create_seat_beside: "create-seat-beside";
     delete_seat: "delete-seat";

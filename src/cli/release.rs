@@ -116,7 +116,10 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let Some(waiter) = waiters.find(|w| is_named(&w.container, id)) else {
         return Ok(None);
     };
-    let (container, pid) = (runmig_lease::error::printable(&waiter.container), waiter.pid);
+    let (container, pid) = (
+        runmig_lease::error::printable(&waiter.container),
+        waiter.pid,
+    );
     let error = Error::new(format!(
         "container {container} has no slice: it waits for {}, by process {pid}",
         waiter.request

@@ -45,8 +45,7 @@ pub fn tell(entries: &[Entry], seen: &[ObservedShare]) {
         tell_changed(lease, &name, seen);
         if let Some(pids) = seen.around.as_deref().filter(|pids| !pids.is_empty()) {
             output::eprint(&format!(
-                "the MPS daemon of container {name} does not limit {}; hint: end what bypasses MPS, or let migctl gc do \
-                 it with sharing.round_mps = \"kill\"",
+                "the MPS daemon of container {name} does not limit {}; hint: end what bypasses MPS",
                 processes(pids)
             ));
         }

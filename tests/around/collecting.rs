@@ -1,10 +1,8 @@
-//! `migctl gc` ends the processes that bypass MPS where the administrator wants that, and nothing else.
+//! `migctl gc` names the processes that bypass MPS, and nothing else.
 
 use super::*;
 use std::fs;
 use support::process::{going, lives, with_argument};
-
-const KILL: &str = "sharing.round_mps = \"kill\"";
 
 /// Another container that holds the GPU at its index whole, with a plain CUDA process.
 fn whole_gpu(setup: &Setup) -> Client {
@@ -16,7 +14,7 @@ fn whole_gpu(setup: &Setup) -> Client {
 }
 
 #[test]
-fn kill_ends_what_bypasses_mps_alone() {
+fn names_what_bypasses_mps_alone() {
     let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
         return;
     };
@@ -32,22 +30,16 @@ fn kill_ends_what_bypasses_mps_alone() {
     let (unheld, pid) = holder.exec(&setup, &ELSEWHERE);
     let (also, other) = neighbour.exec(&setup, &ELSEWHERE);
     holder.shows(&setup, &[pid], None, false);
-    let (daemon, server) = (holder.daemon(&setup), holder.server(&setup));
-
-    setup.configure(KILL);
-    let said = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
-    let told = format!("process {pid} bypasses MPS and would be killed");
-    assert!(row(&said, &holder.id).contains(&told), "{said}");
-    assert!(lives(pid) && lives(other));
+    let before = (holder.daemon(&setup), holder.server(&setup));
 
     let said = setup.migctl(&["gc"]).ok().stdout;
-    let told = format!("process {pid} bypassed MPS and was killed");
-    assert!(row(&said, &holder.id).contains(&told), "{said}");
-    let told = format!("process {other} bypassed MPS and was killed");
-    assert!(row(&said, &neighbour.id).contains(&told), "{said}");
-    until("it has ended", || !lives(pid) && !lives(other));
-    let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
-    assert!(log.contains(&told), "{log}");
+    for (id, pid) in [(&holder.id, pid), (&neighbour.id, other)] {
+        let told = format!("process {pid} bypasses MPS and has no memory limit");
+        assert!(row(&said, id).contains(&told), "{said}");
+        let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+        assert!(log.contains(&told), "{log}");
+    }
+    assert_eq!(said.matches("bypasses").count(), 2, "{said}");
     for client in [
         &mut holder.first,
         &mut held,
@@ -56,14 +48,8 @@ fn kill_ends_what_bypasses_mps_alone() {
     ] {
         assert_eq!(client.say("launch 1"), "ok");
     }
-    assert!(foreign.ended().is_none());
-    assert_eq!(
-        (holder.daemon(&setup), holder.server(&setup)),
-        (daemon, server)
-    );
-    holder.shows(&setup, &[], None, false);
-    let said = setup.migctl(&["gc"]).ok().stdout;
-    assert!(!said.contains("killed"), "{said}");
+    assert!(foreign.ended().is_none() && lives(pid) && lives(other));
+    assert_eq!((holder.daemon(&setup), holder.server(&setup)), before);
     drop((unheld, also, foreign));
     held.end();
     whole.end();
@@ -73,7 +59,7 @@ fn kill_ends_what_bypasses_mps_alone() {
 
 /// A server that others moved into the container's cgroup is the daemon's all the same.
 #[test]
-fn kill_spares_server_in_containers_cgroup() {
+fn server_in_containers_cgroup_is_the_daemons() {
     let Some(setup) = on(Low::Runc) else {
         return;
     };
@@ -86,9 +72,6 @@ fn kill_spares_server_in_containers_cgroup() {
     }
     assert!(moved > 0 && holder.pids().contains(&server));
     holder.shows(&setup, &[], None, false);
-    setup.configure(KILL);
-    setup.migctl(&["gc"]).ok();
-    assert!(lives(server));
     assert_eq!(holder.first.say("launch 1"), "ok");
     // In that cgroup it would be a sign that the container lives.
     support::process::kill(server);
@@ -105,23 +88,21 @@ fn cgroups(name: &str) -> Vec<PathBuf> {
     all
 }
 
-/// After the daemon's death everything bypasses MPS. The collection restarts the daemon first.
+/// After the daemon's death everything bypasses MPS.
 #[test]
-fn kill_follows_restart_of_daemon() {
+fn names_what_bypasses_after_restart_of_daemon() {
     let Some(setup) = on(Low::Runc) else {
         return;
     };
     let holder = Holder::start(&setup);
     support::process::kill(holder.daemon(&setup));
     let (unheld, pid) = holder.exec(&setup, &[]);
-    setup.configure(KILL);
     let said = setup.migctl(&["gc"]).ok().stdout;
     let row = row(&said, &holder.id);
     assert!(
-        row.contains("is restarted") && row.contains(&format!("process {pid} bypassed MPS")),
+        row.contains("is restarted") && row.contains(&format!("process {pid} bypasses MPS")),
         "{said}"
     );
-    until("it has ended", || !lives(pid));
     let (mut next, _) = holder.exec(&setup, &[]);
     assert_eq!(free(&mut next), HELD);
     next.end();
@@ -155,7 +136,7 @@ fn timers_rights_suffice() {
         .map(|name| format!("-{name}"))
         .collect();
     assert!(dropped.contains(&"-net_admin".to_owned()), "{dropped:?}");
-    // It ends processes of every user.
+    // It ends the servers of every user.
     assert!(kept.split(' ').any(|cap| cap == "cap_kill"), "{kept}");
     let holder = Holder::start(&setup);
     let server = holder.server(&setup);
@@ -165,7 +146,6 @@ fn timers_rights_suffice() {
         &format!("set_device_pinned_mem_limit {server} 0 16G"),
     );
     let (unheld, pid) = holder.exec(&setup, &ELSEWHERE);
-    setup.configure(KILL);
     let mut gc = Command::new("setpriv");
     gc.arg(format!("--bounding-set={}", dropped.join(",")));
     gc.args(["--no-new-privs", "--"])
@@ -174,11 +154,10 @@ fn timers_rights_suffice() {
     let said = said(gc.env("RUNMIG_CONFIG", setup.config())).ok().stdout;
     let row = row(&said, &holder.id);
     let told = [
-        format!("process {pid} bypassed MPS and was killed"),
+        format!("process {pid} bypasses MPS"),
         "is set back".to_owned(),
     ];
     assert!(told.iter().all(|told| row.contains(told)), "{said}");
-    until("it has ended", || !lives(pid));
     drop(unheld);
     holder.end(&setup);
 }

@@ -151,15 +151,14 @@ fn gc_counts_only_limit_read_back() {
     holder.end(&setup);
 }
 
-/// A driver that does not tell the processes leaves them unknown, and nothing is killed on its word.
+/// A driver that does not tell the processes leaves them unknown.
 #[test]
 fn driver_that_fails_leaves_processes_alone() {
     let Some(setup) = on(Low::Runc) else {
         return;
     };
     let mut holder = Holder::start(&setup);
-    let (mut unheld, pid) = holder.exec(&setup, &ELSEWHERE);
-    setup.configure("sharing.round_mps = \"kill\"");
+    let (unheld, _) = holder.exec(&setup, &ELSEWHERE);
     let call = "nvmlDeviceGetMPSComputeRunningProcesses_v3";
     let fault = ["--call", call, "--returns", "999"];
     setup.machine.sim("fault", &fault);
@@ -177,17 +176,7 @@ fn driver_that_fails_leaves_processes_alone() {
     let said = setup.migctl(&["gc"]).exits(1).stdout;
     assert!(row(&said, &holder.id).contains("(NVML 999)"), "{said}");
     setup.machine.sim("fault", &["--clear"]);
-    assert_eq!(unheld.say("launch 1"), "ok");
-    // It asks again before it kills: the first look has two of these calls.
-    let second = ["--call", call, "--nth", "3", "--returns", "999"];
-    setup.machine.sim("fault", &second);
-    let said = setup.migctl(&["gc"]).exits(1).stdout;
-    let told = "cannot kill the processes without MPS of container";
-    assert!(row(&said, &holder.id).contains(told), "{said}");
-    assert_eq!(unheld.say("launch 1"), "ok");
-    setup.machine.sim("fault", &["--clear"]);
     setup.migctl(&["gc"]).ok();
-    until("it has ended", || !support::process::lives(pid));
     drop(unheld);
     assert_eq!(holder.first.say("launch 1"), "ok");
     holder.end(&setup);

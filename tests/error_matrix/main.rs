@@ -71,7 +71,6 @@ fn judge(
 
 fn tidy_up(world: &World, at: &str) {
     world.note_daemons();
-    world.nothing_goes_around_mps();
     world.behave("");
     way_is_made(world);
     next_apply_succeeds(world).unwrap_or_else(|e| panic!("{at}: {e}"));
@@ -167,7 +166,6 @@ matrix! {
     limit: "limit";
     gc_restarting_mps: "gc-restarting-mps";
     gc_setting_limit_back: "gc-setting-limit-back";
-    gc_killing_around_mps: "gc-killing-around-mps";
     create_seat: "create-seat";
     create_seat_beside: "create-seat-beside";
     delete_seat: "delete-seat";

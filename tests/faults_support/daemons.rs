@@ -2,7 +2,7 @@
 
 use super::World;
 use super::check::names;
-use crate::support::process::{going, in_cgroup};
+use crate::support::process::in_cgroup;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -111,37 +111,6 @@ impl World {
         assert_eq!(lease["limitChanged"], 60, "{lease:#}");
     }
 
-    /// Starts a process in the cgroup of a container that computes on its GPU and is no MPS client.
-    pub fn go_around_mps(&self, id: &str, cgroup: &str) {
-        let root = Path::new("/sys/fs/cgroup");
-        let places = [root.join("systemd"), root.join("unified"), root.to_owned()];
-        let is_hierarchy = |place: &&PathBuf| place.join("cgroup.procs").exists();
-        let folder = places.iter().find(is_hierarchy).unwrap().join(cgroup);
-        let program = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("nvml-sim");
-        let mut hold = Command::new("sh");
-        hold.args(["-c", "mkdir -p $0; echo $$ >$0/cgroup.procs; exec \"$@\""]);
-        hold.arg(folder)
-            .arg(program)
-            .arg("hold")
-            .arg(self.machine());
-        let gpu = self.lease_of(id)["gpuIndex"].to_string();
-        hold.args(["--gpu", &gpu, "--memory", "300Mi"]);
-        let mut hold = going(&mut hold);
-        hold.until("holding GPU");
-        let pid = hold.pid();
-        *self.around.lock().unwrap() = Some((hold, cgroup.to_owned()));
-        let lease = self.lease_of(id);
-        assert_eq!(lease["around"], serde_json::json!([pid]), "{lease:#}");
-    }
-
-    /// Ends the process around MPS, if there is one.
-    pub fn nothing_goes_around_mps(&self) {
-        if let Some((hold, cgroup)) = self.around.lock().unwrap().take() {
-            hold.kill();
-            crate::support::leftovers::remove_cgroup(&cgroup);
-        }
-    }
-
     /// Fails unless the limits of a container hold all of its processes.
     pub fn has_whole_limits(&self, id: &str) -> Result<(), String> {
         let mut leases = self.leases();
@@ -157,7 +126,6 @@ impl World {
 
     /// Ends the daemons of a test that has failed.
     pub fn end_daemons(&self) {
-        self.nothing_goes_around_mps();
         self.note_daemons();
         for id in self.daemons.lock().unwrap().iter() {
             let cgroup = format!("runmig-mps-{id}");

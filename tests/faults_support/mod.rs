@@ -38,8 +38,6 @@ pub struct World {
     theirs: Mutex<Vec<u64>>,
     /// The instances of the MPS daemons that were seen.
     daemons: Mutex<BTreeSet<String>>,
-    /// A process around MPS, and the cgroup of its container.
-    around: Mutex<Option<(Going, String)>>,
 }
 
 /// An A30: four memory slices and the fewest profiles, so the quickest to read.
@@ -88,7 +86,6 @@ impl World {
             slots: slots * gpus,
             theirs: Mutex::default(),
             daemons: Mutex::default(),
-            around: Mutex::default(),
         };
         for name in ["root", "bundles"] {
             fs::create_dir(world.path(name)).unwrap();

@@ -15,7 +15,7 @@ pub use dcgm::Dcgm;
 pub use events::Events;
 pub use kubernetes::Local;
 pub use layout::Layout;
-pub use sharing::{RoundMps, Sharing};
+pub use sharing::Sharing;
 
 use crate::error::{Context, Error, Result};
 use crate::policy::{Gpus, Policy};
@@ -268,7 +268,6 @@ mod tests {
              [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n\
              [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
              mps_control = \"/x/control\"\nmps_overhead = 100\n\
-             round_mps = \"kill\"\n\
              [kubernetes]\nkubelet_dir = \"/x/kubelet\"\nevict = true\ngpus = [1]\nlocal = \"apart\"\n",
         )
         .unwrap();
@@ -285,7 +284,6 @@ mod tests {
             Some(Path::new("/x/control"))
         );
         assert_eq!(config.sharing.mps_overhead, 100);
-        assert_eq!(config.sharing.round_mps, RoundMps::Kill);
         assert_eq!(config.kubernetes.kubelet_dir, Path::new("/x/kubelet"));
         assert!(config.kubernetes.evict);
         assert_eq!(config.kubernetes.local, Local::Apart);
@@ -301,7 +299,6 @@ mod tests {
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
         assert!(line("sharing.enforcement = [\"hard\"]").contains("unknown variant `hard`"));
-        assert!(line("sharing.round_mps = \"end\"").contains("expected `report` or `kill`"));
         assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));
         assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
         assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));

@@ -6,9 +6,7 @@ use crate::gpu::nodes;
 use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
-use crate::store::{
-    Instance, InstanceName, Key, Lease, LeaseName, Record, decode, encode,
-};
+use crate::store::{Instance, InstanceName, Key, Lease, LeaseName, Record, decode, encode};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -148,7 +148,7 @@ pub struct DaemonItem {
     pub pid: Option<i32>,
     /// Whether it lives; without it, new processes of the container have no memory limit. Null where that is not known.
     pub alive: Option<bool>,
-    /// The number of restarts in a row.
+    /// The number of restarts.
     pub restarts: u32,
 }
 

@@ -1,7 +1,6 @@
 //! Whole GPUs, and shares at each level, on GPUs without MIG.
 
 use super::*;
-use crate::faults_support::cgroup_of;
 
 pub const ALL: &[Operation] = &[
     operation("create-gpu", Kind::Create, |world| {
@@ -142,13 +141,6 @@ pub const ALL: &[Operation] = &[
         world.raise_limit(PEER);
         world.migctl(&["gc"]).into()
     }),
-    operation("gc-killing-around-mps", Kind::Collect, |world| {
-        let cgroup = mps_in_cgroup(world, PEER);
-        world.create(PEER);
-        world.go_around_mps(PEER, &cgroup);
-        world.configure("sharing.enforcement = [\"mps\"]\nsharing.round_mps = \"kill\"");
-        world.migctl(&["gc"]).into()
-    }),
     operation("run-gpu", Kind::Create, |world| {
         gpus(world, ID, "1");
         run(world)
@@ -208,12 +200,4 @@ fn limited(world: &World, id: &str) {
     world.install_limits();
     world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
     world.bundle_with_cgroup(id);
-}
-
-/// A share at `mps` for a container in a cgroup of its own. Returns the cgroup's name.
-fn mps_in_cgroup(world: &World, id: &str) -> String {
-    mps(world, id);
-    world.bundle_with_cgroup(id);
-    let cgroup = cgroup_of(world, id);
-    cgroup.file_name().unwrap().to_string_lossy().into_owned()
 }

@@ -295,4 +295,3 @@ fn wait(context: &LeaseContext<'_>, turn: &mut Turn) -> Result<bool> {
         }
     }
 }
-

@@ -12,16 +12,6 @@ const OVERHEAD_MIB: u64 = 128;
 /// The most that an administrator may set for it, in MiB.
 const MOST_OVERHEAD_MIB: u64 = 4096;
 
-/// The treatment of processes that bypass MPS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RoundMps {
-    /// A collector names them.
-    Report,
-    /// A collector ends them.
-    Kill,
-}
-
 /// The rules for shares of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -34,8 +24,6 @@ pub struct Sharing {
     pub mps_control: Option<PathBuf>,
     /// The memory that each MPS daemon books beside its share, in MiB.
     pub mps_overhead: u64,
-    /// The treatment of a container's processes that bypass MPS, and so have no memory limit.
-    pub round_mps: RoundMps,
 }
 
 impl Default for Sharing {
@@ -45,7 +33,6 @@ impl Default for Sharing {
             shares_per_gpu: MOST,
             mps_control: None,
             mps_overhead: OVERHEAD_MIB,
-            round_mps: RoundMps::Report,
         }
     }
 }

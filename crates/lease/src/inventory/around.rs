@@ -51,12 +51,6 @@ impl AroundMps {
         Ok(Some(around.collect()))
     }
 
-    /// Returns whether a process is certainly of a share's container. Before a create records exact paths, the record
-    /// has names of cgroups, which others may have too.
-    pub(crate) fn is_certain(&self, pid: u32, held: &Held) -> bool {
-        self.owners.is_in(pid, &exact(&held.lease.cgroups))
-    }
-
     /// Returns whether a process is the control program of a share's daemon, or its server: in the daemon's cgroup, or
     /// a child of the program, wherever others moved it.
     fn is_daemons(&self, pid: u32, held: &Held) -> bool {
@@ -70,22 +64,5 @@ impl AroundMps {
             return false;
         };
         pid == daemon.pid || process::parent(pid) == Some(daemon.pid)
-    }
-}
-
-/// Returns the cgroups that are whole paths, as `/proc/PID/cgroup` has them.
-fn exact(cgroups: &[String]) -> Vec<String> {
-    let is_path = |cgroup: &&String| cgroup.starts_with('/') && cgroup.len() > 1;
-    cgroups.iter().filter(is_path).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_cgroups_are_not_exact() {
-        let all = ["web", "/", "/engine/web", "runc-web.scope"].map(str::to_owned);
-        assert_eq!(exact(&all), ["/engine/web"]);
     }
 }

@@ -137,7 +137,6 @@ fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
         (Kind::Mps, None) => LeaseKind::Share,
         (Kind::Gpu, _) if has_share => LeaseKind::Share,
         (Kind::Gpu, _) => LeaseKind::Gpu,
-        _ => LeaseKind::Other,
     }
 }
 
@@ -146,6 +145,5 @@ fn resource_kind(instance: &Instance) -> ResourceKind {
         Kind::Mig => ResourceKind::Mig,
         Kind::Gpu => ResourceKind::Gpu,
         Kind::Mps => ResourceKind::Mps,
-        _ => ResourceKind::Other,
     }
 }

@@ -9,9 +9,6 @@ use crate::process;
 use crate::store::{Entry, Held, Instance, InstanceState, LeaseState, MpsDaemon};
 use std::time::{Duration, Instant};
 
-/// The number of restarts in a row. A daemon that ends each time has a cause that a restart does not remove.
-const MOST_RESTARTS: u32 = 3;
-
 /// The time after which a collector begins no further restart. The next one goes on.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -30,7 +27,8 @@ pub(super) fn restart_ended(context: &LeaseContext<'_>, findings: &mut [Finding]
         let is_due = !dry_run && Instant::now() < end;
         let outcome = match has_ended(held, daemon) {
             false if dry_run => Ok(None),
-            false => keep_well(context, held, daemon).map(|()| None),
+            false => mps::cut_logs(&Home::of(&context.config.state_dir, &held.instance.id))
+                .map(|()| None),
             true if !is_due => Ok(Some("its MPS daemon has ended")),
             true => {
                 let config = context.config;
@@ -59,23 +57,6 @@ fn has_ended(held: &Held, daemon: &MpsDaemon) -> bool {
     held.instance.state != InstanceState::Ready || !is_alive
 }
 
-/// Cuts the logs of a daemon that lives, and ends the count of its restarts.
-fn keep_well(context: &LeaseContext<'_>, held: &Held, daemon: &MpsDaemon) -> Result<()> {
-    mps::cut_logs(&Home::of(&context.config.state_dir, &held.instance.id))?;
-    if daemon.restarts > 0 {
-        let seen = daemon.process;
-        let change = |d: &mut MpsDaemon| {
-            // Another collector may have restarted it.
-            if d.process == seen {
-                d.restarts = 0;
-            }
-        };
-        let ledger = context.store.lock("gc")?;
-        ledger.update_instance(&held.instance, |i| i.change_daemon(change))?;
-    }
-    Ok(())
-}
-
 fn restart(
     context: &LeaseContext<'_>,
     held: &Held,
@@ -83,9 +64,10 @@ fn restart(
     program: &Result<Program>,
 ) -> Result<Option<&'static str>> {
     let container = printable(held.lease.holder.name());
-    if daemon.restarts >= MOST_RESTARTS {
+    // A daemon that ends each time has a cause that a restart does not remove.
+    if daemon.restarts > 0 {
         return Err(Error::new(format!(
-            "the MPS daemon of container {container} ended again after {MOST_RESTARTS} restarts, and its new \
+            "the MPS daemon of container {container} ended again after a restart, and its new \
              processes have no memory limit"
         ))
         .hint("look at the daemon's log in the state directory, then restart the container"));

@@ -78,9 +78,7 @@ impl Damaged {
     pub fn boot_id(&self) -> Option<&BootId> {
         match &self.name {
             DamagedName::Lease(lease, _) => Some(&lease.boot_id),
-            DamagedName::Instance(_) | DamagedName::Foreign => {
-                self.place().map(|p| &p.boot_id)
-            }
+            DamagedName::Instance(_) | DamagedName::Foreign => self.place().map(|p| &p.boot_id),
         }
     }
 

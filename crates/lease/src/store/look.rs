@@ -76,8 +76,8 @@ impl Store {
         for name in self.names_in(&leases)? {
             if LeaseName::parse(&name).is_some_and(|n| n.lease == *id) {
                 let file = leases.join(name);
-                let lease =
-                    format::read::<Lease>(&file).context(|| format!("read the lease {}", file.display()))?;
+                let lease = format::read::<Lease>(&file)
+                    .context(|| format!("read the lease {}", file.display()))?;
                 return lease.map_or(Ok(None), |lease| self.with_instance(lease));
             }
         }

@@ -35,6 +35,7 @@ pub struct LeaseName {
     pub instance: InstanceId,
     /// The memory that a share books, in MiB. None for another portion.
     pub booked_mib: Option<u64>,
+    /// Whether a claim has the lease.
     pub is_claim: bool,
 }
 

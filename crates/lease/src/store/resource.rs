@@ -171,7 +171,7 @@ pub struct MpsDaemon {
     /// The process of the daemon, on record before it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
-    /// The number of restarts since a collector last saw the daemon live.
+    /// The number of restarts: a collector restarts the daemon once.
     #[serde(default)]
     pub restarts: u32,
 }
