@@ -99,7 +99,7 @@
 //! idle, admitted, draft, context, refusal, bundles
 //! ```
 
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 // The GPU models of tests/support name this crate as its users do.
 #[cfg(test)]

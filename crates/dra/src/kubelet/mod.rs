@@ -10,7 +10,7 @@ mod registration;
 mod sockets;
 
 /// The services, made by `build.rs`.
-#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(unreachable_pub, clippy::all)]
 pub mod services {
     include!(concat!(
         env!("OUT_DIR"),
