@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::path::Path;
 
-#[path = "../tests/support/go.rs"]
+#[path = "go.rs"]
 pub mod go;
 
 use go::{GoReader, believed};
@@ -20,10 +20,10 @@ thread_local! {
 /// None where there is no Go.
 pub fn start() -> Option<GoReader> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let ancestors = here.ancestors().map(|dir| dir.join("tests/go-reader"));
+    let ancestors = here.ancestors().map(|dir| dir.join("fuzz/go-reader"));
     let source = { ancestors }
         .find(|dir| dir.is_dir())
-        .expect("tests/go-reader");
+        .expect("fuzz/go-reader");
     GoReader::start(&source, &std::env::temp_dir())
 }
 

@@ -1,5 +1,5 @@
 //! The invariants of every input from others. libFuzzer calls these with its own inputs, and
-//! `tests/fuzz_seeds.rs` with the seeds and mutations of them, so that stable checks them too.
+//! `tests/core/fuzz_seeds.rs` with the seeds and mutations of them, so that stable checks them too.
 
 use runmig::fuzzing;
 use runmig::runtime::args::{self, Family};

@@ -1,7 +1,7 @@
 //! Placement policies side by side, on the same arrivals and departures.
 
 pub mod figures;
-#[path = "../../tests/support/models.rs"]
+#[path = "../../testkit/src/models.rs"]
 pub mod models;
 pub mod plot;
 pub mod policy;

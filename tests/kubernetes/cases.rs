@@ -1,10 +1,10 @@
 //! The steps of a user of Kubernetes, and the fate of the slices.
 
 use crate::node::{Node, eventually, pod_spec};
-use crate::support::bundle::{NODES, SHOW, nodes, visible};
-use crate::support::cuda::{HAS_SOCKET, SOCKETS};
-use crate::support::process::with_argument;
 use serde_json::{Value, json};
+use testkit::bundle::{NODES, SHOW, nodes, visible};
+use testkit::cuda::{HAS_SOCKET, SOCKETS};
+use testkit::process::with_argument;
 
 const FULL: &str = "7g.80gb";
 

@@ -1,10 +1,10 @@
 //! Pods with ResourceClaims, on the plain low-level runtime: the DRA driver makes their slices.
 
 use crate::node::{Node, eventually, pod_spec};
-use crate::support::bundle::{NODES, SHOW, nodes, visible};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use testkit::bundle::{NODES, SHOW, nodes, visible};
 
 const PROFILE: &str = "1g.10gb";
 const TEMPLATE: &str = "small-slice";

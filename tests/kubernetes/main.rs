@@ -3,9 +3,6 @@
 //! The tests use the node that `scripts/kubernetes` makes: it installs runmig and the engine's
 //! configuration as the documents say.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod cases;
 mod claims;
 mod deployed;

@@ -2,10 +2,10 @@
 
 use crate::claims::{cdi_folder, is_over};
 use crate::node::{Node, eventually};
-use crate::support::bundle::{SHOW, nodes, visible};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use testkit::bundle::{SHOW, nodes, visible};
 
 const IMAGE: &str = "localhost/busybox:1";
 

@@ -3,8 +3,8 @@
 use super::machine::{IMAGE, Node, quote};
 use super::sharing::{OnL4, ask, limits_own_cgroup, mounts, no_limit_is_left};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
-use super::support::sharing::SHARE_AT_DRIVER;
-use super::support::table;
+use testkit::sharing::SHARE_AT_DRIVER;
+use testkit::table;
 
 #[track_caller]
 fn run(node: &Node, id: &str) {

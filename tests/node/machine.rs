@@ -1,12 +1,12 @@
 //! The node: up with its first use, with runmig installed and a simulated GPU, down with its drop.
 
-use super::support::process::going;
-use super::support::{Said, said};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use testkit::process::going;
+use testkit::{Said, said};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 /// For a command on the node; under emulation each takes 20 to 40 times as long.
@@ -34,9 +34,7 @@ pub fn missing() -> Option<&'static str> {
         return Some("the emulated node's image is made by root");
     }
     for tool in ["qemu-system-x86_64", "mmdebstrap", "ssh", "busybox"] {
-        if super::support::runtimes::on_path(tool).is_none()
-            && !Path::new("/bin").join(tool).exists()
-        {
+        if testkit::runtimes::on_path(tool).is_none() && !Path::new("/bin").join(tool).exists() {
             return Some(
                 "no qemu-system-x86_64, mmdebstrap, ssh or busybox; run scripts/setup node",
             );
@@ -82,7 +80,7 @@ impl Node {
         }
     }
 
-    fn command(&self, arguments: &[&str]) -> super::support::Going {
+    fn command(&self, arguments: &[&str]) -> testkit::Going {
         let mut command = Command::new(Path::new(REPOSITORY).join("scripts/node"));
         command.env("NODE_DIR", &self.dir).args(arguments);
         going(command.stdin(Stdio::null()))

@@ -3,9 +3,6 @@
 //!
 //! `RUNMIG_NODE=DIR` runs the cases on the node that `NODE_DIR=DIR scripts/node up` started.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod containerd;
 mod dcgm;
 mod doctor;
@@ -72,7 +69,7 @@ fn main() -> ExitCode {
 
 fn on_node(shared: &Shared, case: fn(&Node)) -> Result<(), Failed> {
     if let Some(missing) = machine::missing() {
-        support::skip(missing);
+        testkit::skip(missing);
         return Ok(());
     }
     match shared.get_or_init(Node::start) {

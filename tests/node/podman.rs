@@ -2,8 +2,8 @@
 
 use super::machine::{IMAGE, Node, quote};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
-use super::support::bundle::visible;
-use super::support::table;
+use testkit::bundle::visible;
+use testkit::table;
 
 /// Starts a container; its id.
 #[track_caller]

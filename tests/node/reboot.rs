@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::machine::{IMAGE, Node};
 use super::podman::{remove, run};
 use super::slices::{ASK, STAYS, opens_its_slice_alone};
-use super::support::table;
+use testkit::table;
 
 const QUADLET: &str = "/etc/containers/systemd/quadlet.container";
 

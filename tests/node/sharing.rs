@@ -4,10 +4,10 @@ use super::install::{self, CONFIGURE_CRUN};
 use super::machine::{Node, program, quote};
 use super::podman::{passed, remove, run};
 use super::slices::{STAYS, the_lease};
-use super::support::bundle::{OPEN, SHOW, nodes};
-use super::support::sharing::{Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, WHOLE_GPU, daemon};
 use super::timer::Often;
 use serde_json::Value;
+use testkit::bundle::{OPEN, SHOW, nodes};
+use testkit::sharing::{Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, WHOLE_GPU, daemon};
 
 /// Returns the folder of the simulated machine for a kind of request.
 fn dir(kind: &Kind) -> &'static str {

@@ -7,18 +7,19 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+const SUITE: &str = "e2e_runc::";
 /// Takes four minutes beside nothing else.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// All of `tests/e2e_runc.rs`, compiled as here, at the path that it was compiled for.
+/// All of `tests/engines/e2e_runc.rs`, compiled as here, at the path that it was compiled for.
 pub fn e2e_runc(node: &Node) {
-    let program = built("e2e_runc");
+    let program = built("engines");
     let stage = tempfile::tempdir().expect("a temporary folder");
     let at = stage.path().join(program.strip_prefix("/").unwrap());
     fs::create_dir_all(at.parent().unwrap()).unwrap();
     strip(&program, &at);
     node.copy(stage.path(), "/").unwrap();
-    let list = here(Command::new(&program).args(["--list", "--format=terse"]));
+    let list = here(Command::new(&program).args([SUITE, "--list", "--format=terse"]));
     let count = list
         .stdout
         .lines()
@@ -26,7 +27,7 @@ pub fn e2e_runc(node: &Node) {
         .count();
     assert!(count > 40, "{}", list.stdout);
     let said = node.run_within(
-        &format!("cd / && RUNMIG_REQUIRE_ALL=1 {}", program.display()),
+        &format!("cd / && RUNMIG_REQUIRE_ALL=1 {} {SUITE}", program.display()),
         LIMIT,
     );
     let passed = format!("test result: ok. {count} passed; 0 failed; 0 ignored;");

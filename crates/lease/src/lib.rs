@@ -101,7 +101,7 @@
 
 #![warn(unreachable_pub)]
 
-// The GPU models of tests/support name this crate as its users do.
+// The GPU models of testkit name this crate as its users do.
 #[cfg(test)]
 extern crate self as runmig_lease;
 

@@ -3,16 +3,16 @@
 use super::RACER;
 use super::local::Engine;
 use crate::node::Node;
-use crate::support::bundle::rootfs;
-use crate::support::http::{Answer, call};
-use crate::support::leftovers::remove_cgroup;
-use crate::support::process::{kill, until};
-use crate::support::runtimes::{built, script};
-use crate::support::{Going, going, said, skip};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use testkit::bundle::rootfs;
+use testkit::http::{Answer, call};
+use testkit::leftovers::remove_cgroup;
+use testkit::process::{kill, until};
+use testkit::runtimes::{built, script};
+use testkit::{Going, going, said, skip};
 
 const IMAGE: &str = "runmig:race";
 /// Above those of its containers.

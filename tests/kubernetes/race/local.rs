@@ -1,7 +1,7 @@
 //! An engine's user: starts containers with slices, and removes them.
 
 use super::{PROFILES, Race};
-use crate::support::random::Random;
+use testkit::random::Random;
 
 /// The containers of one user at a time.
 const MAX: u64 = 3;

@@ -13,7 +13,6 @@ mod pods;
 mod watch;
 
 use crate::node::Node;
-use crate::support::random::Random;
 use docker::Docker;
 use local::Local;
 use podman::Podman;
@@ -22,6 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use testkit::random::Random;
 
 /// The time between two calms.
 const ROUND: Duration = Duration::from_secs(60);

@@ -3,9 +3,9 @@
 use super::RACER;
 use super::local::Engine;
 use crate::node::Node;
-use crate::support::bundle::rootfs;
-use crate::support::{Said, cgroup2, said};
 use std::path::PathBuf;
+use testkit::bundle::rootfs;
+use testkit::{Said, cgroup2, said};
 
 pub struct Podman<'a> {
     node: &'a Node,

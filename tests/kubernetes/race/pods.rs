@@ -2,10 +2,10 @@
 
 use super::{PROFILES, RACER, Race};
 use crate::node::pod_spec;
-use crate::support::random::Random;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use testkit::random::Random;
 
 /// The pods at a time.
 const MAX: usize = 9;

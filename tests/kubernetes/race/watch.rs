@@ -5,11 +5,11 @@
 
 use super::{RACER, Race};
 use crate::node::Node;
-use crate::support::Instance;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
+use testkit::Instance;
 
 /// The init of a container of the race.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ mod counters;
 mod generation;
 mod ledger;
 mod limits;
-#[path = "../../../../tests/support/models.rs"]
+#[path = "../../../../testkit/src/models.rs"]
 mod models;
 mod names;
 mod order;

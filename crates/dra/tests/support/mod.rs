@@ -226,7 +226,7 @@ pub fn programs() -> Option<PathBuf> {
     }
 }
 
-/// As tests/support has it: the line passes the harness, and where all is to run it is a failure.
+/// As testkit has it: the line passes the harness, and where all is to run it is a failure.
 fn skip<T>(why: &str) -> Option<T> {
     use std::io::Write;
     let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// The names in NVIDIA's documents and in transcripts, of every GPU with MIG.
-    const NAMES: &str = include_str!("../../../../tests/data/mig-profiles.txt");
+    const NAMES: &str = include_str!("mig-profiles.txt");
 
     #[test]
     fn parses_every_known_name() {

@@ -1,7 +1,7 @@
 //! Pure placement: from the driver's answers, the reserved slots and the constraints of a request to a slot.
 //! No geometry is built in, and no file is read.
 //!
-//! The files import downwards only, in the order that tests/architecture holds.
+//! The files import downwards only, in the order that tests/core/architecture holds.
 
 mod backfill;
 mod choose;

@@ -2,7 +2,7 @@
 
 mod machine;
 #[allow(unreachable_pub)] // the tests of other packages use it too
-#[path = "../../../../../tests/support/models.rs"]
+#[path = "../../../../../testkit/src/models.rs"]
 mod models;
 mod reference;
 mod world;

@@ -1,0 +1,97 @@
+//! A container that does not ask goes straight to the low-level runtime.
+
+use crate::{Bundle, Said, Setup, said, unique};
+use std::os::unix::fs::MetadataExt;
+
+#[track_caller]
+fn same(setup: &Setup, arguments: &[&str]) -> Said {
+    let ours = setup.runmig(arguments);
+    let bare = said(&mut setup.bare(arguments));
+    assert_eq!(ours.status.code(), bare.status.code(), "{arguments:?}");
+    assert_eq!(ours.stdout, bare.stdout, "{arguments:?}");
+    // crun and runc put times into their own errors.
+    assert_eq!(
+        ours.stderr.is_empty(),
+        bare.stderr.is_empty(),
+        "{arguments:?}"
+    );
+    ours
+}
+
+pub fn answers_like_the_runtime(setup: &Setup) {
+    let bundle = setup.asking("1g.10gb", "sleep 1000");
+    let id = unique();
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.runmig(&["start", &id]).ok();
+    same(setup, &["--version"]).ok();
+    same(setup, &["--help"]).ok();
+    same(setup, &["state", &id]).ok();
+    same(setup, &["list"]).ok();
+    same(setup, &["list", "-f", "json"]).ok();
+    same(setup, &["exec", &id, "echo", "from", "inside"]).ok();
+    same(setup, &["exec", &id, "sh", "-c", "exit 9"]).exits(9);
+    same(setup, &["state", "nobody"]).exits(1);
+    same(setup, &["delete", "--force", "nobody"]);
+    same(setup, &["nonsense"]);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+/// config.json, to the byte and the inode; and no trace of a call anywhere.
+pub fn leaves_others_alone(setup: &Setup) {
+    let bundle = setup.bundle("echo $NVIDIA_VISIBLE_DEVICES");
+    bundle.edit(|config| {
+        config["annotations"] = serde_json::json!({"org.example/runmig.dev": "1g.10gb"});
+    });
+    let look = |bundle: &Bundle| {
+        let meta = std::fs::metadata(bundle.file()).unwrap();
+        (
+            bundle.bytes(),
+            meta.ino(),
+            meta.mtime_nsec(),
+            meta.ctime_nsec(),
+        )
+    };
+    let before = look(&bundle);
+    let id = unique();
+    let said = setup.runmig(&["run", "-b", bundle.as_str(), &id]).ok();
+    assert_eq!(said.stdout, "\n");
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.runmig(&["start", &id]).ok();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    assert_eq!(look(&bundle), before);
+    assert_eq!(bundle.names(), ["config.json", "rootfs"]);
+    assert!(!setup.state().exists(), "no state directory was made");
+}
+
+/// Checks the low-level runtime's features, refusals too; with our annotations if it lists such.
+pub fn answers_features(setup: &Setup) {
+    const LIST: &str = "potentiallyUnsafeConfigAnnotations";
+    // as engines ask: no --root, anywhere
+    let ours = said(setup.plain(&setup.program("runmig")).arg("features"));
+    let bare = said(setup.plain(&setup.runtime).arg("features"));
+    assert_eq!(ours.status.code(), bare.status.code());
+    assert_eq!(ours.stderr, bare.stderr);
+    if !bare.stdout.contains(LIST) {
+        assert_eq!(ours.stdout, bare.stdout);
+        return;
+    }
+    let (mut ours, bare) = (ours.json(), bare.json());
+    let list = ours[LIST].as_array_mut().unwrap();
+    let own = list.split_off(bare[LIST].as_array().unwrap().len());
+    assert_eq!(
+        own,
+        ["runmig.", "slice.runmig.", "share.runmig.", "gpu.runmig."]
+    );
+    assert_eq!(ours, bare);
+}
+
+/// Not even a broken driver is noticed.
+pub fn works_without_a_driver(setup: &Setup) {
+    std::fs::remove_file(setup.machine.library()).unwrap();
+    let bundle = setup.bundle("echo works");
+    let said = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .ok();
+    assert_eq!(said.stdout, "works\n");
+}

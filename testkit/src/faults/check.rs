@@ -1,0 +1,318 @@
+//! The invariants after any event.
+
+use super::World;
+use super::machine::Instance;
+use runmig_lease::store::{InstanceName, LeaseName, Origin, Place};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+impl World {
+    /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
+    /// claims what is not there.
+    pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
+        let (mut leases, instances) = (self.leases(), self.instances());
+        // A record that cannot be read still claims its place.
+        leases.extend(self.damaged());
+        // An instance at the place of a lease of an earlier boot is not its own.
+        let earlier = self.of_earlier_boots();
+        leases.retain(|l| !earlier.iter().any(|id| l["id"] == id.as_str()));
+        let complain = |what: String| {
+            Err(format!(
+                "{what}\nleases: {leases:#?}\ninstances: {instances:#?}"
+            ))
+        };
+        for instance in &instances {
+            let owners: Vec<&Value> = leases.iter().filter(|l| claims(l, instance)).collect();
+            // A claim and its containers have one slice.
+            let shared = |l: &&Value| match l["claim"]["uid"].as_str() {
+                Some(uid) => Some(format!("claim {uid} device")),
+                None => l["sharedIn"].as_str().map(str::to_owned),
+            };
+            let pods: Vec<Option<String>> = owners.iter().map(shared).collect();
+            let together = pods.iter().all(|p| p.is_some() && *p == pods[0])
+                || owners.iter().all(|l| l["kind"] == "seat");
+            let is_theirs = self.theirs().contains(&instance.generation);
+            let fine = match owners.len() {
+                0 => is_theirs || self.is_forgone(instance.generation),
+                1 => true,
+                _ => together,
+            };
+            // No container adopts an instance of a layout.
+            let is_wrong = |l: &Value| l["layout"].is_null() && l["adopted"] != is_theirs;
+            if !fine || owners.iter().any(|l| is_wrong(l)) {
+                return complain(format!("{} leases claim {instance:?}", owners.len()));
+            }
+        }
+        if let Some(lost) = self.lost_of_theirs() {
+            return complain(format!("an administrator's instance is gone: {lost}"));
+        }
+        let whole: Vec<&Value> = leases.iter().filter(|l| l["kind"] == "gpu").collect();
+        for (n, lease) in whole.iter().enumerate() {
+            let is_shared = |other: &&&Value| {
+                other["sharedIn"].is_string() && other["sharedIn"] == lease["sharedIn"]
+            };
+            let mut others = whole[..n]
+                .iter()
+                .filter(|o| o["gpuUUID"] == lease["gpuUUID"]);
+            if !others.all(|o| is_shared(&o)) {
+                return complain(format!("{} is given twice", lease["gpuUUID"]));
+            }
+        }
+        for gpu in &self.engine().gpus {
+            let here = leases.iter().filter(|l| l["gpuUUID"] == gpu.uuid.as_str());
+            let shares = here.clone().filter(|l| l["kind"] == "share");
+            let booked: u64 = shares
+                .clone()
+                .filter_map(|l| l["bookedBytes"].as_u64())
+                .sum();
+            let model = gpu.model();
+            let is_whole = here.clone().any(|l| l["kind"] == "gpu") && shares.count() > 0;
+            if is_whole || booked > (model.memory_mb - model.reserved_mb) << 20 {
+                return complain(format!("{} gives out {booked} bytes", gpu.uuid));
+            }
+        }
+        for instance in &instances {
+            let seats = leases
+                .iter()
+                .filter(|l| l["kind"] == "seat" && claims(l, instance));
+            let booked: u64 = seats.filter_map(|l| l["bookedBytes"].as_u64()).sum();
+            let gpu = &self.engine().gpus[instance.gpu as usize];
+            let mut profiles = gpu.model().profiles.iter();
+            let profile = profiles.find(|p| p.id == instance.profile_id);
+            if profile.is_some_and(|p| booked > p.memory_mb << 20) {
+                return complain(format!("{instance:?} gives out {booked} bytes"));
+            }
+        }
+        for lease in &leases {
+            let ready = lease["state"] == "ready" && !is_of_gpu(lease);
+            if ready && !instances.iter().any(|i| claims(lease, i)) {
+                return complain(format!("nothing there for {}", lease["container"]));
+            }
+            let id = lease["container"].as_str().unwrap_or_default();
+            let given = self.uuids_in_bundle(id);
+            let has = uuid_of(lease);
+            if !given.is_empty() && !given.iter().any(|u| Some(u.as_str()) == has) {
+                return complain(format!("{id} was given {given:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the records of the ledger.
+    pub fn records(&self) -> Vec<PathBuf> {
+        records(&self.state())
+    }
+
+    /// Returns what records claim that cannot be read, as `migctl list` would show it.
+    pub fn damaged(&self) -> Vec<Value> {
+        let ids: Vec<Value> = self.leases().iter().map(|l| l["id"].clone()).collect();
+        let is_read = |id: &str| ids.iter().any(|read| read == id);
+        let (leases, instances) = self.names();
+        let damaged = instances.iter().filter_map(|instance| {
+            let on = || leases.iter().filter(|l| l.instance == instance.instance);
+            // One readable lease shows the instance.
+            let is_shown =
+                is_read(instance.instance.as_str()) || on().any(|l| is_read(l.lease.as_str()));
+            // A daemon in a slice has the slice's place, and shows it.
+            let is_parent = instances
+                .iter()
+                .any(|i| i.parent.as_ref() == Some(&instance.instance));
+            let mut parents = instances
+                .iter()
+                .filter(|i| Some(&i.instance) == instance.parent.as_ref());
+            let place = &parents.next().unwrap_or(instance).place;
+            (!is_shown && !is_parent).then(|| as_lease((instance, place), on().next()))
+        });
+        damaged.collect()
+    }
+
+    fn of_earlier_boots(&self) -> Vec<String> {
+        let now = runmig_lease::process::boot_id(&self.machine()).unwrap();
+        let (leases, instances) = self.names();
+        let leases = leases.into_iter().filter(|l| l.boot_id != now);
+        let instances = instances.into_iter().filter(|i| i.place.boot_id != now);
+        leases
+            .map(|l| l.lease.to_string())
+            .chain(instances.map(|i| i.instance.to_string()))
+            .collect()
+    }
+
+    fn names(&self) -> (Vec<LeaseName>, Vec<InstanceName>) {
+        let records = self.records();
+        let of = |folder: &'static str| {
+            let of_folder = move |file: &&PathBuf| file.parent().unwrap().ends_with(folder);
+            let files = records.iter().filter(of_folder);
+            files.filter_map(|file| file.file_name()?.to_str())
+        };
+        let leases = of("leases").filter_map(LeaseName::parse).collect();
+        let instances = of("instances").filter_map(InstanceName::parse).collect();
+        (leases, instances)
+    }
+
+    pub fn bundle_is_edited(&self, id: &str) -> bool {
+        let dir = self.path("bundles").join(id);
+        fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok()
+    }
+
+    /// The machine and the ledger are empty, and every bundle is what the engine wrote.
+    pub fn as_if_nothing_had_been(&self) -> Result<(), String> {
+        let mut instances = self.instances();
+        instances.retain(|i| !self.theirs().contains(&i.generation));
+        if !instances.is_empty() {
+            return Err(format!("left behind: {instances:#?}"));
+        }
+        if let Some(lost) = self.lost_of_theirs() {
+            return Err(format!("an administrator's instance is gone: {lost}"));
+        }
+        self.no_daemon_is_left()?;
+        let records = self.records();
+        if !records.is_empty() {
+            return Err(format!("left in the ledger: {records:?}"));
+        }
+        let queue = names(&self.state().join("queue"));
+        if !queue.is_empty() {
+            return Err(format!("left in the queue: {queue:?}"));
+        }
+        let operations = names(&self.state().join("operations"));
+        if !operations.is_empty() {
+            return Err(format!("operations are left: {operations:?}"));
+        }
+        for id in names(&self.path("bundles")) {
+            let dir = self.path("bundles").join(&id);
+            if self.bundle_is_edited(&id) {
+                return Err(format!("config.json of {id} is not the original"));
+            }
+            let mut files = names(&dir);
+            // The next create of the bundle removes the rest of a killed writer.
+            files.retain(|f| !f.starts_with(".config.json.runmig-"));
+            if files != ["config.json", "original", "rootfs"] {
+                return Err(format!("left in the bundle of {id}: {files:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// As many containers as there are slots, each with an instance of its own; then none again.
+    #[track_caller]
+    pub fn all_slots_can_be_filled(&self) {
+        let before = self.instances().len();
+        let ids: Vec<String> = (0..self.slots).map(|n| format!("fill-{n}")).collect();
+        for id in &ids {
+            self.create(id);
+        }
+        self.nothing_lost_nothing_given_twice().unwrap();
+        let mut places: Vec<_> = self.instances();
+        places.sort_by_key(|i| (i.gpu, i.start));
+        places.dedup_by_key(|i| (i.gpu, i.start));
+        assert_eq!(places.len(), self.slots as usize, "of {before} before");
+        for id in &ids {
+            self.delete(id);
+        }
+    }
+
+    /// Checks that a living container has its slices: those on record and those in its bundle are
+    /// the same, and are there.
+    pub fn has_its_slices(&self, id: &str) -> Result<(), String> {
+        let mut leases = self.leases();
+        leases.retain(|l| l["container"] == id);
+        let uuid = |l: &Value| uuid_of(l).unwrap_or_default().to_owned();
+        let mut on_record: Vec<String> = leases.iter().map(uuid).collect();
+        let mut given = self.uuids_in_bundle(id);
+        on_record.sort();
+        given.sort();
+        let mut there: Vec<String> = self.instances().into_iter().flat_map(|i| i.uuids).collect();
+        there.extend(self.engine().gpus.iter().map(|gpu| gpu.uuid.clone()));
+        for lease in leases.iter().filter(|l| l["enforcement"] == "mps") {
+            self.is_held(lease)?;
+        }
+        for lease in leases.iter().filter(|l| l["enforcement"] == "driver") {
+            let (limit, share) = (self.memory_limit(id), lease["memoryBytes"].as_u64());
+            if limit != share {
+                return Err(format!(
+                    "{id} has the limit {limit:?}, and a share of {share:?}"
+                ));
+            }
+        }
+        if given.is_empty() || given != on_record || !given.iter().all(|u| there.contains(u)) {
+            return Err(format!(
+                "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The MIG device or GPU that a bundle's config.json names now.
+    pub fn uuid_in_bundle(&self, id: &str) -> Option<String> {
+        self.uuids_in_bundle(id).pop()
+    }
+
+    pub fn uuids_in_bundle(&self, id: &str) -> Vec<String> {
+        let file = self.path("bundles").join(id).join("config.json");
+        let config = fs::read(file).ok();
+        let config: Option<Value> = config.and_then(|c| serde_json::from_slice(&c).ok());
+        let env = config.as_ref().and_then(|c| c["process"]["env"].as_array());
+        let mut variables = env.into_iter().flatten().filter_map(Value::as_str);
+        let visible = variables.find_map(|v| v.strip_prefix("NVIDIA_VISIBLE_DEVICES="));
+        let all = visible.into_iter().flat_map(|all| all.split(','));
+        let is_granted = |uuid: &&str| uuid.starts_with("MIG-") || uuid.starts_with("GPU-");
+        all.filter(is_granted).map(str::to_owned).collect()
+    }
+}
+
+/// Says whether a lease is of a GPU outside of MIG mode.
+fn is_of_gpu(lease: &Value) -> bool {
+    lease["kind"] == "gpu" || lease["kind"] == "share"
+}
+
+/// Returns the UUID that a lease gives its container: of the MIG device, or of the GPU.
+fn uuid_of(lease: &Value) -> Option<&str> {
+    let key = if is_of_gpu(lease) {
+        "gpuUUID"
+    } else {
+        "migUUID"
+    };
+    lease[key].as_str()
+}
+
+/// Returns what a damaged record claims, as `migctl list` would show it: an instance by its own name, under
+/// the id of a lease on it.
+fn as_lease((instance, place): (&InstanceName, &Place), lease: Option<&LeaseName>) -> Value {
+    json!({
+        "id": lease.map_or(instance.instance.as_str(), |l| l.lease.as_str()),
+        "container": null,
+        "state": "damaged",
+        "gpuUUID": place.gpu_uuid,
+        "migPlacement": { "start": place.placement.start, "size": place.placement.size },
+        "adopted": instance.origin == Origin::Administrator,
+    })
+}
+
+pub fn claims(lease: &Value, instance: &Instance) -> bool {
+    lease["gpuUUID"] == instance.gpu_uuid.as_str()
+        && lease["migPlacement"]["start"] == instance.start
+        && lease["migPlacement"]["size"] == instance.size
+        && (lease["gpuInstanceID"].is_null() || lease["gpuInstanceID"] == instance.gi)
+}
+
+/// Returns the records of the ledger in a state directory, but not the rest of a killed writer.
+pub fn records(state: &Path) -> Vec<PathBuf> {
+    let of = |folder: &str| {
+        let dir = state.join(folder);
+        names(&dir)
+            .into_iter()
+            .map(move |name| (dir.join(&name), name))
+    };
+    let all = of("leases").chain(of("instances"));
+    let whole = all.filter(|(_, name)| !name.starts_with(".new-"));
+    whole.map(|(file, _)| file).collect()
+}
+
+pub fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,306 @@
+//! The simulated machine, looked at and changed from here: what an administrator or the hardware does.
+
+use super::World;
+use crate::cgroup2;
+use crate::process::copy_program;
+use nvml_sim::engine::{
+    Driver, MEMORY_LIMITS_SINCE, Machine as Engine, Mode, Model, NewGpu, Placement, Target,
+    context_bytes,
+};
+use nvml_sim::fault::{self, Outcome, Rule};
+use nvml_sim::holders::{self, Files, Hold};
+use nvml_sim::state::{self, Store};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A GPU instance as the driver has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub gpu: u32,
+    pub gpu_uuid: String,
+    pub gi: u32,
+    pub profile_id: u32,
+    pub start: u32,
+    pub size: u32,
+    /// No two that were ever made have the same.
+    pub generation: u64,
+    /// The UUIDs of its compute instances.
+    pub uuids: Vec<String>,
+}
+
+/// Makes a machine with so many GPUs in MIG mode, and so many that do not support it.
+pub fn new(dir: &Path, model: &str, gpus: u32, without_mig: u32) {
+    let new = |name: &str, mode| NewGpu {
+        model: Model::find(name).unwrap_or_else(|| panic!("no model {name}")),
+        floor_swept: false,
+        mode,
+    };
+    let with_mig = (0..gpus).map(|_| new(model, Mode::On));
+    let without = (0..without_mig).map(|_| new("T4", Mode::Off));
+    let gpus: Vec<NewGpu> = with_mig.chain(without).collect();
+    let machine = Engine::new(&dir.to_string_lossy(), &gpus);
+    fs::create_dir_all(dir.join("lib")).unwrap();
+    fs::copy(library(), dir.join("lib/libnvidia-ml.so.1")).unwrap();
+    state::create(dir, &machine).unwrap();
+}
+
+/// Installs `nvidia-smi` on the machine in a directory.
+pub fn install_smi(machine: &Path) {
+    let program = machine.join("usr/bin/nvidia-smi");
+    if !program.exists() {
+        let built = crate::program("nvidia-smi");
+        assert!(built.exists(), "it is not built: cargo build -p nvml-sim");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        copy_program(&built, &program);
+    }
+}
+
+/// The one that cargo built for this test, whichever way it was asked to.
+fn library() -> std::path::PathBuf {
+    let beside = crate::programs();
+    ["deps/libnvml_sim.so", "libnvml_sim.so"]
+        .iter()
+        .map(|place| beside.join(place))
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .map(|(_, path)| path)
+        .expect("the simulated driver is built: cargo build -p nvml-sim")
+}
+
+impl World {
+    pub fn engine(&self) -> Arc<Engine> {
+        Store::open(&self.machine()).unwrap().load().unwrap()
+    }
+
+    /// Installs NVIDIA's control program, as far as it is simulated.
+    pub fn install_mps(&self) {
+        let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
+        if !program.exists() {
+            let built = crate::program("nvidia-cuda-mps-control");
+            assert!(built.exists(), "MPS is not built: cargo build -p cuda-sim");
+            fs::create_dir_all(program.parent().unwrap()).unwrap();
+            copy_program(&built, &program);
+        }
+    }
+
+    /// Installs `nvidia-smi`, as far as it is simulated.
+    pub fn install_smi(&self) {
+        install_smi(&self.machine());
+    }
+
+    /// Has a driver that limits the memory of cgroups, and a machine with cgroup v2 alone for the test's thread.
+    pub fn install_limits(&self) {
+        cgroup2::enter();
+        self.change(|machine, _| {
+            machine.driver = Driver::of_branch(MEMORY_LIMITS_SINCE).unwrap();
+        });
+    }
+
+    pub fn forget_memory_limits(&self) {
+        self.change(|machine, _| machine.memory_limits.clear());
+    }
+
+    /// Returns the memory limit of a container's cgroup, in bytes.
+    pub fn memory_limit(&self, id: &str) -> Option<u64> {
+        let inode = fs::metadata(super::cgroup_of(self, id)).ok()?.ino();
+        let engine = self.engine();
+        let mut limits = engine.memory_limits.iter();
+        Some(limits.find(|limit| limit.inode == inode)?.hard)
+    }
+
+    pub fn instances(&self) -> Vec<Instance> {
+        let engine = self.engine();
+        let mut all = Vec::new();
+        for (index, gpu) in engine.gpus.iter().enumerate() {
+            for gi in &gpu.gpu_instances {
+                let of_it = |d: &nvml_sim::engine::MigDevice<'_>| d.gi.id == gi.id;
+                let devices = gpu.mig_devices();
+                all.push(Instance {
+                    gpu: index as u32,
+                    gpu_uuid: gpu.uuid.clone(),
+                    gi: gi.id,
+                    profile_id: gi.profile_id,
+                    start: gi.placement.start,
+                    size: gi.placement.size,
+                    generation: gi.generation,
+                    uuids: devices
+                        .iter()
+                        .filter(|d| of_it(d))
+                        .map(|d| d.uuid())
+                        .collect(),
+                });
+            }
+        }
+        all
+    }
+
+    #[track_caller]
+    pub fn the_instance(&self) -> Instance {
+        let mut all = self.instances();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// Does an administrator's work with nvidia-smi.
+    #[track_caller]
+    pub fn change<T>(&self, change: impl FnOnce(&mut Engine, &Files<'_>) -> T) -> T {
+        let store = Store::open(&self.machine()).unwrap();
+        let mut locked = store.lock().unwrap();
+        let before = locked.machine.clone();
+        let files = Files {
+            dir: store.dir(),
+            machine: &before,
+        };
+        let answer = change(&mut locked.machine, &files);
+        locked.commit(None, false).unwrap();
+        answer
+    }
+
+    /// Makes an instance at a place, with or without the compute instance that fills it.
+    #[track_caller]
+    pub fn admin_creates(&self, gpu: u32, profile: &str, start: u32, with_ci: bool) -> u32 {
+        self.change(|machine, holds| {
+            let model = machine.gpu(gpu).unwrap().model();
+            let profile = model.profiles.iter().find(|p| p.name == profile).unwrap();
+            let size = profile.memory_slices;
+            let at = Some(Placement { start, size });
+            let gi = machine
+                .create_gpu_instance(gpu, profile.id, at, holds)
+                .unwrap();
+            if with_ci {
+                machine
+                    .create_compute_instance(gpu, gi.id, profile.full_ci, None)
+                    .unwrap();
+            }
+            gi.id
+        })
+    }
+
+    /// The same, for good: the checks want it to stay. Gives its MIG UUID.
+    #[track_caller]
+    pub fn admin_leaves(&self, gpu: u32, profile: &str, start: u32) -> String {
+        let gi = self.admin_creates(gpu, profile, start, true);
+        let mut made = self.instances();
+        made.retain(|i| (i.gpu, i.gi) == (gpu, gi));
+        self.theirs.lock().unwrap().push(made[0].generation);
+        made[0].uuids[0].clone()
+    }
+
+    pub fn theirs(&self) -> Vec<u64> {
+        self.theirs.lock().unwrap().clone()
+    }
+
+    /// The generation of one that has gone, or lost its compute instance.
+    pub fn lost_of_theirs(&self) -> Option<u64> {
+        let instances = self.instances();
+        let is_there = |g: &u64| {
+            let mut whole = instances.iter().filter(|i| i.uuids.len() == 1);
+            whole.any(|i| i.generation == *g)
+        };
+        self.theirs().into_iter().find(|g| !is_there(g))
+    }
+
+    /// Removes the instances that administrators left.
+    pub fn admin_tidies_up(&self) {
+        let theirs = std::mem::take(&mut *self.theirs.lock().unwrap());
+        for instance in self.instances() {
+            if theirs.contains(&instance.generation) {
+                self.admin_destroys(instance.gpu, instance.gi);
+            }
+        }
+    }
+
+    #[track_caller]
+    pub fn admin_destroys(&self, gpu: u32, gi: u32) {
+        self.change(|machine, holds| {
+            let instance = machine.gpu(gpu).unwrap().gpu_instance(gi).unwrap();
+            let cis: Vec<u32> = instance.compute_instances.iter().map(|c| c.id).collect();
+            for ci in cis {
+                machine
+                    .destroy_compute_instance(gpu, gi, ci, holds)
+                    .unwrap();
+            }
+            machine.destroy_gpu_instance(gpu, gi, holds).unwrap();
+        });
+    }
+
+    /// This process holds an instance, as one that runs CUDA would, until the value is dropped.
+    pub fn hold(&self, gpu: u32, gi: u32, ci: Option<u32>) -> Hold {
+        let gi = Some(gi);
+        let store = Store::open(&self.machine()).unwrap();
+        let target = Target { gpu, gi, ci };
+        holders::hold(&store, target, context_bytes()).unwrap()
+    }
+
+    pub fn lose(&self, gpu: usize, lost: bool) {
+        self.change(|machine, _| machine.gpus[gpu].lost = lost);
+    }
+
+    pub fn reboot(&self) {
+        self.change(|machine, _| {
+            machine.reboot();
+            for gpu in &mut machine.gpus {
+                if gpu.model().has_mig() {
+                    (gpu.mode, gpu.pending) = (Mode::On, Mode::On);
+                }
+            }
+        });
+    }
+
+    /// The driver's answer to the calls `from` to `to` of a function.
+    pub fn fault(&self, call: &str, from: u64, to: Option<u64>, outcome: Outcome) {
+        let rule = Rule {
+            call: call.to_owned(),
+            from,
+            to,
+            takes_ms: 0,
+            outcome: Some(outcome),
+            seen: 0,
+        };
+        fault::add(&self.machine(), rule).unwrap();
+    }
+
+    pub fn takes(&self, call: &str, takes_ms: u64) {
+        let rule = Rule {
+            call: call.to_owned(),
+            from: 1,
+            to: None,
+            takes_ms,
+            outcome: None,
+            seen: 0,
+        };
+        fault::add(&self.machine(), rule).unwrap();
+    }
+
+    pub fn no_faults(&self) {
+        fault::clear(&self.machine()).unwrap();
+    }
+
+    /// The driver calls that a command makes, in their order.
+    pub fn driver_calls(&self, during: impl FnOnce()) -> Vec<String> {
+        let calls = self.driver_calls_by(during);
+        calls.into_iter().map(|(_, call)| call).collect()
+    }
+
+    /// The same, and by which process.
+    pub fn driver_calls_by(&self, during: impl FnOnce()) -> Vec<(u32, String)> {
+        nvml_sim::trace::on(&self.machine()).unwrap();
+        during();
+        nvml_sim::trace::off(&self.machine()).unwrap();
+        let log = nvml_sim::trace::read(&self.machine()).unwrap();
+        let call = |line: &str| {
+            let mut words = line.split(' ');
+            Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
+        };
+        log.lines().filter_map(call).collect()
+    }
+
+    /// How often the driver has refused to destroy what is in use, as far as calls are logged.
+    pub fn refusals(&self) -> usize {
+        let log = nvml_sim::trace::read(&self.machine()).unwrap();
+        let refused = |line: &&str| line.contains("Destroy") && line.ends_with(" 19");
+        log.lines().filter(refused).count()
+    }
+}

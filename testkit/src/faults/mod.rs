@@ -1,0 +1,432 @@
+//! A simulated machine, runmig on it, and a low-level runtime without containers, for tests that
+//! break things. Everything lies in memory where it can: these tests sync thousands of files.
+//!
+//! ```text
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, runmig-claim, migctl, the stub under the names of runc and crun, and
+//!                     stub-claims
+//! DIR/machine/        the simulated driver
+//! DIR/state/          the ledger
+//! DIR/root/           what is given as --root: a folder a container, `behaviour`
+//! DIR/bundles/ID/
+//! ```
+
+pub mod check;
+pub mod daemons;
+pub mod machine;
+pub mod operations;
+pub mod steps;
+pub mod strace;
+
+use crate::{Said, said};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tempfile::TempDir;
+
+pub struct World {
+    dir: TempDir,
+    bin: Arc<TempDir>,
+    pub profile: &'static str,
+    pub slots: u32,
+    /// The instances of administrators, by generation: they have to stay.
+    theirs: Mutex<Vec<u64>>,
+    /// The instances of the MPS daemons that were seen.
+    daemons: Mutex<BTreeSet<String>>,
+}
+
+/// An A30: four memory slices and the fewest profiles, so the quickest to read.
+pub const SMALL: (&str, &str, u32) = ("A30-24GB", "1g.6gb", 4);
+/// Eight of them make the node of which the issue speaks.
+pub const BIG: (&str, &str, u32) = ("A100-80GB", "1g.10gb", 7);
+
+impl World {
+    /// A container that has gone without anybody releasing its slice. Gives its lease.
+    pub fn abandoned(&self, id: &str) -> String {
+        self.create(id);
+        let lease = self.lease_of(id)["id"].as_str().unwrap().to_owned();
+        self.behave("no-hooks");
+        said(&mut self.bare(&["delete", "--force", id])).ok();
+        self.behave("");
+        lease
+    }
+
+    pub fn small() -> World {
+        World::of(SMALL, 1)
+    }
+
+    pub fn of(model: (&str, &'static str, u32), gpus: u32) -> World {
+        World::with(model, gpus, 0)
+    }
+
+    /// A small world with two GPUs without MIG beside it.
+    pub fn with_whole_gpus() -> World {
+        World::with(SMALL, 1, 2)
+    }
+
+    fn with(
+        (model, profile, slots): (&str, &'static str, u32),
+        gpus: u32,
+        without_mig: u32,
+    ) -> World {
+        let dir = tempfile::Builder::new()
+            .prefix("runmig-faults-")
+            .tempdir_in(home())
+            .expect("a temporary folder");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let world = World {
+            dir,
+            bin: bin(),
+            profile,
+            slots: slots * gpus,
+            theirs: Mutex::default(),
+            daemons: Mutex::default(),
+        };
+        for name in ["root", "bundles"] {
+            fs::create_dir(world.path(name)).unwrap();
+        }
+        machine::new(&world.machine(), model, gpus, without_mig);
+        world.configure("");
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn machine(&self) -> PathBuf {
+        self.path("machine")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The geometry of GPUs that creates keep.
+    pub fn geometry(&self) -> PathBuf {
+        self.state().join("geometry")
+    }
+
+    pub fn forget_geometry(&self) {
+        let _ = fs::remove_file(self.geometry());
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    pub fn configure(&self, more: &str) {
+        let text = format!(
+            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
+             [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+            self.bin.path().join("runc").display(),
+            self.state().display(),
+            self.machine().join("lib/libnvidia-ml.so.1").display(),
+            self.machine().display()
+        );
+        fs::write(self.path("config.toml"), text).unwrap();
+    }
+
+    /// A package upgrade, or `alternatives`, gives the low-level runtime another path.
+    pub fn move_runtime(&self) {
+        let runtime = self.bin.path().join("runc");
+        let moved = runtime.with_file_name(format!("runc-{}", crate::unique()));
+        fs::hard_link(&runtime, &moved).unwrap();
+        self.configure_runtime(&moved);
+    }
+
+    pub fn configure_runtime(&self, moved: &Path) {
+        let runtime = self.bin.path().join("runc");
+        let config = self.path("config.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        let path = |path: &Path| format!("\"{}\"", path.display());
+        let changed = text.replace(&path(&runtime), &path(moved));
+        assert_ne!(text, changed);
+        fs::write(config, changed).unwrap();
+    }
+
+    /// How the low-level runtime misbehaves from now on, a word a line.
+    pub fn behave(&self, words: &str) {
+        fs::write(self.root().join("behaviour"), words).unwrap();
+    }
+
+    /// One of our programs, with this world's configuration.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.bin.path().join(name));
+        command
+            .env_clear()
+            .env("RUNMIG_CONFIG", self.path("config.toml"))
+            .env("STUB_RUNTIME_TEST_PID", std::process::id().to_string())
+            .current_dir(self.dir.path());
+        command
+    }
+
+    fn with_root(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = self.program(program);
+        command.arg("--root").arg(self.root()).args(arguments);
+        command
+    }
+
+    pub fn runmig(&self, arguments: &[&str]) -> Command {
+        self.with_root("runmig", arguments)
+    }
+
+    /// The low-level runtime, behind runmig's back.
+    pub fn bare(&self, arguments: &[&str]) -> Command {
+        self.with_root("runc", arguments)
+    }
+
+    pub fn migctl(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program("migctl");
+        command.args(arguments);
+        command
+    }
+
+    /// A call for a claim, whose place is the first one of the smallest slice.
+    pub fn claims(&self, verb: &str, uid: &str) -> Command {
+        let mut command = self.program("stub-claims");
+        command.arg(verb).arg(uid);
+        if verb != "unprepare" {
+            let gpu = &self.engine().gpus[0].uuid;
+            command.args([gpu, self.profile, "0", "1"]);
+        }
+        command
+    }
+
+    pub fn create_command(&self, id: &str) -> Command {
+        self.make_command("create", id)
+    }
+
+    /// `create` or `run`, of a container that asks for the smallest slice.
+    pub fn make_command(&self, verb: &str, id: &str) -> Command {
+        self.bundle(id);
+        let mut command = self.runmig(&[verb, "--bundle"]);
+        command.arg(self.path("bundles").join(id)).arg(id);
+        command
+    }
+
+    #[track_caller]
+    pub fn create(&self, id: &str) -> Said {
+        said(&mut self.create_command(id)).ok()
+    }
+
+    #[track_caller]
+    pub fn delete(&self, id: &str) -> Said {
+        said(&mut self.runmig(&["delete", "--force", id])).ok()
+    }
+
+    #[track_caller]
+    pub fn gc(&self) -> Said {
+        said(&mut self.migctl(&["gc"]))
+    }
+
+    /// The poststop hook as the low-level runtime calls it, for the lease of a container.
+    pub fn hook(&self, id: &str, lease: &str) -> strace::Call {
+        self.hook_with(id, &["--lease", lease], serde_json::json!(null))
+    }
+
+    /// The createRuntime hook of a container that runs.
+    pub fn limit_hook(&self, id: &str, lease: &str) -> strace::Call {
+        let pid = self.living_init(id).expect("a container that runs");
+        self.hook_with(id, &["--limit", "--lease", lease], pid.into())
+    }
+
+    fn hook_with(&self, id: &str, arguments: &[&str], pid: Value) -> strace::Call {
+        let state = serde_json::json!({
+            "ociVersion": "1.0.2", "id": id, "status": "stopped", "pid": pid,
+            "bundle": self.path("bundles").join(id),
+        });
+        let file = self.path(&format!("state-of-{id}.json"));
+        fs::write(&file, state.to_string()).unwrap();
+        let mut command = self.program("runmig-hook");
+        command.args(arguments).arg("--config");
+        command.arg(self.path("config.toml"));
+        strace::Call {
+            command,
+            stdin: Some(file),
+        }
+    }
+
+    /// A bundle whose container asks for the smallest slice; left as it is where it is there.
+    pub fn bundle(&self, id: &str) -> PathBuf {
+        self.bundle_asking(id, self.profile)
+    }
+
+    pub fn bundle_asking(&self, id: &str, slice: &str) -> PathBuf {
+        self.bundle_saying(id, &[("runmig.dev/slice", slice)])
+    }
+
+    /// Makes a bundle of a container whose slice is its pod's.
+    pub fn bundle_in_pod(&self, id: &str, slice: &str, pod: &str) -> PathBuf {
+        let all = [
+            ("runmig.dev/slice", slice),
+            ("runmig.dev/scope", "pod"),
+            ("io.kubernetes.cri.sandbox-id", pod),
+        ];
+        self.bundle_saying(id, &all)
+    }
+
+    /// Makes a bundle of a container of the pod `train` as the CDI files of these claims leave it.
+    pub fn bundle_with_claims(&self, id: &str, claims: &[&str]) -> PathBuf {
+        let dir = self.bundle_saying(
+            id,
+            &[
+                ("io.kubernetes.cri.sandbox-namespace", "team-a"),
+                ("io.kubernetes.cri.sandbox-name", "train"),
+                ("io.kubernetes.cri.sandbox-uid", "pod-uid"),
+            ],
+        );
+        let text = fs::read_to_string(dir.join("original")).unwrap();
+        let hooks = |verb: &str| {
+            let hook = |uid: &&str| {
+                format!(
+                    r#"{{"path": "/opt/runmig-claim", "timeout": 30,
+  "args": ["runmig-claim", "{verb}", "--claim", "{uid}", "--device", "device"]}}"#
+                )
+            };
+            claims.iter().map(hook).collect::<Vec<_>>().join(", ")
+        };
+        let (attach, detach) = (hooks("attach"), hooks("detach"));
+        let section = format!(
+            "\"hooks\": {{\"createRuntime\": [{attach}], \"poststop\": [{detach}]}},\n  \"linux\": {{"
+        );
+        let text = text.replace("\"linux\": {", &section).replace(
+            "\"PATH=/bin\"",
+            "\"PATH=/bin\", \"NVIDIA_VISIBLE_DEVICES=void\", \"RUNMIG_SLICE_SLICE=x\"",
+        );
+        fs::write(dir.join("config.json"), &text).unwrap();
+        fs::write(dir.join("original"), &text).unwrap();
+        dir
+    }
+
+    pub fn bundle_saying(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
+        let dir = self.path("bundles").join(id);
+        if !dir.join("config.json").exists() {
+            fs::create_dir_all(dir.join("rootfs")).unwrap();
+            fs::write(dir.join("config.json"), config(annotations)).unwrap();
+            fs::write(dir.join("original"), config(annotations)).unwrap();
+        }
+        dir
+    }
+
+    /// Gives the container of a bundle a cgroup of its own.
+    pub fn bundle_with_cgroup(&self, id: &str) {
+        let dir = self.path("bundles").join(id);
+        let text = fs::read_to_string(dir.join("original")).unwrap();
+        let path = cgroup_of(self, id);
+        let name = path.file_name().unwrap().to_string_lossy();
+        let section = format!("\"linux\": {{\"cgroupsPath\": \"/{name}\", ");
+        if !text.contains("cgroupsPath") {
+            let text = text.replace("\"linux\": {", &section);
+            fs::write(dir.join("config.json"), &text).unwrap();
+            fs::write(dir.join("original"), &text).unwrap();
+        }
+    }
+
+    #[track_caller]
+    pub fn leases(&self) -> Vec<Value> {
+        let list = said(&mut self.migctl(&["list", "-o", "json"])).json();
+        list["items"].as_array().expect("items").clone()
+    }
+
+    #[track_caller]
+    pub fn lease_of(&self, id: &str) -> Value {
+        let mut leases = self.leases();
+        leases.retain(|l| l["container"] == id);
+        assert_eq!(leases.len(), 1, "leases of {id}: {leases:?}");
+        leases.remove(0)
+    }
+
+    /// The init of a container that the low-level runtime has on record and that lives.
+    pub fn living_init(&self, id: &str) -> Option<i32> {
+        let text = fs::read(self.root().join(id).join("state.json")).ok()?;
+        let state: Value = serde_json::from_slice(&text).ok()?;
+        let pid = i32::try_from(state["init_process_pid"].as_i64()?).ok()?;
+        let now = runmig_lease::process::of(pid)?;
+        (Some(now.start_time) == state["init_process_start"].as_u64()).then_some(pid)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.machine().join("usr").exists() {
+            self.end_daemons();
+        }
+        for id in [operations::ID, operations::PEER] {
+            crate::leftovers::remove_cgroup(&cgroup_of(self, id).to_string_lossy());
+        }
+        // Those who wait in vain for a pipe, and the containers.
+        for entry in fs::read_dir(self.root()).into_iter().flatten().flatten() {
+            if let Some(pid) = self.living_init(&entry.file_name().to_string_lossy()) {
+                let pid = nix::unistd::Pid::from_raw(pid);
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Returns the directory of the cgroup that a container has if its bundle names one.
+pub fn cgroup_of(world: &World, id: &str) -> PathBuf {
+    let name = world.dir.path().file_name().unwrap().to_string_lossy();
+    Path::new(crate::cgroup2::ROOT).join(format!("{name}-{id}"))
+}
+
+/// Spaces, an unknown field and a number that a double cannot hold: what a rewrite would lose.
+fn config(annotations: &[(&str, &str)]) -> String {
+    let annotations: Vec<String> = annotations
+        .iter()
+        .map(|(key, value)| format!("\"{key}\": \"{value}\""))
+        .collect();
+    let annotations = annotations.join(", ");
+    format!(
+        r#"{{"ociVersion": "1.0.2",  "unknown": 12345678901234567890.5,
+  "process": {{"args": ["sh"], "cwd": "/", "env": ["PATH=/bin"]}}, "root": {{"path": "rootfs"}},
+  "annotations": {{{annotations}}},
+  "mounts": [{{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}}],
+  "linux": {{"resources": {{"devices": [{{"allow": false, "access": "rwm"}}]}}}}}}
+"#
+    )
+}
+
+/// In memory, if there is such a place.
+fn home() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Our programs and the stub, once for all worlds there are at a time; not from where they were built:
+/// there others than root may be able to write.
+fn bin() -> Arc<TempDir> {
+    static BIN: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut known = BIN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bin) = known.upgrade() {
+        return bin;
+    }
+    let dir = tempfile::Builder::new()
+        .prefix("runmig-bin-")
+        .tempdir_in(std::env::temp_dir())
+        .unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let install = |from: &Path, name: &str| {
+        let to = dir.path().join(name);
+        fs::hard_link(from, &to).unwrap_or_else(|_| crate::process::copy_program(from, &to));
+    };
+    install(&crate::program("runmig"), "runmig");
+    install(&crate::program("runmig-slice"), "runmig-slice");
+    install(&crate::program("runmig-hook"), "runmig-hook");
+    install(&crate::program("migctl"), "migctl");
+    install(&crate::program("runmig-claim"), "runmig-claim");
+    install(&crate::program("stub-runtime"), "runc");
+    install(&crate::program("stub-runtime"), "crun");
+    install(&crate::program("stub-claims"), "stub-claims");
+    let bin = Arc::new(dir);
+    *known = Arc::downgrade(&bin);
+    bin
+}

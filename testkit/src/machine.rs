@@ -1,0 +1,174 @@
+//! A simulated machine with GPUs, gone when dropped.
+
+use super::process::said;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+pub struct Machine {
+    home: TempDir,
+}
+
+/// A MIG device as the driver lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub gpu: u32,
+    pub gpu_uuid: String,
+    pub gi: u32,
+    pub ci: u32,
+    pub profile: String,
+    pub start: u64,
+    pub size: u64,
+    pub uuid: String,
+}
+
+impl Machine {
+    pub fn new(gpu: &str, count: u32) -> Machine {
+        Machine::with(&["--gpu", gpu, "--count", &count.to_string(), "--mig", "on"])
+    }
+
+    /// As `nvml-sim new DIR ARGUMENTS` makes it.
+    pub fn with(arguments: &[&str]) -> Machine {
+        let machine = Machine::to_be();
+        machine.sim("new", arguments);
+        machine
+    }
+
+    /// A machine that another program makes.
+    pub fn to_be() -> Machine {
+        let home = tempfile::Builder::new()
+            .prefix("runmig-sim-")
+            .tempdir()
+            .expect("a temporary folder");
+        // Other users may look at it, as they may at a real driver.
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Machine { home }
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.home.path().join("machine")
+    }
+
+    pub fn library(&self) -> PathBuf {
+        self.dir().join("lib/libnvidia-ml.so.1")
+    }
+
+    /// `nvml-sim VERB DIR ARGUMENTS`, which has to succeed.
+    pub fn sim(&self, verb: &str, arguments: &[&str]) -> String {
+        said(self.sim_command(verb).args(arguments)).ok().stdout
+    }
+
+    pub fn sim_command(&self, verb: &str) -> Command {
+        let mut command = Command::new(sim());
+        command.arg(verb).arg(self.dir());
+        command
+    }
+
+    fn show(&self) -> Value {
+        serde_json::from_str(&self.sim("show", &["--json"])).expect("JSON")
+    }
+
+    pub fn gpu_uuid(&self, index: usize) -> String {
+        let shown = self.show();
+        shown["gpus"][index]["uuid"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the driver's instances, one for each compute instance. A GPU instance without one,
+    /// which nothing of ours may leave behind, stands here with an empty UUID.
+    pub fn instances(&self) -> Vec<Instance> {
+        let shown = self.show();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut all = Vec::new();
+        for gpu in list(&shown["gpus"]) {
+            for gi in list(&gpu["gpuInstances"]) {
+                let mut instance = Instance {
+                    gpu: number(&gpu["index"]) as u32,
+                    gpu_uuid: string(&gpu["uuid"]),
+                    gi: number(&gi["id"]) as u32,
+                    ci: u32::MAX,
+                    profile: string(&gi["profile"]),
+                    start: number(&gi["placement"]["start"]),
+                    size: number(&gi["placement"]["size"]),
+                    uuid: String::new(),
+                };
+                let compute = list(&gi["computeInstances"]);
+                if compute.is_empty() {
+                    all.push(instance);
+                    continue;
+                }
+                for ci in compute {
+                    instance.ci = number(&ci["id"]) as u32;
+                    instance.uuid = string(&ci["migUUID"]);
+                    all.push(instance.clone());
+                }
+            }
+        }
+        all
+    }
+
+    #[track_caller]
+    pub fn the_instance(&self) -> Instance {
+        let all = self.instances();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0].clone()
+    }
+
+    #[track_caller]
+    pub fn is_empty(&self) {
+        assert_eq!(self.instances(), []);
+    }
+
+    /// Every node that a container with this instance has to have, by path below `/dev`.
+    pub fn nodes_of(&self, of: &Instance) -> BTreeMap<String, (u32, u32)> {
+        let (nvidia, uvm) = (self.major("nvidia"), self.major("nvidia-uvm"));
+        let caps = self.major("nvidia-caps");
+        let gi = self.capability(&format!("gpu{}/gi{}/access", of.gpu, of.gi));
+        let ci = self.capability(&format!("gpu{}/gi{}/ci{}/access", of.gpu, of.gi, of.ci));
+        BTreeMap::from([
+            ("nvidiactl".into(), (nvidia, 255)),
+            ("nvidia-uvm".into(), (uvm, 0)),
+            ("nvidia-uvm-tools".into(), (uvm, 1)),
+            (format!("nvidia{}", of.gpu), (nvidia, of.gpu)),
+            (format!("nvidia-caps/nvidia-cap{gi}"), (caps, gi)),
+            (format!("nvidia-caps/nvidia-cap{ci}"), (caps, ci)),
+        ])
+    }
+
+    fn major(&self, name: &str) -> u32 {
+        self.table("proc/devices", |words| match words {
+            [major, found] if *found == name => major.parse().ok(),
+            _ => None,
+        })
+    }
+
+    fn capability(&self, name: &str) -> u32 {
+        self.table("proc/driver/nvidia-caps/mig-minors", |words| match words {
+            [found, minor] if *found == name => minor.parse().ok(),
+            _ => None,
+        })
+    }
+
+    fn table(&self, file: &str, row: impl Fn(&[&str]) -> Option<u32>) -> u32 {
+        let text = fs::read_to_string(self.dir().join(file)).unwrap();
+        text.lines()
+            .find_map(|line| row(&line.split_whitespace().collect::<Vec<_>>()))
+            .unwrap_or_else(|| panic!("not in {file}:\n{text}"))
+    }
+}
+
+/// Cargo builds it with the workspace, but not for a package's tests alone.
+fn sim() -> PathBuf {
+    let sim = crate::program("nvml-sim");
+    assert!(
+        sim.exists() && sim.with_file_name("libnvml_sim.so").exists(),
+        "the simulated driver is not built: cargo build -p nvml-sim (looked for {})",
+        sim.display()
+    );
+    sim
+}

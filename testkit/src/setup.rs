@@ -1,0 +1,229 @@
+//! runmig as it is installed, with a configuration, a state directory and a driver of its own.
+//!
+//! ```text
+//! DIR/bin/            runmig, runmig-slice, runmig-hook, migctl
+//! DIR/config.toml
+//! DIR/state/          the ledger; made by runmig
+//! DIR/roots/NAME/     what is given as --root
+//! DIR/bundles/
+//! DIR/front/          a script before the low-level runtime, where one is needed
+//! ```
+
+use super::bundle::Bundle;
+use super::machine::Machine;
+use super::process::{Said, copy_program, said};
+use super::runtimes::Low;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+pub struct Setup {
+    pub low: Low,
+    pub machine: Machine,
+    /// The low-level runtime of the configuration.
+    pub runtime: PathBuf,
+    dir: TempDir,
+}
+
+impl Setup {
+    /// Two A100 with MIG on. None where the low-level runtime is not there.
+    pub fn of(low: Low) -> Option<Setup> {
+        Setup::on(low, Machine::new("A100-80GB", 2))
+    }
+
+    pub fn on(low: Low, machine: Machine) -> Option<Setup> {
+        let found = low.find()?;
+        if !nix::unistd::geteuid().is_root() {
+            super::skip("containers are made by root");
+            return None;
+        }
+        let dir = tempfile::Builder::new()
+            .prefix("runmig-e2e-")
+            .tempdir()
+            .expect("a temporary folder");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let runtime = low.configure(&found, &dir.path().join("front"));
+        let setup = Setup {
+            low,
+            machine,
+            runtime,
+            dir,
+        };
+        for name in ["bin", "roots", "bundles"] {
+            fs::create_dir(setup.path(name)).unwrap();
+        }
+        for name in ["runmig", "runmig-slice", "runmig-hook", "migctl"] {
+            // Not from where they were built: there others than root may be able to write.
+            let here = setup.path("bin").join(name);
+            let built = crate::program(name);
+            fs::hard_link(&built, &here).unwrap_or_else(|_| copy_program(&built, &here));
+        }
+        setup.configure("");
+        Some(setup)
+    }
+
+    /// Writes the configuration anew, with more keys before its tables.
+    pub fn configure(&self, more: &str) {
+        let text = format!(
+            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
+             [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+            self.runtime.display(),
+            self.state().display(),
+            self.machine.library().display(),
+            self.machine.dir().display()
+        );
+        fs::write(self.config(), text).unwrap();
+    }
+
+    /// Has a program called in the low-level runtime's place, which it is to call in turn.
+    pub fn put_before(&self, front: &Path) {
+        let config = fs::read_to_string(self.config()).unwrap();
+        let runtime = format!("{:?}", self.runtime);
+        let changed = config.replace(&runtime, &format!("{front:?}"));
+        assert_ne!(config, changed);
+        fs::write(self.config(), changed).unwrap();
+    }
+
+    /// Something in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.path("config.toml")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.path("bin").join(name)
+    }
+
+    pub fn root(&self, name: &str) -> PathBuf {
+        self.path("roots").join(name)
+    }
+
+    /// `runmig --root ROOT ARGUMENTS`
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        self.under("a", arguments)
+    }
+
+    /// The same under another root.
+    pub fn under(&self, root: &str, arguments: &[&str]) -> Command {
+        let mut command = self.plain(&self.program("runmig"));
+        command.arg("--root").arg(self.root(root)).args(arguments);
+        command
+    }
+
+    /// The low-level runtime itself, called the same.
+    pub fn bare(&self, arguments: &[&str]) -> Command {
+        let mut command = self.plain(&self.runtime);
+        command.arg("--root").arg(self.root("a")).args(arguments);
+        command
+    }
+
+    pub fn plain(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("RUNMIG_CONFIG", self.config())
+            .env_remove("RUST_BACKTRACE")
+            .current_dir(self.dir.path());
+        command
+    }
+
+    #[track_caller]
+    pub fn runmig(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command(arguments))
+    }
+
+    #[track_caller]
+    pub fn migctl(&self, arguments: &[&str]) -> Said {
+        said(self.plain(&self.program("migctl")).args(arguments))
+    }
+
+    /// A bundle whose container runs a shell script.
+    pub fn bundle(&self, script: &str) -> Bundle {
+        let path = self.path("bundles").join(super::unique());
+        Bundle::new(&path, script)
+    }
+
+    /// The same, asking for a slice.
+    pub fn asking(&self, slice: &str, script: &str) -> Bundle {
+        let bundle = self.bundle(script);
+        bundle.annotate("runmig.dev/slice", slice);
+        bundle
+    }
+
+    /// Returns the output of `migctl list -o json`.
+    #[track_caller]
+    pub fn leases(&self) -> Vec<Value> {
+        let list = self.migctl(&["list", "-o", "json"]).ok().json();
+        assert_eq!(list["apiVersion"], "runmig.dev/v1");
+        assert_eq!(list["kind"], "LeaseList");
+        list["items"].as_array().expect("items").clone()
+    }
+
+    #[track_caller]
+    pub fn the_lease(&self) -> Value {
+        let leases = self.leases();
+        assert_eq!(leases.len(), 1, "{leases:?}");
+        leases[0].clone()
+    }
+
+    /// Returns the cgroups of the MPS daemons that have a directory or a process.
+    pub fn daemons(&self) -> Vec<String> {
+        let folders = entries(&self.state().join("mps"));
+        let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        // A daemon whose directories are gone shows by its program.
+        let program = self.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+        let is_ours =
+            |pid: &PathBuf| fs::read_link(pid.join("exe")).is_ok_and(|exe| exe == program);
+        let lost = entries(Path::new("/proc")).into_iter().filter(is_ours);
+        { folders.iter() }
+            .map(|folder| format!("runmig-mps-{}", name(folder)))
+            .chain(lost.map(|pid| format!("process {}", name(&pid))))
+            .collect()
+    }
+
+    /// Ends the daemons of a test that has failed.
+    fn end_daemons(&self) {
+        for cgroup in self.daemons() {
+            for pid in super::process::in_cgroup(&cgroup) {
+                super::process::kill(pid);
+            }
+            super::leftovers::remove_cgroup(&cgroup);
+        }
+    }
+
+    /// Neither the driver nor the ledger has anything.
+    #[track_caller]
+    pub fn nothing_is_left(&self) {
+        self.machine.is_empty();
+        assert_eq!(self.leases(), Vec::<Value>::new());
+        assert_eq!(self.daemons(), Vec::<String>::new());
+    }
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        self.end_daemons();
+        for root in entries(&self.path("roots")) {
+            for container in entries(&root) {
+                let mut delete = Command::new(&self.runtime);
+                delete.arg("--root").arg(&root).args(["delete", "--force"]);
+                delete.arg(container.file_name().unwrap());
+                let _ = delete.output();
+            }
+        }
+    }
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}

@@ -1,0 +1,26 @@
+//! What needs neither an engine nor containers: arguments, config.json, placement, policy, the sources themselves.
+
+mod architecture;
+mod args_parse;
+mod dependencies;
+mod failure_modes;
+mod fuzz_seeds;
+mod geometry;
+mod go_reading;
+mod hardware;
+mod hardware_shares;
+mod install;
+mod package;
+mod pages;
+mod placement;
+mod policy;
+mod rules;
+mod spec_bundle;
+mod spec_cdi;
+mod spec_edit;
+mod spec_properties;
+mod systemd;
+#[path = "../../fuzz/targets.rs"]
+#[allow(dead_code)] // the fuzz targets use the rest
+mod targets;
+mod words;

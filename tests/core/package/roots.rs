@@ -1,0 +1,500 @@
+//! The packages in a root of Debian 11: glibc 2.31, no systemd, no driver, no Rust, no low-level runtime.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+use testkit::packages::{self, EARLIER_LINE, PROGRAMS, package};
+use testkit::process::{descendants, kill, until};
+use testkit::{Bundle, Going, Low, Machine, Said, Setup, going, said, skip};
+
+const CONFIG: &str = "etc/runmig/config.toml";
+const WANTED: &str = "etc/systemd/system/timers.target.wants/runmig-gc.timer";
+
+struct Root {
+    dir: TempDir,
+}
+
+impl Root {
+    /// Unpacks the root that `scripts/setup test` made.
+    fn new() -> Option<Root> {
+        let Some(archive) = archive().filter(|archive| archive.exists()) else {
+            skip("no root of Debian 11; run scripts/setup test");
+            return None;
+        };
+        if !nix::unistd::geteuid().is_root() {
+            skip("a root file system is made by root");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut unpack = Command::new("tar");
+        unpack.arg("-C").arg(dir.path()).arg("-xf").arg(archive);
+        said(&mut unpack).ok();
+        fs::create_dir(dir.path().join("packages")).unwrap();
+        Some(Root { dir })
+    }
+
+    /// The same with the .deb of the tree and of an earlier version in `/packages`.
+    fn with_debs() -> Option<Root> {
+        let deb = package(".deb")?;
+        let root = Root::new()?;
+        fs::copy(&deb, root.at("packages/new.deb")).unwrap();
+        packages::earlier_deb(&deb, &root.at("packages/earlier.deb"));
+        Some(root)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    /// A shell command, in a mount namespace of its own: inside the root, or beside it with its path as `$1`.
+    fn command(&self, inside: bool, script: &str) -> Command {
+        let enter = match inside {
+            true => "exec chroot \"$1\" /bin/sh -c \"$2\"",
+            false => "exec /bin/sh -c \"$2\" sh \"$1\"",
+        };
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "/bin/sh", "-ec"]);
+        command.arg(format!(
+            "mount --rbind /proc \"$1/proc\"; mount --rbind /dev \"$1/dev\"; {enter}"
+        ));
+        command.arg("sh").arg(self.dir.path()).arg(script);
+        command.env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        );
+        command.env("HOME", "/root").env_remove("RUST_BACKTRACE");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, script: &str) -> Said {
+        said(&mut self.command(true, script))
+    }
+
+    #[track_caller]
+    fn ok(&self, script: &str) -> String {
+        self.run(script).ok().stdout
+    }
+
+    /// Runs rpm on the root, with the scripts of its packages inside.
+    #[track_caller]
+    fn rpm(&self, arguments: &str) -> Said {
+        let script = format!("rpm --root \"$1\" {arguments}");
+        said(&mut self.command(false, &script))
+    }
+
+    /// All paths but those that dpkg and rpm keep for themselves.
+    fn files(&self) -> String {
+        self.ok(
+            "find / -xdev \\( -path /packages -o -path /var/lib/dpkg -o -path /var/log -o -path /var/lib/rpm \
+             -o -path /usr/lib/sysimage -o -path /root \\) -prune -o -print | sort",
+        )
+    }
+
+    fn dpkg_status(&self) -> String {
+        self.ok("dpkg-query --show --showformat '${db:Status-Status} ${Version}' runmig || true")
+    }
+
+    /// Whether each program is that of the earlier package; the earlier one has more bytes.
+    fn earlier(&self) -> [bool; 4] {
+        PROGRAMS.map(|name| {
+            let program = fs::read(self.at("usr/bin").join(name)).unwrap();
+            program.ends_with(b"earlier")
+        })
+    }
+
+    /// Puts a program before that of the same name.
+    fn gate(&self, name: &str, script: &str) {
+        fs::create_dir_all(self.at("gate")).unwrap();
+        let file = self.at("gate").join(name);
+        testkit::runtimes::program(&file, &format!("#!/bin/sh\n{script}\n"));
+    }
+
+    /// Starts dpkg with the gate before its programs. Kills it and all that it started once the gate is reached.
+    #[track_caller]
+    fn kill_dpkg_at_gate(&self, arguments: &str) {
+        let script = format!("PATH=/gate:$PATH; export PATH; exec dpkg {arguments}");
+        let dpkg: Going = going(&mut self.command(true, &script));
+        let reached = self.at("gate/reached");
+        until("dpkg is at the gate", || reached.exists());
+        let scripts = descendants(dpkg.pid());
+        dpkg.kill();
+        scripts.into_iter().for_each(kill);
+        fs::remove_dir_all(self.at("gate")).unwrap();
+    }
+}
+
+fn archive() -> Option<PathBuf> {
+    let cache = match std::env::var_os("RUNMIG_CACHE") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
+    };
+    Some(cache.join("roots/debian11.tar"))
+}
+
+/// The end of a gate: it lets the test know, and stays.
+const STAYS: &str = "touch /gate/reached; exec sleep 600";
+
+/// A container with a lease, on a simulated machine outside the root.
+struct Leased {
+    setup: Setup,
+    _bundle: Bundle,
+}
+
+impl Leased {
+    fn new(root: &Root) -> Option<Leased> {
+        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1))?;
+        let bundle = setup.asking("1g.10gb", "true");
+        setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+        let mut copy = Command::new("cp");
+        said(copy.arg("-a").arg(setup.state()).arg(root.at("run/runmig"))).ok();
+        Some(Leased {
+            setup,
+            _bundle: bundle,
+        })
+    }
+
+    fn release(self, root: &Root) {
+        self.setup.runmig(&["delete", "--force", "web"]).ok();
+        // An instance of a layout needs no hook.
+        let layout = "version: v1\nmig-configs: {one: [{devices: all, mig-enabled: true, mig-devices: {2g.20gb: 1}}]}\n";
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), layout).unwrap();
+        let file = file.path().to_str().unwrap();
+        self.setup.migctl(&["apply", "-f", file]).ok();
+        fs::remove_dir_all(root.at("run/runmig")).unwrap();
+        let mut copy = Command::new("cp");
+        let state = self.setup.state();
+        said(copy.arg("-a").arg(state).arg(root.at("run/runmig"))).ok();
+    }
+}
+
+#[track_caller]
+fn programs_start(root: &Root, folder: &str) {
+    let version = root.ok(&format!("{folder}/migctl --version"));
+    assert_eq!(
+        version.trim(),
+        concat!("migctl ", env!("CARGO_PKG_VERSION"))
+    );
+    let hook = root.ok(&format!("{folder}/runmig-hook --version"));
+    assert!(hook.contains(env!("CARGO_PKG_VERSION")), "{hook}");
+    // The front and its companion look for the low-level runtime, which is not there.
+    for name in ["runmig", "runmig-slice"] {
+        let said = root.run(&format!("{folder}/{name} --version")).exits(1);
+        assert!(
+            said.stderr.contains("cannot find a low-level runtime"),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn deb_installs_without_systemd() {
+    let Some(root) = Root::with_debs() else {
+        return;
+    };
+    let before = root.files();
+    root.ok("dpkg --install /packages/new.deb");
+    programs_start(&root, "/usr/bin");
+    assert_eq!(root.ok("dpkg --verify runmig"), "");
+    assert!(root.at(WANTED).symlink_metadata().is_ok());
+    // Without a driver, the ledger is empty and can be read.
+    assert_eq!(root.ok("migctl list").lines().count(), 1);
+    let doctor = root.run("migctl doctor --only driver").exits(1);
+    assert!(
+        doctor.stdout.starts_with("ok    driver.rights"),
+        "{doctor:?}"
+    );
+    assert!(doctor.stdout.contains("fail  driver.library"), "{doctor:?}");
+
+    // As systemctl enable makes them.
+    root.ok(
+        "cd /etc/systemd/system && mkdir -p sockets.target.wants multi-user.target.wants
+        ln -s /usr/lib/systemd/system/runmig-layout.service multi-user.target.wants/
+        ln -s /usr/lib/systemd/system/runmig-textfile.timer timers.target.wants/
+        ln -s /usr/lib/systemd/system/runmig-metrics.socket sockets.target.wants/",
+    );
+    fs::write(root.at("etc/runmig/crun.toml"), "").unwrap();
+    root.ok("dpkg --remove runmig");
+    assert!(root.at(CONFIG).exists() && !root.at("usr/bin/runmig").exists());
+    root.ok("dpkg --purge runmig");
+    packages::same_files(&before, &root.files());
+}
+
+#[test]
+fn deb_stays_while_leases_are_held() {
+    let Some(root) = Root::with_debs() else {
+        return;
+    };
+    root.ok("dpkg --install /packages/new.deb");
+    let Some(leased) = Leased::new(&root) else {
+        return;
+    };
+    let refused = root.run("dpkg --remove runmig").exits(1);
+    assert!(
+        refused.stderr.contains("slices, shares or GPUs are leased"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        root.dpkg_status(),
+        concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
+    );
+    leased.release(&root);
+    assert!(root.ok("migctl list").contains("layout"));
+    // A ledger that cannot be read may have leases.
+    let config = root.read(CONFIG);
+    fs::write(root.at(CONFIG), "nonsense").unwrap();
+    let refused = root.run("dpkg --remove runmig").exits(1);
+    assert!(
+        refused.stderr.contains("cannot read the leases"),
+        "{refused:?}"
+    );
+    fs::write(root.at(CONFIG), config).unwrap();
+    root.ok("dpkg --remove runmig");
+    assert!(!root.at("usr/bin/runmig").exists());
+}
+
+#[test]
+fn killed_dpkg_is_repeated() {
+    let Some(root) = Root::with_debs() else {
+        return;
+    };
+    root.ok("dpkg --install /packages/earlier.deb");
+    // dpkg has unpacked some of the programs when the stream of files stops.
+    root.gate(
+        "dpkg-deb",
+        &format!(
+            "case $* in *--fsys-tarfile*) /usr/bin/dpkg-deb \"$@\" | head -c 4000000; {STAYS} ;; esac
+             exec /usr/bin/dpkg-deb \"$@\""
+        ),
+    );
+    root.kill_dpkg_at_gate("--install /packages/new.deb");
+    assert!(
+        root.dpkg_status().contains("half-installed"),
+        "{}",
+        root.dpkg_status()
+    );
+    let half = root.ok("find / -xdev -name '*.dpkg-new'");
+    assert!(half.contains("/usr/bin/"), "{half:?}");
+    // All programs are still those of one version, and work.
+    assert_eq!(root.earlier(), [true; 4]);
+    root.ok("migctl list");
+
+    // The next one dies between the files and the end of postinst.
+    root.gate("deb-systemd-helper", STAYS);
+    root.kill_dpkg_at_gate("--install /packages/new.deb");
+    assert!(
+        root.dpkg_status().contains("half-configured"),
+        "{}",
+        root.dpkg_status()
+    );
+    assert_eq!(root.earlier(), [false; 4]);
+    assert_eq!(root.ok("find / -xdev -name '*.dpkg-new'"), "");
+
+    root.ok("dpkg --configure --pending");
+    assert_eq!(
+        root.dpkg_status(),
+        concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
+    );
+    assert_eq!(root.ok("dpkg --verify runmig"), "");
+    assert!(root.at(WANTED).symlink_metadata().is_ok());
+}
+
+#[test]
+fn upgrade_asks_about_changed_configuration() {
+    let Some(root) = Root::with_debs() else {
+        return;
+    };
+    root.ok("dpkg --install /packages/earlier.deb");
+    let changed = root.read(CONFIG) + "# mine\n";
+    fs::write(root.at(CONFIG), &changed).unwrap();
+    // Nobody answers.
+    let asked = root.run("dpkg --install /packages/new.deb").exits(1);
+    assert!(
+        asked
+            .stderr
+            .contains("end of file on stdin at conffile prompt"),
+        "{asked:?}"
+    );
+    assert_eq!(root.read(CONFIG), changed);
+    root.ok("dpkg --force-confold --configure runmig");
+    assert_eq!(root.read(CONFIG), changed);
+    assert!(
+        !root
+            .read(&format!("{CONFIG}.dpkg-dist"))
+            .contains(EARLIER_LINE)
+    );
+    root.ok("dpkg --purge runmig");
+    assert!(!root.at("etc/runmig").exists());
+
+    // One that nobody changed is replaced.
+    root.ok("dpkg --install /packages/earlier.deb && dpkg --install /packages/new.deb");
+    assert!(!root.read(CONFIG).contains(EARLIER_LINE));
+}
+
+#[test]
+fn upgrade_keeps_timer_disabled() {
+    let Some(root) = Root::with_debs() else {
+        return;
+    };
+    root.ok("dpkg --install /packages/earlier.deb");
+    fs::remove_file(root.at(WANTED)).expect("the link that enables the timer");
+    root.ok("dpkg --install /packages/new.deb");
+    assert!(root.at(WANTED).symlink_metadata().is_err());
+    // A purge forgets that.
+    root.ok("dpkg --purge runmig && dpkg --install /packages/new.deb");
+    assert!(root.at(WANTED).symlink_metadata().is_ok());
+}
+
+#[test]
+fn tarball_installs_beside_deb() {
+    let (Some(tarball), Some(root)) = (package(".tar.gz"), Root::with_debs()) else {
+        return;
+    };
+    let mut unpack = Command::new("tar");
+    unpack.args(["--strip-components=1", "-xzf"]).arg(tarball);
+    said(unpack.arg("-C").arg(root.at("packages"))).ok();
+    let before = root.files();
+    root.run("command -v cargo").exits(127);
+    root.ok("/packages/install");
+    programs_start(&root, "/usr/local/bin");
+
+    root.ok("dpkg --install /packages/new.deb");
+    let doctor = root.run("migctl doctor --only programs").exits(1);
+    let mut lines = doctor.stdout.lines();
+    let copies = lines.find(|line| line.starts_with("warn  programs.copies "));
+    assert!(
+        copies.is_some_and(|line| line.contains("other copies are on PATH: /usr/bin/runmig")),
+        "{doctor:?}"
+    );
+    // The configuration and the ledger of a purged package are the other copy's.
+    fs::create_dir(root.at("run/runmig")).unwrap();
+    fs::write(root.at("etc/runmig/crun.toml"), "").unwrap();
+    root.ok("dpkg --purge runmig");
+    assert!(root.at("run/runmig").exists() && root.at("etc/runmig/crun.toml").exists());
+    fs::remove_dir(root.at("run/runmig")).unwrap();
+    fs::remove_file(root.at("etc/runmig/crun.toml")).unwrap();
+
+    // And the configuration of a package that stays is the package's.
+    root.ok("dpkg --install /packages/new.deb");
+    let said = root.run("/packages/install --uninstall").ok().stderr;
+    assert!(said.contains("belongs to a package and stays"), "{said}");
+    assert_eq!(root.ok("dpkg --verify runmig"), "");
+    programs_start(&root, "/usr/bin");
+    root.ok("dpkg --purge runmig");
+    // Folders of others, as the one for the manual pages, stay.
+    let of_root = |files: String| -> String {
+        let lines = files.lines();
+        let own = lines.filter(|path| !path.starts_with("/usr/local/share/"));
+        own.map(|path| format!("{path}\n")).collect()
+    };
+    packages::same_files(&of_root(before), &of_root(root.files()));
+}
+
+/// An rpm of version 0.0.1 from the files of the package, without scripts.
+fn earlier_rpm(rpm: &Path, to: &Path) {
+    let work = tempfile::tempdir().unwrap();
+    let files = work.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let mut unpack = Command::new("rpm");
+    unpack.arg("--root").arg(&files);
+    unpack.args(["-i", "--nodeps", "--noscripts"]);
+    said(unpack.arg(rpm)).ok();
+    packages::change(&files);
+    let spec = "Name: runmig\nVersion: 0.0.1\nRelease: 1\nSummary: earlier\nLicense: Apache-2.0\nAutoReqProv: no\n\
+        %description\nearlier\n%install\nmkdir -p %{buildroot}/usr\ncp -a %{content}/usr/bin %{buildroot}/usr\ncp -a %{content}/etc %{buildroot}\n%files\n/usr/bin/*\n%config(noreplace) /etc/runmig/config.toml\n";
+    fs::write(work.path().join("spec"), spec).unwrap();
+    let mut build = Command::new("rpmbuild");
+    build.arg("-bb").arg("--quiet");
+    let top = format!("_topdir {}", work.path().display());
+    let files = format!("content {}", files.display());
+    let target = format!("_rpmdir {}", to.display());
+    for define in [
+        &*top,
+        &files,
+        &target,
+        "__os_install_post %{nil}",
+        "_build_name_fmt earlier.rpm",
+    ] {
+        build.arg("--define").arg(define);
+    }
+    said(build.arg(work.path().join("spec"))).ok();
+}
+
+#[test]
+fn rpm_upgrades_and_refuses_removal() {
+    let (Some(rpm), Some(root)) = (package(".rpm"), Root::new()) else {
+        return;
+    };
+    earlier_rpm(&rpm, &root.at("packages"));
+    fs::copy(&rpm, root.at("packages/new.rpm")).unwrap();
+    // The root has no systemd, so this says what the scripts would tell it.
+    testkit::runtimes::program(
+        &root.at("usr/bin/systemctl"),
+        "#!/bin/sh\necho \"$@\" >>/packages/systemctl\n",
+    );
+    // Folders that other packages of RHEL own.
+    for folder in [
+        "lib/systemd/system",
+        "share/fish/vendor_completions.d",
+        "share/licenses",
+        "share/zsh/site-functions",
+    ] {
+        fs::create_dir_all(root.at("usr").join(folder)).unwrap();
+    }
+    root.rpm("--initdb").ok();
+    let before = root.files();
+    let told = || fs::read_to_string(root.at("packages/systemctl")).unwrap_or_default();
+
+    let packages = root.at("packages");
+    let install = format!("--nodeps -i {}/new.rpm", packages.display());
+    root.rpm(&install).ok();
+    programs_start(&root, "/usr/bin");
+    assert_eq!(told(), "daemon-reload\nenable --now runmig-gc.timer\n");
+    let Some(leased) = Leased::new(&root) else {
+        return;
+    };
+    let refused = root.rpm("-e runmig");
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(
+        refused.stderr.contains("slices, shares or GPUs are leased"),
+        "{refused:?}"
+    );
+    assert!(root.at("usr/bin/runmig").exists());
+    leased.release(&root);
+    fs::remove_dir_all(root.at("run/runmig")).unwrap();
+    root.rpm("-e runmig").ok();
+    assert!(
+        told().ends_with("disable --now runmig-gc.timer\ndaemon-reload\n"),
+        "{}",
+        told()
+    );
+    packages::same_files(&before, &root.files());
+
+    // An upgrade keeps a changed configuration, also while leases are held.
+    root.rpm(&format!("--nodeps -i {}/earlier.rpm", packages.display()))
+        .ok();
+    assert_eq!(root.earlier(), [true; 4]);
+    let changed = root.read(CONFIG) + "# mine\n";
+    fs::write(root.at(CONFIG), &changed).unwrap();
+    let Some(_leased) = Leased::new(&root) else {
+        return;
+    };
+    fs::remove_file(root.at("packages/systemctl")).unwrap();
+    root.rpm(&format!("--nodeps -U {}/new.rpm", packages.display()))
+        .ok();
+    assert_eq!(root.earlier(), [false; 4]);
+    assert_eq!(root.read(CONFIG), changed);
+    assert!(
+        !root
+            .read(&format!("{CONFIG}.rpmnew"))
+            .contains(EARLIER_LINE)
+    );
+    assert_eq!(told(), "daemon-reload\n");
+}

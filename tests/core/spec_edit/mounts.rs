@@ -1,0 +1,72 @@
+//! Mounts that bring devices.
+
+use crate::spec_edit::{done, refused, with};
+use serde_json::{Value, json};
+
+fn with_mount(mount: Value) -> Value {
+    with(|c| {
+        c["mounts"] = json!([{"destination": "/proc", "type": "proc", "source": "proc"}, mount])
+    })
+}
+
+#[test]
+fn removes_mounts_of_other_devices() {
+    let bind = |source: &str, destination: &str| json!({"destination": destination, "source": source, "options": ["rbind", "ro"]});
+    for (source, destination) in [
+        ("/dev/nvidia4", "/dev/nvidia4"),
+        ("/srv/harmless", "/data"),
+        ("/dev/nvidia-caps/nvidia-cap21", "/x"),
+        ("/dev/nvidia-caps", "/x"),
+        ("/dev/dri/card1", "/dev/dri/card1"),
+        ("/proc/driver/nvidia", "/proc/driver/nvidia"),
+        // these stand where a node of the slice has to be
+        ("/dev/zero", "/dev/nvidiactl"),
+        ("/srv", "/dev/./nvidia-caps"),
+        // asks nvidia-container-runtime for all
+        ("/dev/null", "/var/run/nvidia-container-devices/all"),
+        ("/dev/null", "/var/run//nvidia-container-devicesall"),
+        ("/dev/null", "/x/../run/nvidia-container-devices0"),
+        // leads to an MPS daemon of the host
+        ("/srv", "/tmp/nvidia-mps"),
+        ("/srv", "/tmp/./nvidia-mps/control"),
+    ] {
+        let after = done(&with_mount(bind(source, destination)));
+        assert_eq!(
+            after["mounts"].as_array().unwrap().len(),
+            1,
+            "{source} {destination}"
+        );
+        let typed = json!({"destination": destination, "source": source, "type": "bind"});
+        let after = done(&with_mount(typed));
+        assert_eq!(
+            after["mounts"].as_array().unwrap().len(),
+            1,
+            "{source} {destination}"
+        );
+    }
+    for mount in [
+        bind("/dev/zero", "/dev/nvidia4"),
+        bind("/dev/nvidia0", "/dev/nvidia0"),
+        bind("/absent", "/x"),
+        bind("/", "/host"),
+        json!({"destination": "/x", "source": "/dev/nvidia4", "type": "tmpfs"}),
+    ] {
+        assert_eq!(done(&with_mount(mount.clone()))["mounts"][1], mount);
+    }
+}
+
+#[test]
+fn refuses_mounted_host_dev() {
+    for mount in [
+        json!({"destination": "/dev", "source": "/dev", "options": ["bind"]}),
+        json!({"destination": "/mnt", "source": "/srv/link-to-dev", "type": "bind"}),
+        json!({"destination": "/x", "source": "devtmpfs", "type": "devtmpfs"}),
+        json!({"destination": "/../dev/", "source": "/srv", "type": "bind"}),
+    ] {
+        let line = refused(&with_mount(mount));
+        assert!(
+            line.contains("gives the container the devices of the host; hint: "),
+            "{line}"
+        );
+    }
+}

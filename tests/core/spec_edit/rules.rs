@@ -1,0 +1,134 @@
+//! The rules for devices: what of them stays, and which are refused.
+
+use crate::spec_edit::{done, refused, with};
+use serde_json::{Value, json};
+
+fn with_rules(rules: Value) -> Value {
+    with(|c| c["linux"]["resources"]["devices"] = rules)
+}
+
+#[test]
+fn removes_nvidia_rules_and_denies_first() {
+    let after = done(&with_rules(json!([
+        {"allow": true, "type": "c", "major": 195, "minor": -1, "access": "rw"},
+        {"allow": true, "type": "c", "major": 226, "minor": 1, "access": "rw"},
+        {"allow": true, "type": "c", "major": 226, "minor": 0, "access": "rw"},
+        {"allow": true, "major": 511, "access": "m"},
+        {"allow": true, "type": "c", "access": "m"},
+        {"allow": true, "type": "b", "access": "rwm"},
+    ])));
+    let rules = after["linux"]["resources"]["devices"].as_array().unwrap();
+    assert_eq!(
+        &rules[..4],
+        [
+            json!({"allow": false, "access": "rwm"}),
+            json!({"allow": true, "type": "c", "major": 226, "minor": 0, "access": "rw"}),
+            json!({"allow": true, "type": "c", "access": "m"}),
+            json!({"allow": true, "type": "b", "access": "rwm"}),
+        ]
+    );
+    assert_eq!(rules.len(), 4 + 5);
+    assert_eq!(
+        rules[4],
+        json!({"allow": true, "type": "c", "major": 195, "minor": 255, "access": "rwm"})
+    );
+}
+
+#[test]
+fn judges_rules_by_their_effect() {
+    let privileged = refused(&with_rules(json!([{"allow": true, "access": "rwm"}])));
+    assert_eq!(
+        privileged,
+        "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs"
+    );
+    let deny_all = json!({"allow": false, "access": "rwm"});
+    for (rule, named) in [
+        (json!({"allow": true, "type": "c"}), "(allow c *:* rwm)"),
+        (
+            json!({"allow": true, "type": "c", "access": "w"}),
+            "(allow c *:* w)",
+        ),
+        (
+            json!({"allow": true, "type": "c", "major": -1, "minor": 7, "access": "r"}),
+            "(allow c *:7 r)",
+        ),
+        (
+            json!({"allow": true, "type": "c", "major": 226, "access": "rw"}),
+            "(allow c 226:* rw)",
+        ),
+        (
+            json!({"allow": true, "type": "a", "major": 1, "minor": 3, "access": "r"}),
+            "(allow a 1:3 r)",
+        ),
+    ] {
+        let line = refused(&with_rules(json!([deny_all, rule])));
+        assert!(
+            line.contains("linux.resources.devices[1]") && line.contains(named),
+            "{line}"
+        );
+        // Taken back by a deny-all, it allows nothing.
+        done(&with_rules(json!([rule, deny_all])));
+    }
+    // to read and write at once is neither to read nor to write
+    let halves = json!([
+        deny_all,
+        {"allow": true, "type": "c", "access": "rwm"},
+        {"allow": false, "type": "c", "access": "r"},
+        {"allow": false, "type": "c", "access": "w"},
+    ]);
+    assert!(refused(&with_rules(halves)).contains("[1] (allow c *:* rwm)"));
+    // docker's privileged: the rule stands last, after the denies
+    let docker = json!([deny_all, {"allow": false, "type": "c", "major": 10, "minor": 229, "access": "rwm"}, {"allow": true, "access": "rwm"}]);
+    assert!(refused(&with_rules(docker)).contains("[2] (allow a *:* rwm)"));
+    // looks privileged, is not: what it opens is no NVIDIA device
+    done(&with(|c| {
+        c["process"]["capabilities"] = json!({"bounding": ["CAP_SYS_ADMIN", "CAP_MKNOD"]});
+    }));
+}
+
+#[test]
+fn refuses_rules_that_deny_slice() {
+    let line = refused(&with_rules(json!([
+        {"allow": true, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 195, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 507, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 511, "access": "rwm"},
+        {"allow": false, "type": "c", "major": 226, "access": "rwm"},
+    ])));
+    assert!(
+        line.starts_with("the device rules of config.json keep the container from /dev/nvidiactl (195:255); hint: "),
+        "{line}"
+    );
+}
+
+#[test]
+fn refuses_unreadable_rules() {
+    for (rule, message) in [
+        (
+            json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}),
+            "linux.resources.devices[0].major in config.json is no device number (or -1 for any)",
+        ),
+        (
+            json!({"allow": true, "type": "c", "minor": 4294967296u64}),
+            "linux.resources.devices[0].minor in config.json is no device number (or -1 for any)",
+        ),
+        (
+            json!({"allow": "yes"}),
+            "linux.resources.devices[0].allow in config.json is no boolean",
+        ),
+        (
+            json!({"allow": true, "type": "x"}),
+            "linux.resources.devices[0].type in config.json is \"x\", not a, b or c",
+        ),
+        (
+            json!({"allow": true, "access": "rx"}),
+            "linux.resources.devices[0].access in config.json holds 'x', not only r, w and m",
+        ),
+        (
+            json!(3),
+            "linux.resources.devices[0] in config.json is no object",
+        ),
+    ] {
+        assert_eq!(refused(&with_rules(json!([rule]))), message);
+    }
+}

@@ -1,0 +1,188 @@
+//! `migctl gc` names the processes that bypass MPS, and nothing else.
+
+use super::*;
+use std::fs;
+use testkit::process::{going, lives, with_argument};
+
+/// Another container that holds the GPU at its index whole, with a plain CUDA process.
+fn whole_gpu(setup: &Setup) -> Client {
+    let bundle = setup.bundle("exec sleep 1000");
+    bundle.annotate("runmig.dev/gpu", "1");
+    let mut client = Client::run(setup, &bundle, &unique());
+    free(&mut client);
+    client
+}
+
+#[test]
+fn names_what_bypasses_mps_alone() {
+    let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
+        return;
+    };
+    // A plain process without a share, one of another user of the machine, and one in each other container.
+    let mut whole = whole_gpu(&setup);
+    let mut holder = Holder::start(&setup);
+    let mut neighbour = Holder::start(&setup);
+    let mut foreign = setup.machine.sim_command("hold");
+    foreign.args(["--gpu", "1", "--memory", "300Mi"]);
+    let mut foreign = going(&mut foreign);
+    foreign.until("holding GPU 1");
+    let (mut held, _) = holder.exec(&setup, &[]);
+    let (unheld, pid) = holder.exec(&setup, &ELSEWHERE);
+    let (also, other) = neighbour.exec(&setup, &ELSEWHERE);
+    holder.shows(&setup, &[pid], None, false);
+    let before = (holder.daemon(&setup), holder.server(&setup));
+
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    for (id, pid) in [(&holder.id, pid), (&neighbour.id, other)] {
+        let told = format!("process {pid} bypasses MPS and has no memory limit");
+        assert!(row(&said, id).contains(&told), "{said}");
+        let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+        assert!(log.contains(&told), "{log}");
+    }
+    assert_eq!(said.matches("bypasses").count(), 2, "{said}");
+    for client in [
+        &mut holder.first,
+        &mut held,
+        &mut neighbour.first,
+        &mut whole,
+    ] {
+        assert_eq!(client.say("launch 1"), "ok");
+    }
+    assert!(foreign.ended().is_none() && lives(pid) && lives(other));
+    assert_eq!((holder.daemon(&setup), holder.server(&setup)), before);
+    drop((unheld, also, foreign));
+    held.end();
+    whole.end();
+    neighbour.first.end();
+    holder.end(&setup);
+}
+
+/// A server that others moved into the container's cgroup is the daemon's all the same.
+#[test]
+fn server_in_containers_cgroup_is_the_daemons() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    let mut moved = 0;
+    for cgroup in cgroups(&holder.bundle.cgroup()) {
+        fs::write(cgroup.join("cgroup.procs"), server.to_string()).unwrap();
+        moved += 1;
+    }
+    assert!(moved > 0 && holder.pids().contains(&server));
+    holder.shows(&setup, &[], None, false);
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    // In that cgroup it would be a sign that the container lives.
+    testkit::process::kill(server);
+    holder.end(&setup);
+}
+
+/// Returns the directories of a cgroup of the host.
+fn cgroups(name: &str) -> Vec<PathBuf> {
+    let root = PathBuf::from("/sys/fs/cgroup");
+    let below = fs::read_dir(&root).unwrap().flatten();
+    let all = below.map(|hierarchy| hierarchy.path().join(name));
+    let mut all: Vec<PathBuf> = all.chain([root.join(name)]).collect();
+    all.retain(|cgroup| cgroup.join("cgroup.procs").exists());
+    all
+}
+
+/// After the daemon's death everything bypasses MPS.
+#[test]
+fn names_what_bypasses_after_restart_of_daemon() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    testkit::process::kill(holder.daemon(&setup));
+    let (unheld, pid) = holder.exec(&setup, &[]);
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    let row = row(&said, &holder.id);
+    assert!(
+        row.contains("is restarted") && row.contains(&format!("process {pid} bypasses MPS")),
+        "{said}"
+    );
+    let (mut next, _) = holder.exec(&setup, &[]);
+    assert_eq!(free(&mut next), HELD);
+    next.end();
+    drop((unheld, holder.first));
+    until("the share is released", || setup.leases().is_empty());
+    setup.nothing_is_left();
+}
+
+/// The shipped unit takes capabilities away from the collector.
+#[test]
+fn timers_rights_suffice() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let unit = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/systemd/runmig-gc.service"
+    ));
+    let unit = unit.unwrap();
+    let line = unit
+        .lines()
+        .find_map(|l| l.strip_prefix("CapabilityBoundingSet="));
+    let kept = line.unwrap().to_lowercase();
+    let all = said(Command::new("setpriv").arg("--list-caps")).ok().stdout;
+    let is_dropped = |name: &&str| {
+        !kept
+            .split(' ')
+            .any(|cap| cap.strip_prefix("cap_") == Some(name))
+    };
+    let dropped: Vec<String> = { all.lines().filter(is_dropped) }
+        .map(|name| format!("-{name}"))
+        .collect();
+    assert!(dropped.contains(&"-net_admin".to_owned()), "{dropped:?}");
+    // It ends the servers of every user.
+    assert!(kept.split(' ').any(|cap| cap == "cap_kill"), "{kept}");
+    let holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    holder.tell(
+        &setup,
+        &[],
+        &format!("set_device_pinned_mem_limit {server} 0 16G"),
+    );
+    let (unheld, pid) = holder.exec(&setup, &ELSEWHERE);
+    let mut gc = Command::new("setpriv");
+    gc.arg(format!("--bounding-set={}", dropped.join(",")));
+    gc.args(["--no-new-privs", "--"])
+        .arg(setup.program("migctl"))
+        .arg("gc");
+    let said = said(gc.env("RUNMIG_CONFIG", setup.config())).ok().stdout;
+    let row = row(&said, &holder.id);
+    let told = [
+        format!("process {pid} bypasses MPS"),
+        "is set back".to_owned(),
+    ];
+    assert!(told.iter().all(|told| row.contains(told)), "{said}");
+    drop(unheld);
+    holder.end(&setup);
+}
+
+#[test]
+fn list_without_shares_asks_nobody() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let whole = whole_gpu(&setup);
+    let traces = setup.path("called");
+    let script = format!("#!/bin/sh\ntouch {}\n", traces.display());
+    let program = setup.path("control");
+    fs::write(&program, script).unwrap();
+    testkit::said(Command::new("chmod").arg("755").arg(&program)).ok();
+    setup.configure(&format!("sharing.mps_control = \"{}\"", program.display()));
+    let aside = setup.machine.library().with_extension("aside");
+    fs::rename(setup.machine.library(), &aside).unwrap();
+    for verb in [&["list"][..], &["list", "-o", "json"], &["gc"]] {
+        let said = setup.migctl(verb).ok();
+        assert_eq!(said.stderr, "");
+    }
+    assert!(!traces.exists());
+    fs::rename(aside, setup.machine.library()).unwrap();
+    whole.end();
+    setup.nothing_is_left();
+    assert_eq!(with_argument(&program.display().to_string()), [0; 0]);
+}

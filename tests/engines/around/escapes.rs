@@ -1,0 +1,466 @@
+//! Ways out of the limit, each from inside of a container, with the outcome that docs/sharing.md states.
+
+use super::*;
+use serde_json::json;
+use std::fs;
+use testkit::process::{going, lives};
+
+/// Lets the processes of a bundle's container have capabilities, and write to its root.
+fn with_rights(bundle: &Bundle, rights: &[&str]) {
+    bundle.edit(|config| {
+        config["root"]["readonly"] = json!(false);
+        for set in ["bounding", "effective", "permitted"] {
+            let set = config["process"]["capabilities"][set]
+                .as_array_mut()
+                .unwrap();
+            set.extend(rights.iter().map(|right| json!(right)));
+        }
+    });
+}
+
+/// Runs a script in a container, and returns what it says.
+#[track_caller]
+fn inside(setup: &Setup, holder: &Holder, script: &str) -> String {
+    let said = setup
+        .runmig(&["exec", &holder.id, "/bin/sh", "-c", script])
+        .ok();
+    said.stdout + &said.stderr
+}
+
+/// Starts a client by a script in a container, which ends with the client.
+fn client_after(setup: &Setup, holder: &Holder, script: &str) -> Client {
+    let library = format!(
+        "LD_LIBRARY_PATH={}",
+        setup.machine.dir().join("lib").display()
+    );
+    let script = format!("{script}\nexec {} -", cuda::CLIENT);
+    let arguments = [
+        "exec", "--env", &library, &holder.id, "/bin/sh", "-c", &script,
+    ];
+    Client::of(&mut setup.command(&arguments))
+}
+
+#[test]
+fn environment_lifts_limit_by_two_variables() {
+    let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    for (variable, expected, is_around) in [
+        ("CUDA_MPS_PIPE_DIRECTORY=/nowhere", None, true),
+        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=rubbish", None, false),
+        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=1=4G", None, false),
+        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=0G", None, false),
+        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=16G", Some(HELD), false),
+        (
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G",
+            Some(2048 - CONTEXT),
+            false,
+        ),
+        ("CUDA_MPS_LOG_DIRECTORY=/nowhere", Some(HELD), false),
+        ("CUDA_VISIBLE_DEVICES=0", Some(HELD), false),
+    ] {
+        let (mut client, pid) = holder.exec(&setup, &["--env", variable]);
+        let free = free(&mut client);
+        assert!(
+            expected.map_or(free > MEMORY, |e| free == e),
+            "{variable}: {free}"
+        );
+        let around = if is_around { vec![pid] } else { Vec::new() };
+        holder.shows(&setup, &around, None, false);
+        client.end();
+    }
+    // Another GPU is not there, with MPS and without.
+    for more in [&[][..], &ELSEWHERE] {
+        let other = ["--env", "CUDA_VISIBLE_DEVICES=1"];
+        let library = format!(
+            "LD_LIBRARY_PATH={}",
+            setup.machine.dir().join("lib").display()
+        );
+        let first = ["exec", "--env", &library];
+        let last = [&holder.id, cuda::CLIENT, "info"];
+        let said = setup
+            .runmig(&[&first[..], &other, more, &last].concat())
+            .exits(1);
+        assert_eq!(said.stdout, "error CUDA_ERROR_NO_DEVICE\n");
+    }
+    holder.end(&setup);
+}
+
+/// Root of the container changes the running server alone: docs/sharing.md names the limit, which shows.
+#[test]
+fn root_reaches_only_its_own_server() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut neighbour = Holder::start(&setup);
+    let mut holder = Holder::start(&setup);
+    let (server, other) = (holder.server(&setup), neighbour.server(&setup));
+    let tell = |command: &str| holder.tell(&setup, &[], command);
+    assert_eq!(tell("get_server_list"), format!("{server}\n"));
+    for refused in [
+        "set_default_device_pinned_mem_limit 0 16G",
+        "set_default_active_thread_percentage 1",
+    ] {
+        assert!(
+            tell(refused).starts_with("Insufficient privileges for UID 0."),
+            "{refused}"
+        );
+    }
+    assert!(tell("quit").starts_with("Not enough privilege"));
+    assert!(lives(holder.daemon(&setup)));
+    assert_eq!(tell("start_server -uid 1000"), "");
+    assert_eq!(holder.server(&setup), server);
+    // A neighbour's server and clients are not those of this daemon.
+    let raise = format!("set_device_pinned_mem_limit {other} 0 16G");
+    tell(&raise);
+    neighbour.shows(&setup, &[], None, false);
+    holder.shows(&setup, &[], None, false);
+    let (mut second, pid) = holder.exec(&setup, &[]);
+    let mut victims = neighbour.pids();
+    victims.retain(|pid| is_client(*pid));
+    for victim in &victims {
+        assert!(tell(&format!("terminate_client {server} {victim}")).contains("not found"));
+    }
+    assert_eq!(neighbour.first.say("launch 1"), "ok");
+    // Root may end the work of its own siblings.
+    assert_eq!(tell(&format!("terminate_client {server} {pid}")), "0\n");
+    assert!(second.say("launch 1").starts_with("error "));
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    drop(second);
+    neighbour.first.end();
+    holder.end(&setup);
+}
+
+#[test]
+fn another_uid_only_looks() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    let (mut second, pid) = holder.exec(&setup, &[]);
+    let tell = |command: &str| holder.tell(&setup, &["--user", "1000:1000"], command);
+    assert_eq!(tell("get_server_list"), format!("{server}\n"));
+    assert_eq!(
+        tell(&format!("get_device_pinned_mem_limit {server} 0")),
+        "4G\n"
+    );
+    for refused in [
+        format!("set_device_pinned_mem_limit {server} 0 16G"),
+        format!("set_active_thread_percentage {server} 1"),
+        "set_default_device_pinned_mem_limit 0 16G".to_owned(),
+        format!("terminate_client {server} {pid}"),
+    ] {
+        let said = tell(&refused);
+        assert!(
+            said.starts_with("Insufficient privileges for UID 1000."),
+            "{refused}: {said}"
+        );
+    }
+    assert!(tell("quit").starts_with("Not enough privilege"));
+    holder.shows(&setup, &[], None, false);
+    assert_eq!(second.say("launch 1"), "ok");
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    second.end();
+    holder.end(&setup);
+}
+
+/// Root of a user namespace with shifted ids is another user for the daemon.
+#[test]
+fn shifted_root_raises_no_limit() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+    bundle.annotate(SHARE, "4Gi");
+    cuda::put(&bundle, &setup.machine, &["-"]);
+    bundle.edit(|config| {
+        let mapping = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+        config["linux"]["uidMappings"] = mapping.clone();
+        config["linux"]["gidMappings"] = mapping;
+        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.push(json!({"type": "user"}));
+    });
+    let mut shift = Command::new("chown");
+    shift.args(["-R", "100000:100000"]);
+    said(shift.arg(bundle.path.join("rootfs"))).ok();
+    // The low-level runtime binds the host's nodes there, and the machine's are to be the host's.
+    let dev = setup.machine.dir().join("dev");
+    for node in ["null", "zero", "full", "random", "urandom", "tty"] {
+        let mut copy = Command::new("cp");
+        said(copy.arg("-a").arg(format!("/dev/{node}")).arg(&dev)).ok();
+    }
+    let call = setup.command(&["run", "-b", bundle.as_str(), &id]);
+    let mut run = Command::new("unshare");
+    run.args([
+        "--mount",
+        "sh",
+        "-c",
+        "mount --bind \"$0\" /dev && exec \"$@\"",
+    ]);
+    run.arg(&dev).arg(call.get_program()).args(call.get_args());
+    let mut first = Client::of(run.env("RUNMIG_CONFIG", setup.config()));
+    assert_eq!(free(&mut first), HELD);
+    let holder = Holder { id, bundle, first };
+    until("the share is ready", || {
+        holder.lease(&setup)["state"] == "ready"
+    });
+    let raise = format!(
+        "set_device_pinned_mem_limit {} 0 16G",
+        holder.server(&setup)
+    );
+    let said = holder.tell(&setup, &[], &raise);
+    assert!(
+        said.starts_with("Insufficient privileges for UID 100000."),
+        "{said}"
+    );
+    holder.shows(&setup, &[], None, false);
+    holder.end(&setup);
+}
+
+/// A daemon in the container has no limit. Its server is no client of any daemon, and so it shows.
+#[test]
+fn own_daemon_shows_by_its_server() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::with(&setup, |bundle| {
+        with_rights(bundle, &[]);
+        bundle.edit(|config| {
+            // The simulated daemon knows processes by their numbers in its own namespace.
+            let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+            namespaces.retain(|namespace| namespace["type"] != "pid");
+        });
+    });
+    let own = ["--env", "CUDA_MPS_PIPE_DIRECTORY=/tmp/own"];
+    let program = program(&setup);
+    let mut daemon = setup.command(
+        &[
+            &["exec"],
+            &own[..],
+            &[&holder.id, program.to_str().unwrap(), "-f", "-M"],
+        ]
+        .concat(),
+    );
+    let mut daemon = going(&mut daemon);
+    let socket = holder.bundle.path.join("rootfs/tmp/own/control");
+    until("it listens", || {
+        assert!(daemon.ended().is_none(), "{}", daemon.said_so_far());
+        socket.exists()
+    });
+    let (mut unheld, pid) = holder.exec(&setup, &own);
+    assert!(free(&mut unheld) > MEMORY);
+    let lease = holder.lease(&setup);
+    let around = lease["around"].as_array().unwrap();
+    assert_eq!(around.len(), 1, "{lease:#}");
+    let server = i32::try_from(around[0].as_i64().unwrap()).unwrap();
+    assert!(
+        server != pid && holder.pids().contains(&server),
+        "{lease:#}"
+    );
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    drop((unheld, daemon));
+    drop(holder.first);
+    until("the share is released", || setup.leases().is_empty());
+    setup.nothing_is_left();
+}
+
+#[test]
+fn socket_cannot_be_unmounted_without_rights() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::with(&setup, |bundle| with_rights(bundle, &[]));
+    let script = "/bin/busybox umount /tmp/nvidia-mps; /bin/busybox mount -t tmpfs none /tmp/nvidia-mps; \
+                  /bin/busybox rm /tmp/nvidia-mps/control; /bin/busybox mv /tmp/nvidia-mps /tmp/away; \
+                  /bin/busybox rmdir /tmp/nvidia-mps; true";
+    let said = inside(&setup, &holder, script);
+    assert_eq!(said.lines().count(), 5, "{said}");
+    let (mut next, _) = holder.exec(&setup, &[]);
+    assert_eq!(free(&mut next), HELD);
+    holder.shows(&setup, &[], None, false);
+    next.end();
+    holder.end(&setup);
+}
+
+#[test]
+fn mount_over_socket_is_around() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut neighbour = Holder::start(&setup);
+    for script in [
+        "mount -t tmpfs none /tmp/nvidia-mps",
+        "umount /tmp/nvidia-mps",
+        "mount -o remount,bind,rw /tmp/nvidia-mps && /bin/busybox rm /tmp/nvidia-mps/control",
+    ] {
+        let holder = Holder::with(&setup, |bundle| with_rights(bundle, &["CAP_SYS_ADMIN"]));
+        inside(&setup, &holder, &format!("/bin/busybox {script}"));
+        let (mut unheld, pid) = holder.exec(&setup, &[]);
+        assert!(free(&mut unheld) > MEMORY, "{script}");
+        holder.shows(&setup, &[pid], None, false);
+        neighbour.shows(&setup, &[], None, false);
+        unheld.end();
+        holder.first.end();
+    }
+    let (mut next, _) = neighbour.exec(&setup, &[]);
+    assert_eq!(free(&mut next), HELD);
+    next.end();
+    assert_eq!(neighbour.first.say("launch 1"), "ok");
+    neighbour.end(&setup);
+}
+
+#[test]
+fn nodes_of_other_gpus_stay_shut() {
+    let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
+        return;
+    };
+    let devices = fs::read_to_string(setup.machine.dir().join("proc/devices")).unwrap();
+    let major = devices
+        .lines()
+        .find_map(|line| line.trim().strip_suffix(" nvidia"));
+    let major = major.unwrap_or_else(|| panic!("{devices}"));
+    let holder = Holder::with(&setup, |bundle| with_rights(bundle, &["CAP_MKNOD"]));
+    let script = format!(
+        "for n in 0 1; do /bin/busybox mknod /tmp/n$n c {major} $n; ( : </tmp/n$n ) 2>&1; done; ls /dev | grep nvidia"
+    );
+    let said = inside(
+        &setup,
+        &holder,
+        &script.replace("grep", "/bin/busybox grep"),
+    );
+    let why = |node: &str| {
+        let line = said.lines().find(|line| line.contains(node));
+        line.unwrap_or_else(|| panic!("{said}")).to_lowercase()
+    };
+    // No driver is behind the nodes: the granted one passes the kernel's rule.
+    assert!(why("/tmp/n0").contains("no such device"), "{said}");
+    assert!(why("/tmp/n1").contains("not permitted"), "{said}");
+    assert!(!said.lines().any(|line| line == "nvidia1"), "{said}");
+    holder.end(&setup);
+}
+
+/// A container with a writable cgroup mount has its own cgroup and those below, in which it stays visible.
+#[test]
+fn move_below_own_cgroup_stays_visible() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::with(&setup, |bundle| {
+        with_rights(bundle, &[]);
+        bundle.edit(|config| {
+            let mounts = config["mounts"].as_array_mut().unwrap();
+            mounts.retain(|mount| mount["destination"] != "/sys/fs/cgroup");
+            let options = json!(["nosuid", "noexec", "nodev", "rw"]);
+            mounts.push(json!({
+                "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": options,
+            }));
+        });
+    });
+    let script = "for at in /sys/fs/cgroup /sys/fs/cgroup/*; do
+        mkdir $at/below && [ -e $at/below/cgroup.procs ] || continue
+        for file in cpuset.cpus cpuset.mems; do [ ! -e $at/$file ] || cat $at/$file >$at/below/$file; done
+        echo 0 >$at/below/cgroup.procs
+        echo 0 >$at/../cgroup.procs
+        done 2>/dev/null
+        export CUDA_MPS_PIPE_DIRECTORY=/nowhere";
+    let before = holder.pids();
+    let mut unheld = client_after(&setup, &holder, script);
+    assert!(free(&mut unheld) > MEMORY);
+    let after = holder.pids();
+    let moved: Vec<i32> = after
+        .difference(&before)
+        .copied()
+        .filter(|pid| is_client(*pid))
+        .collect();
+    assert_eq!(moved.len(), 1, "{after:?}");
+    let where_it_is = fs::read_to_string(format!("/proc/{}/cgroup", moved[0])).unwrap();
+    assert!(where_it_is.contains("/below"), "{where_it_is}");
+    holder.shows(&setup, &moved, None, false);
+    drop(unheld);
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    holder.end(&setup);
+}
+
+/// With the host's cgroups in the container, as no engine mounts them by itself, a process can leave. It is foreign on
+/// the GPU then, and its memory counts as taken.
+#[test]
+fn process_outside_its_cgroup_is_foreign() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::with(&setup, |bundle| {
+        with_rights(bundle, &[]);
+        bundle.edit(|config| {
+            let mounts = config["mounts"].as_array_mut().unwrap();
+            mounts.push(json!({
+                "destination": "/cgroups", "type": "bind", "source": "/sys/fs/cgroup", "options": ["rbind", "rw"],
+            }));
+        });
+    });
+    let script = "for at in /cgroups /cgroups/*; do [ ! -e $at/cgroup.procs ] || echo 0 >$at/cgroup.procs; done 2>/dev/null
+        export CUDA_MPS_PIPE_DIRECTORY=/nowhere";
+    let mut gone = client_after(&setup, &holder, script);
+    assert_eq!(gone.say("alloc 2000"), "ok");
+    holder.shows(&setup, &[], None, false);
+    let used = holder.lease(&setup)["usedBytes"].as_u64();
+    assert_eq!(used, Some(CONTEXT << 20));
+    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    assert_eq!(
+        gpus["items"][0]["foreignBytes"],
+        (2000 + CONTEXT) << 20,
+        "{gpus:#}"
+    );
+    // It is no process of the container for the collector either.
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    assert!(!said.contains("bypass"), "{said}");
+    assert_eq!(gone.say("launch 1"), "ok");
+    gone.end();
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    holder.end(&setup);
+}
+
+#[test]
+fn many_processes_stay_held() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let library = format!(
+        "LD_LIBRARY_PATH={}",
+        setup.machine.dir().join("lib").display()
+    );
+    let script = format!(
+        "exec 3<&0; n=0; while [ $n -lt 60 ]; do {} info hold <&3 & n=$((n + 1)); done; wait",
+        cuda::CLIENT
+    );
+    let (input, _end) = std::io::pipe().unwrap();
+    let arguments = [
+        "exec", "--env", &library, &holder.id, "/bin/sh", "-c", &script,
+    ];
+    let many = going(setup.command(&arguments).stdin(input));
+    let answers = || {
+        let said = many.said_so_far();
+        let with = |start: &str| said.lines().filter(|line| line.starts_with(start)).count();
+        (with("total "), with("error "), said)
+    };
+    until("each has its answer", || answers().0 + answers().1 == 60);
+    // The server takes 48 clients, and the first is one of them. The others are refused, and do not compute.
+    let (held, refused, said) = answers();
+    assert_eq!((held, refused), (47, 13), "{said}");
+    assert!(
+        said.contains("error CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        "{said}"
+    );
+    let is_held =
+        |line: &str| line.starts_with("error") || line.ends_with(&format!(" free {HELD}"));
+    assert!(said.lines().all(is_held), "{said}");
+    // Their contexts together are more than the share.
+    holder.shows(&setup, &[], None, true);
+    drop(many);
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    drop(holder.first);
+    until("the share is released", || setup.leases().is_empty());
+    setup.nothing_is_left();
+}

@@ -1,0 +1,199 @@
+//! Each row of the table of levels for `mps`: the sum of several processes, a bad entry, another pipe directory, the
+//! socket in the hands of root, and a dead daemon.
+
+use super::*;
+use testkit::process::kill;
+
+#[test]
+fn sum_shows_in_memory_alone() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let (mut second, _) = holder.exec(&setup, &[]);
+    assert_eq!(holder.first.say("alloc 3000"), "ok");
+    holder.shows(&setup, &[], None, false);
+    // The limit is for each process.
+    assert_eq!(second.say("alloc 3000"), "ok");
+    holder.shows(&setup, &[], None, true);
+    let over = holder.lease(&setup)["overBytes"].as_u64();
+    assert_eq!(over, Some((2 * (3000 + CONTEXT) - MEMORY) << 20));
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    assert!(!said.contains("MPS"), "{said}");
+    second.end();
+    holder.end(&setup);
+}
+
+#[test]
+fn bad_entry_shows_in_memory_alone() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    let bad = ["--env", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G,1=4G"];
+    let (mut unheld, _) = holder.exec(&setup, &bad);
+    assert!(free(&mut unheld) > MEMORY);
+    // It is an ordinary client of the daemon until it holds more than the share.
+    holder.shows(&setup, &[], None, false);
+    assert_eq!(unheld.say("alloc 5000"), "ok");
+    holder.shows(&setup, &[], None, true);
+    // A lower limit of the client's own stays a limit.
+    let low = ["--env", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G"];
+    let (mut lower, _) = holder.exec(&setup, &low);
+    assert_eq!(free(&mut lower), 2048 - CONTEXT);
+    lower.end();
+    unheld.end();
+    holder.end(&setup);
+}
+
+fn other_pipe_directory_is_around(low: Low) {
+    let Some(setup) = on(low) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let mut neighbour = Holder::start(&setup);
+    holder.shows(&setup, &[], None, false);
+    let (mut unheld, pid) = holder.exec(&setup, &ELSEWHERE);
+    assert!(free(&mut unheld) > MEMORY);
+    holder.shows(&setup, &[pid], None, false);
+    neighbour.shows(&setup, &[], None, false);
+    assert_eq!(unheld.say("alloc 5000"), "ok");
+    holder.shows(&setup, &[pid], None, true);
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    let told = format!("process {pid} bypasses MPS and has no memory limit");
+    assert!(row(&said, &holder.id).contains(&told), "{said}");
+    assert!(!row(&said, &neighbour.id).contains("MPS"), "{said}");
+    let log = std::fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+    assert!(log.contains(&told), "{log}");
+    // By default it is only told.
+    assert_eq!(unheld.say("launch 1"), "ok");
+    unheld.end();
+    holder.shows(&setup, &[], None, false);
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    assert_eq!(neighbour.first.say("launch 1"), "ok");
+    neighbour.first.end();
+    holder.end(&setup);
+}
+
+#[test]
+fn runc_other_pipe_directory_is_around() {
+    other_pipe_directory_is_around(Low::Runc);
+}
+
+#[test]
+fn crun_other_pipe_directory_is_around() {
+    other_pipe_directory_is_around(Low::Crun);
+}
+
+#[test]
+fn gc_sets_raised_limit_back() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
+    assert_eq!(holder.tell(&setup, &[], &raise), "");
+    let (mut raised, _) = holder.exec(&setup, &[]);
+    assert_eq!(free(&mut raised), (16 << 10) - CONTEXT);
+    holder.shows(&setup, &[], Some(16), false);
+    let said = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
+    let told = "its memory limit was changed to 16Gi, and would be set back to its share";
+    assert!(row(&said, &holder.id).contains(told), "{said}");
+    holder.shows(&setup, &[], Some(16), false);
+
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    let told = "its memory limit was changed to 16Gi, and is set back to its share";
+    assert!(row(&said, &holder.id).contains(told), "{said}");
+    let log = std::fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+    assert!(
+        log.contains("its memory limit was changed to 16Gi"),
+        "{log}"
+    );
+    holder.shows(&setup, &[], None, false);
+    let (mut next, _) = holder.exec(&setup, &[]);
+    assert_eq!(free(&mut next), HELD);
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    assert!(!said.contains("memory limit"), "{said}");
+    // Nothing takes memory back from a process that has it.
+    assert_eq!(raised.say("alloc 5000"), "ok");
+    holder.shows(&setup, &[], None, true);
+    raised.end();
+    next.end();
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    holder.end(&setup);
+}
+
+/// A limit that was removed is a raised one; a lowered one harms nobody else.
+#[test]
+fn gc_sets_removed_limit_back_alone() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    let change = |to: &str| {
+        let command = format!("set_device_pinned_mem_limit {server} 0 {to}");
+        assert_eq!(holder.tell(&setup, &[], &command), "");
+    };
+    change("0G");
+    holder.shows(&setup, &[], Some(0), false);
+    let list = setup.migctl(&["list"]).ok().stderr;
+    assert!(
+        list.contains("was changed to none, and its share has 4096Mi"),
+        "{list}"
+    );
+    setup.migctl(&["gc"]).ok();
+    holder.shows(&setup, &[], None, false);
+    change("2G");
+    setup.migctl(&["gc"]).ok();
+    holder.shows(&setup, &[], Some(2), false);
+    // A raise inside the same GiB is hidden, since the daemon answers in whole units.
+    change("4608M");
+    holder.shows(&setup, &[], None, false);
+    holder.end(&setup);
+}
+
+#[test]
+fn another_uid_raises_no_limit() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    let user = ["--user", "1000:1000"];
+    let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
+    let said = holder.tell(&setup, &user, &raise);
+    assert!(
+        said.starts_with("Insufficient privileges for UID 1000."),
+        "{said}"
+    );
+    holder.shows(&setup, &[], None, false);
+    let (mut next, _) = holder.exec(&setup, &user);
+    assert_eq!(free(&mut next), HELD);
+    next.end();
+    holder.end(&setup);
+}
+
+#[test]
+fn processes_after_daemons_death_are_around() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    kill(holder.daemon(&setup));
+    let (mut unheld, pid) = holder.exec(&setup, &[]);
+    assert!(free(&mut unheld) > MEMORY);
+    holder.shows(&setup, &[pid], None, false);
+    setup.migctl(&["gc"]).ok();
+    // The new daemon holds the next process, and not the one that runs.
+    let (mut next, _) = holder.exec(&setup, &[]);
+    assert_eq!(free(&mut next), HELD);
+    holder.shows(&setup, &[pid], None, false);
+    unheld.end();
+    holder.shows(&setup, &[], None, false);
+    next.end();
+    drop(holder.first);
+    until("the share is released", || setup.leases().is_empty());
+    setup.nothing_is_left();
+}

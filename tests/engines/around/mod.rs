@@ -1,0 +1,171 @@
+//! Ways round the limit of a share at `mps`: from the container's side, and as the operator sees them.
+
+mod collecting;
+mod escapes;
+mod levels;
+mod programs;
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use testkit::cuda::{self, Client};
+use testkit::process::{in_cgroup, said, until};
+use testkit::{Bundle, Low, Machine, Setup, unique};
+
+const SHARE: &str = "runmig.dev/share";
+/// The memory that a CUDA context takes on an L4, in MiB.
+const CONTEXT: u64 = 250;
+/// The share of every container here, in MiB.
+const MEMORY: u64 = 4096;
+/// The memory that a process sees as free under the limit, in MiB.
+const HELD: u64 = MEMORY - CONTEXT;
+/// A variable that leads CUDA past the socket of the container's daemon.
+const ELSEWHERE: [&str; 2] = ["--env", "CUDA_MPS_PIPE_DIRECTORY=/nowhere"];
+
+/// A machine with these GPUs, MPS and no MIG.
+fn machine(gpus: &[&str]) -> Machine {
+    let each = gpus.iter().flat_map(|gpu| ["--gpu", gpu]);
+    let all: Vec<&str> = each.chain(["--mig", "off", "--mps"]).collect();
+    Machine::with(&all)
+}
+
+fn on(low: Low) -> Option<Setup> {
+    Setup::on(low, machine(&["L4"]))
+}
+
+/// A container with a share whose init is a client that takes commands.
+struct Holder {
+    id: String,
+    bundle: Bundle,
+    first: Client,
+}
+
+impl Holder {
+    fn start(setup: &Setup) -> Holder {
+        Holder::with(setup, |_| ())
+    }
+
+    /// The same, of a bundle changed before.
+    fn with(setup: &Setup, change: impl FnOnce(&Bundle)) -> Holder {
+        let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+        bundle.annotate(SHARE, "4Gi");
+        change(&bundle);
+        let mut first = Client::run(setup, &bundle, &id);
+        assert_eq!(free(&mut first), HELD);
+        let holder = Holder { id, bundle, first };
+        until("the share is ready", || {
+            holder.lease(setup)["state"] == "ready"
+        });
+        holder
+    }
+
+    /// Starts a client beside the first. Returns it with its pid on the host.
+    fn exec(&self, setup: &Setup, options: &[&str]) -> (Client, i32) {
+        let before = self.pids();
+        let mut client = Client::exec(setup, &self.id, options);
+        free(&mut client);
+        let mut new: Vec<i32> = self.pids().difference(&before).copied().collect();
+        new.retain(|pid| is_client(*pid));
+        assert_eq!(new.len(), 1, "{new:?}");
+        (client, new[0])
+    }
+
+    /// Returns the processes in the container's cgroup.
+    fn pids(&self) -> BTreeSet<i32> {
+        in_cgroup(&self.bundle.cgroup()).into_iter().collect()
+    }
+
+    #[track_caller]
+    fn lease(&self, setup: &Setup) -> Value {
+        let leases = setup.leases();
+        let found = leases
+            .iter()
+            .find(|lease| lease["container"] == self.id.as_str());
+        found.unwrap_or_else(|| panic!("{leases:?}")).clone()
+    }
+
+    /// Fails unless the operator sees these gaps in the limit of the container, and no other.
+    #[track_caller]
+    fn shows(&self, setup: &Setup, around: &[i32], limit: Option<u64>, is_over: bool) {
+        let lease = self.lease(setup);
+        assert_eq!(lease["around"], serde_json::json!(around), "{lease:#}");
+        assert_eq!(lease["limitChanged"], serde_json::json!(limit), "{lease:#}");
+        let over = lease["overBytes"].as_u64().expect("the memory is known");
+        assert_eq!(over > 0, is_over, "{lease:#}");
+        let list = setup.migctl(&["list"]).ok();
+        let row = list.stdout.lines().find(|line| line.starts_with(&self.id));
+        let row = row.unwrap_or_else(|| panic!("{}", list.stdout));
+        assert_eq!(row.contains("around MPS"), !around.is_empty(), "{row}");
+        assert_eq!(row.contains("limit changed"), limit.is_some(), "{row}");
+        let warns = |words: &str| {
+            list.stderr
+                .lines()
+                .any(|l| l.contains(words) && l.contains(&self.id))
+        };
+        assert_eq!(
+            warns("does not limit process"),
+            !around.is_empty(),
+            "{}",
+            list.stderr
+        );
+        assert_eq!(
+            warns("the memory limit of container"),
+            limit.is_some(),
+            "{}",
+            list.stderr
+        );
+        assert!(!warns("cannot"), "{}", list.stderr);
+    }
+
+    fn daemon(&self, setup: &Setup) -> i32 {
+        let pid = self.lease(setup)["daemon"]["pid"].as_i64();
+        i32::try_from(pid.expect("a daemon")).unwrap()
+    }
+
+    /// Returns the pid of the daemon's server.
+    fn server(&self, setup: &Setup) -> i32 {
+        let children = testkit::process::children(self.daemon(setup));
+        assert_eq!(children.len(), 1, "{children:?}");
+        children[0]
+    }
+
+    /// Runs a command of the control program in the container, with options for `exec`, and returns the answer.
+    #[track_caller]
+    fn tell(&self, setup: &Setup, options: &[&str], command: &str) -> String {
+        let script = format!("echo '{command}' | {} 2>&1", program(setup).display());
+        let arguments = [&["exec"], options, &[&self.id, "/bin/sh", "-c", &script]].concat();
+        setup.runmig(&arguments).stdout
+    }
+
+    #[track_caller]
+    fn end(self, setup: &Setup) {
+        self.first.end();
+        setup.nothing_is_left();
+    }
+}
+
+fn program(setup: &Setup) -> PathBuf {
+    setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control")
+}
+
+/// Returns whether a process runs the client.
+fn is_client(pid: i32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cuda-client"))
+}
+
+/// Returns the free memory that a client sees, in MiB.
+#[track_caller]
+fn free(client: &mut Client) -> u64 {
+    let said = client.say("info");
+    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
+    last.unwrap_or_else(|| panic!("{said}"))
+}
+
+/// Returns the row of a container in what `gc` says.
+#[track_caller]
+fn row<'a>(said: &'a str, id: &str) -> &'a str {
+    let row = said.lines().find(|line| line.starts_with(id));
+    row.unwrap_or_else(|| panic!("{said}"))
+}

@@ -1,0 +1,206 @@
+//! Control programs that fail, hang and lie about a running server. Each stands before the real one.
+
+use super::*;
+use std::fs;
+use testkit::process::kill;
+
+/// Puts a script in the place of the control program. It answers a command by itself, and passes all else on.
+fn answering(setup: &Setup, command: &str, answer: &str) {
+    let file = setup.path("control");
+    let script = format!(
+        "#!/bin/sh\nREAL={}\n[ $# = 0 ] || exec $REAL \"$@\"\nread line\ncase $line in\n{command}*) {answer} ;;\n\
+         *) echo \"$line\" | $REAL ;;\nesac\n",
+        program(setup).display()
+    );
+    testkit::runtimes::program(&file, &script);
+    setup.configure(&format!("sharing.mps_control = \"{}\"", file.display()));
+}
+
+/// Fails unless `list` says that it cannot tell the limit, for this reason.
+#[track_caller]
+fn is_unknown(setup: &Setup, holder: &Holder, why: &str) {
+    let list = setup.migctl(&["list", "-o", "json"]).ok();
+    let json = list.json();
+    assert_eq!(json["items"][0]["limitChanged"], Value::Null);
+    assert_eq!(json["items"][0]["around"], serde_json::json!([]));
+    let told = format!("cannot read the memory limit of container {}: ", holder.id);
+    let line = list.stderr.lines().find(|line| line.contains(&told));
+    let line = line.unwrap_or_else(|| panic!("{}", list.stderr));
+    assert!(line.contains(why), "{line}");
+}
+
+/// Fails unless `gc` fails for this reason, and leaves the container alone.
+#[track_caller]
+fn gc_fails(setup: &Setup, holder: &mut Holder, why: &str) {
+    let said = setup.migctl(&["gc"]).exits(1).stdout;
+    let row = row(&said, &holder.id);
+    let told = format!(
+        "cannot set back the memory limit of container {}: ",
+        holder.id
+    );
+    assert!(row.contains(&told) && row.contains(why), "{why}: {said}");
+    assert_eq!(holder.first.say("launch 1"), "ok");
+}
+
+#[test]
+fn list_goes_on_without_answers() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    for command in ["get_server_list", "get_device"] {
+        answering(&setup, command, "exec sleep 1000");
+        is_unknown(&setup, &holder, "did not end in time");
+        answering(&setup, command, "echo no daemon >&2; exit 1");
+        is_unknown(&setup, &holder, "no daemon");
+    }
+    answering(&setup, "get_server_list", "echo many");
+    is_unknown(&setup, &holder, "gives \"many\" as the list of its servers");
+    answering(&setup, "get_server_list", "seq 2000");
+    is_unknown(&setup, &holder, "as the list of its servers");
+    answering(&setup, "get_device", "echo ten");
+    is_unknown(&setup, &holder, "its MPS daemon gives the limit as \"ten\"");
+    // An answer for a server that has ended since tells nothing.
+    let ends = "if [ -e $0.asked ]; then rm $0.asked; else touch $0.asked; echo 1; fi";
+    answering(&setup, "get_server_list", ends);
+    for verb in ["list", "gc"] {
+        let said = setup.migctl(&[verb]).ok();
+        assert_eq!(said.stderr, "");
+    }
+    holder.shows(&setup, &[], None, false);
+    answering(&setup, "get_device", "head -c 1000000 /dev/zero");
+    is_unknown(&setup, &holder, "did not end in time");
+    fs::remove_file(setup.path("control")).unwrap();
+    is_unknown(&setup, &holder, "no such file or directory");
+    gc_fails(&setup, &mut holder, "no such file or directory");
+    setup.configure("");
+    holder.shows(&setup, &[], None, false);
+    holder.end(&setup);
+}
+
+#[test]
+fn silent_daemons_share_one_time() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holders: Vec<Holder> = (0..4).map(|_| Holder::start(&setup)).collect();
+    answering(&setup, "get_server_list", "exec sleep 1000");
+    let list = setup.migctl(&["list"]).ok();
+    let lines: Vec<&str> = list.stderr.lines().collect();
+    let told = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(
+        told("other MPS daemons did not answer within 5 s"),
+        1,
+        "{}",
+        list.stderr
+    );
+    // Containers with one reason are told in one line.
+    assert!(
+        told("cannot read the memory limit of containers ") >= 1,
+        "{}",
+        list.stderr
+    );
+    setup.configure("");
+    for holder in holders {
+        holder.first.end();
+    }
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_counts_only_limit_read_back() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let server = holder.server(&setup);
+    let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
+    holder.tell(&setup, &[], &raise);
+    answering(&setup, "set_device", "echo not allowed");
+    gc_fails(
+        &setup,
+        &mut holder,
+        "to the setting it said \"not allowed\"",
+    );
+    answering(&setup, "set_device", ":");
+    let told = "tells the limit as \"16G\" and not as 4G after 4096Mi was set";
+    gc_fails(&setup, &mut holder, told);
+    answering(&setup, "set_device", "exit 3");
+    gc_fails(
+        &setup,
+        &mut holder,
+        "does not take \"set_device_pinned_mem_limit",
+    );
+    answering(&setup, "set_device", "exec sleep 1000");
+    gc_fails(&setup, &mut holder, "did not end in time");
+    answering(&setup, "get_device", "echo 5G");
+    gc_fails(&setup, &mut holder, "tells the limit as \"5G\"");
+    answering(&setup, "get_device", "exec sleep 1000");
+    gc_fails(&setup, &mut holder, "did not end in time");
+    answering(&setup, "get_server_list", "exit 1");
+    gc_fails(&setup, &mut holder, "does not take \"get_server_list\"");
+    answering(&setup, "get_server_list", "echo x");
+    gc_fails(
+        &setup,
+        &mut holder,
+        "gives \"x\" as the list of its servers",
+    );
+    setup.configure("");
+    setup.migctl(&["gc"]).ok();
+    holder.shows(&setup, &[], None, false);
+    holder.end(&setup);
+}
+
+/// A driver that does not tell the processes leaves them unknown.
+#[test]
+fn driver_that_fails_leaves_processes_alone() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let mut holder = Holder::start(&setup);
+    let (unheld, _) = holder.exec(&setup, &ELSEWHERE);
+    let call = "nvmlDeviceGetMPSComputeRunningProcesses_v3";
+    let fault = ["--call", call, "--returns", "999"];
+    setup.machine.sim("fault", &fault);
+    let list = setup.migctl(&["list", "-o", "json"]).ok();
+    assert_eq!(list.json()["items"][0]["around"], Value::Null);
+    let told = format!(
+        "cannot list the processes without MPS of container {}: ",
+        holder.id
+    );
+    assert!(
+        list.stderr.contains(&told) && list.stderr.contains("(NVML 999)"),
+        "{}",
+        list.stderr
+    );
+    let said = setup.migctl(&["gc"]).exits(1).stdout;
+    assert!(row(&said, &holder.id).contains("(NVML 999)"), "{said}");
+    setup.machine.sim("fault", &["--clear"]);
+    setup.migctl(&["gc"]).ok();
+    drop(unheld);
+    assert_eq!(holder.first.say("launch 1"), "ok");
+    holder.end(&setup);
+}
+
+/// A daemon that ends while it is asked is restarted by the next collection.
+#[test]
+fn dead_daemon_fails_no_limit() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let holder = Holder::start(&setup);
+    let daemon = holder.daemon(&setup);
+    let ends = format!(
+        "kill -9 {daemon}; while grep -q '^State:.[RSD]' /proc/{daemon}/status; do :; done; exit 1"
+    );
+    answering(&setup, "get_device", &ends);
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(holder.lease(&setup)["daemon"]["alive"], false);
+    setup.configure("");
+    kill(daemon);
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(holder.lease(&setup)["daemon"]["alive"], true);
+    drop(holder.first);
+    until("the share is released", || setup.leases().is_empty());
+    setup.nothing_is_left();
+}

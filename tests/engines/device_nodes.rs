@@ -1,0 +1,140 @@
+//! The driver's nodes in a container: those that CUDA needs, and the others where the host has them.
+
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use testkit::bundle::{SHOW, nodes};
+use testkit::process::said;
+use testkit::{Bundle, Low, Machine, Said, Setup, unique};
+
+type Nodes = BTreeMap<String, (u32, u32)>;
+
+const GPU: [&str; 4] = ["--gpu", "A100-80GB", "--count", "1"];
+
+fn setup(more: &[&str]) -> Option<Setup> {
+    Setup::on(Low::Runc, Machine::with(&[&GPU, more].concat()))
+}
+
+#[track_caller]
+fn seen(setup: &Setup) -> Nodes {
+    let bundle = setup.asking("1g.10gb", SHOW);
+    let ran = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
+    nodes(&ran.ok().stdout)
+}
+
+fn remove(setup: &Setup, node: &str) {
+    fs::remove_file(setup.machine.dir().join("dev").join(node)).unwrap();
+}
+
+#[test]
+fn grants_optional_nodes_the_host_has() {
+    let Some(headless) = setup(&[]) else { return };
+    let without_display = seen(&headless);
+    assert!(!without_display.contains_key("nvidia-modeset"));
+    assert!(without_display.contains_key("nvidia-uvm-tools"));
+    remove(&headless, "nvidia-uvm-tools");
+    assert!(!seen(&headless).contains_key("nvidia-uvm-tools"));
+
+    let with_display = seen(&setup(&["--modeset"]).unwrap());
+    assert_eq!(with_display["nvidia-modeset"], (195, 254));
+    let mut others = with_display;
+    others.remove("nvidia-modeset");
+    assert_eq!(
+        others.keys().collect::<Vec<_>>(),
+        without_display.keys().collect::<Vec<_>>()
+    );
+}
+
+fn in_user_namespace(setup: &Setup) -> Bundle {
+    let bundle = setup.asking("1g.10gb", SHOW);
+    bundle.edit(|config| {
+        let mapping = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+        config["linux"]["uidMappings"] = mapping.clone();
+        config["linux"]["gidMappings"] = mapping;
+        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.push(json!({"type": "user"}));
+    });
+    bundle
+}
+
+/// Runs the bundle where the simulated machine's nodes are the host's.
+fn run_on_its_dev(setup: &Setup, bundle: &Bundle) -> Said {
+    let dev = setup.machine.dir().join("dev");
+    for node in ["null", "zero", "full", "random", "urandom", "tty"] {
+        let mut copy = Command::new("cp");
+        said(copy.arg("-a").arg(format!("/dev/{node}")).arg(&dev)).ok();
+    }
+    let call = setup.command(&["run", "-b", bundle.as_str(), &unique()]);
+    let mut inside = Command::new("unshare");
+    inside.args(["--mount", "sh", "-c"]);
+    inside.arg("mount --bind \"$0\" /dev && exec \"$@\"");
+    inside.arg(&dev).arg(call.get_program());
+    inside.args(call.get_args());
+    inside.env("RUNMIG_CONFIG", setup.config());
+    said(&mut inside)
+}
+
+#[test]
+fn user_namespace_needs_no_optional_node() {
+    let Some(setup) = setup(&[]) else { return };
+    let bundle = in_user_namespace(&setup);
+    let granted = nodes(&run_on_its_dev(&setup, &bundle).ok().stdout);
+    assert!(granted.contains_key("nvidia-uvm-tools"), "{granted:?}");
+
+    // The host's node is for root alone: the container goes without it.
+    let tools = setup.machine.dir().join("dev/nvidia-uvm-tools");
+    fs::set_permissions(&tools, Permissions::from_mode(0o600)).unwrap();
+    let mut expected = granted;
+    expected.remove("nvidia-uvm-tools");
+    let names = |nodes: &Nodes| nodes.keys().cloned().collect::<Vec<_>>();
+    for _ in 0..2 {
+        let granted = nodes(&run_on_its_dev(&setup, &bundle).ok().stdout);
+        assert_eq!(names(&granted), names(&expected));
+        let _ = fs::remove_file(&tools);
+    }
+    setup.nothing_is_left();
+}
+
+#[test]
+fn names_missing_required_node() {
+    let Some(setup) = setup(&[]) else { return };
+    let bundle = in_user_namespace(&setup);
+    for node in ["nvidiactl", "nvidia-uvm", "nvidia0"] {
+        let away = setup.path("away");
+        fs::rename(setup.machine.dir().join("dev").join(node), &away).unwrap();
+        let line = run_on_its_dev(&setup, &bundle).refused();
+        assert!(line.contains(&format!("/dev/{node} (")), "{line}");
+        assert!(line.contains("nvidia-modprobe -u -c 0"), "{line}");
+        fs::rename(&away, setup.machine.dir().join("dev").join(node)).unwrap();
+    }
+    setup.nothing_is_left();
+}
+
+#[test]
+fn names_missing_driver() {
+    let Some(setup) = setup(&[]) else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    let file = setup.machine.dir().join("proc/devices");
+    let devices = fs::read_to_string(&file).unwrap();
+    for (driver, remedy) in [
+        ("nvidia-uvm", "nvidia-modprobe -u -c 0"),
+        ("nvidia-caps", "modprobe nvidia"),
+    ] {
+        let without = devices.lines().filter(|line| {
+            let name = line.split_whitespace().nth(1);
+            name != Some(driver)
+        });
+        fs::write(&file, without.collect::<Vec<_>>().join("\n")).unwrap();
+        let line = setup
+            .runmig(&["run", "-b", bundle.as_str(), &unique()])
+            .refused();
+        assert!(
+            line.contains(&format!("cannot find the driver {driver}: ")) && line.ends_with(remedy),
+            "{line}"
+        );
+    }
+    fs::write(&file, devices).unwrap();
+    setup.nothing_is_left();
+}

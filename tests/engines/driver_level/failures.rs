@@ -1,0 +1,238 @@
+//! A limit that cannot be set, or does not hold, fails the create.
+
+use super::*;
+use testkit::{Said, going};
+
+const SET: &str = "nvmlDeviceSetMemoryLimits_v1";
+const GET: &str = "nvmlDeviceGetMemoryLimits_v1";
+
+/// Returns the words of a create that the hook fails. Nothing is left of it.
+#[track_caller]
+fn refused(setup: &Setup) -> String {
+    let bundle = asking(setup, "2Gi");
+    let (before, id) = (bundle.bytes(), unique());
+    let out = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+    assert!(!out.status.success());
+    assert_eq!(bundle.bytes(), before);
+    setup.machine.sim("fault", &["--clear"]);
+    setup.nothing_is_left();
+    assert_eq!(limits(setup), []);
+    // Low-level runtimes write the hook's words as JSON.
+    out.stderr.replace('\\', "")
+}
+
+#[track_caller]
+fn says(setup: &Setup, words: &[&str]) {
+    let line = refused(setup);
+    for word in words {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+}
+
+const HINT: &str =
+    "hint: set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit";
+
+fn fails_create_without_dmem_files(low: Low) {
+    let Some(setup) = on(low, Keeper::Dmem) else {
+        return;
+    };
+    fs::write(setup.machine.dir().join("dmem/enabled"), "").unwrap();
+    says(
+        &setup,
+        &[
+            "cannot limit the GPU memory of container ",
+            ": cgroup /sys/fs/cgroup/runmig-e2e-",
+            " has no dmem files, because a cgroup above does not hand dmem down: set the memory limit of cgroup",
+            " on GPU 0 (GPU-",
+            "not found (NVML 6); hint: set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit",
+        ],
+    );
+}
+
+#[test]
+fn runc_fails_create_without_dmem_files() {
+    fails_create_without_dmem_files(Low::Runc);
+}
+
+/// crun discards the words of a hook, so they come by the record.
+#[test]
+fn crun_fails_create_without_dmem_files() {
+    fails_create_without_dmem_files(Low::NewCrun);
+}
+
+/// A low-level runtime that does not run the hook leaves no container without its limit.
+#[test]
+fn fails_create_without_hook() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let hook = setup.program("runmig-hook");
+    let real = hook.with_file_name("hook");
+    fs::rename(&hook, &real).unwrap();
+    let body = format!("[ \"$1\" = --limit ] || exec {} \"$@\"", real.display());
+    testkit::runtimes::script(&hook, &body);
+    says(&setup, &["the low-level runtime did not run the hook"]);
+    let (bundle, id) = (asking(&setup, "2Gi"), unique());
+    let out = setup.runmig(&["run", "-b", bundle.as_str(), &id]);
+    assert_eq!(out.status.code(), Some(137), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("did not run the hook"),
+        "{}",
+        out.stderr
+    );
+    setup.nothing_is_left();
+}
+
+#[test]
+fn fails_create_if_driver_refuses() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    for (code, words) in [
+        ("3", "not supported (NVML 3)"),
+        ("4", "insufficient permissions (NVML 4); hint: run as root"),
+        ("6", "has no dmem files"),
+        ("13", "function not found (NVML 13)"),
+        ("999", "unknown error (NVML 999)"),
+    ] {
+        setup
+            .machine
+            .sim("fault", &["--call", SET, "--returns", code]);
+        says(&setup, &["set the memory limit of cgroup", words]);
+    }
+}
+
+#[test]
+fn fails_create_if_limit_is_missing() {
+    for (keeper, words) in [
+        // The driver answers so where no limit is set.
+        (Keeper::Misc, "read the memory limit of cgroup"),
+        (
+            Keeper::Dmem,
+            "the driver has soft 0 and hard 18446744073709551615",
+        ),
+    ] {
+        let Some(setup) = on(Low::Runc, keeper) else {
+            return;
+        };
+        // It succeeds and does nothing.
+        setup
+            .machine
+            .sim("fault", &["--call", SET, "--returns", "0"]);
+        says(&setup, &[words, HINT]);
+    }
+}
+
+/// The limit is there before the kill or is not; in both cases the container is not made.
+#[test]
+fn fails_create_if_hook_is_killed() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    for moment in ["before", "during", "after"] {
+        setup
+            .machine
+            .sim("fault", &["--call", SET, "--kill", moment]);
+        says(&setup, &["error running hook", "signal: killed"]);
+    }
+}
+
+/// The look for the level makes the first call, and the hook the second.
+#[test]
+fn fails_create_if_limit_is_unreadable() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let fault = ["--call", GET, "--nth", "2", "--returns", "999"];
+    setup.machine.sim("fault", &fault);
+    says(&setup, &["read the memory limit", "(NVML 999)"]);
+}
+
+/// Runs the hook by hand, with a state that names this process.
+fn hook(setup: &Setup, arguments: &[&str], state: &str) -> Said {
+    let file = setup.path("state.json");
+    fs::write(&file, state).unwrap();
+    let mut command = setup.plain(&setup.program("runmig-hook"));
+    command.args(arguments).stdin(fs::File::open(file).unwrap());
+    going(&mut command).end()
+}
+
+#[test]
+fn hook_refuses_foreign_states() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "2Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let limited = limits(&setup);
+    let state = |id: &str, pid: &str| {
+        format!(
+            "{{\"id\": \"{id}\", \"bundle\": \"{}\"{pid}}}",
+            bundle.as_str()
+        )
+    };
+    let ours = format!(", \"pid\": {}", std::process::id());
+    let named = ["--limit", "--lease", &lease];
+    for (arguments, state, words) in [
+        // This process is in the low-level runtime's cgroup.
+        (&named[..], state(&id, &ours), "find the cgroup of process"),
+        (&named, state(&id, ", \"pid\": 0"), "has no process"),
+        (&named, state(&id, ""), "has no process"),
+        (
+            &named,
+            state(&id, ", \"pid\": 4194304"),
+            "the process is gone",
+        ),
+        (&named, state("other", &ours), "is not this container's"),
+        (
+            &["--limit"],
+            state(&id, &ours),
+            "--limit needs one --lease ID",
+        ),
+        (
+            &["--limit", "--lease", "0123"],
+            state(&id, &ours),
+            "is not this container's",
+        ),
+        (&named, String::new(), "it is empty"),
+    ] {
+        let refused = hook(&setup, arguments, &state);
+        assert_eq!(refused.status.code(), Some(1), "{words}");
+        assert!(
+            refused.stderr.contains(words),
+            "{words}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(limits(&setup), limited);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn hook_limits_no_other_level() {
+    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
+        return;
+    };
+    for (key, value, words) in [
+        (SHARE, "2Gi", "is no share at the level driver"),
+        ("runmig.dev/gpu", "1", "is no share at the level driver"),
+    ] {
+        setup.configure("sharing.enforcement = [\"none\"]");
+        let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+        bundle.annotate(key, value);
+        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+        let state = format!(
+            "{{\"id\": \"{id}\", \"bundle\": \"{}\", \"pid\": {}}}",
+            bundle.as_str(),
+            std::process::id()
+        );
+        let refused = hook(&setup, &["--limit", "--lease", &lease], &state);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+        setup.runmig(&["delete", "--force", &id]).ok();
+    }
+    setup.nothing_is_left();
+}

@@ -1,0 +1,99 @@
+//! Shares at `driver`: the driver limits the memory of the container's cgroup.
+
+mod choice;
+mod early;
+mod failures;
+mod gaps;
+mod holding;
+
+use nvml_sim::engine::MemoryLimit;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use testkit::cuda::Client;
+use testkit::process::until;
+use testkit::{Bundle, Low, Machine, Setup, cgroup2, unique};
+
+const SHARE: &str = "runmig.dev/share";
+/// The memory that a CUDA context takes of a share on an H100, in MiB.
+const CONTEXT: u64 = 516;
+const MIB: u64 = 1 << 20;
+
+/// The keeper of limits: the driver itself, or the kernel's controller `dmem`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeper {
+    Misc,
+    Dmem,
+}
+
+/// A machine with one H100 and driver 615.
+fn machine(keeper: Keeper) -> Machine {
+    let limits = match keeper {
+        Keeper::Misc => "misc",
+        Keeper::Dmem => "dmem",
+    };
+    let machine = Machine::with(&[
+        "--gpu",
+        "H100-80GB",
+        "--mig",
+        "off",
+        "--driver",
+        "615",
+        "--limits",
+        limits,
+        "--mps",
+    ]);
+    // The root hands the controller down to the cgroups of containers.
+    if keeper == Keeper::Dmem {
+        fs::write(machine.dir().join("dmem/enabled"), "/\n").unwrap();
+    }
+    machine
+}
+
+/// A machine with cgroup v2, and runmig with its default levels.
+fn on(low: Low, keeper: Keeper) -> Option<Setup> {
+    cgroup2::enter();
+    Setup::on(low, machine(keeper))
+}
+
+fn asking(setup: &Setup, size: &str) -> Bundle {
+    let bundle = setup.bundle("exec sleep 1000");
+    bundle.annotate(SHARE, size);
+    bundle
+}
+
+/// Starts a container with a share whose client takes commands.
+fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
+    let (id, bundle) = (unique(), asking(setup, size));
+    let mut client = Client::run(setup, &bundle, &id);
+    client.say("info");
+    until("the share is ready", || {
+        lease(setup, &id)["state"] == "ready"
+    });
+    (id, bundle, client)
+}
+
+/// Returns the lease of a container.
+#[track_caller]
+fn lease(setup: &Setup, id: &str) -> Value {
+    let leases = setup.leases();
+    let found = leases.iter().find(|lease| lease["container"] == id);
+    found.unwrap_or_else(|| panic!("{leases:?}")).clone()
+}
+
+/// Returns the driver's limits on cgroups that exist, each with its cgroup and its bytes.
+fn limits(setup: &Setup) -> Vec<(String, u64)> {
+    let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
+    let machine = store.load().unwrap();
+    let exists = |limit: &&MemoryLimit| {
+        let dir = format!("{}{}", cgroup2::ROOT, limit.cgroup);
+        fs::metadata(dir).is_ok_and(|meta| meta.ino() == limit.inode)
+    };
+    { machine.memory_limits.iter() }
+        .filter(exists)
+        .map(|limit| {
+            assert_eq!(limit.soft, 0);
+            (limit.cgroup.clone(), limit.hard)
+        })
+        .collect()
+}

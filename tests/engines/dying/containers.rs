@@ -1,0 +1,108 @@
+//! The container or a part of it dies, and no engine is told.
+
+use crate::dying::victim::{init, keeps_its_slice, kill_all, started, the_next_create_has_room};
+use crate::on_every_runtime;
+use std::process::Command;
+use testkit::process::{first_thread_lives, in_cgroup, kill, until};
+use testkit::{Setup, said, unique};
+
+on_every_runtime! {
+    other_processes_outlive_init,
+    init_outlives_its_main_thread,
+    collects_killed_undeleted_container,
+    keeps_slice_while_paused,
+    keeps_slice_before_start,
+}
+
+/// With the host's pid namespace the kernel does not end the others with init.
+fn other_processes_outlive_init(setup: &Setup) {
+    let script = "sleep 1000 & echo up; exec sleep 1001";
+    let bundle = setup.asking("1g.10gb", script);
+    bundle.edit(|config| {
+        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.retain(|n| n["type"] != "pid");
+    });
+    let id = unique();
+    let init = started(setup, &bundle, &id);
+    let inside = in_cgroup(&bundle.cgroup());
+    assert_eq!(inside.len(), 2, "{inside:?}");
+    kill(init);
+    keeps_its_slice(setup, &id);
+    kill_all(&in_cgroup(&bundle.cgroup()));
+    the_next_create_has_room(setup);
+}
+
+/// A process whose first thread has ended looks like a zombie in `/proc`, and runs.
+fn init_outlives_its_main_thread(setup: &Setup) {
+    const SOURCE: &str = "
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static void *rest(void *p) { for (;;) pause(); return p; }
+        int main(void) {
+            pthread_t t;
+            pthread_create(&t, 0, rest, 0);
+            puts(\"up\");
+            fflush(stdout);
+            pthread_exit(0);
+        }";
+    let bundle = setup.asking("1g.10gb", "exec /bin/threads");
+    let source = setup.path("threads.c");
+    std::fs::write(&source, SOURCE).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-static", "-pthread", "-o"])
+        .arg(bundle.path.join("rootfs/bin/threads"))
+        .arg(&source);
+    said(&mut cc).ok();
+    let id = unique();
+    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    // Low-level runtimes say 0 later on.
+    let init = init(setup, &id);
+    setup.runmig(&["start", &id]).ok();
+    until("it is up", || created.stdout_now().contains("up"));
+    until("its first thread has ended", || !first_thread_lives(init));
+    keeps_its_slice(setup, &id);
+    // Low-level runtimes hold it for stopped, too, and do not kill it.
+    kill(init);
+    until("the rest has ended", || {
+        setup.migctl(&["gc"]).ok();
+        setup.leases().is_empty()
+    });
+    setup.nothing_is_left();
+}
+
+/// The remains of a container whose engine was killed with it.
+fn collects_killed_undeleted_container(setup: &Setup) {
+    let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
+    let before = bundle.bytes();
+    let id = unique();
+    let init = started(setup, &bundle, &id);
+    keeps_its_slice(setup, &id);
+    kill(init);
+    the_next_create_has_room(setup);
+    assert_eq!(bundle.bytes(), before);
+    // Its state directory is still there, and a late delete finds nothing to release.
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+fn keeps_slice_while_paused(setup: &Setup) {
+    let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
+    let id = unique();
+    started(setup, &bundle, &id);
+    setup.runmig(&["pause", &id]).ok();
+    keeps_its_slice(setup, &id);
+    setup.runmig(&["resume", &id]).ok();
+    keeps_its_slice(setup, &id);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+fn keeps_slice_before_start(setup: &Setup) {
+    let bundle = setup.asking("1g.10gb", "true");
+    let id = unique();
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    keeps_its_slice(setup, &id);
+    kill(init(setup, &id));
+    the_next_create_has_room(setup);
+}

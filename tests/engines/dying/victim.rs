@@ -1,0 +1,152 @@
+//! A container to whose makers something happens.
+
+use std::process::Stdio;
+use testkit::gate::Reached;
+use testkit::process::{children, kill, lives, until};
+use testkit::{Bundle, Gate, Going, Low, Machine, Setup, going, unique};
+
+/// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
+pub fn setup(low: Low) -> Option<Setup> {
+    Setup::on(low, Machine::new("A100-80GB", 1))
+}
+
+/// A create whose low-level runtime has come to a hook, and waits there.
+pub struct Halfway {
+    pub id: String,
+    pub bundle: Bundle,
+    /// As the bundle was given to the create.
+    pub before: Vec<u8>,
+    pub front: Going,
+    pub runtime: i32,
+    pub reached: Reached,
+    _gate: Gate,
+}
+
+pub const SLEEPS: &str = "echo up; exec sleep 1000";
+
+#[track_caller]
+pub fn halfway(setup: &Setup, hook: &str) -> Halfway {
+    halfway_with(setup, &["create"], &unique(), hook)
+}
+
+/// Stopped before it does anything: there is nothing of a container yet.
+#[track_caller]
+pub fn at_the_beginning(setup: &Setup) -> Halfway {
+    let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
+    gate.before(setup);
+    let bundle = setup.asking("1g.10gb", SLEEPS);
+    let front = create(setup, &bundle, "first");
+    let reached = gate.reached();
+    Halfway {
+        id: "first".to_owned(),
+        before: Vec::new(),
+        bundle,
+        runtime: child(&front),
+        front,
+        reached,
+        _gate: gate,
+    }
+}
+
+pub fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Going {
+    let mut command = setup.command(&["create", "-b", bundle.as_str(), id]);
+    going(command.stdin(Stdio::null()))
+}
+
+#[track_caller]
+pub fn halfway_with(setup: &Setup, verb: &[&str], id: &str, hook: &str) -> Halfway {
+    let bundle = setup.asking("1g.10gb", SLEEPS);
+    halfway_in(setup, bundle, verb, id, hook)
+}
+
+#[track_caller]
+pub fn halfway_in(setup: &Setup, bundle: Bundle, verb: &[&str], id: &str, hook: &str) -> Halfway {
+    let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
+    gate.put(&bundle, hook);
+    let before = bundle.bytes();
+    let mut arguments = verb.to_vec();
+    arguments.extend(["-b", bundle.as_str(), id]);
+    let front = going(setup.command(&arguments).stdin(Stdio::null()));
+    let reached = gate.reached();
+    let runtime = child(&front);
+    Halfway {
+        id: id.to_owned(),
+        bundle,
+        before,
+        front,
+        runtime,
+        reached,
+        _gate: gate,
+    }
+}
+
+/// The low-level runtime that it started.
+#[track_caller]
+pub fn child(front: &Going) -> i32 {
+    let all = children(front.pid());
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0]
+}
+
+/// Collects by `migctl gc`, and by a create without room, and finds that the container keeps its
+/// slice.
+#[track_caller]
+pub fn keeps_its_slice(setup: &Setup, id: &str) {
+    let instance = setup.machine.the_instance();
+    setup.migctl(&["gc"]).ok();
+    no_room(setup);
+    assert_eq!(setup.machine.the_instance(), instance);
+    let lease = setup.the_lease();
+    assert_eq!(lease["container"], id);
+    assert_eq!(lease["migUUID"], instance.uuid);
+    assert_ne!(lease["state"], "releasing");
+}
+
+#[track_caller]
+fn no_room(setup: &Setup) {
+    let whole = setup.asking("7g.80gb", "true");
+    let line = setup
+        .runmig(&["create", "-b", whole.as_str(), &unique()])
+        .refused();
+    assert!(line.contains("cannot allocate 7g.80gb: "), "{line}");
+}
+
+/// A create that needs all of the machine has it: what was there is back without anybody's `gc`.
+#[track_caller]
+pub fn the_next_create_has_room(setup: &Setup) {
+    let (whole, id) = (setup.asking("7g.80gb", "true"), unique());
+    setup.runmig(&["create", "-b", whole.as_str(), &id]).ok();
+    assert_eq!(setup.the_lease()["container"], id.as_str());
+    assert_eq!(setup.machine.the_instance().profile, "7g.80gb");
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+/// `create` and `start`; gives init's number.
+#[track_caller]
+pub fn started(setup: &Setup, bundle: &Bundle, id: &str) -> i32 {
+    let created = setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+    setup.runmig(&["start", id]).ok();
+    until("it is up", || created.stdout_now().contains("up"));
+    init(setup, id)
+}
+
+#[track_caller]
+pub fn init(setup: &Setup, id: &str) -> i32 {
+    setup.runmig(&["state", id]).ok().json()["pid"]
+        .as_i64()
+        .unwrap() as i32
+}
+
+/// Ends them and every other process of the container.
+#[track_caller]
+pub fn kill_all(pids: &[i32]) {
+    for pid in pids {
+        kill(*pid);
+    }
+}
+
+#[track_caller]
+pub fn ended(what: &str, pid: i32) {
+    until(what, || !lives(pid));
+}

@@ -1,0 +1,230 @@
+//! A machine that is not as it should be: driver, rights, configuration, state directory. Each with
+//! its message, which comes on standard error and as JSON in `--log`; and nothing has changed.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::refusal::{refused, refused_in};
+use testkit::{Low, Setup, said};
+
+fn setup() -> Option<Setup> {
+    Setup::of(Low::Runc)
+}
+
+#[test]
+fn reports_driver_errors() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    for (call, code, line) in [
+        (
+            "nvmlInit_v2",
+            "DRIVER_NOT_LOADED",
+            "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: driver not loaded (NVML 9); hint: load the NVIDIA kernel module (modprobe nvidia), or reboot after an update",
+        ),
+        (
+            "nvmlDeviceGetMigMode",
+            "NOT_SUPPORTED",
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); hint: use an A30, A100, H100 or a later data-centre GPU",
+        ),
+        (
+            "nvmlDeviceGetMigMode",
+            "GPU_IS_LOST",
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; cannot read GPU 0: GPU is lost (NVML 15); cannot read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
+        ),
+        (
+            "nvmlDeviceCreateGpuInstanceWithPlacement",
+            "NO_PERMISSION",
+            "cannot create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",
+        ),
+        (
+            "nvmlGpuInstanceCreateComputeInstance",
+            "UNKNOWN",
+            "cannot create the compute instance of GPU instance 13 on GPU 0 ({gpu}): unknown error (NVML 999)",
+        ),
+    ] {
+        setup
+            .machine
+            .sim("fault", &["--call", call, "--returns", code]);
+        refused(&setup, &bundle, line);
+        setup.machine.sim("fault", &["--clear"]);
+    }
+
+    let (library, away) = (setup.machine.library(), setup.path("away"));
+    fs::copy(&library, &away).unwrap();
+    fs::write(&library, "not a library").unwrap();
+    refused(
+        &setup,
+        &bundle,
+        "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
+    );
+    fs::remove_file(&library).unwrap();
+    refused(
+        &setup,
+        &bundle,
+        "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
+    );
+    fs::copy(&away, &library).unwrap();
+
+    fs::remove_file(setup.machine.dir().join("proc/devices")).unwrap();
+    refused(
+        &setup,
+        &bundle,
+        "cannot read the driver's device numbers below {machine}: read {machine}/proc/devices: No such file or directory (os error 2)",
+    );
+}
+
+/// Root of a user namespace is not root, though its effective id says 0.
+#[test]
+fn refuses_plain_users() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    refused_in(
+        &setup,
+        &bundle,
+        "a slice can only be made by root on the host, not by a user or the root of a user namespace; hint: run the engine as root",
+        |call| {
+            let mut inside = Command::new("unshare");
+            inside.args(["--user", "--map-root-user"]);
+            inside.arg(call.get_program()).args(call.get_args());
+            inside.env("RUNMIG_CONFIG", setup.config());
+            inside
+        },
+    );
+}
+
+#[test]
+fn refuses_bad_configuration() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    let written = fs::read(setup.config()).unwrap();
+    let ourselves = format!("runtime = \"{}\"", setup.program("runmig").display());
+    for (text, line) in [
+        (
+            "statedir = \"/run/x\"",
+            "cannot read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `dcgm`, `events`, `layout`, `sharing`, `kubernetes`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
+        ),
+        (
+            "wait = \"soon\"",
+            r#"cannot read configuration {config}: line 1: "soon" is no duration: expected number at 0; hint: correct it by docs/configuration.md, which lists the keys"#,
+        ),
+        (
+            "driver_files = \"some\"",
+            "cannot read configuration {config}: line 1: unknown variant `some`, expected one of `auto`, `cdi`, `nvidia-runtime`, `none`; hint: correct it by docs/configuration.md, which lists the keys",
+        ),
+        (
+            "state_dir = \"run/runmig\"",
+            r#"cannot read configuration {config}: state_dir = "run/runmig" is not an absolute path"#,
+        ),
+        (
+            "runtime = /usr/sbin/runc",
+            "cannot read configuration {config}: line 1: string values must be quoted, expected literal string; hint: correct it by docs/configuration.md, which lists the keys",
+        ),
+        (
+            "runtime = \"/nowhere/runc\"",
+            "low-level runtime /nowhere/runc: no such file or directory; hint: set runtime in {config}",
+        ),
+        (
+            &ourselves,
+            "low-level runtime {dir}/bin/runmig is runmig itself; hint: set runtime in {config}",
+        ),
+        (
+            "runtime = \"/etc/passwd\"",
+            "low-level runtime /etc/passwd: it is not an executable file; hint: set runtime in {config}",
+        ),
+    ] {
+        fs::write(setup.config(), format!("{text}\n")).unwrap();
+        refused(&setup, &bundle, line);
+    }
+    fs::write(setup.config(), &written).unwrap();
+    mode(&setup.config(), 0o666);
+    refused(
+        &setup,
+        &bundle,
+        "cannot read configuration {config}: others than root can write to it (mode 0666); hint: chmod go-w it",
+    );
+    mode(&setup.config(), 0o644);
+    mode(&setup.program("runmig-hook"), 0o777);
+    refused(
+        &setup,
+        &bundle,
+        "{dir}/bin/runmig-hook: others than root can write to it (mode 0777); hint: chmod go-w it",
+    );
+    fs::remove_file(setup.program("runmig-hook")).unwrap();
+    refused(
+        &setup,
+        &bundle,
+        "{dir}/bin/runmig-hook: no such file or directory; hint: install runmig-hook beside runmig",
+    );
+    fs::remove_file(setup.config()).unwrap();
+    refused(
+        &setup,
+        &bundle,
+        "cannot read configuration {config}: no such file or directory",
+    );
+}
+
+/// On a copy: the file may be a hard link to what was built.
+fn mode(path: &Path, mode: u32) {
+    let bytes = fs::read(path).unwrap();
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A file system of a test's own, unmounted when dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(at: &Path, options: &str) -> Mounted {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
+        said(&mut mount).ok();
+        Mounted(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn refuses_bad_state_directory() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    {
+        let _read_only = Mounted::tmpfs(&setup.state(), "ro,mode=0700");
+        refused(
+            &setup,
+            &bundle,
+            "cannot open state directory {state}: Read-only file system (os error 30)",
+        );
+    }
+    {
+        let _full = Mounted::tmpfs(&setup.state(), "size=4k,mode=0700");
+        fs::write(setup.state().join("ballast"), [0; 4096]).unwrap();
+        refused(
+            &setup,
+            &bundle,
+            "cannot write the lease of container {id} into {state}: No space left on device (os error 28)",
+        );
+    }
+    {
+        let _others = Mounted::tmpfs(&setup.state(), "mode=0777");
+        refused(
+            &setup,
+            &bundle,
+            "cannot open state directory {state}: others than root can write to it (mode 0777); hint: chmod go-w it",
+        );
+    }
+    fs::remove_dir(setup.state()).unwrap();
+    fs::write(setup.state(), "").unwrap();
+    refused(
+        &setup,
+        &bundle,
+        "cannot open state directory {state}: Not a directory (os error 20)",
+    );
+}

@@ -1,0 +1,89 @@
+//! Containers whose record no low-level runtime can keep: their slice could never be released,
+//! since nobody could find out that they are gone.
+
+use super::setup;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use testkit::{Setup, said, unique};
+
+/// Root and id of each call, and the line that it ends with.
+fn calls(setup: &Setup) -> Vec<(PathBuf, String, String)> {
+    let root = setup.root("a");
+    let [to, back, file] = ["to", "back", "file"].map(|name| setup.path(name));
+    symlink(&back, &to).unwrap();
+    symlink(&to, &back).unwrap();
+    std::fs::write(&file, "").unwrap();
+    let long = |bytes: usize| "x".repeat(bytes);
+    let mut calls: Vec<_> = [256, 257, 300, 1000, 4000, 5000]
+        .into_iter()
+        .map(|bytes| {
+            let line = format!(
+                "cannot create the container: its id has {bytes} bytes, and a file name 255 at most; \
+                 hint: use a shorter id"
+            );
+            (root.clone(), long(bytes), line)
+        })
+        .collect();
+    let folder = |root: &Path, id: &str, why: &str| {
+        format!(
+            "cannot look for container {id} below --root {}: {why}; hint: use a --root that is a \
+             folder, or that can be made one",
+            root.display()
+        )
+    };
+    let links = "Too many levels of symbolic links (os error 40)";
+    for (root, why) in [
+        (to.clone(), links),
+        (to.join("below"), links),
+        (back, links),
+        (file.clone(), "Not a directory (os error 20)"),
+        (file.join("below"), "Not a directory (os error 20)"),
+    ] {
+        let id = unique();
+        let line = folder(&root, &id, why);
+        calls.push((root, id, line));
+    }
+    // Not there yet, so nothing but the length of its name speaks against it.
+    for root in [root.join(long(256)), setup.path("none").join(long(300))] {
+        let bytes = root.file_name().unwrap().len();
+        let id = unique();
+        let line = format!(
+            "cannot create container {id}: a part of --root has {bytes} bytes, and a file name 255 at \
+             most; hint: use a shorter --root"
+        );
+        calls.push((root, id, line));
+    }
+    let deep: PathBuf = std::iter::repeat_n(long(250), 17).collect();
+    let (id, root) = (unique(), setup.path("none").join(deep));
+    let bytes = root.as_os_str().len() + id.len() + 64;
+    let line = format!(
+        "cannot create container {id}: the path of its record has {bytes} bytes, and a path 4095 at \
+         most; hint: use a shorter --root"
+    );
+    calls.push((root, id, line));
+    calls
+}
+
+#[test]
+fn refuses_container_without_usable_record() {
+    let Some(setup) = setup() else { return };
+    let calls = calls(&setup);
+    assert_eq!(calls.len(), 14, "as many as two GPUs have room for");
+    let bundle = setup.asking("1g.10gb", "true");
+    let before = (bundle.bytes(), bundle.names());
+    let mut verbs = ["create", "run"].into_iter().cycle();
+    let told: Vec<String> = calls
+        .iter()
+        .map(|(root, id, _)| {
+            let mut call = setup.plain(&setup.program("runmig"));
+            call.arg("--root").arg(root).arg(verbs.next().unwrap());
+            call.args(["--bundle", bundle.as_str(), id]);
+            said(&mut call).stderr
+        })
+        .collect();
+    setup.nothing_is_left();
+    assert_eq!((bundle.bytes(), bundle.names()), before);
+    for ((_, _, line), told) in calls.iter().zip(told) {
+        assert_eq!(told, format!("runmig: {line}\n"));
+    }
+}

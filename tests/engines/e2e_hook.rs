@@ -1,0 +1,160 @@
+//! The poststop hook: one that knows its lease, one out of hooks.d that does not, and every state
+//! that it can be given. It exits 0 whatever happens.
+
+use serde_json::json;
+use std::io::{Seek, SeekFrom, Write};
+use testkit::{Low, Said, Setup, going, said, unique};
+
+/// Calls the hook with this on standard input.
+#[track_caller]
+fn hook(setup: &Setup, arguments: &[&str], state: &[u8]) -> Said {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(state).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut command = setup.plain(&setup.program("runmig-hook"));
+    going(command.args(arguments).stdin(file)).end().ok()
+}
+
+fn state(id: &str, bundle: &str) -> Vec<u8> {
+    let state = json!({"ociVersion": "1.0.2", "id": id, "status": "stopped", "bundle": bundle});
+    serde_json::to_vec(&state).unwrap()
+}
+
+/// A container that is gone, with an unreleased slice.
+struct Forgotten {
+    setup: Setup,
+    id: String,
+    bundle: testkit::Bundle,
+}
+
+fn forgotten() -> Option<Forgotten> {
+    let setup = Setup::of(Low::Runc)?;
+    let (id, bundle) = (unique(), setup.asking("1g.10gb", "true"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let (program, away) = (setup.program("runmig-hook"), setup.path("away"));
+    std::fs::rename(&program, &away).unwrap();
+    let _ = said(&mut setup.bare(&["delete", "--force", &id]));
+    std::fs::rename(&away, &program).unwrap();
+    setup.machine.the_instance();
+    Some(Forgotten { setup, id, bundle })
+}
+
+#[test]
+fn releases_by_lease() {
+    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
+        return;
+    };
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let state = state(&id, bundle.as_str());
+    for _ in 0..2 {
+        let said = hook(&setup, &["--lease", &lease], &state);
+        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
+        setup.nothing_is_left();
+    }
+}
+
+/// As long as those of a config.json may be.
+#[test]
+fn reads_state_with_large_annotations() {
+    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
+        return;
+    };
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let mut state: serde_json::Value =
+        serde_json::from_slice(&state(&id, bundle.as_str())).unwrap();
+    state["annotations"] = json!({"long": "x".repeat(16 << 20)});
+    let state = serde_json::to_vec(&state).unwrap();
+    let said = hook(&setup, &["--lease", &lease], &state);
+    assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn releases_by_container_and_bundle() {
+    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
+        return;
+    };
+    for _ in 0..2 {
+        let said = hook(&setup, &[], &state(&id, bundle.as_str()));
+        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
+        setup.nothing_is_left();
+    }
+}
+
+/// The lease is as it was, after each.
+#[test]
+fn refuses_what_is_no_state() {
+    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
+        return;
+    };
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let read = "runmig-hook: cannot read the container's state from standard input";
+    let other = unique();
+    let huge = vec![0; (97 << 20) + 1];
+    let table: &[(&[&str], Vec<u8>, String)] = &[
+        (&[], vec![], format!("{read}: it is empty\n")),
+        (&[], huge, format!("{read}: longer than 101711872 bytes\n")),
+        (
+            &[],
+            b"not json".to_vec(),
+            format!("{read}: expected ident at line 1 column 2\n"),
+        ),
+        (
+            &[],
+            b"{\"id\":\"c\"".to_vec(),
+            format!("{read}: EOF while parsing an object at line 1 column 9\n"),
+        ),
+        (
+            &[],
+            b"{\"id\":\"c\"}".to_vec(),
+            format!("{read}: missing field `bundle` at line 1 column 10\n"),
+        ),
+        // Foreign, and there is nothing of ours to do.
+        (&[], state(&other, bundle.as_str()), String::new()),
+        (&[], state(&id, "/elsewhere"), String::new()),
+        (
+            &["--lease", "0123456789abcdef"],
+            state(&id, "/"),
+            String::new(),
+        ),
+        (
+            &["--lease", &lease],
+            state(&other, bundle.as_str()),
+            format!(
+                "runmig-hook: the state is of container {other}, the lease of container {id}\n"
+            ),
+        ),
+        (
+            &["--rubbish"],
+            state(&id, bundle.as_str()),
+            "runmig-hook: argument --rubbish is unknown\n".into(),
+        ),
+    ];
+    for (arguments, state, line) in table {
+        let said = hook(&setup, arguments, state);
+        assert_eq!(said.stderr, *line, "{arguments:?}");
+        assert_eq!(said.stdout, "");
+        assert_eq!(setup.the_lease()["id"], lease);
+        setup.machine.the_instance();
+    }
+}
+
+/// A hook that comes late does not take the slice of one that runs.
+#[test]
+fn spares_a_running_container() {
+    let Some(setup) = Setup::of(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), setup.asking("1g.10gb", "sleep 1000"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let said = hook(&setup, &[], &state(&id, bundle.as_str()));
+    assert!(
+        said.stderr
+            .starts_with("runmig-hook: the container still runs: its init, process "),
+        "{}",
+        said.stderr
+    );
+    setup.machine.the_instance();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}

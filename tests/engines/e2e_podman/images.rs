@@ -1,0 +1,221 @@
+//! Images whose manifest carries annotations: podman 4 makes them the container's, podman 5 does not.
+//! Neither gets such an image a slice, a place in the queue, or a part in another's rights.
+
+use crate::e2e_podman::ASK;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use testkit::bundle::SHOW;
+use testkit::podman::{id, on_each};
+use testkit::{Podman, Said, Setup, said};
+
+const NONE: &str = "--annotation=runmig.dev/slice=none";
+
+pub struct Image<'a> {
+    podman: &'a Podman<'a>,
+    id: String,
+}
+
+impl<'a> Image<'a> {
+    /// Made as a registry would hand it out.
+    pub fn new(podman: &'a Podman, annotations: &[(&str, &str)]) -> Image<'a> {
+        Image::under("annotations", podman, annotations)
+    }
+
+    /// The same with another spelling of the manifest's key.
+    fn under(key: &str, podman: &'a Podman, annotations: &[(&str, &str)]) -> Image<'a> {
+        const BASE: &str = "localhost/runmig-base:1";
+        // podman makes a name of the path, and wants it in lower case.
+        const LAYOUT: &str = "oci:layout:1";
+        podman.import(BASE, &["LABEL made=by-a-test"]);
+        podman.podman(&["push", "--quiet", BASE, LAYOUT]).ok();
+        podman.podman(&["rmi", BASE]).ok();
+        let layout = podman.storage().with_file_name("layout");
+        annotate(&layout, key, annotations);
+        let pulled = podman.podman(&["pull", "--quiet", LAYOUT]).ok();
+        fs::remove_dir_all(layout).unwrap();
+        Image {
+            id: id(&pulled).to_owned(),
+            podman,
+        }
+    }
+
+    fn run(&self, options: &[&str]) -> Said {
+        let mut run = self.podman.command(&["run", "--rm"]);
+        run.args(options).args([&self.id, "/bin/sh", "-c", SHOW]);
+        said(&mut run)
+    }
+
+    pub fn start(&self, options: &[&str]) -> String {
+        let mut run = self.podman.command(&["run", "--detach"]);
+        run.args(options).args([&self.id, "/bin/sleep", "1000"]);
+        id(&said(&mut run).ok()).to_owned()
+    }
+
+    #[track_caller]
+    fn refused(&self, options: &[&str], why: &str) {
+        let said = self.run(options).exits(126);
+        assert!(said.stderr.contains(why), "{}", said.stderr);
+    }
+}
+
+/// Writes annotations into the one manifest of an OCI layout.
+fn annotate(layout: &Path, key: &str, annotations: &[(&str, &str)]) {
+    let read = |file: &Path| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
+    let blob = |digest: &str| layout.join("blobs/sha256").join(&digest["sha256:".len()..]);
+    let mut index = read(&layout.join("index.json"));
+    let entry = &mut index["manifests"][0];
+    let mut manifest = read(&blob(entry["digest"].as_str().unwrap()));
+    let own: serde_json::Map<String, Value> = annotations
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
+    manifest[key] = own.into();
+    let text = manifest.to_string();
+    let hash = Sha256::digest(text.as_bytes());
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    entry["digest"] = json!(format!("sha256:{hex}"));
+    entry["size"] = json!(text.len());
+    fs::write(blob(&format!("sha256:{hex}")), text).unwrap();
+    fs::write(layout.join("index.json"), index.to_string()).unwrap();
+}
+
+fn hands_annotations_on(podman: &Podman) -> bool {
+    let version = podman.podman(&["version", "--format={{.Client.Version}}"]);
+    version.ok().stdout.starts_with("4.")
+}
+
+#[test]
+fn user_wins_over_image() {
+    on_each(Setup::of, |setup, podman| {
+        let image = Image::new(
+            podman,
+            &[
+                ("io.container.manager", "cri-o"),
+                ("io.kubernetes.container.name", "web"),
+                ("slice.runmig.dev/web", "7g.80gb"),
+                ("io.kubernetes.pod.namespace", "team-a"),
+                ("io.kubernetes.pod.name", "trainer-1"),
+                ("io.kubernetes.cri-o.ContainerType", "sandbox"),
+                ("io.kubernetes.cri-o.SandboxID", "made-up"),
+                ("runmig.dev/slice", "7g.80gb"),
+            ],
+        );
+        let ids = [image.start(&[ASK]), image.start(&[ASK])];
+        let leases = setup.leases();
+        assert_eq!(leases.len(), 2);
+        for lease in leases {
+            assert_eq!(lease["profile"], "1g.10gb", "{lease}");
+            assert_eq!(lease["namespace"], Value::Null, "{lease}");
+            assert_eq!(lease["pod"], Value::Null, "{lease}");
+        }
+        ids.iter().for_each(|id| drop(podman.remove(id).ok()));
+        assert_eq!(image.run(&[NONE]).ok().stdout, "VISIBLE=\n");
+        let pod = "--annotation=runmig.dev/scope=pod";
+        let own = "--annotation=io.kubernetes.cri-o.SandboxID=made-up";
+        for options in [&[ASK, pod][..], &[ASK, pod, own]] {
+            image.refused(options, "the engine names no pod");
+        }
+        setup.nothing_is_left();
+    });
+}
+
+#[test]
+fn image_gets_no_slice() {
+    on_each(Setup::of, |setup, podman| {
+        let image = Image::new(podman, &[("runmig.dev/slice", "7g.80gb")]);
+        let carries = "cannot tell whether annotation runmig.dev/slice = \"7g.80gb\" is the user's: \
+                       the image carries the same; hint: give the container this annotation with \
+                       another value";
+        let hands_on = hands_annotations_on(podman);
+        if hands_on {
+            image.refused(&[], carries);
+        } else {
+            assert_eq!(image.run(&[]).ok().stdout, "VISIBLE=\n");
+        }
+        // Nothing tells the two apart, in any version.
+        image.refused(&["--annotation=runmig.dev/slice=7g.80gb"], carries);
+        image.run(&["--annotation=runmig.dev/slice= 7g.80gb"]).ok();
+        assert_eq!(image.run(&[NONE]).ok().stdout, "VISIBLE=\n");
+        setup.nothing_is_left();
+        podman.configure_runmig("policy.image_annotations = \"allow\"");
+        let said = image.run(&[]).ok();
+        assert_eq!(
+            said.stdout.contains("VISIBLE=MIG-"),
+            hands_on,
+            "{}",
+            said.stdout
+        );
+        setup.nothing_is_left();
+    });
+}
+
+/// podman matches a key in any case, as Go's decoders do.
+#[test]
+fn reads_manifests_as_podman_does() {
+    on_each(Setup::of, |setup, podman| {
+        for key in ["Annotations", "aNNOTATIONS"] {
+            let image = Image::under(key, podman, &[("runmig.dev/slice", "7g.80gb")]);
+            if hands_annotations_on(podman) {
+                image.refused(&[], "the image carries the same");
+            }
+            let same = "--annotation=runmig.dev/slice=7g.80gb";
+            image.refused(&[same], "the image carries the same");
+        }
+        setup.nothing_is_left();
+    });
+}
+
+#[test]
+fn image_does_not_queue() {
+    on_each(Setup::of, |setup, podman| {
+        let image = Image::new(podman, &[("runmig.dev/wait", "23h")]);
+        let whole = "--annotation=runmig.dev/slice=7g.80gb";
+        for _ in 0..2 {
+            podman.run("run", &["--detach", whole], "sleep 1000").ok();
+        }
+        match hands_annotations_on(podman) {
+            true => image.refused(&[ASK], "annotation runmig.dev/wait = \"23h\" is the user's"),
+            false => image.refused(&[ASK], "cannot allocate 1g.10gb: "),
+        }
+        let short = "--annotation=runmig.dev/wait=1ms";
+        image.refused(&[ASK, short], "cannot allocate 1g.10gb: ");
+        podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
+        setup.nothing_is_left();
+    });
+}
+
+/// podman's record of an image is damaged, so runmig cannot tell if the image carried the request.
+#[test]
+fn refuses_what_no_record_tells() {
+    on_each(Setup::of, |setup, podman| {
+        let image = Image::new(podman, &[]);
+        let made = |option: &str| {
+            let create = ["create", option, &image.id, "/bin/sleep", "1000"];
+            id(&podman.podman(&create).ok()).to_owned()
+        };
+        let (asks, none) = (made(ASK), made(NONE));
+        let storage = podman.storage().join("vfs-images").join(&image.id);
+        let mut find = Command::new("find");
+        find.arg(&storage)
+            .args(["-name", "*anifest*", "-o", "-name", "=bWFuaWZlc3Qt*"]);
+        for file in said(&mut find).ok().stdout.lines() {
+            fs::write(file, "{").unwrap();
+        }
+        let refused = podman.podman(&["start", &asks]);
+        assert!(
+            refused.stderr.contains("is the user's or the image's")
+                && refused.stderr.contains("policy.image_annotations"),
+            "{}",
+            refused.stderr
+        );
+        podman.podman(&["start", &none]).ok();
+        podman.configure_runmig("policy.image_annotations = \"allow\"");
+        podman.podman(&["start", &asks]).ok();
+        assert_eq!(setup.the_lease()["container"], asks);
+        podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
+        setup.nothing_is_left();
+    });
+}

@@ -1,0 +1,3 @@
+//! The whole path on a newer runc than the distribution's.
+
+testkit::every_case!(NewRunc);

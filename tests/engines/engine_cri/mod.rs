@@ -1,0 +1,86 @@
+//! The engines of Kubernetes, containerd and CRI-O, from crictl's command line to the slice in the
+//! container.
+
+mod engine;
+mod life;
+mod refusals;
+mod requests;
+mod sharing;
+mod with_mps;
+mod without_mig;
+
+use testkit::bundle::SHOW;
+use testkit::cri::{Cri, Engine};
+use testkit::images::STAYS;
+use testkit::table;
+use testkit::{Low, Machine, Setup};
+
+/// Makes a test of every function, for every engine.
+#[macro_export]
+macro_rules! on_every_engine {
+    ($($name:ident),+ $(,)?) => {
+        $crate::on_every_engine! { @ containerd_1 Containerd1, with: $($name),+ }
+        $crate::on_every_engine! { @ containerd_2 Containerd2, with: $($name),+ }
+        $crate::on_every_engine! { @ cri_o Crio, with: $($name),+ }
+    };
+    (@ $module:ident $engine:ident, $with:ident: $($name:ident),+) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                $crate::engine_cri::$with(testkit::cri::Engine::$engine, super::$name);
+            })+
+        }
+    };
+}
+
+/// On Debian's runc.
+fn with(engine: Engine, test: fn(&mut Cri)) {
+    with_low(Low::Runc, engine, test);
+}
+
+/// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
+fn with_low(low: Low, engine: Engine, test: fn(&mut Cri)) {
+    on_machine(low, Machine::new("A100-80GB", 1), "", engine, test);
+}
+
+/// A GPU without MIG, with shares at `none`.
+fn one_l4(engine: Engine, test: fn(&mut Cri)) {
+    let (machine, config) = (
+        Machine::with(&["--gpu", "L4"]),
+        "sharing.enforcement = [\"none\"]",
+    );
+    on_machine(Low::Runc, machine, config, engine, test);
+}
+
+/// The same, with shares at `mps`.
+fn one_l4_with_mps(engine: Engine, test: fn(&mut Cri)) {
+    let machine = Machine::with(&["--gpu", "L4", "--mps"]);
+    on_machine(Low::Runc, machine, "", engine, test);
+}
+
+fn on_machine(low: Low, machine: Machine, config: &str, engine: Engine, test: fn(&mut Cri)) {
+    let Some(setup) = Setup::on(low, machine) else {
+        return;
+    };
+    setup.configure(config);
+    let Some(mut cri) = Cri::start(engine, &setup) else {
+        return;
+    };
+    test(&mut cri);
+    cri.remove_all();
+    setup.nothing_is_left();
+}
+
+/// Records a passed case for the table in docs/engines.md.
+fn passed(cri: &Cri, case: &str) {
+    table::passed(&cri.name(), case);
+}
+
+/// A container that prints what it has, and stays.
+fn shows() -> String {
+    stays(SHOW)
+}
+
+fn stays(script: &str) -> String {
+    format!("{script}; {STAYS}")
+}

@@ -1,0 +1,276 @@
+//! Devices that the engine gives, rules that let through, mounts that bring them.
+
+use crate::escapes::inside::{Shared, asking, gets_only_its_slice, none_opens, run, script};
+use crate::escapes::on_each;
+use serde_json::{Value, json};
+use std::os::unix::fs::symlink;
+use testkit::bundle::{NODES, SHOW};
+use testkit::{Setup, unique};
+
+fn allow(major: Option<u32>, minor: Option<u32>, access: &str) -> Value {
+    let mut rule = json!({"allow": true, "type": "c", "access": access});
+    if let Some(major) = major {
+        rule["major"] = json!(major);
+    }
+    if let Some(minor) = minor {
+        rule["minor"] = json!(minor);
+    }
+    rule
+}
+
+fn rules(config: &mut Value) -> &mut Vec<Value> {
+    config["linux"]["resources"]["devices"]
+        .as_array_mut()
+        .unwrap()
+}
+
+/// `podman run --device /dev/nvidia1 --device /dev/nvidia-caps/…`, by a user who knows the names.
+#[test]
+fn removes_nodes_and_rules_of_engine() {
+    on_each(|setup| {
+        let shared = Shared::new(setup);
+        let mut paths: Vec<String> = Vec::new();
+        let mut devices = Vec::new();
+        for (at, (path, (major, minor))) in shared.foreign.iter().enumerate() {
+            for path in [format!("/dev/{path}"), format!("/dev/innocent{at}")] {
+                devices.push(json!({"path": path, "type": "c", "major": major, "minor": minor, "fileMode": 0o666}));
+                paths.push(path);
+            }
+        }
+        gets_only_its_slice(setup, &shared, &paths, |config| {
+            config["linux"]["devices"] = json!(devices);
+            for (_, (major, minor)) in &shared.foreign {
+                rules(config).push(allow(Some(*major), Some(*minor), "rwm"));
+            }
+            // and the driver's majors as a whole
+            rules(config).push(allow(Some(shared.granted.0), None, "rwm"));
+        });
+    });
+}
+
+/// docker's own list; and every node may be made, as runc itself allows: made, it does not open.
+#[test]
+fn seals_dockers_device_rules() {
+    on_each(|setup| {
+        let shared = Shared::new(setup);
+        gets_only_its_slice(setup, &shared, &[], |config| {
+            for (major, minor) in [(1, 5), (1, 3), (1, 9), (1, 8), (5, 0), (5, 1)] {
+                rules(config).push(allow(Some(major), Some(minor), "rwm"));
+            }
+            let mut fuse = allow(Some(10), Some(229), "rwm");
+            fuse["allow"] = json!(false);
+            rules(config).push(fuse);
+        });
+        gets_only_its_slice(setup, &shared, &[], |config| {
+            let block = json!({"allow": true, "type": "b", "access": "m"});
+            rules(config).extend([allow(None, None, "m"), block]);
+        });
+    });
+}
+
+/// Without a first deny-all crun opens everything.
+#[test]
+fn seals_without_any_rule() {
+    on_each(|setup| {
+        let shared = Shared::new(setup);
+        for none in [json!([]), Value::Null] {
+            gets_only_its_slice(setup, &shared, &[], |config| {
+                config["linux"]["resources"]["devices"] = none;
+            });
+        }
+    });
+}
+
+#[track_caller]
+fn is_refused(setup: &Setup, words: &str, change: impl FnOnce(&mut Value)) {
+    let bundle = setup.asking("1g.10gb", "echo it runs");
+    bundle.edit(change);
+    let before = bundle.bytes();
+    let were = setup.machine.instances();
+    let said = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(said.contains(words), "{said}");
+    assert_eq!(bundle.bytes(), before);
+    assert_eq!(setup.machine.instances(), were);
+}
+
+#[test]
+fn privileged_in_every_engine_s_way() {
+    on_each(|setup| {
+        let deny = json!({"allow": false, "access": "rwm"});
+        let all = json!({"allow": true, "access": "rwm"});
+        for said in [
+            json!([all]),
+            json!([deny, allow(Some(1), Some(3), "rwm"), all]),
+            json!([deny, {"allow": true, "type": "a", "access": "rwm"}]),
+            json!([deny, {"allow": true, "type": "c", "access": "rwm"}]),
+            json!([deny, {"allow": true, "type": "c"}]),
+            json!([deny, {"allow": true, "type": "c", "major": -1, "minor": 1, "access": "r"}]),
+            // a device that a later rule takes away is still there in the other reading of the
+            // rules
+            json!([deny, allow(None, None, "rw"), {"allow": false, "type": "c", "major": 195, "access": "rw"}]),
+        ] {
+            is_refused(
+                setup,
+                "NVIDIA devices that are not in its slice",
+                |config| {
+                    config["linux"]["resources"]["devices"] = said;
+                },
+            );
+        }
+        setup.nothing_is_left();
+    });
+}
+
+/// `-v /dev/nvidia1:/innocent`, and through links of the host's.
+#[test]
+fn mounts_of_nodes_under_other_names() {
+    on_each(|setup| {
+        let shared = Shared::new(setup);
+        let mut mounts = Vec::new();
+        let mut paths = Vec::new();
+        for (at, (source, _)) in shared.nodes_on_host(&setup.path("host")).iter().enumerate() {
+            let link = setup.path(&format!("link{at}"));
+            symlink(source, &link).unwrap();
+            for (source, to) in [
+                (source, format!("/dev/m{at}")),
+                (&link, format!("/tmp/l{at}")),
+            ] {
+                mounts.push(json!({"destination": to, "source": source, "type": "bind", "options": ["bind", "rw"]}));
+                paths.push(to);
+            }
+        }
+        gets_only_its_slice(setup, &shared, &paths, |config| {
+            config["mounts"].as_array_mut().unwrap().extend(mounts);
+        });
+    });
+}
+
+/// A folder with the nodes in it, and the whole of the host: the rules keep what the mounts bring.
+#[test]
+fn mounts_of_folders_that_hold_nodes() {
+    on_each(|setup| {
+        let shared = Shared::new(setup);
+        let dir = setup.path("host");
+        let nodes = shared.nodes_on_host(&dir);
+        let mut paths = Vec::new();
+        for (path, _) in &nodes {
+            paths.push(format!(
+                "/tmp/folder/{}",
+                path.file_name().unwrap().display()
+            ));
+            paths.push(format!("/tmp/root{}", path.display()));
+        }
+        gets_only_its_slice(setup, &shared, &paths, |config| {
+            let bind = |source: &str, to: &str| json!({"destination": to, "source": source, "type": "bind", "options": ["rbind", "rw"]});
+            let mounts = config["mounts"].as_array_mut().unwrap();
+            mounts.push(bind(dir.to_str().unwrap(), "/tmp/folder"));
+            mounts.push(bind("/", "/tmp/root"));
+        });
+    });
+}
+
+#[test]
+fn mounts_of_dev() {
+    on_each(|setup| {
+        let link = setup.path("to-dev");
+        symlink("/dev", &link).unwrap();
+        let machine = setup.machine.dir().join("dev");
+        for source in [
+            link.to_str().unwrap(),
+            "/dev",
+            "/dev/.",
+            "/proc/self/root/dev",
+            machine.to_str().unwrap(),
+        ] {
+            is_refused(
+                setup,
+                "gives the container the devices of the host",
+                |config| {
+                    config["mounts"].as_array_mut().unwrap().push(
+                    json!({"destination": "/innocent", "source": source, "type": "bind", "options": ["rbind"]}),
+                );
+                },
+            );
+        }
+        is_refused(
+            setup,
+            "gives the container the devices of the host",
+            |config| {
+                let mounts = config["mounts"].as_array_mut().unwrap();
+                mounts.push(json!({"destination": "/x", "source": "devtmpfs", "type": "devtmpfs"}));
+            },
+        );
+        setup.nothing_is_left();
+    });
+}
+
+/// The driver's own files say what slices there are and whose.
+#[test]
+fn mounts_of_the_driver_s_files() {
+    on_each(|setup| {
+        let root = setup.machine.dir();
+        let link = setup.path("to-driver");
+        symlink(root.join("proc/driver/nvidia"), &link).unwrap();
+        let script = "ls /tmp/a /tmp/b /tmp/c; echo end";
+        let bundle = setup.asking("1g.10gb", script);
+        bundle.edit(|config| {
+            let mounts = config["mounts"].as_array_mut().unwrap();
+            for (source, to) in [
+                (root.join("proc/driver/nvidia"), "/tmp/a"),
+                (root.join("proc/driver/nvidia/capabilities"), "/tmp/b"),
+                (link, "/tmp/c"),
+            ] {
+                mounts.push(json!({"destination": to, "source": source, "type": "bind", "options": ["bind"]}));
+            }
+        });
+        let out = run(setup, &bundle);
+        assert_eq!(out, "end\n", "none of them is there");
+        setup.nothing_is_left();
+    });
+}
+
+/// A mount over what we put in hides it or replaces it.
+#[test]
+fn mounts_over_our_own_nodes() {
+    on_each(|setup| {
+        let shared = Shared::new(setup);
+        let nodes = shared.nodes_on_host(&setup.path("host"));
+        let bundle = asking(setup, &format!("{}; {SHOW}", script(&shared, &[])));
+        bundle.edit(|config| {
+            let mounts = config["mounts"].as_array_mut().unwrap();
+            for (source, to) in [
+                (nodes[2].0.clone(), "/dev/nvidia0"),
+                ("/dev/zero".into(), "/dev/nvidiactl"),
+                (setup.path("host"), "/dev/nvidia-caps"),
+            ] {
+                mounts.push(json!({"destination": to, "source": source, "type": "bind", "options": ["bind"]}));
+            }
+        });
+        let out = run(setup, &bundle);
+        none_opens(&shared, &out, &[]);
+        let seen = testkit::bundle::nodes(&out);
+        assert_eq!(seen["nvidia0"], (shared.granted.0, 0));
+        assert_eq!(seen["nvidiactl"], shared.granted);
+        assert_eq!(seen.len(), NODES, "{seen:?}");
+        assert!(!out.contains("innocent"), "{out}");
+        assert!(setup.machine.instances().contains(&shared.neighbour));
+    });
+}
+
+/// crun without cgroups enforces no rule, and config.json does not show it.
+#[test]
+fn refuses_container_without_cgroup() {
+    let Some(setup) = Setup::of(testkit::Low::Crun) else {
+        return;
+    };
+    let bundle = setup.asking("1g.10gb", "echo it runs");
+    for option in ["--cgroup-manager=disabled", "--cgroup-m=disabled"] {
+        let said = setup
+            .runmig(&[option, "run", "-b", bundle.as_str(), &unique()])
+            .refused();
+        assert!(said.contains("nothing enforces its device rules"), "{said}");
+        setup.nothing_is_left();
+    }
+}

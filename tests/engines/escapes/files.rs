@@ -1,0 +1,370 @@
+//! Files of ours that are not what we left there, and files of others' that are not what they say:
+//! the state directory, the log, locks, bundles. Nothing is written through them, nothing is read
+//! from them, and nothing waits for them.
+
+use nix::sys::stat::Mode;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use testkit::process::said;
+use testkit::{Bundle, Low, Setup, unique};
+
+fn setup() -> Option<Setup> {
+    Setup::of(Low::Runc)
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn fifo(path: &Path) {
+    nix::unistd::mkfifo(path, Mode::from_bits_truncate(0o600)).unwrap();
+}
+
+#[track_caller]
+fn create_is_refused(setup: &Setup, words: &str) {
+    let bundle = setup.asking("1g.10gb", "true");
+    let before = bundle.bytes();
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(line.contains(words), "{line}");
+    assert_eq!(bundle.bytes(), before);
+    setup.machine.is_empty();
+}
+
+/// Neither a create nor a look or a release accepts it.
+#[test]
+fn refuses_state_directory_of_others() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "sleep 1000");
+    let id = unique();
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let (state, leases) = (setup.state(), setup.state().join("leases"));
+    let instances = setup.state().join("instances");
+    let instance = setup.machine.the_instance();
+    for (dir, hostile) in [
+        (&state, 0o777),
+        (&state, 0o1777),
+        (&state, 0o770),
+        (&leases, 0o777),
+        (&leases, 0o1777),
+        (&instances, 0o777),
+    ] {
+        mode(dir, hostile);
+        for arguments in [&["list"][..], &["gc"], &["release", &id]] {
+            let line = setup.migctl(arguments).refused();
+            assert!(line.contains("others than root can write to it"), "{line}");
+        }
+        let other = setup.asking("1g.10gb", "true");
+        let line = setup
+            .runmig(&["create", "-b", other.as_str(), &unique()])
+            .refused();
+        assert!(line.contains("others than root can write to it"), "{line}");
+        assert_eq!(setup.machine.instances(), std::slice::from_ref(&instance));
+        mode(dir, 0o700);
+    }
+    chown(&state, Some(65534), None).unwrap();
+    let line = setup.migctl(&["gc"]).refused();
+    assert!(line.contains("belongs to user 65534"), "{line}");
+    chown(&state, Some(0), None).unwrap();
+    setup.the_lease();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+/// A delete of what has no lease goes on, however hostile the directory.
+#[test]
+fn delete_ignores_hostile_state_directory() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.bundle("sleep 1000");
+    let id = unique();
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    fs::create_dir_all(setup.state().join("leases")).unwrap();
+    mode(&setup.state(), 0o777);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    assert_eq!(
+        fs::read_dir(setup.state()).unwrap().count(),
+        1,
+        "and no log in it"
+    );
+}
+
+/// runmig creates nothing at the target of another user's link.
+#[test]
+fn refuses_link_to_foreign_directory() {
+    let Some(setup) = setup() else { return };
+    let theirs = setup.path("theirs");
+    fs::create_dir(&theirs).unwrap();
+    mode(&theirs, 0o777);
+    symlink(&theirs, setup.state()).unwrap();
+    create_is_refused(&setup, "others than root can write to it");
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
+
+    fs::remove_file(setup.state()).unwrap();
+    symlink(theirs.join("deep/er"), setup.state()).unwrap();
+    create_is_refused(&setup, "open state directory");
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
+
+    fs::remove_file(setup.state()).unwrap();
+    let real = setup.path("real");
+    fs::create_dir(&real).unwrap();
+    fs::create_dir(setup.state()).unwrap();
+    symlink(&real, setup.state().join("leases")).unwrap();
+    create_is_refused(&setup, "is no folder");
+    assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
+    setup.machine.is_empty();
+}
+
+/// Locks that are something else: an error, at once.
+#[test]
+fn locks() {
+    let Some(setup) = setup() else { return };
+    fs::create_dir_all(setup.state().join("leases")).unwrap();
+    let victim = setup.path("victim");
+    fs::write(&victim, "the host's").unwrap();
+    let lock = setup.state().join("ledger.lock");
+    symlink(&victim, &lock).unwrap();
+    create_is_refused(&setup, "ledger.lock");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "the host's");
+    fs::remove_file(&lock).unwrap();
+    fifo(&lock);
+    create_is_refused(&setup, "not a regular file");
+    fs::remove_file(&lock).unwrap();
+    setup.nothing_is_left();
+}
+
+/// A lease that is a pipe, a link or another user's file blocks no call and destroys nothing.
+#[test]
+fn leases_that_are_none() {
+    let Some(setup) = setup() else { return };
+    let leases = setup.state().join("leases");
+    fs::create_dir_all(&leases).unwrap();
+    fifo(&leases.join("a.b"));
+    symlink("/etc/shadow", leases.join("c.\u{1b}[2J")).unwrap();
+    fs::write(leases.join("e.f"), vec![b' '; 1 << 20]).unwrap();
+    let said = setup.migctl(&["list"]).exits(1);
+    assert_eq!(said.stderr.lines().count(), 3, "{}", said.stderr);
+    assert!(
+        !said.stderr.contains('\u{1b}') && said.stderr.contains("longer than 262144 bytes"),
+        "{}",
+        said.stderr
+    );
+    let bundle = setup.asking("1g.10gb", "true");
+    setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .ok();
+    setup.machine.is_empty();
+}
+
+/// `runmig.log` is ours or it is not written.
+#[test]
+fn never_writes_to_foreign_log() {
+    let Some(setup) = setup() else { return };
+    fs::create_dir_all(setup.state().join("leases")).unwrap();
+    let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
+    fs::write(&victim, "the host's").unwrap();
+    let run = || {
+        let bundle = setup.asking("1g.10gb", "true");
+        setup
+            .runmig(&["run", "-b", bundle.as_str(), &unique()])
+            .ok();
+        setup.nothing_is_left();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "the host's");
+        fs::remove_file(&log).unwrap();
+    };
+    symlink(&victim, &log).unwrap();
+    run();
+    fs::hard_link(&victim, &log).unwrap();
+    run();
+    fifo(&log);
+    run();
+    symlink("/dev/tty", &log).unwrap();
+    run();
+    // and a directory that runmig creates is root's alone
+    let bundle = setup.asking("1g.10gb", "true");
+    setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .ok();
+    assert_eq!(fs::metadata(&log).unwrap().mode() & 0o777, 0o600);
+}
+
+/// `--log` is the engine's word, root's; what it leads to may not hold us up or make us loud.
+#[test]
+fn tolerates_any_log_of_engine() {
+    let Some(setup) = setup() else { return };
+    let pipe = setup.path("pipe");
+    fifo(&pipe);
+    for log in [
+        pipe.to_str().unwrap(),
+        "/dev/full",
+        "/dev/null",
+        "/proc/self/mem",
+        "/",
+        "/nowhere/x",
+        "",
+    ] {
+        let bundle = setup.asking("nonsense", "true");
+        let line = setup
+            .runmig(&["--log", log, "create", "-b", bundle.as_str(), &unique()])
+            .refused();
+        assert!(
+            line.contains("neither a profile nor an amount"),
+            "{log}: {line}"
+        );
+    }
+    setup.machine.is_empty();
+}
+
+/// config.json that is no file, or no end of one.
+#[test]
+fn refuses_what_is_no_config() {
+    let Some(setup) = setup() else { return };
+    let refused = |bundle: &Bundle, words: &str| {
+        let line = setup
+            .runmig(&["create", "-b", bundle.as_str(), &unique()])
+            .refused();
+        assert!(line.contains(words), "{line}");
+        setup.machine.is_empty();
+    };
+    let bundle = setup.asking("1g.10gb", "true");
+    let file = bundle.file();
+    let asks = bundle.bytes();
+    fs::remove_file(&file).unwrap();
+    fifo(&file);
+    refused(&bundle, "not a regular file");
+    for device in ["/dev/zero", "/dev/tty", "/dev/full"] {
+        fs::remove_file(&file).unwrap();
+        symlink(device, &file).unwrap();
+        refused(&bundle, "config.json");
+    }
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    refused(&bundle, "not a regular file");
+    fs::remove_dir(&file).unwrap();
+    fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
+    refused(&bundle, "longer than");
+    fs::remove_file(&file).unwrap();
+    let elsewhere = setup.path("elsewhere.json");
+    fs::write(&elsewhere, &asks).unwrap();
+    symlink(&elsewhere, &file).unwrap();
+    refused(&bundle, "is a link");
+    assert_eq!(fs::read(&elsewhere).unwrap(), asks);
+    setup.nothing_is_left();
+}
+
+/// A file beside config.json becomes config.json again, with hooks that run as root: another user's
+/// does not.
+#[test]
+fn ignores_planted_sidecar() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    let id = unique();
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let sidecar = bundle.path.join("config.json.runmig");
+    let ours = fs::read(&sidecar).unwrap();
+    setup.runmig(&["delete", "--force", &id]).ok();
+
+    // Right in every word but for whose it is: the hash of what is there now, and an original.
+    use sha2::Digest;
+    let hash = |bytes: &[u8]| -> String {
+        sha2::Sha256::digest(bytes)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect()
+    };
+    let end = ours.iter().position(|b| *b == b'\n').unwrap();
+    let mut header: serde_json::Value = serde_json::from_slice(&ours[..end]).unwrap();
+    let mut evil = bundle.config();
+    let marker = setup.path("marker");
+    evil["hooks"]["createRuntime"] =
+        serde_json::json!([{"path": "/bin/touch", "args": ["touch", marker]}]);
+    let evil = serde_json::to_vec(&evil).unwrap();
+    header["written"] = serde_json::json!([hash(&bundle.bytes())]);
+    header["original"] = serde_json::json!(hash(&evil));
+    let planted = [header.to_string().as_bytes(), b"\n", &evil].concat();
+    let before = bundle.bytes();
+    for (owner, bits) in [(65534, 0o600), (0, 0o666)] {
+        fs::write(&sidecar, &planted).unwrap();
+        chown(&sidecar, Some(owner), None).unwrap();
+        mode(&sidecar, bits);
+        setup
+            .runmig(&["run", "-b", bundle.as_str(), &unique()])
+            .ok();
+        assert!(!marker.exists(), "its hook ran");
+        assert_eq!(bundle.bytes(), before);
+        setup.nothing_is_left();
+    }
+    // Ours, it would be taken: the trial is worth something.
+    fs::write(&sidecar, &planted).unwrap();
+    mode(&sidecar, 0o600);
+    setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .ok();
+    assert!(marker.exists());
+}
+
+/// Any caller of the hook chooses its standard input.
+#[test]
+fn bounds_foreign_states() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "sleep 1000");
+    let id = unique();
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let config = setup.config().display().to_string();
+    let state = |id: &str| {
+        format!(r#"{{"ociVersion":"1.0.2","id":"{id}","status":"stopped","bundle":"/"}}"#)
+    };
+    for (lease, input) in [
+        (lease.as_str(), state("other")),
+        (&lease, state("\\u001b[2J")),
+        (&lease, format!("{}{}", state(&id), " ".repeat(2 << 20))),
+        (&lease, String::new()),
+        ("../../etc/passwd", state(&id)),
+        ("", state(&id)),
+        (&"x".repeat(100_000), state(&id)),
+        // the container's own, while it lives
+        (&lease, state(&id)),
+    ] {
+        let file = setup.path("input");
+        fs::write(&file, input).unwrap();
+        let mut hook = setup.plain(&setup.program("runmig-hook"));
+        hook.args(["--lease", lease, "--config", &config]);
+        hook.stdin(fs::File::open(&file).unwrap());
+        let said = testkit::going(&mut hook).end().ok();
+        assert!(
+            !said.stderr.contains('\u{1b}') && said.stderr.len() < 8192,
+            "{}",
+            said.stderr
+        );
+        setup.machine.the_instance();
+    }
+    let mut hook = setup.plain(&setup.program("runmig-hook"));
+    hook.args(["--lease", &lease, "--config", &config]);
+    hook.stdin(fs::File::open("/dev/zero").unwrap());
+    testkit::going(&mut hook).end().ok();
+    setup.machine.the_instance();
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}
+
+/// A configuration that is a pipe, or that others can replace.
+#[test]
+fn refuses_bad_configuration() {
+    let Some(setup) = setup() else { return };
+    let text = fs::read(setup.config()).unwrap();
+    fs::remove_file(setup.config()).unwrap();
+    fifo(&setup.config());
+    create_is_refused(&setup, "not a regular file");
+    fs::remove_file(setup.config()).unwrap();
+
+    let dir = setup.path("open-to-all");
+    fs::create_dir(&dir).unwrap();
+    mode(&dir, 0o777);
+    fs::write(dir.join("config.toml"), &text).unwrap();
+    symlink(dir.join("config.toml"), setup.config()).unwrap();
+    create_is_refused(&setup, "others than root can write to it");
+    let mut list = setup.plain(&setup.program("migctl"));
+    assert!(said(list.arg("list")).refused().contains("open-to-all"));
+}

@@ -1,0 +1,190 @@
+//! Words that others chose: annotations, container ids, names of pods. They end at terminals and in
+//! logs, and none of them gets there as it is.
+
+use serde_json::Value;
+use std::fs;
+use testkit::{Bundle, Low, Said, Setup, unique};
+
+/// Clears a screen, in two spellings; ends a line; turns text around; and a title for the window.
+const EVIL: &str = "\x1b[2J\u{9b}2J\r\nlevel=error\u{202e}txt\u{7}\x1b]0;mine\x07\0";
+
+#[track_caller]
+fn is_inert(what: &str, text: &str) {
+    let bad = text.chars().find(|c| {
+        (c.is_control() && *c != '\n')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+    });
+    assert!(bad.is_none(), "{what}: {:?}", text);
+}
+
+fn setup() -> Option<Setup> {
+    Setup::of(Low::Runc)
+}
+
+/// A create of it with a log: what was said and what was logged are harmless and short.
+#[track_caller]
+fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Said {
+    let mut last = None;
+    for format in ["json", "text"] {
+        let log = setup.path(&format!("log-{}", unique()));
+        let said = setup.runmig(&[
+            "--log",
+            log.to_str().unwrap(),
+            "--log-format",
+            format,
+            "create",
+            "-b",
+            bundle.as_str(),
+            id,
+        ]);
+        let logged = fs::read_to_string(&log).unwrap_or_default();
+        is_inert("standard error", &said.stderr);
+        is_inert("the log", &logged);
+        assert!(said.stderr.len() < 8192, "{} bytes", said.stderr.len());
+        if !said.status.success() {
+            assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+            assert_eq!(logged.lines().count(), 1, "{logged}");
+            if format == "json" {
+                let line: Value = serde_json::from_str(&logged).unwrap();
+                assert_eq!(line["level"], "error");
+            }
+        }
+        last = Some(said);
+        if last.as_ref().is_some_and(|said| said.status.success()) {
+            break;
+        }
+    }
+    last.unwrap()
+}
+
+#[test]
+fn annotations_that_are_refused() {
+    let Some(setup) = setup() else { return };
+    let huge = "x".repeat(10 << 20);
+    for (key, value) in [
+        ("runmig.dev/slice", EVIL.to_owned()),
+        ("runmig.dev/slice", format!("1g.10gb{EVIL}")),
+        ("runmig.dev/slice", huge.clone()),
+        ("runmig.dev/wait", EVIL.to_owned()),
+        ("runmig.dev/wait", "500000000000years".to_owned()),
+        (&format!("runmig.dev/{EVIL}"), "1g.10gb".to_owned()),
+        (&format!("slice.runmig.dev/{EVIL}"), "1g.10gb".to_owned()),
+        (&format!("slice.runmig.dev/{huge}"), "1g.10gb".to_owned()),
+        (&format!("runmig.dev/{huge}"), String::new()),
+        (
+            &format!("org.systemd.property.Device{EVIL}{huge}"),
+            String::new(),
+        ),
+        ("cdi.k8s.io/x", format!("nvidia.com/gpu={EVIL}{huge}")),
+    ] {
+        let bundle = setup.asking("1g.10gb", "true");
+        bundle.annotate(key, &value);
+        let before = bundle.bytes();
+        assert!(
+            !create(&setup, &bundle, &unique()).status.success(),
+            "{}",
+            &key[..20.min(key.len())]
+        );
+        assert!(bundle.bytes() == before);
+        setup.nothing_is_left();
+    }
+}
+
+/// The names that an engine gives are on record and shown, to people and to programs.
+#[test]
+fn names_that_are_shown() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    bundle.annotate("io.kubernetes.cri.container-type", "container");
+    for key in [
+        "container-name",
+        "sandbox-name",
+        "sandbox-namespace",
+        "sandbox-uid",
+    ] {
+        let long = "\u{9b}x".repeat(1 << 20);
+        bundle.annotate(
+            &format!("io.kubernetes.cri.{key}"),
+            &format!("{EVIL}{long}"),
+        );
+    }
+    let id = unique();
+    create(&setup, &bundle, &id).ok();
+    let (table, json) = (
+        setup.migctl(&["list"]).ok(),
+        setup.migctl(&["list", "-o", "json"]).ok(),
+    );
+    is_inert("migctl list", &table.stdout);
+    is_inert("migctl list -o json", &json.stdout);
+    assert_eq!(table.stdout.lines().count(), 2, "{}", table.stdout);
+    // Nothing is lost on a program.
+    let pod = setup.the_lease()["pod"].as_str().unwrap().to_owned();
+    assert!(
+        pod.starts_with(EVIL) && pod.chars().count() == 256,
+        "{pod:?}"
+    );
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+    is_inert(
+        "runmig.log",
+        &fs::read_to_string(setup.state().join("runmig.log")).unwrap(),
+    );
+}
+
+/// A create that the low-level runtime refuses is rolled back, and nothing is made outside.
+#[test]
+fn container_ids() {
+    let Some(setup) = setup() else { return };
+    let list = |dir: &str| {
+        let mut names: Vec<_> = fs::read_dir(setup.path(dir))
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let long = "x".repeat(100_000);
+    for id in [
+        "..",
+        ".",
+        "",
+        "../../etc",
+        "/etc/x",
+        "a/b",
+        "a\nb",
+        &EVIL[..EVIL.len() - 1],
+        &long,
+    ] {
+        let bundle = setup.asking("1g.10gb", "true");
+        let before = (bundle.bytes(), list("."));
+        // runc's word on an id is its own, in its own line.
+        let said = setup.runmig(&["create", "-b", bundle.as_str(), id]);
+        assert!(!said.status.success(), "{id:?}");
+        assert_eq!(bundle.bytes(), before.0);
+        let new: Vec<_> = list(".")
+            .into_iter()
+            .filter(|n| !before.1.contains(n))
+            .collect();
+        assert!(new.iter().all(|n| n == "state"), "{new:?}");
+        setup.nothing_is_left();
+        setup.runmig(&["delete", id]);
+        let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap_or_default();
+        is_inert("runmig.log", &log);
+    }
+}
+
+/// A record that could not be read back would lose its slice.
+#[test]
+fn refuses_what_no_record_can_hold() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    bundle.edit(|config| {
+        config["linux"]["cgroupsPath"] = serde_json::json!(format!("/{}", "x".repeat(300 << 10)));
+    });
+    let said = create(&setup, &bundle, &unique()).refused();
+    assert!(
+        said.contains("shorter id, root, bundle and cgroup path"),
+        "{said}"
+    );
+    setup.nothing_is_left();
+}

@@ -1,0 +1,166 @@
+//! The daemon itself: its process, its end, its restart.
+
+use super::*;
+use std::fs;
+use testkit::process::{in_cgroup, kill, lives};
+
+/// Returns the value of a field of `/proc/PID/status`.
+fn status(pid: i32, field: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap().trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn daemon_has_nothing_of_its_caller() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle, client) = client(&setup, "4Gi");
+    let pid = daemon_pid(&setup, &id);
+    // The container's cgroup has no process of it.
+    assert!(!in_cgroup(&bundle.cgroup()).contains(&pid));
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3);
+    assert_eq!(session, Some(pid.to_string().as_str()));
+    assert_eq!(status(pid, "SigBlk"), "0000000000000000");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environment = String::from_utf8(environment).unwrap();
+    let mut names: Vec<&str> = { environment.split_terminator('\0') }
+        .map(|entry| entry.split('=').next().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "CUDA_MPS_LOG_DIRECTORY",
+            "CUDA_MPS_PIPE_DIRECTORY",
+            "CUDA_MPS_PROTOCOL_VERSION",
+            "CUDA_VISIBLE_DEVICES",
+            "PATH"
+        ]
+    );
+    let target = |fd: i32| fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
+    assert_eq!(target(0), std::path::Path::new("/dev/null"));
+    let log = setup.state().join("mps");
+    assert!(target(1).starts_with(&log) && target(2).starts_with(&log));
+    // An engine waits until all holders of its pipes have closed them. One of these is the client's input.
+    let pipes = |pid: &str| -> Vec<std::path::PathBuf> {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links
+            .filter(|link| link.to_string_lossy().starts_with("pipe:"))
+            .collect()
+    };
+    let ours = pipes("self");
+    assert!(!ours.is_empty());
+    let theirs = pipes(&pid.to_string());
+    assert!(!theirs.iter().any(|pipe| ours.contains(pipe)), "{theirs:?}");
+    client.end();
+    assert!(!lives(pid));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_restarts_daemon_of_living_container() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, _, mut first) = client(&setup, "4Gi");
+    let held = free(&mut first);
+    let pid = daemon_pid(&setup, &id);
+    kill(pid);
+    let list = setup.migctl(&["list"]).ok();
+    assert!(
+        list.stdout.contains("ready, daemon ended"),
+        "{}",
+        list.stdout
+    );
+    let told = format!("the MPS daemon of container {id} has ended");
+    assert!(list.stderr.contains(&told), "{}", list.stderr);
+    assert_eq!(lease(&setup, &id)["daemon"]["alive"], false);
+    // Until then nothing holds a new process.
+    let exec = || Client::exec(&setup, &id, &[]);
+    let mut unheld = exec();
+    assert!(free(&mut unheld) > held);
+    unheld.end();
+
+    let dry = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
+    assert!(dry.contains("its MPS daemon has ended"), "{dry}");
+    assert_eq!(daemon_pid(&setup, &id), pid);
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    assert!(
+        said.contains("its MPS daemon had ended and is restarted"),
+        "{said}"
+    );
+    let again = lease(&setup, &id);
+    assert_eq!(
+        (&again["daemon"]["alive"], &again["daemon"]["restarts"]),
+        (&true.into(), &1.into())
+    );
+    // The same bind mount leads to the new daemon.
+    let mut new = exec();
+    assert_eq!(free(&mut new), held);
+    new.end();
+    // A daemon that lives is left alone.
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(lease(&setup, &id)["daemon"], again["daemon"]);
+    kill(daemon_pid(&setup, &id));
+    let refused = setup.migctl(&["gc"]).exits(1);
+    assert!(
+        refused.stdout.contains("ended again after a restart"),
+        "{}{}",
+        refused.stdout,
+        refused.stderr
+    );
+    first.end();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn restart_without_program_names_container() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, _, first) = client(&setup, "4Gi");
+    let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    let aside = program.with_extension("aside");
+    fs::rename(&program, &aside).unwrap();
+    kill(daemon_pid(&setup, &id));
+    let refused = setup.migctl(&["gc"]).exits(1);
+    let all = format!("{}{}", refused.stdout, refused.stderr);
+    let told = format!("cannot restart the MPS daemon of container {id}");
+    assert!(
+        all.contains(&told) && all.contains("there is no control program"),
+        "{all}"
+    );
+    fs::rename(&aside, &program).unwrap();
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(lease(&setup, &id)["daemon"]["alive"], true);
+    first.end();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_cuts_long_log() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let daemon = fs::read_dir(setup.state().join("mps")).unwrap().next();
+    let log = daemon.unwrap().unwrap().path().join("logs/daemon.log");
+    let size = || fs::metadata(&log).unwrap().len();
+    let mut long = fs::read(&log).unwrap();
+    let short = size();
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(size(), short);
+    long.resize((1 << 20) + 1, b'x');
+    fs::write(&log, long).unwrap();
+    setup.migctl(&["gc", "--dry-run"]).ok();
+    assert!(size() > 1 << 20);
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(size(), 0);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}

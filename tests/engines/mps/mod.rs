@@ -1,0 +1,59 @@
+//! Shares at `mps`: an MPS daemon for each container, with its limit.
+
+mod daemon;
+mod holding;
+mod images;
+mod programs;
+mod real_program;
+mod records;
+
+use serde_json::Value;
+use testkit::cuda::{self, Client};
+use testkit::process::until;
+use testkit::sharing::{lease, refused_bundle};
+use testkit::{Bundle, Low, Machine, Setup, unique};
+
+const SHARE: &str = "runmig.dev/share";
+/// The memory that a CUDA context takes of a share on an L4, in MiB.
+const CONTEXT: u64 = 250;
+
+/// A machine with these GPUs, MPS and no MIG.
+fn machine(gpus: &[&str]) -> Machine {
+    let each = gpus.iter().flat_map(|gpu| ["--gpu", gpu]);
+    let all: Vec<&str> = each.chain(["--mig", "off", "--mps"]).collect();
+    Machine::with(&all)
+}
+
+fn on(low: Low) -> Option<Setup> {
+    Setup::on(low, machine(&["L4"]))
+}
+
+fn asking(setup: &Setup, size: &str) -> Bundle {
+    let bundle = setup.bundle("exec sleep 1000");
+    bundle.annotate(SHARE, size);
+    bundle
+}
+
+/// Starts a container with a share whose client takes commands. Returns its id, its bundle and the client.
+fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
+    let (id, bundle) = (unique(), asking(setup, size));
+    let mut client = Client::run(setup, &bundle, &id);
+    free(&mut client);
+    until("the share is ready", || {
+        lease(setup, &id)["state"] == "ready"
+    });
+    (id, bundle, client)
+}
+
+/// Returns the free memory that a client sees, in MiB.
+#[track_caller]
+fn free(client: &mut Client) -> u64 {
+    let said = client.say("info");
+    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
+    last.unwrap_or_else(|| panic!("{said}"))
+}
+
+#[track_caller]
+fn daemon_pid(setup: &Setup, id: &str) -> i32 {
+    testkit::sharing::daemon(&lease(setup, id)).expect("a daemon")
+}

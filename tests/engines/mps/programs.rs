@@ -1,0 +1,145 @@
+//! Control programs that fail, hang and lie. Each stands before the real one.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Puts a script in the place of the control program. In it, `$REAL` is that program.
+fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
+    let real = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    let file = setup.path("control");
+    let text = format!("#!/bin/sh\nREAL={}\n{script}", real.display());
+    testkit::runtimes::program(&file, &text);
+    setup.configure(&format!("sharing.mps_control = \"{}\"", file.display()));
+    file
+}
+
+/// Returns the line of the refused create. It leaves nothing.
+#[track_caller]
+fn refusal(setup: &Setup) -> String {
+    let line = refused_bundle(setup, &asking(setup, "4Gi"));
+    setup.nothing_is_left();
+    line
+}
+
+/// A script that answers a command by itself, and passes all else on.
+fn answering(command: &str, answer: &str) -> String {
+    format!(
+        "[ $# = 0 ] || exec $REAL \"$@\"\nread line\ncase $line in\n{command}*) {answer} ;;\n\
+         *) echo \"$line\" | $REAL ;;\nesac\n"
+    )
+}
+
+#[test]
+fn names_program_that_cannot_be_used() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let file = put(&setup, "exec $REAL \"$@\"\n");
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o777)).unwrap();
+    let line = refusal(&setup);
+    assert!(line.contains("mps: cannot use control program"), "{line}");
+    assert!(line.contains("others than root can write to it"), "{line}");
+    fs::remove_file(&file).unwrap();
+    assert!(refusal(&setup).contains("/control: no such file or directory"));
+    put(&setup, "exec sleep 1000\n");
+    assert!(refusal(&setup).contains("did not end in time"));
+    // That of driver 550 knows no server for several users.
+    put(&setup, "echo '  -d  background'\n");
+    assert!(refusal(&setup).contains("has no server for several users"));
+}
+
+#[test]
+fn daemon_that_fails_leaves_nothing() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let start = |what: &str| format!("[ \"$1\" = -f ] || exec $REAL \"$@\"\n{what}\n");
+    put(&setup, &start("echo cannot find the driver >&2; exit 3"));
+    let line = refusal(&setup);
+    assert!(
+        line.contains("the MPS daemon has ended: it exited with status 3: cannot find the driver"),
+        "{line}"
+    );
+    put(&setup, &start("exec sleep 1000"));
+    assert!(refusal(&setup).contains("did not listen within 5 s"));
+}
+
+#[test]
+fn limit_counts_only_as_read_back() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    put(&setup, &answering("set_default", "echo not allowed"));
+    let line = refusal(&setup);
+    assert!(
+        line.contains("to the setting it said \"not allowed\""),
+        "{line}"
+    );
+    put(&setup, &answering("get_default", "echo 5G"));
+    let line = refusal(&setup);
+    assert!(
+        line.contains(
+            "the MPS daemon tells the limit as \"5G\" and not as 4G after 4096Mi was set"
+        ),
+        "{line}"
+    );
+    put(&setup, &answering("get_default", "exit 1"));
+    assert!(refusal(&setup).contains("does not take \"get_default_device_pinned_mem_limit 0\""));
+    put(&setup, &answering("get_default", "exec sleep 1000"));
+    assert!(refusal(&setup).contains("did not end in time"));
+}
+
+#[test]
+fn next_level_takes_over() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let none = "sharing.enforcement = [\"mps\", \"none\"]";
+    setup.configure(none);
+    let explained = setup.migctl(&["explain", "--share", "4Gi"]).ok().stdout;
+    assert!(explained.contains("level mps"), "{explained}");
+    let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    fs::remove_file(program).unwrap();
+    let explained = setup.migctl(&["explain", "--share", "4Gi"]).ok().stdout;
+    assert!(explained.contains("level none"), "{explained}");
+}
+
+#[test]
+fn state_directory_too_deep_is_named() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let config = fs::read_to_string(setup.config()).unwrap();
+    let deep = setup.path(&"d".repeat(60));
+    let changed = config.replace(
+        &setup.state().display().to_string(),
+        &deep.display().to_string(),
+    );
+    assert_ne!(config, changed);
+    fs::write(setup.config(), changed).unwrap();
+    let line = refusal(&setup);
+    assert!(line.contains("bytes, more than 107"), "{line}");
+}
+
+#[test]
+fn program_inherits_no_ignored_signal() {
+    let Some(setup) = on(Low::Runc) else {
+        return;
+    };
+    let seen = setup.path("seen");
+    let script = format!(
+        "[ \"$1\" = -f ] && grep SigIgn /proc/self/status >{}\nexec $REAL \"$@\"\n",
+        seen.display()
+    );
+    put(&setup, &script);
+    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let signals = fs::read_to_string(seen).unwrap();
+    let ignored = signals.trim().strip_prefix("SigIgn:\t").unwrap();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    // The C library keeps signals 32 and 33 to itself.
+    assert_eq!(ignored & !(3 << 31), 0, "{signals}");
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.nothing_is_left();
+}

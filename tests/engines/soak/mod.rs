@@ -1,0 +1,31 @@
+//! Random churn for a given time: containers that come and go on one simulated machine while their
+//! fronts, low-level runtimes, inits and hooks are killed, the driver fails, instances are held,
+//! an administrator makes and destroys his own, somebody collects, Prometheus scrapes, and the
+//! machine reboots.
+//!
+//! `RUNMIG_SOAK_SECONDS` and `RUNMIG_SOAK_SEED` say how long and which; `scripts/soak` sets them. A
+//! seed gives the same calls in each thread, not the same order between threads.
+
+mod judge;
+mod scraper;
+mod soak;
+mod worker;
+mod world;
+
+use soak::Soak;
+use std::time::{Duration, SystemTime};
+use testkit::Low;
+
+#[test]
+fn soak() {
+    let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().expect(name));
+    let seconds = number("RUNMIG_SOAK_SECONDS").unwrap_or(20);
+    let seed = number("RUNMIG_SOAK_SEED").unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        u64::from(now.unwrap().subsec_nanos())
+    });
+    let Some(soak) = Soak::new(Low::Runc, seed) else {
+        return;
+    };
+    soak.run(Duration::from_secs(seconds));
+}

@@ -1,0 +1,144 @@
+//! The whole of it: who takes part, what they count, and what is shown when it goes wrong.
+
+use crate::soak::scraper::Scraper;
+use crate::soak::worker::Worker;
+use crate::soak::world::World;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, RwLock};
+use std::time::{Duration, Instant};
+use testkit::process::Going;
+use testkit::random::Random;
+use testkit::{Low, Machine, Setup};
+
+const WORKERS: u64 = 3;
+
+pub struct Soak {
+    pub setup: Setup,
+    /// Held to read while anything is done, to write when the machine goes down.
+    pub power: RwLock<()>,
+    seed: u64,
+    began: Instant,
+    over: AtomicBool,
+    /// The operations done: how often, and how often with success.
+    counts: Mutex<BTreeMap<String, (u64, u64)>>,
+    log: Mutex<Vec<String>>,
+}
+
+impl Soak {
+    pub fn new(low: Low, seed: u64) -> Option<Soak> {
+        Some(Soak {
+            setup: Setup::on(low, Machine::new("A100-80GB", 2))?,
+            power: RwLock::new(()),
+            seed,
+            began: Instant::now(),
+            over: AtomicBool::new(false),
+            counts: Mutex::default(),
+            log: Mutex::default(),
+        })
+    }
+
+    pub fn note(&self, what: &str, well: bool, detail: &str) {
+        let mut counts = self.counts.lock().unwrap();
+        let count = counts.entry(what.to_owned()).or_default();
+        count.0 += 1;
+        count.1 += u64::from(well);
+        let at = self.began.elapsed().as_secs_f64();
+        let end = if well { "" } else { " FAILED" };
+        let line = format!("{at:8.3} {what}{end} {detail}");
+        self.log.lock().unwrap().push(line);
+    }
+
+    pub fn run(&self, time: Duration) {
+        println!("soak: seed {}, {} s", self.seed, time.as_secs());
+        let end = self.began + time;
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            std::thread::scope(|scope| {
+                for n in 0..WORKERS {
+                    scope.spawn(move || self.until(end, || Worker::new(self, n, self.random(n))));
+                }
+                scope.spawn(|| self.until(end, || Scraper::new(self)));
+                self.until(end, || World::new(self, self.random(WORKERS)));
+            });
+            crate::soak::judge::judge(self);
+        }));
+        for (what, (tried, well)) in self.counts.lock().unwrap().iter() {
+            println!("soak: {tried:6} {what}, {well} of them well");
+        }
+        if let Err(panic) = ended {
+            self.tell();
+            std::panic::resume_unwind(panic);
+        }
+        println!("soak: seed {} holds", self.seed);
+    }
+
+    fn random(&self, n: u64) -> Random {
+        Random::new(self.seed.wrapping_mul(1000) + n)
+    }
+
+    /// Repeats until the time is up or another worker has found a fault.
+    fn until<A: Actor>(&self, end: Instant, make: impl FnOnce() -> A) {
+        let acted = catch_unwind(AssertUnwindSafe(|| {
+            let mut actor = make();
+            while Instant::now() < end && !self.over.load(Ordering::Relaxed) {
+                actor.act();
+            }
+            actor.finish();
+        }));
+        if let Err(panic) = acted {
+            self.over.store(true, Ordering::Relaxed);
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    fn tell(&self) {
+        let text = |path: &str| std::fs::read_to_string(self.setup.path(path)).unwrap_or_default();
+        let log = self.log.lock().unwrap();
+        let last = |lines: &[String]| lines[lines.len().saturating_sub(300)..].join("\n");
+        let ours: Vec<String> = text("state/runmig.log")
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        println!("soak: what was done\n{}", last(&log));
+        println!("soak: runmig.log\n{}", last(&ours));
+        for entry in std::fs::read_dir(self.setup.path("state/leases"))
+            .into_iter()
+            .flatten()
+        {
+            let file = entry.unwrap().path();
+            let lease = std::fs::read_to_string(&file).unwrap_or_default();
+            println!("soak: {}\n{lease}", file.display());
+        }
+        println!("soak: the driver\n{}", self.setup.machine.sim("show", &[]));
+        println!("soak: seed {} FAILED", self.seed);
+    }
+}
+
+pub trait Actor {
+    fn act(&mut self);
+    fn finish(&mut self) {}
+}
+
+/// Kills one of those that a call consists of, somewhere in its course.
+pub fn kill_somewhere(going: &Going, random: &mut Random, whom: &str) {
+    use testkit::process::{children, descendants};
+    let within = 1 << random.of(&[12, 15, 17, 18]);
+    std::thread::sleep(Duration::from_micros(random.below(within)));
+    let pids = match whom {
+        "front" => vec![going.pid()],
+        "runtime" => children(going.pid()),
+        "both" => {
+            let mut both = vec![going.pid()];
+            both.extend(children(going.pid()));
+            both
+        }
+        _ => descendants(going.pid()),
+    };
+    for pid in pids {
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(pid),
+            nix::sys::signal::Signal::SIGKILL,
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! An engine without mercy: creates containers, ends them, and kills the processes at work on them.
+
+use crate::soak::soak::{Actor, Soak, kill_somewhere};
+use std::fs;
+use std::process::{Command, Stdio};
+use testkit::process::{in_cgroup, lives};
+use testkit::random::Random;
+use testkit::{Bundle, going};
+
+const IDS: usize = 4;
+const PROFILES: [&str; 6] = [
+    "1g.10gb",
+    "1g.10gb",
+    "2g.20gb",
+    "3g.40gb",
+    "20Gi",
+    "1g.10gb+me",
+];
+
+pub struct Worker<'a> {
+    soak: &'a Soak,
+    random: Random,
+    containers: Vec<Container>,
+    short: Container,
+}
+
+struct Container {
+    id: String,
+    bundle: Bundle,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(soak: &'a Soak, n: u64, random: Random) -> Worker<'a> {
+        let container = |name: String, script: &str| Container {
+            bundle: soak.setup.asking("1g.10gb", script),
+            id: name,
+        };
+        Worker {
+            soak,
+            random,
+            containers: (0..IDS)
+                .map(|i| container(format!("w{n}-{i}"), "exec sleep 1000"))
+                .collect(),
+            short: container(format!("w{n}-short"), "exec sleep 0.05"),
+        }
+    }
+
+    /// A call, sometimes with a kill in its course.
+    fn call(&mut self, name: &str, mut command: Command, id: &str) {
+        let going = going(command.stdin(Stdio::null()));
+        let whom = match self.random.below(14) {
+            0 | 1 => "front",
+            2 => "runtime",
+            3 => "both",
+            4 => "everybody",
+            _ => "",
+        };
+        if !whom.is_empty() {
+            kill_somewhere(&going, &mut self.random, whom);
+        }
+        let said = going.end();
+        let what = match whom {
+            "" => name.to_owned(),
+            _ => format!("{name}, {whom} killed"),
+        };
+        let told = format!("{id} {}", said.stderr.trim());
+        self.soak.note(&what, said.status.success(), &told);
+    }
+
+    fn create(&mut self, at: usize) {
+        let profile = self.random.of(&PROFILES);
+        let container = &self.containers[at];
+        if container.is_ours_to_change() {
+            container.bundle.annotate("runmig.dev/slice", profile);
+        }
+        let id = container.id.clone();
+        let verb: &[&str] = self.random.of(&[&["create"], &["run", "-d"]]);
+        let mut arguments = verb.to_vec();
+        arguments.extend(["-b", self.containers[at].bundle.as_str(), &id]);
+        let command = self.soak.setup.command(&arguments);
+        self.call(&verb.join(" "), command, &id);
+    }
+
+    fn foreground(&mut self) {
+        let id = self.short.id.clone();
+        let run = ["run", "-b", self.short.bundle.as_str(), &id];
+        let command = self.soak.setup.command(&run);
+        self.call("run", command, &id);
+        // If it was killed, its container may have stayed.
+        let command = self.soak.setup.command(&["delete", "--force", &id]);
+        self.call("delete", command, &id);
+    }
+
+    fn on(&mut self, at: usize, name: &str, arguments: &[&str]) {
+        let id = self.containers[at].id.clone();
+        let mut all = arguments.to_vec();
+        all.push(&id);
+        let command = self.soak.setup.command(&all);
+        self.call(name, command, &id);
+    }
+
+    /// No process is told.
+    fn kill_container(&mut self, at: usize) {
+        let inside = in_cgroup(&self.containers[at].bundle.cgroup());
+        for pid in &inside {
+            let pid = nix::unistd::Pid::from_raw(*pid);
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        self.soak
+            .note("init killed", !inside.is_empty(), &self.containers[at].id);
+        if self.random.one_in(3) {
+            let dir = self.soak.setup.root("a").join(&self.containers[at].id);
+            let gone = fs::remove_dir_all(dir).is_ok();
+            self.soak
+                .note("state directory gone", gone, &self.containers[at].id);
+        }
+    }
+
+    /// Behind our back, with or without its hook.
+    fn bare_delete(&mut self, at: usize) {
+        let id = self.containers[at].id.clone();
+        let command = self.soak.setup.bare(&["delete", "--force", &id]);
+        self.call("runc delete", command, &id);
+    }
+
+    /// A container that lives has its slice, whatever happened.
+    fn look(&mut self) {
+        for container in &self.containers {
+            let Some(uuid) = container.visible() else {
+                continue;
+            };
+            let inside = in_cgroup(&container.bundle.cgroup());
+            let Some(witness) = inside.first() else {
+                continue;
+            };
+            let leases = self.soak.setup.leases();
+            let instances = self.soak.setup.machine.instances();
+            let leased = leases.iter().any(|l| {
+                l["container"] == container.id.as_str()
+                    && l["migUUID"] == uuid.as_str()
+                    && l["state"] != "releasing"
+                    && l["state"] != "quarantined"
+            });
+            let exists = instances.iter().any(|i| i.uuid == uuid);
+            // It may have died while we looked.
+            assert!(
+                (leased && exists) || !lives(*witness),
+                "{} lives (process {witness} of {inside:?}) and has lost {uuid} (leased: {leased}, \
+                 exists: {exists})\n{leases:?}\n{instances:?}",
+                container.id
+            );
+        }
+        self.soak.note("look", true, "");
+    }
+}
+
+impl Container {
+    /// The slice in the bundle as it is now, which is that of its container if there is one.
+    fn visible(&self) -> Option<String> {
+        let config = self.bundle.config();
+        let env = config["process"]["env"].as_array()?;
+        env.iter().find_map(|e| {
+            let uuid = e.as_str()?.strip_prefix("NVIDIA_VISIBLE_DEVICES=")?;
+            Some(uuid.to_owned())
+        })
+    }
+
+    /// An engine writes a bundle before a create, and not again.
+    fn is_ours_to_change(&self) -> bool {
+        self.visible().is_none() && in_cgroup(&self.bundle.cgroup()).is_empty()
+    }
+}
+
+impl Actor for Worker<'_> {
+    fn act(&mut self) {
+        let soak = self.soak;
+        let _on = soak.power.read().unwrap();
+        let at = self.random.below(IDS as u64) as usize;
+        match self.random.below(20) {
+            0..=6 => self.create(at),
+            7..=9 => self.on(at, "start", &["start"]),
+            10 => self.on(at, "delete", &["delete", "--force"]),
+            11 => self.on(at, "delete", &["delete"]),
+            12 => self.bare_delete(at),
+            13 | 14 => self.kill_container(at),
+            15 | 16 => self.foreground(),
+            _ => self.look(),
+        }
+    }
+
+    fn finish(&mut self) {
+        let soak = self.soak;
+        let _on = soak.power.read().unwrap();
+        self.look();
+    }
+}

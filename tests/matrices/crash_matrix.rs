@@ -1,0 +1,388 @@
+//! Killed anywhere: every state that a killed process can leave, of everything that makes or releases a
+//! slice. Between two system calls with an effect, and two calls that change what the driver has, a
+//! process leaves the same wherever it is killed, so one kill is tried there. The points are found by
+//! running the operation, so one that is added later is tried without anyone listing it.
+
+use nvml_sim::fault::{Moment, Outcome};
+use std::io::Write;
+use testkit::faults::World;
+use testkit::faults::operations::{
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again,
+    layout_is_removed, named, next_apply_succeeds, torn_records, way_is_made,
+};
+use testkit::faults::strace::{self, Call, Point, settled};
+
+/// At a point that is not reached.
+const TRIES: usize = 4;
+
+/// After the kill: first what may never be otherwise, then that somebody puts everything right.
+fn judge(world: &World, at: &str, number: usize) {
+    let complain = |what: String| panic!("killed at {at}: {what}");
+    world.behave("");
+    world.no_faults();
+    world.note_daemons();
+    torn_records(world).unwrap_or_else(complain);
+    way_is_made(world);
+    // Every second time a collector comes first.
+    if !number.is_multiple_of(2) {
+        next_apply_succeeds(world).unwrap_or_else(complain);
+    }
+    let living = [ID, PEER, HOLDER].map(|id| world.living_init(id).map(|_| id));
+    for id in living.into_iter().flatten() {
+        // The low-level runtime went on, so the container keeps its slice in every collection.
+        world.gc().ok();
+        world.has_its_slices(id).unwrap_or_else(complain);
+        world.has_whole_limits(id).unwrap_or_else(complain);
+        world
+            .nothing_lost_nothing_given_twice()
+            .unwrap_or_else(complain);
+        world.delete(id);
+    }
+    if let Some(lost) = world.lost_of_theirs() {
+        complain(format!("an administrator's instance is gone: {lost}"));
+    }
+    kubelet_tries_again(world).unwrap_or_else(complain);
+    if number.is_multiple_of(2) {
+        next_apply_succeeds(world).unwrap_or_else(complain);
+    }
+    layout_is_removed(world);
+    // Idle and adopted instances go too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
+    damage_is_mended(world);
+    // Every third time no collector runs, and the next create has to do its work.
+    if number.is_multiple_of(3) {
+        world.all_slots_can_be_filled();
+        // Enough room that a kill leaves waits for the next one to come.
+    }
+    let collected = world.gc().ok();
+    world
+        .as_if_nothing_had_been()
+        .unwrap_or_else(|what| complain(format!("{what}\nthe collector: {collected:?}")));
+}
+
+fn every_system_call(operation: &Operation) {
+    if !strace::is_there() {
+        return;
+    }
+    let world = operation.world();
+    let log = world.path("strace.log");
+    let run = |act: &mut dyn FnMut(&Call)| {
+        let call = operation.begin(&world);
+        act(&call);
+    };
+    // Twice: the first makes what is made at first use only. How often a wait looks again is a matter
+    // of timing, so what only one of them passed is tried, but nothing says that it must be met.
+    let mut passed: Vec<(Point, usize)> = Vec::new();
+    let mut found = 0;
+    for _ in 0..2 {
+        run(&mut |call| {
+            let succeeds = operation.kind != Kind::Refused;
+            let passed_now = strace::points(call, &log, succeeds);
+            found = passed_now.len();
+            // A wait is no system call here, and others act meanwhile.
+            let states = match operation.waits() {
+                true => passed_now,
+                false => strace::of_each_state(passed_now, &world.machine()),
+            };
+            for point in states {
+                let same = |(p, _): &&mut (Point, _)| (&p.call, p.nth) == (&point.call, point.nth);
+                match passed.iter_mut().find(same) {
+                    Some((_, times)) => *times += 1,
+                    None => passed.push((point, 1)),
+                }
+            }
+        });
+        judge(&world, "no point", 0);
+    }
+    let mut missed = 0;
+    for (number, (point, times)) in passed.iter().enumerate() {
+        let at = format!(
+            "{} {} (the {}th): {}",
+            operation.name, point.call, point.nth, point.shown
+        );
+        let is_certain = *times == 2;
+        let mut reached = false;
+        for _ in 0..if is_certain { TRIES } else { 1 } {
+            run(&mut |call| reached = strace::killed_at(call, &log, point));
+            judge(&world, &at, number);
+            if reached {
+                break;
+            }
+        }
+        missed += usize::from(is_certain && !reached);
+    }
+    let points: Vec<&Point> = passed.iter().map(|(point, _)| point).collect();
+    world.all_slots_can_be_filled();
+    report(operation, "system calls", points.len(), missed);
+    assert!(found > 10, "hardly a point was found: {points:?}");
+    // A timing may hide a few; more would mean that the points are no longer those of the operation.
+    assert!(
+        missed * 10 <= points.len(),
+        "{missed} points were not reached"
+    );
+}
+
+fn every_driver_call(operation: &Operation) {
+    let world = operation.world();
+    let pass = || {
+        let call = operation.begin(&world);
+        let calls = world.driver_calls_by(|| drop(settled(&call)));
+        judge(&world, "no call", 0);
+        DriverCalls::of(calls)
+    };
+    // A wait looks as often as the ledger changes under its eyes, which is a matter of timing. Only what
+    // two passes call is sure to be called again.
+    let (points, again) = (pass(), pass());
+    let waits = operation.waits() || points.is_of_several || again.is_of_several;
+    let repeated = if waits {
+        Vec::new()
+    } else {
+        repeated_looks(&world, operation)
+    };
+    let (mut tried, mut missed) = (0, 0);
+    for point in &points.first {
+        let (name, nth) = point;
+        let is_certain = again.first.contains(point);
+        if repeated.contains(point) {
+            continue;
+        }
+        let moments = if is_change(name) {
+            [Moment::Before, Moment::During, Moment::After].as_slice()
+        } else {
+            &[Moment::Before]
+        };
+        for &moment in moments {
+            let at = format!("{} {moment:?} {name} (the {nth}th)", operation.name);
+            tried += 1;
+            // Which process calls first is a matter of timing too.
+            let is_reached = (0..if is_certain { TRIES } else { 1 }).any(|_| {
+                let call = operation.begin(&world);
+                world.fault(name, *nth, Some(*nth), Outcome::Kill(moment));
+                let said = settled(&call);
+                judge(&world, &at, tried);
+                said.status.code().is_none()
+            });
+            missed += usize::from(is_certain && !is_reached);
+        }
+    }
+    report(operation, "driver calls", tried, missed);
+    let calls = &points.first;
+    assert!(calls.len() > 4, "hardly a call was found: {calls:?}");
+    // As for system calls, the timing of a wait may hide a few.
+    let may_miss = if waits { tried / 10 } else { 0 };
+    assert!(missed <= may_miss, "{missed} calls were not reached");
+}
+
+fn is_change(call: &str) -> bool {
+    ["Create", "Destroy", "Set"]
+        .iter()
+        .any(|verb| call.contains(verb))
+}
+
+/// The calls that only look, and before which nothing has changed since another that only looks: a
+/// process that is killed at either leaves the same behind. Without strace nothing is known, and all
+/// are tried.
+fn repeated_looks(world: &World, operation: &Operation) -> Vec<(String, u64)> {
+    if !strace::is_there() {
+        return Vec::new();
+    }
+    let log = world.path("strace.log");
+    let machine = world.machine();
+    let succeeds = operation.kind != Kind::Refused;
+    let call = operation.begin(world);
+    let mut passed = Vec::new();
+    world.driver_calls_by(|| passed = strace::points(&call, &log, succeeds));
+    judge(world, "no call", 0);
+    let mut seen = std::collections::HashMap::new();
+    let mut repeated = Vec::new();
+    let mut has_looked = false;
+    for point in passed {
+        if let Some(name) = traced(&point) {
+            let nth = seen.entry(name.clone()).or_insert(0);
+            *nth += 1;
+            let is_look = !is_change(&name);
+            if is_look && has_looked {
+                repeated.push((name, *nth));
+            }
+            has_looked = is_look;
+        } else if !(point.is_within(&machine) || point.leaves_nothing()) {
+            has_looked = false;
+        }
+    }
+    repeated
+}
+
+/// The function whose line this system call adds to the simulated driver's trace.
+fn traced(point: &Point) -> Option<String> {
+    let is_line = point.call == "write" && point.shown.contains("trace.log>");
+    let (_, line) = point.shown.split_once('"').filter(|_| is_line)?;
+    Some(line.split(' ').nth(1)?.to_owned())
+}
+
+/// The calls of one pass.
+struct DriverCalls {
+    /// Those of the process that called first, each with its number among all calls of its name.
+    first: Vec<(String, u64)>,
+    /// Whether others called the driver too: whoever releases what a create waits for does.
+    is_of_several: bool,
+}
+
+impl DriverCalls {
+    fn of(calls: Vec<(u32, String)>) -> DriverCalls {
+        let victim = calls.first().map(|(pid, _)| *pid);
+        let is_of_several = calls.iter().any(|(pid, _)| Some(*pid) != victim);
+        let mut seen = std::collections::HashMap::new();
+        let mut first = Vec::new();
+        for (pid, name) in calls {
+            let nth = seen.entry(name.clone()).or_insert(0);
+            *nth += 1;
+            if Some(pid) == victim {
+                first.push((name, *nth));
+            }
+        }
+        DriverCalls {
+            first,
+            is_of_several,
+        }
+    }
+}
+
+/// Past the harness, which keeps what a passing test prints.
+fn report(operation: &Operation, what: &str, tried: usize, missed: usize) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "crash matrix: {}: killed at {tried} {what}, {missed} of them not reached",
+        operation.name
+    );
+}
+
+macro_rules! matrix {
+    ($($test:ident: $name:literal;)*
+     / driver_is_not_asked: $($not:ident: $of:literal;)*
+     / errors_only: $($other:literal;)*) => {
+        mod system_calls {
+            $(#[test] fn $test() { super::every_system_call(super::named($name)); })*
+            $(#[test] fn $not() { super::every_system_call(super::named($of)); })*
+        }
+        mod driver_calls {
+            $(#[test] fn $test() { super::every_driver_call(super::named($name)); })*
+        }
+        #[test]
+        fn covers_every_operation() {
+            each_once(&[$($name,)* $($of,)* $($other),*]);
+        }
+        #[test]
+        fn asks_no_driver() {
+            for name in [$($of),*] {
+                // An operation may change the mounts of its thread.
+                let alone = std::thread::spawn(move || {
+                    let world = named(name).world();
+                    let call = named(name).begin(&world);
+                    assert_eq!(world.driver_calls(|| drop(settled(&call))), [""; 0], "{name}");
+                });
+                alone.join().unwrap();
+            }
+        }
+    };
+}
+
+matrix! {
+    create: "create";
+    create_from_cache: "create-from-cache";
+    create_again: "create-again";
+    create_that_fails: "create-that-fails";
+    run: "run";
+    poststop: "poststop";
+    delete: "delete";
+    gc: "gc";
+    release: "release";
+    create_from_idle: "create-from-idle";
+    create_evicting: "create-evicting";
+    gc_of_idle: "gc-of-idle";
+    create_adopting: "create-adopting";
+    create_shared: "create-shared";
+    gc_of_shared: "gc-of-shared";
+    create_two: "create-two";
+    delete_two: "delete-two";
+    release_damaged: "release-damaged";
+    wait: "wait";
+    create_gpu: "create-gpu";
+    create_two_gpus: "create-two-gpus";
+    wait_for_gpu: "wait-for-gpu";
+    create_share: "create-share";
+    create_share_beside: "create-share-beside";
+    wait_for_share: "wait-for-share";
+    create_mps: "create-mps";
+    create_mps_beside: "create-mps-beside";
+    create_limited: "create-limited";
+    create_limited_beside: "create-limited-beside";
+    gc_restarting_mps: "gc-restarting-mps";
+    gc_setting_limit_back: "gc-setting-limit-back";
+    create_seat: "create-seat";
+    create_seat_beside: "create-seat-beside";
+    delete_seat: "delete-seat";
+    poststop_seat: "poststop-seat";
+    gc_of_seats: "gc-of-seats";
+    create_mps_seat: "create-mps-seat";
+    create_mps_seat_beside: "create-mps-seat-beside";
+    delete_mps_seat: "delete-mps-seat";
+    poststop_mps_seat: "poststop-mps-seat";
+    gc_of_mps_seats: "gc-of-mps-seats";
+    release_damaged_mps_seat: "release-damaged-mps-seat";
+    run_gpu: "run-gpu";
+    run_share: "run-share";
+    run_mps: "run-mps";
+    run_limited: "run-limited";
+    run_seat: "run-seat";
+    run_mps_seat: "run-mps-seat";
+    release_seat: "release-seat";
+    release_mps_seat: "release-mps-seat";
+    gc_restarting_mps_seat: "gc-restarting-mps-seat";
+    promise_claim: "promise-claim";
+    prepare_claim: "prepare-claim";
+    prepare_promised_claim: "prepare-promised-claim";
+    prepare_claim_from_idle: "prepare-claim-from-idle";
+    prepare_half_made_claim: "prepare-half-made-claim";
+    unprepare_claim: "unprepare-claim";
+    gc_of_half_made_claim: "gc-of-half-made-claim";
+    release_claim: "release-claim";
+    release_claims: "release-claims";
+    apply: "apply";
+    apply_modes: "apply-modes";
+    restore: "restore";
+    / driver_is_not_asked:
+    create_with_claim: "create-with-claim";
+    delete_to_idle: "delete-to-idle";
+    gc_of_earlier_boot: "gc-of-earlier-boot";
+    delete_adopted: "delete-adopted";
+    delete_gpu: "delete-gpu";
+    poststop_gpu: "poststop-gpu";
+    gc_of_gpu: "gc-of-gpu";
+    delete_share: "delete-share";
+    delete_share_beside: "delete-share-beside";
+    poststop_share: "poststop-share";
+    gc_of_share: "gc-of-share";
+    delete_mps: "delete-mps";
+    poststop_mps: "poststop-mps";
+    gc_of_mps: "gc-of-mps";
+    delete_limited: "delete-limited";
+    delete_seat_beside: "delete-seat-beside";
+    delete_mps_seat_beside: "delete-mps-seat-beside";
+    release_gpu: "release-gpu";
+    release_share: "release-share";
+    release_mps: "release-mps";
+    release_limited: "release-limited";
+    unprepare_claim_to_idle: "unprepare-claim-to-idle";
+    unprepare_promise: "unprepare-promise";
+    / errors_only:
+    // A step of these is one of the above.
+    "delete-shared";
+    "delete-last-shared";
+    "wait-in-vain";
+    "poststop-damaged";
+    "delete-damaged";
+    "gc-of-damaged-idle";
+    // The low-level runtime fails a create whose hook is killed: `driver_level/failures`.
+    "limit";
+}

@@ -1,0 +1,228 @@
+//! Failing anywhere: every call to the driver, and every call about a file of ours, of everything that
+//! makes or releases a slice. The calls are found by running the operation once.
+
+mod driver;
+
+use std::io::Write;
+use testkit::Said;
+use testkit::faults::World;
+use testkit::faults::operations::{
+    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, is_in_place,
+    kubelet_tries_again, layout_is_removed, next_apply_succeeds, way_is_made,
+};
+
+/// Judges the machine after an operation that failed in some place. `says` knows what its message
+/// has to say.
+fn judge(
+    world: &World,
+    operation: &Operation,
+    out: &Said,
+    says: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let hold = |it: bool, what: &str| it.then_some(()).ok_or_else(|| format!("{what}: {out:?}"));
+    let succeeded = out.status.success();
+    let line = out.stderr.trim_end();
+    match operation.kind {
+        Kind::Create if succeeded => {
+            hold(world.living_init(ID).is_some(), "succeeds, and runs not")?;
+            world.has_its_slices(ID)?;
+        }
+        Kind::Create | Kind::Refused => {
+            // An idle slice that cannot be destroyed is room that is taken: its lease and the log say
+            // why.
+            let may_be_full =
+                operation.kind == Kind::Refused || operation.name == "create-evicting";
+            let is_its_own = may_be_full && line.contains("memory slices are free");
+            let is_one_line = line.lines().count() == 1 && says(line);
+            hold(
+                is_its_own || is_one_line,
+                "does not say what failed on what, and why",
+            )?;
+            hold(!succeeded, "succeeds")?;
+            hold(world.living_init(ID).is_none(), "failed, and runs")?;
+        }
+        Kind::Limit => {
+            hold(succeeded != says(line), "does not say what failed")?;
+            if succeeded {
+                world.has_its_slices(ID)?;
+            }
+        }
+        Kind::Apply if succeeded => is_in_place(world)?,
+        Kind::Apply => hold(says(line), "does not say what failed")?,
+        Kind::Delete => hold(succeeded, "the engine is told")?,
+        // A table says of what it failed, or a line that it did at once.
+        Kind::Collect => hold(
+            succeeded || says(&out.stdout) || says(line),
+            "does not say what failed",
+        )?,
+    }
+    for other in [PEER, HOLDER] {
+        if world.living_init(other).is_some() {
+            world.has_its_slices(other)?;
+        }
+    }
+    world.nothing_lost_nothing_given_twice()
+}
+
+fn tidy_up(world: &World, at: &str) {
+    world.note_daemons();
+    world.behave("");
+    way_is_made(world);
+    next_apply_succeeds(world).unwrap_or_else(|e| panic!("{at}: {e}"));
+    for id in [ID, PEER, HOLDER] {
+        if world.living_init(id).is_some() {
+            world.delete(id);
+        }
+    }
+    if let Some(lost) = world.lost_of_theirs() {
+        panic!("{at}: an administrator's instance is gone: {lost}");
+    }
+    kubelet_tries_again(world).unwrap_or_else(|e| panic!("{at}: {e}"));
+    layout_is_removed(world);
+    // Idle and adopted instances go too: nothing else may be there.
+    world.configure("");
+    world.admin_tidies_up();
+    damage_is_mended(world);
+    world.gc().ok();
+}
+
+fn empty(world: &World, at: &str) {
+    if let Err(e) = world.as_if_nothing_had_been() {
+        panic!("{at}: {e}");
+    }
+}
+
+fn report(operation: &Operation, what: &str, tried: usize, failed: usize, wrong: &[String]) {
+    // Past the harness, which keeps what a passing test prints.
+    let _ = writeln!(
+        std::io::stderr(),
+        "error matrix: {}: {tried} failing {what}, {failed} of them made it fail",
+        operation.name
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! matrix {
+    ($($full:ident: $every:literal;)*
+     / every_call: $($test:ident: $name:literal;)*
+     / modes: $($mode:ident: $switches:literal;)*
+     / driver_is_not_asked: $($not:ident: $of:literal;)*
+     / crashes_only: $($other:literal;)*) => {
+        mod of_the_driver {
+            use testkit::faults::operations::named;
+            $(#[test] fn $full() { crate::error_matrix::driver::every_code(named($every)); })*
+            $(#[test] fn $test() { crate::error_matrix::driver::every_call(named($name)); })*
+            $(#[test] fn $mode() { crate::error_matrix::driver::every_mode(named($switches)); })*
+        }
+        #[test]
+        fn covers_every_operation() {
+            each_once(&[$($every,)* $($name,)* $($switches,)* $($of,)* $($other),*]);
+        }
+    };
+}
+
+matrix! {
+    create: "create";
+    poststop: "poststop";
+    delete: "delete";
+    gc: "gc";
+    create_from_idle: "create-from-idle";
+    create_adopting: "create-adopting";
+    create_gpu: "create-gpu";
+    create_share_beside: "create-share-beside";
+    prepare_claim: "prepare-claim";
+    / every_call:
+    create_from_cache: "create-from-cache";
+    create_evicting: "create-evicting";
+    gc_of_idle: "gc-of-idle";
+    create_shared: "create-shared";
+    delete_last_shared: "delete-last-shared";
+    create_two: "create-two";
+    delete_two: "delete-two";
+    poststop_damaged: "poststop-damaged";
+    delete_damaged: "delete-damaged";
+    release_damaged: "release-damaged";
+    gc_of_damaged_idle: "gc-of-damaged-idle";
+    wait: "wait";
+    wait_in_vain: "wait-in-vain";
+    create_two_gpus: "create-two-gpus";
+    wait_for_gpu: "wait-for-gpu";
+    create_share: "create-share";
+    wait_for_share: "wait-for-share";
+    create_mps: "create-mps";
+    create_mps_beside: "create-mps-beside";
+    create_limited: "create-limited";
+    create_limited_beside: "create-limited-beside";
+    limit: "limit";
+    gc_restarting_mps: "gc-restarting-mps";
+    gc_setting_limit_back: "gc-setting-limit-back";
+    create_seat: "create-seat";
+    create_seat_beside: "create-seat-beside";
+    delete_seat: "delete-seat";
+    poststop_seat: "poststop-seat";
+    gc_of_seats: "gc-of-seats";
+    create_mps_seat: "create-mps-seat";
+    create_mps_seat_beside: "create-mps-seat-beside";
+    delete_mps_seat: "delete-mps-seat";
+    poststop_mps_seat: "poststop-mps-seat";
+    gc_of_mps_seats: "gc-of-mps-seats";
+    release_damaged_mps_seat: "release-damaged-mps-seat";
+    promise_claim: "promise-claim";
+    prepare_promised_claim: "prepare-promised-claim";
+    prepare_claim_from_idle: "prepare-claim-from-idle";
+    prepare_half_made_claim: "prepare-half-made-claim";
+    unprepare_claim: "unprepare-claim";
+    gc_of_half_made_claim: "gc-of-half-made-claim";
+    release_claims: "release-claims";
+    apply: "apply";
+    restore: "restore";
+    / modes:
+    apply_modes: "apply-modes";
+    / driver_is_not_asked:
+    create_with_claim: "create-with-claim";
+    delete_to_idle: "delete-to-idle";
+    gc_of_earlier_boot: "gc-of-earlier-boot";
+    delete_adopted: "delete-adopted";
+    delete_shared: "delete-shared";
+    delete_gpu: "delete-gpu";
+    poststop_gpu: "poststop-gpu";
+    gc_of_gpu: "gc-of-gpu";
+    delete_share: "delete-share";
+    delete_share_beside: "delete-share-beside";
+    poststop_share: "poststop-share";
+    gc_of_share: "gc-of-share";
+    delete_mps: "delete-mps";
+    poststop_mps: "poststop-mps";
+    gc_of_mps: "gc-of-mps";
+    delete_limited: "delete-limited";
+    delete_seat_beside: "delete-seat-beside";
+    delete_mps_seat_beside: "delete-mps-seat-beside";
+    unprepare_claim_to_idle: "unprepare-claim-to-idle";
+    unprepare_promise: "unprepare-promise";
+    / crashes_only:
+    // Their calls are those of the others.
+    "create-again";
+    "create-that-fails";
+    "run";
+    "release";
+    "gc-of-shared";
+    "run-gpu";
+    "run-share";
+    "run-mps";
+    "run-limited";
+    "run-seat";
+    "run-mps-seat";
+    "release-seat";
+    "release-mps-seat";
+    "gc-restarting-mps-seat";
+    "release-gpu";
+    "release-share";
+    "release-mps";
+    "release-limited";
+    "release-claim";
+}

@@ -1,0 +1,239 @@
+//! The containers on a claim's slice: each has a lease of its own, by the hook `runmig-claim`.
+
+use super::*;
+use runmig_lease::store::ClaimName;
+use serde_json::{Value, json};
+use std::process::{Child, Command, Stdio};
+use testkit::Said;
+use testkit::faults::strace::{Call, settled};
+
+/// A process that stands for the init of a container.
+pub struct Init(Child);
+
+impl Init {
+    pub fn new() -> Init {
+        let mut sleep = Command::new("sleep");
+        Init(sleep.arg("1000").stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Calls the hook for the container `c` of the pod `train`.
+pub fn hook(world: &World, verb: &str, uid: &str, init: Option<&Init>) -> Said {
+    hook_of(world, verb, uid, init, of_train())
+}
+
+/// The annotations of a container of the pod `train`.
+pub fn of_train() -> Value {
+    json!({
+        "io.kubernetes.cri.sandbox-name": "train",
+        "io.kubernetes.cri.sandbox-uid": "pod-uid",
+        "number": 1,
+    })
+}
+
+/// Calls the hook for the container `c` with these annotations.
+pub fn hook_of(
+    world: &World,
+    verb: &str,
+    uid: &str,
+    init: Option<&Init>,
+    annotations: Value,
+) -> Said {
+    settled(&hook_call(world, verb, uid, init, annotations))
+}
+
+/// The same, to be called.
+pub fn hook_call(
+    world: &World,
+    verb: &str,
+    uid: &str,
+    init: Option<&Init>,
+    annotations: Value,
+) -> Call {
+    let state = json!({
+        "ociVersion": "1.0.2", "id": "c", "status": "created", "bundle": "/bundles/c",
+        "pid": init.map_or(0, |init| init.0.id()),
+        "annotations": annotations,
+    });
+    let file = world.path("state.json");
+    std::fs::write(&file, state.to_string()).unwrap();
+    let mut command = world.program("runmig-claim");
+    command.args([verb, "--claim", uid, "--device", "device"]);
+    Call {
+        command,
+        stdin: Some(file),
+    }
+}
+
+pub fn prepared() -> World {
+    let world = World::small();
+    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    world
+}
+
+/// The leases of containers, by their ids.
+pub fn containers(world: &World) -> Vec<String> {
+    let leases = world.leases();
+    let ids = leases.iter().filter_map(|l| l["container"].as_str());
+    ids.filter(|id| !id.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn early_unprepare_spares_container() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    assert_eq!(world.leases().len(), 2);
+    unprepare(&world, "a").unwrap();
+    let lease = the_lease(&world);
+    assert_eq!(
+        (&lease["container"], &lease["pod"]),
+        (&json!("c"), &json!("train"))
+    );
+    world.gc().ok();
+    world.the_instance();
+    // The hook at the end only writes the ledger.
+    let calls = world.driver_calls(|| drop(hook(&world, "detach", "a", None).ok()));
+    assert_eq!(calls, [""; 0]);
+    assert_eq!(the_lease(&world)["state"], "releasing");
+    with(&world, |leases| leases.release_ended()).unwrap();
+    nothing_is_left(&world);
+}
+
+#[test]
+fn hook_leaves_slice_to_its_claim() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    drop(init);
+    for _ in 0..2 {
+        hook(&world, "detach", "a", None).ok();
+    }
+    assert_eq!(the_lease(&world)["state"], "ready");
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+}
+
+/// A killed shim calls no hook.
+#[test]
+fn collection_removes_dead_container_alone() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    world.gc().ok();
+    assert_eq!(containers(&world), ["c"]);
+    drop(init);
+    world.gc().ok();
+    assert_eq!(containers(&world), [""; 0]);
+    assert_eq!(the_lease(&world)["claim"]["uid"], "a");
+    world.the_instance();
+}
+
+/// The driver of the claims has the bundles of none, so it ends no other leases.
+#[test]
+fn sweep_ends_containers_of_claims_alone() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    unprepare(&world, "a").unwrap();
+    world.abandoned("other");
+    let sweep = || with(&world, |leases| leases.release_ended()).unwrap();
+    sweep();
+    assert_eq!(world.leases().len(), 2);
+    drop(init);
+    sweep();
+    assert_eq!(containers(&world), ["other"]);
+    world.gc().ok();
+    nothing_is_left(&world);
+}
+
+#[test]
+fn names_user_of_claim() {
+    let world = prepared();
+    let device = ClaimName {
+        uid: "a".to_owned(),
+        device: "device".to_owned(),
+    };
+    let user = || with(&world, |leases| leases.user_of_device(&device)).unwrap();
+    assert_eq!(user(), None);
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    let pid = std::process::id();
+    assert!(user().unwrap().starts_with(&format!("process {pid} ")));
+    drop(hold);
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    assert!(user().unwrap().starts_with("container c lives"));
+    drop(init);
+    assert_eq!(user(), None);
+}
+
+/// CRI-O deletes a container after its pod.
+#[test]
+fn unprepare_ends_dead_containers() {
+    let world = prepared();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    drop(init);
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+    hook(&world, "detach", "a", None).ok();
+}
+
+#[test]
+fn container_without_slice_does_not_start() {
+    let world = prepared();
+    let init = Init::new();
+    let line = hook(&world, "attach", "other", Some(&init)).refused();
+    let why = "runmig-claim: cannot start container c: claim other has no slice for device device";
+    assert!(line.starts_with(why), "{line}");
+    let line = hook(&world, "attach", "a", None).refused();
+    assert!(
+        line.contains("the container's state has no living process"),
+        "{line}"
+    );
+    assert_eq!(containers(&world), [""; 0]);
+    unprepare(&world, "a").unwrap();
+    std::fs::remove_dir_all(world.state()).unwrap();
+    let line = hook(&world, "attach", "a", Some(&init)).refused();
+    assert!(line.contains("there is no ledger in"), "{line}");
+    hook(&world, "detach", "a", None).ok();
+}
+
+/// The pod was force-deleted: its claim has ended, and its container lives on.
+#[test]
+fn waits_for_container_of_ended_claim() {
+    let world = World::small();
+    let at = place(&world, "4g.24gb", 0, 4);
+    prepare(&world, "a", &at).unwrap();
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    unprepare(&world, "a").unwrap();
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains("container c has 4g.24gb"), "{line}");
+    assert_eq!(containers(&world), ["c"]);
+    waits::ends(&world, &at, || drop(init));
+}
+
+/// No restart of a container moves the slice of a claim. A move of either slice would make room.
+#[test]
+fn defrag_leaves_claims_alone() {
+    let world = World::small();
+    for (uid, start) in [("a", 1), ("b", 2)] {
+        prepare(&world, uid, &place(&world, "1g.6gb", start, 1)).unwrap();
+    }
+    let init = Init::new();
+    hook(&world, "attach", "a", Some(&init)).ok();
+    let plan = said(&mut world.migctl(&["defrag", "--plan", "2g.12gb", "-o", "json"])).stdout;
+    assert!(plan.contains("2g.12gb"), "{plan}");
+    for moved in ["a-gpu", "b-gpu", "\"c\""] {
+        assert!(!plan.contains(moved), "{plan}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Claims in the ledger: promises, their slices, and everybody else who wants the place.
+
+mod apart;
+mod containers;
+mod killed;
+mod lasting;
+mod layouts;
+mod orders;
+mod places;
+mod pods;
+mod real;
+mod sealed;
+mod uninstall;
+mod waits;
+
+use runmig_lease::config::Config;
+use runmig_lease::error::Result;
+use runmig_lease::model::{GpuUuid, Placement};
+use runmig_lease::store::{Claim, ClaimPod, Held};
+use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use std::time::Duration;
+use testkit::faults::World;
+use testkit::said;
+
+/// Returns a claim of the pod `train`, by its UID.
+fn claim(uid: &str) -> Claim {
+    Claim {
+        uid: uid.to_owned(),
+        namespace: "team-a".to_owned(),
+        name: format!("{uid}-gpu"),
+        request: "slice".to_owned(),
+        pool: "runmig.node".to_owned(),
+        device: "device".to_owned(),
+        pods: vec![ClaimPod {
+            uid: "pod-uid".to_owned(),
+            name: "train".to_owned(),
+        }],
+    }
+}
+
+/// Returns a place on the first GPU.
+fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
+    ClaimPlace {
+        gpu: GpuUuid::new(world.engine().gpus[0].uuid.as_str()),
+        profile: profile.to_owned(),
+        placement: Placement { start, size },
+    }
+}
+
+/// Calls the ledger as `runmig-dra` does.
+fn with<T>(world: &World, call: impl FnOnce(&LeaseManager<'_>) -> T) -> T {
+    let config = Config::read(&world.path("config.toml")).unwrap();
+    let manager = LeaseManager::open(&config, Box::new(NoBundles)).unwrap();
+    call(&manager)
+}
+
+fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
+    with(world, |leases| leases.promise(claim(uid), at, &|_| ()))
+}
+
+fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
+    with(world, |leases| {
+        leases.prepare(claim(uid), at, Duration::ZERO, &|_| ())
+    })
+}
+
+fn unprepare(world: &World, uid: &str) -> Result<()> {
+    with(world, |leases| leases.unprepare(uid, Patience::NONE))
+}
+
+/// Returns the start of the place of a lease.
+fn start(held: &Held) -> u32 {
+    held.instance.slice().unwrap().placement.start
+}
+
+/// Returns the only lease, as `migctl list -o json` shows it.
+#[track_caller]
+fn the_lease(world: &World) -> serde_json::Value {
+    let leases = world.leases();
+    assert_eq!(leases.len(), 1, "{leases:#?}");
+    leases[0].clone()
+}
+
+#[track_caller]
+fn nothing_is_left(world: &World) {
+    assert_eq!(world.leases(), Vec::<serde_json::Value>::new());
+    assert!(world.instances().is_empty(), "{:?}", world.instances());
+}
+
+#[test]
+fn promise_takes_the_place_alone() {
+    let world = World::small();
+    let held = promise(&world, "a", &place(&world, "1g.6gb", 2, 1)).unwrap();
+    assert_eq!(start(&held), 2);
+    assert!(world.instances().is_empty());
+    let lease = the_lease(&world);
+    assert_eq!(lease["state"], "promised");
+    assert_eq!(lease["claim"]["name"], "a-gpu");
+    assert_eq!(
+        (&lease["pod"], &lease["namespace"]),
+        (&"train".into(), &"team-a".into())
+    );
+    let list = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(list.contains("claim team-a/a-gpu   team-a/train"), "{list}");
+    // Local creates get all but that place.
+    world.bundle_asking("whole", "4g.24gb");
+    let refused = said(&mut world.create_command("whole")).exits(1).stderr;
+    assert!(refused.contains("4g.24gb"), "{refused}");
+    for id in ["x", "y", "z"] {
+        world.create(id);
+    }
+    said(&mut world.create_command("w")).exits(1);
+    assert!(world.instances().iter().all(|i| i.start != 2));
+}
+
+#[test]
+fn prepare_makes_the_slice_once() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 2, 1);
+    promise(&world, "a", &at).unwrap();
+    let first = prepare(&world, "a", &at).unwrap();
+    let made = world.the_instance();
+    assert_eq!((made.start, made.uuids.len()), (2, 1));
+    let slice = first.instance.slice().unwrap();
+    assert_eq!(slice.mig_uuid.as_deref(), Some(made.uuids[0].as_str()));
+    let calls = world.driver_calls(|| {
+        let again = prepare(&world, "a", &at).unwrap();
+        assert_eq!(again.instance, first.instance);
+    });
+    assert!(!calls.iter().any(|c| c.contains("Create")), "{calls:?}");
+    assert_eq!(the_lease(&world)["state"], "ready");
+
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+    // The kubelet repeats itself, and knows of claims that this node never had.
+    unprepare(&world, "a").unwrap();
+    unprepare(&world, "unknown").unwrap();
+}
+
+#[test]
+fn makes_slice_once_in_parallel() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 0, 1);
+    world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 200);
+    let call = || {
+        with(&world, |leases| {
+            let patience = Duration::from_secs(30);
+            leases.prepare(claim("a"), &at, patience, &|_| ()).unwrap()
+        })
+    };
+    let made = std::thread::scope(|scope| {
+        let calls = [(); 4].map(|()| scope.spawn(call));
+        calls.map(|call| call.join().unwrap().instance)
+    });
+    assert!(made.iter().all(|instance| *instance == made[0]));
+    world.the_instance();
+}
+
+/// Two devices of one claim have a lease each, and end together.
+#[test]
+fn devices_of_a_claim_end_together() {
+    let world = World::small();
+    for (device, start) in [("one", 0), ("two", 3)] {
+        let claim = Claim {
+            device: device.to_owned(),
+            ..claim("a")
+        };
+        let at = place(&world, "1g.6gb", start, 1);
+        with(&world, |l| l.prepare(claim, &at, Duration::ZERO, &|_| ())).unwrap();
+    }
+    assert_eq!(world.instances().len(), 2);
+    assert_eq!(with(&world, |l| l.claims()).unwrap().len(), 2);
+    unprepare(&world, "a").unwrap();
+    nothing_is_left(&world);
+}

@@ -1,0 +1,289 @@
+//! Two processes want one place: one of them stands still at each of its steps in the ledger, and the other runs as far
+//! as it can. One of them gets the place.
+
+use super::containers::{Init, containers, hook, hook_call, of_train};
+use super::*;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use testkit::Said;
+use testkit::faults::operations::{ID, PEER};
+use testkit::faults::steps::{steps, waits};
+use testkit::faults::strace::{self, Call};
+use testkit::process::until;
+
+/// The slice that takes the whole GPU.
+const WHOLE: (&str, u32) = ("4g.24gb", 4);
+
+/// Two commands for one place.
+struct Meeting {
+    /// Makes the state before both.
+    before: fn(&World),
+    /// The command that stands still.
+    first: fn(&World) -> Call,
+    second: fn(&World) -> Call,
+    /// Judges the end of both. Returns whether the first one got the place.
+    judge: fn(&World, &Said, &Said) -> bool,
+}
+
+impl Meeting {
+    /// Tries every step. Returns which of the two got the place, first or not.
+    fn at_every_step(&self) -> BTreeSet<bool> {
+        if !strace::is_there() {
+            return BTreeSet::from([false, true]);
+        }
+        let world = World::small();
+        let log = world.path("strace.log");
+        (self.before)(&world);
+        let steps = steps(&world, &(self.first)(&world), &log);
+        end(&world, "no step");
+        assert!(steps.len() > 3, "{}", steps.len());
+        let mut firsts = BTreeSet::new();
+        for step in &steps {
+            (self.before)(&world);
+            let stopped = step.stops(&(self.first)(&world), &log);
+            let mut meets = (self.second)(&world).going();
+            until("it has ended or waits", || {
+                meets.ended().is_some() || waits(meets.pid())
+            });
+            strace::go_on(&stopped);
+            let (first, second) = (stopped.end(), meets.end());
+            let at = format!("{}\n{first:?}\n{second:?}", step.point.shown);
+            { world.nothing_lost_nothing_given_twice() }.unwrap_or_else(|e| panic!("{at}: {e}"));
+            firsts.insert((self.judge)(&world, &first, &second));
+            end(&world, &at);
+        }
+        firsts
+    }
+}
+
+/// Ends all claims and containers.
+fn end(world: &World, at: &str) {
+    INIT.take();
+    for uid in ["a", "b"] {
+        unprepare(world, uid).unwrap();
+    }
+    for id in [ID, PEER] {
+        said(&mut world.runmig(&["delete", "--force", id]));
+    }
+    world.gc().ok();
+    with(world, |leases| leases.release_ended()).unwrap();
+    { world.as_if_nothing_had_been() }.unwrap_or_else(|e| panic!("{at}: {e}"));
+}
+
+fn nothing(world: &World) {
+    world.bundle_asking(ID, WHOLE.0);
+}
+
+fn call(world: &World, verb: &str, uid: &str) -> Call {
+    let mut command = world.program("stub-claims");
+    let (profile, size) = WHOLE;
+    command.args([verb, uid, &world.engine().gpus[0].uuid, profile, "0"]);
+    command.arg(size.to_string());
+    command.into()
+}
+
+fn prepares_a(world: &World) -> Call {
+    call(world, "prepare-at-once", "a")
+}
+
+fn prepares_b(world: &World) -> Call {
+    call(world, "prepare-at-once", "b")
+}
+
+fn promises(world: &World) -> Call {
+    call(world, "promise", "a")
+}
+
+fn creates(world: &World) -> Call {
+    world.create_command(ID).into()
+}
+
+/// Returns whether the claim `a` has the only lease, or the other one has it. The loser says who has the place.
+#[track_caller]
+fn one_has_it(world: &World, of_claim: &Said, of_other: &Said) -> bool {
+    let lease = the_lease(world);
+    let claim_won = lease["claim"]["uid"] == "a";
+    let (winner, loser) = match claim_won {
+        true => (of_claim, of_other),
+        false => (of_other, of_claim),
+    };
+    assert!(winner.status.success(), "{winner:?}");
+    assert!(!loser.status.success(), "{loser:?}");
+    assert!(loser.stderr.contains("cannot "), "{loser:?}");
+    if lease["state"] == "ready" {
+        assert_eq!(world.the_instance().uuids[0], lease["migUUID"]);
+    } else {
+        assert_eq!(lease["state"], "promised");
+        assert!(world.instances().is_empty());
+    }
+    claim_won
+}
+
+const BOTH: [bool; 2] = [false, true];
+
+#[test]
+fn prepare_meets_local_create() {
+    let meeting = Meeting {
+        before: nothing,
+        first: prepares_a,
+        second: creates,
+        judge: one_has_it,
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+}
+
+#[test]
+fn local_create_meets_prepare() {
+    let meeting = Meeting {
+        before: nothing,
+        first: creates,
+        second: prepares_a,
+        judge: |world, create, prepare| !one_has_it(world, prepare, create),
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+}
+
+#[test]
+fn promised_place_withstands_local_create() {
+    let meeting = Meeting {
+        before: |world| {
+            nothing(world);
+            said(&mut promises(world).command).ok();
+        },
+        first: prepares_a,
+        second: creates,
+        judge: one_has_it,
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from([true]));
+}
+
+#[test]
+fn promise_meets_local_create() {
+    let meeting = Meeting {
+        before: nothing,
+        first: promises,
+        second: creates,
+        judge: one_has_it,
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+}
+
+#[test]
+fn local_create_meets_promise() {
+    let meeting = Meeting {
+        before: nothing,
+        first: creates,
+        second: promises,
+        judge: |world, create, promise| !one_has_it(world, promise, create),
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+}
+
+#[test]
+fn two_prepares_share_no_place() {
+    let meeting = Meeting {
+        before: nothing,
+        first: prepares_a,
+        second: prepares_b,
+        judge: one_has_it,
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+}
+
+/// With another place of the profile on the GPU both get one: the promise moves, or the create goes there.
+#[test]
+fn promise_moves_from_local_create() {
+    // The place that a local create takes first.
+    const START: u32 = 3;
+    fn promise(world: &World) -> Call {
+        let mut command = world.program("stub-claims");
+        let gpu = &world.engine().gpus[0].uuid;
+        let start = START.to_string();
+        command.args(["promise", "a", gpu, world.profile, &start, "1"]);
+        command.into()
+    }
+    fn both(world: &World, _: &Said, _: &Said) -> bool {
+        let leases = world.leases();
+        assert_eq!(leases.len(), 2, "{leases:#?}");
+        let start = |lease: &serde_json::Value| lease["migPlacement"]["start"].clone();
+        assert_ne!(start(&leases[0]), start(&leases[1]));
+        let is_claim = |lease: &&serde_json::Value| lease["claim"].is_object();
+        let claim = leases.iter().find(is_claim).unwrap();
+        start(claim) == START
+    }
+    for (first, second) in [("promise", ""), ("", "promise")] {
+        let of = |verb: &str| -> fn(&World) -> Call {
+            match verb {
+                "" => |world| world.create_command(PEER).into(),
+                _ => promise,
+            }
+        };
+        let meeting = Meeting {
+            before: |_| (),
+            first: of(first),
+            second: of(second),
+            judge: both,
+        };
+        assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH), "{first}");
+    }
+}
+
+thread_local! {
+    /// The container of this test alone, since the tests of a program run beside each other.
+    static INIT: RefCell<Option<Init>> = const { RefCell::new(None) };
+}
+
+fn attaches(world: &World) -> Call {
+    INIT.with_borrow_mut(|init| {
+        let init = init.get_or_insert_with(Init::new);
+        hook_call(world, "attach", "a", Some(init), of_train())
+    })
+}
+
+fn unprepares(world: &World) -> Call {
+    let mut command = world.program("stub-claims");
+    command.args(["unprepare", "a"]);
+    command.into()
+}
+
+/// The container has the slice until its end, or does not start.
+#[track_caller]
+fn container_has_it_or_none(world: &World, unprepare: &Said, attach: &Said) -> bool {
+    assert!(unprepare.status.success(), "{unprepare:?}");
+    let got_it = attach.status.success();
+    if got_it {
+        assert_eq!(containers(world), ["c"]);
+        assert_eq!(the_lease(world)["migUUID"], world.the_instance().uuids[0]);
+        // Only its end ends the slice.
+        world.gc().ok();
+        world.the_instance();
+        hook(world, "detach", "a", None).ok();
+        INIT.take();
+        with(world, |leases| leases.release_ended()).unwrap();
+    } else {
+        assert!(
+            attach.stderr.contains("cannot start container c"),
+            "{attach:?}"
+        );
+    }
+    nothing_is_left(world);
+    got_it
+}
+
+#[test]
+fn unprepare_meets_attach() {
+    let meeting = Meeting {
+        before: |world| drop(prepare(world, "a", &place(world, "1g.6gb", 0, 1)).unwrap()),
+        first: unprepares,
+        second: attaches,
+        judge: container_has_it_or_none,
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+    let meeting = Meeting {
+        first: attaches,
+        second: unprepares,
+        judge: |world, attach, unprepare| container_has_it_or_none(world, unprepare, attach),
+        ..meeting
+    };
+    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+}

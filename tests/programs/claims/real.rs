@@ -1,0 +1,77 @@
+//! A claim's container on the real runc, by runmig.
+
+use super::claim;
+use runmig_lease::config::Config;
+use runmig_lease::model::{GpuUuid, Placement};
+use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use serde_json::{Value, json};
+use std::time::Duration;
+use testkit::bundle::{SHOW, nodes, visible};
+use testkit::{Low, Machine, Setup};
+
+/// The bundle has what a CDI file of the claim brings, and devices that the container shall not have.
+#[test]
+fn seals_container_on_runc() {
+    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 2)) else {
+        return;
+    };
+    let config = Config::read(&setup.config()).unwrap();
+    let leases = LeaseManager::open(&config, Box::new(NoBundles)).unwrap();
+    let at = ClaimPlace {
+        gpu: GpuUuid::new(setup.machine.gpu_uuid(0)),
+        profile: "2g.20gb".to_owned(),
+        placement: Placement { start: 2, size: 2 },
+    };
+    leases
+        .prepare(claim("a"), &at, Duration::ZERO, &|_| ())
+        .unwrap();
+    let instance = setup.machine.the_instance();
+    let its = setup.machine.nodes_of(&instance);
+
+    let bundle = setup.bundle(&format!("{SHOW}; echo SLICE=$RUNMIG_SLICE_SLICE"));
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
+    bundle.annotate("io.kubernetes.cri.sandbox-name", "train");
+    bundle.annotate("io.kubernetes.cri.sandbox-uid", "pod-uid");
+    bundle.edit(|config| {
+        let (_, (major, minor)) = its.iter().find(|(path, _)| *path == "nvidia0").unwrap();
+        let foreign = ("nvidia1".to_owned(), (*major, minor + 1));
+        let all = its.iter().map(|(path, number)| (path.clone(), *number));
+        let all: Vec<_> = all.chain([foreign]).collect();
+        let node = |(path, (major, minor)): &(String, (u32, u32))| {
+            json!({"path": format!("/dev/{path}"), "type": "c", "major": major, "minor": minor})
+        };
+        let rule = |(_, (major, minor)): &(String, (u32, u32))| {
+            json!({"allow": true, "type": "c", "major": major, "minor": minor, "access": "rw"})
+        };
+        config["linux"]["devices"] = all.iter().map(node).collect();
+        let rules = config["linux"]["resources"]["devices"].as_array_mut().unwrap();
+        rules.extend(all.iter().map(rule));
+        let env = config["process"]["env"].as_array_mut().unwrap();
+        env.push(json!("NVIDIA_VISIBLE_DEVICES=void"));
+        env.push(json!(format!("RUNMIG_SLICE_SLICE={}", instance.uuid)));
+        // It is not there: runmig attaches the container itself.
+        let hook = |verb: &str| json!({
+            "path": "/none/runmig-claim",
+            "args": ["runmig-claim", verb, "--claim", "a", "--device", "device"],
+        });
+        config["hooks"]["createRuntime"] = json!([hook("attach")]);
+        config["hooks"]["poststop"] = json!([hook("detach")]);
+    });
+    let before = bundle.bytes();
+    let id = testkit::unique();
+    let said = setup
+        .runmig(&["run", "--bundle", bundle.as_str(), &id])
+        .ok()
+        .stdout;
+    assert_eq!(nodes(&said), its, "{said}");
+    assert_eq!(visible(&said), Some(instance.uuid.as_str()), "{said}");
+    assert!(
+        said.contains(&format!("SLICE={}\n", instance.uuid)),
+        "{said}"
+    );
+    assert_eq!(bundle.bytes(), before);
+    let lease: Value = setup.the_lease();
+    assert_eq!(lease["claim"]["uid"], "a");
+    leases.unprepare("a", Patience::NONE).unwrap();
+    setup.nothing_is_left();
+}

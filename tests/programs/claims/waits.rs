@@ -1,0 +1,116 @@
+//! Obstacles that are on their way out: Prepare waits for them, since an error costs the pod a minute.
+
+use super::*;
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc;
+use testkit::process::until;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// The old pod was force-deleted, and its container computes on.
+#[test]
+fn waits_for_slice_in_use() {
+    let world = World::small();
+    let at = place(&world, "4g.24gb", 0, 4);
+    prepare(&world, "old", &at).unwrap();
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    assert!(
+        unprepare(&world, "old")
+            .unwrap_err()
+            .line()
+            .contains("in use")
+    );
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains("claim team-a/old-gpu"), "{line}");
+    assert!(line.contains("in use by another client"), "{line}");
+    ends(&world, &at, || drop(hold));
+}
+
+/// The scheduler knows that the old claim is gone before the kubelet says so.
+#[test]
+fn waits_for_end_of_old_claim() {
+    let world = World::small();
+    let at = place(&world, "4g.24gb", 0, 4);
+    prepare(&world, "old", &at).unwrap();
+    assert!(prepare(&world, "new", &at).is_err());
+    ends(&world, &at, || unprepare(&world, "old").unwrap());
+}
+
+/// Prepares the claim `new` while the obstacle goes.
+pub fn ends(world: &World, at: &ClaimPlace, go: impl FnOnce()) {
+    let (begun, is_begun) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let new = scope.spawn(move || {
+            with(world, |leases| {
+                begun.send(()).unwrap();
+                leases.prepare(claim("new"), at, LONG, &|_| ()).unwrap()
+            })
+        });
+        is_begun.recv().unwrap();
+        go();
+        new.join().unwrap();
+    });
+    assert_eq!(the_lease(world)["claim"]["uid"], "new");
+    world.the_instance();
+}
+
+/// A local slice on its way out counts too.
+#[test]
+fn releases_what_a_container_left() {
+    let world = World::small();
+    world.bundle_asking("a", "4g.24gb");
+    world.create("a");
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    world.delete("a");
+    assert_eq!(the_lease(&world)["state"], "quarantined");
+    drop(hold);
+    let at = place(&world, "4g.24gb", 0, 4);
+    prepare(&world, "new", &at).unwrap();
+    assert_eq!(the_lease(&world)["claim"]["uid"], "new");
+}
+
+/// Another operation has the lock of the GPU for longer than a lock is waited for.
+#[test]
+fn waits_for_lock_of_gpu() {
+    let world = World::small();
+    world.configure("lock_timeout = \"50ms\"");
+    let at = place(&world, "1g.6gb", 0, 1);
+    promise(&world, "new", &at).unwrap();
+    let gpu = &world.engine().gpus[0].uuid;
+    let lock = std::fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains(".lock is held by"), "{line}");
+    // The wait for a lock goes on in a thread when its caller gives up, so each is seen. A try waits twice: to make the
+    // slice, and to undo that. The first try was above.
+    let tries = || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let inode = format!(":{} ", lock.metadata().unwrap().ino());
+        let waits = |line: &&str| line.contains(" -> ") && line.contains(&inode);
+        locks.lines().filter(waits).count()
+    };
+    ends(&world, &at, || {
+        until("it has tried twice", || tries() > 4);
+        lock.unlock().unwrap();
+    });
+}
+
+/// A monitoring agent has the half-made slice open that a killed Prepare left.
+#[test]
+fn waits_for_half_made_slice() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 0, 1);
+    let ci = "nvmlGpuInstanceCreateComputeInstance";
+    let killed = nvml_sim::fault::Outcome::Kill(nvml_sim::fault::Moment::After);
+    world.fault(ci, 1, Some(1), killed);
+    said(&mut world.claims("prepare", "new"));
+    world.no_faults();
+    let hold = world.hold(0, world.the_instance().gi, Some(0));
+    let line = prepare(&world, "new", &at).unwrap_err().line();
+    assert!(line.contains("in use by another client"), "{line}");
+    nvml_sim::trace::on(&world.machine()).unwrap();
+    ends(&world, &at, || {
+        until("it was refused twice", || world.refusals() > 1);
+        drop(hold);
+    });
+}

@@ -1,0 +1,469 @@
+//! Both major versions, which join imported files in ways that have nothing in common.
+
+use crate::configure::place::{Place, RUNMIG};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::diff::diff;
+use testkit::runtimes::{built, on_path, script};
+use testkit::{said, skip};
+
+const CONFIG: &str = "/etc/containerd/config.toml";
+const DEBIANS: &str = "version = 2
+
+[plugins]
+  [plugins.\"io.containerd.grpc.v1.cri\"]
+    [plugins.\"io.containerd.grpc.v1.cri\".cni]
+      bin_dir = \"/usr/lib/cni\"
+      conf_dir = \"/etc/cni/net.d\"
+  [plugins.\"io.containerd.internal.v1.opt\"]
+    path = \"/var/lib/containerd/opt\"
+";
+const SYSTEMD: &str = "# Kubernetes wants it so
+version = 2 # not 3
+[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
+  runtime_type = \"io.containerd.runc.v2\"
+  base_runtime_spec = \"/etc/containerd/base.json\"
+  [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]
+    BinaryName = \"/usr/sbin/runc\"
+    SystemdCgroup = true
+";
+
+struct Containerd {
+    place: Place,
+    program: PathBuf,
+    cri: &'static str,
+}
+
+impl Containerd {
+    fn one() -> Option<Containerd> {
+        let program = on_path("containerd");
+        if program.is_none() {
+            skip("containerd is not there; run scripts/setup");
+        }
+        Containerd::of(program?, "io.containerd.grpc.v1.cri")
+    }
+
+    fn two() -> Option<Containerd> {
+        let program = built("containerd", "containerd");
+        if program.is_none() {
+            skip("containerd 2 is not there; run scripts/engines containerd");
+        }
+        Containerd::of(program?, "io.containerd.cri.v1.runtime")
+    }
+
+    fn of(program: PathBuf, cri: &'static str) -> Option<Containerd> {
+        let place = Place::new();
+        Some(Containerd {
+            place,
+            program,
+            cri,
+        })
+    }
+
+    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let program = self.program.to_str().unwrap();
+        [&["containerd", "--executable", program], more].concat()
+    }
+
+    /// `containerd config dump`, without what means nothing.
+    #[track_caller]
+    fn dump(&self) -> Value {
+        let file = self.place.path(CONFIG);
+        let mut command = Command::new(&self.program);
+        match file.exists() {
+            true => command.arg("--config").arg(file).args(["config", "dump"]),
+            false => command.args(["config", "default"]),
+        };
+        let text = said(&mut command).ok().stdout;
+        let table: toml::Table = toml::from_str(&text).unwrap();
+        let mut value = serde_json::to_value(table).unwrap();
+        value.as_object_mut().unwrap().remove("imports");
+        prune(&mut value);
+        value
+    }
+
+    fn runtime<'a>(&self, dump: &'a Value, name: &str) -> &'a Value {
+        &dump["plugins"][self.cri]["containerd"]["runtimes"][name]
+    }
+
+    /// Checks that the engine's output differs only by our handler. The import has a path in the
+    /// folder that stands for /. The engine does not know that folder, and must find the import as
+    /// well.
+    #[track_caller]
+    fn adds_only_the_handler(&self, text: Option<&str>) -> Value {
+        if let Some(text) = text {
+            self.place.write(CONFIG, text);
+        }
+        let drop_in = self.place.path("/etc/containerd/conf.d/runmig.toml");
+        let before = self.dump();
+        let mut after = Value::Null;
+        self.place.there_and_back(&self.arguments(&[]), || {
+            let text = self.place.read(CONFIG);
+            let seen = text.replace(
+                "/etc/containerd/conf.d/runmig.toml",
+                drop_in.to_str().unwrap(),
+            );
+            self.place.write(CONFIG, &seen);
+            after = self.dump();
+            self.place.write(CONFIG, &text);
+        });
+        let added = format!("+ /plugins/{}/containerd/runtimes/runmig", self.cri);
+        assert_eq!(diff(&before, &after), [added]);
+        let handler = self.runtime(&after, "runmig");
+        assert_eq!(handler["options"]["BinaryName"], RUNMIG);
+        for key in ["pod_annotations", "container_annotations"] {
+            assert_eq!(
+                handler[key],
+                serde_json::json!([
+                    "runmig.dev/*",
+                    "slice.runmig.dev/*",
+                    "share.runmig.dev/*",
+                    "gpu.runmig.dev/*"
+                ])
+            );
+        }
+        handler.clone()
+    }
+
+    /// With what is there by default or in Debian, with more, and with nothing.
+    #[track_caller]
+    fn goes_on_as_it_was(&self, texts: &[&str]) {
+        let default = config_default(&self.program);
+        let all = [DEBIANS, DEBIANS.trim_end(), &default];
+        for text in all.iter().chain(texts) {
+            self.adds_only_the_handler(Some(text));
+        }
+        fs::remove_file(self.place.path(CONFIG)).unwrap();
+        self.adds_only_the_handler(None);
+    }
+
+    #[track_caller]
+    fn refused(&self, more: &[&str], words: &str) {
+        self.place.refused(&self.arguments(more), words);
+    }
+}
+
+/// Without what is empty.
+fn prune(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.values_mut().for_each(prune);
+        map.retain(|_, v| {
+            !matches!(v, Value::Null | Value::Bool(false))
+                && *v != 0
+                && *v != ""
+                && v.as_array().is_none_or(|a| !a.is_empty())
+                && v.as_object().is_none_or(|o| !o.is_empty())
+        });
+    }
+}
+
+fn config_default(program: &Path) -> String {
+    said(Command::new(program).args(["config", "default"]))
+        .ok()
+        .stdout
+}
+
+#[test]
+fn containerd_1_gains_only_the_handler() {
+    let Some(containerd) = Containerd::one() else {
+        return;
+    };
+    containerd.goes_on_as_it_was(&[
+        "version = 2",
+        "oom_score = -999\n[plugins.cri]\nsandbox_image = \"pause:1\"\n",
+        "[plugins.cri.containerd.runtimes.other]\nruntime_type = \"io.containerd.runc.v2\"\n",
+    ]);
+}
+
+#[test]
+fn containerd_2_gains_only_the_handler() {
+    let Some(containerd) = Containerd::two() else {
+        return;
+    };
+    containerd.goes_on_as_it_was(&[
+        "version = 3",
+        "# c\nimports = [\n  # others\n  '/etc/containerd/none/*.toml', # none\n]\nversion = 3\n\
+         [plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'pause:1'\n",
+    ]);
+}
+
+#[test]
+fn handler_inherits_the_defaults_settings() {
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        let handler = containerd.adds_only_the_handler(Some(SYSTEMD));
+        assert_eq!(handler["options"]["SystemdCgroup"], true);
+        assert_eq!(handler["base_runtime_spec"], "/etc/containerd/base.json");
+    }
+}
+
+#[test]
+fn removal_restores_the_old_default() {
+    let explicit = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd] # theirs\n\
+                    default_runtime_name = 'runc' # c\nsnapshotter = 'native'\n";
+    let header =
+        "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = 'native'";
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        let default = config_default(&containerd.program);
+        let arguments = containerd.arguments(&[]);
+        for text in [DEBIANS, SYSTEMD, &default, explicit, header] {
+            containerd.place.write(CONFIG, text);
+            let before = containerd.place.files();
+            containerd
+                .place
+                .configure(&[&arguments[..], &["--set-as-default"]].concat())
+                .ok();
+            let all = containerd
+                .place
+                .files()
+                .into_values()
+                .map(|(_, _, text)| text);
+            let all = all.collect::<Vec<_>>().join("\n");
+            assert!(all.contains("default_runtime_name = \"runmig\""), "{all}");
+            if containerd.cri == "io.containerd.grpc.v1.cri" {
+                let dump = containerd.dump();
+                assert_eq!(
+                    dump["plugins"][containerd.cri]["containerd"]["default_runtime_name"],
+                    "runmig"
+                );
+            }
+            let after = containerd.place.files();
+            let again = [&arguments[..], &["--set-as-default"]].concat();
+            let again = containerd.place.configure(&again).ok().stdout;
+            assert!(again.contains("nothing to change"), "{again}");
+            assert_eq!(containerd.place.files(), after);
+            // A run without it takes that back, and no more.
+            containerd.place.configure(&arguments).ok();
+            let plain = containerd.place.files();
+            containerd
+                .place
+                .configure(&[&arguments[..], &["--remove"]].concat())
+                .ok();
+            assert_eq!(containerd.place.files(), before);
+            containerd.place.configure(&arguments).ok();
+            assert_eq!(containerd.place.files(), plain);
+            fs::remove_dir_all(containerd.place.path("/etc/containerd")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn imported_folder_needs_no_import() {
+    let Some(containerd) = Containerd::two() else {
+        return;
+    };
+    let text = "version = 2\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
+    containerd.place.write(CONFIG, text);
+    containerd
+        .place
+        .there_and_back(&containerd.arguments(&[]), || {
+            assert_eq!(containerd.place.read(CONFIG), text);
+            // The drop-in has the main file's version: a later one would undo all that the main
+            // file says.
+            let drop_in = containerd.place.read("/etc/containerd/conf.d/runmig.toml");
+            assert!(drop_in.contains("\nversion = 2\n"), "{drop_in}");
+        });
+}
+
+#[test]
+fn changes_two_handlers_independently() {
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        containerd.place.write(CONFIG, DEBIANS);
+        let configure = |more: &[&str]| {
+            containerd
+                .place
+                .configure(&containerd.arguments(more))
+                .ok()
+                .stdout
+        };
+        configure(&[]);
+        let said = configure(&["--name", "runmig-a100"]);
+        assert!(said.contains("/usr/local/bin/runmig-a100"), "{said}");
+        let link = containerd.place.path("/usr/local/bin/runmig-a100");
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("runmig"));
+        let both = containerd.place.files();
+        for name in ["runmig", "runmig-a100"] {
+            let again = configure(&["--name", name]);
+            assert!(again.contains("nothing to change"), "{again}");
+        }
+        assert_eq!(containerd.place.files(), both);
+        configure(&["--remove"]);
+        let left: String = containerd
+            .place
+            .files()
+            .into_values()
+            .map(|(_, _, text)| text)
+            .collect();
+        assert!(left.contains("runtimes.runmig-a100.options]"), "{left}");
+        assert!(
+            left.contains("BinaryName = \"/usr/local/bin/runmig-a100\""),
+            "{left}"
+        );
+        assert!(!left.contains("runtimes.runmig]"), "{left}");
+        if containerd.cri == "io.containerd.grpc.v1.cri" {
+            assert_eq!(
+                containerd.runtime(&containerd.dump(), "runc")["runtime_type"],
+                "io.containerd.runc.v2"
+            );
+        }
+        configure(&["--remove", "--name", "runmig-a100"]);
+        assert_eq!(containerd.place.read(CONFIG), DEBIANS);
+        assert!(!link.exists());
+    }
+}
+
+#[test]
+fn upgrade_of_containerd_moves_the_handler() {
+    let (Some(one), Some(two)) = (Containerd::one(), Containerd::two()) else {
+        return;
+    };
+    one.place.write(CONFIG, DEBIANS);
+    one.place.configure(&one.arguments(&[])).ok();
+    one.place.configure(&two.arguments(&[])).ok();
+    let imports =
+        "imports = [\"/etc/containerd/conf.d/runmig.toml\"] # added by migctl configure\n";
+    assert_eq!(
+        one.place.read(CONFIG),
+        DEBIANS.replacen('\n', &format!("\n{imports}"), 1)
+    );
+    one.place.configure(&two.arguments(&["--remove"])).ok();
+    assert_eq!(one.place.read(CONFIG), DEBIANS);
+}
+
+#[test]
+fn refuses_unusable_configurations() {
+    let Some(one) = Containerd::one() else { return };
+    let imported = one.place.path("/etc/containerd/conf.d/kata.toml");
+    one.place.write(
+        "/etc/containerd/conf.d/kata.toml",
+        "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.kata]\nruntime_type = \"x\"\n",
+    );
+    // The engine itself reads the real path, we the one below the root.
+    let pattern = "/etc/containerd/conf.d/*.toml";
+    one.place
+        .write(CONFIG, &format!("version = 2\nimports = [\"{pattern}\"]\n"));
+    assert!(imported.exists());
+    one.refused(
+        &[],
+        "it imports /etc/containerd/conf.d/kata.toml, and containerd 1 takes the CRI plugin from there alone",
+    );
+
+    one.place.write(CONFIG, "disabled_plugins = [\"cri\"]\n");
+    one.refused(
+        &[],
+        "is in disabled_plugins of /etc/containerd/config.toml; hint: use migctl configure docker for docker",
+    );
+    one.place.write(CONFIG, "version = 2\n\n[plugins\n");
+    one.refused(&[], "read /etc/containerd/config.toml: line 3: ");
+    one.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
+    one.place.write(CONFIG, "version = 7\n");
+    one.refused(&[], "containerd 1 does not read version = 7");
+    let handler = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runmig]\nruntime_type = \"x\"\n";
+    one.place.write(CONFIG, &format!("version = 2\n{handler}"));
+    one.refused(
+        &[],
+        "cannot add the handler runmig: /etc/containerd/config.toml or one of its imports has one with no BinaryName that migctl configure did not make",
+    );
+    // A file that runmig cannot add to.
+    one.place.write(CONFIG, "version = 2\nplugins = {}\n");
+    one.refused(&[], "add the handler by hand");
+
+    let Some(two) = Containerd::two() else { return };
+    two.place.write(CONFIG, "oom_score = -999\n");
+    two.refused(
+        &[],
+        "reads it as version 1 and ignores its plugins; hint: update the file",
+    );
+    two.place.write(CONFIG, "version = 3\n");
+    two.place.write(
+        "/etc/containerd/conf.d/runmig.toml",
+        "version = 3\noom_score = 1\n",
+    );
+    two.refused(
+        &[],
+        "cannot write /etc/containerd/conf.d/runmig.toml: it has other content",
+    );
+    let program = two.program.to_str().unwrap();
+    two.place.refused(
+        &["containerd", "--executable", "/nonexistent"],
+        "run /nonexistent --version",
+    );
+    two.place.refused(
+        &["containerd", "--executable", program, "--name", "Runmig"],
+        "Kubernetes does not allow it as a handler",
+    );
+    let gone = ["--runtime-path", "/nowhere/runmig"];
+    two.refused(
+        &gone,
+        "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig",
+    );
+}
+
+/// The handler of a version that knew slices alone.
+#[test]
+fn names_annotations_that_it_adds() {
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        let place = &containerd.place;
+        place.configure(&containerd.arguments(&[])).ok();
+        let new = place.files();
+        for name in new.keys() {
+            let path = format!("/{name}");
+            let text = place.read(&path);
+            let old = text.replace(", \"share.runmig.dev/*\", \"gpu.runmig.dev/*\"", "");
+            place.write(&path, &old);
+        }
+        assert_ne!(place.files(), new);
+        let told =
+            "the handler runmig now also passes on share.runmig.dev/* and gpu.runmig.dev/*\n";
+        let dry = place.configure(&containerd.arguments(&["--dry-run"])).ok();
+        assert!(dry.stdout.contains(told), "{}", dry.stdout);
+        assert_ne!(place.files(), new);
+        let said = place.configure(&containerd.arguments(&[])).ok().stdout;
+        assert!(said.contains(told), "{said}");
+        assert_eq!(place.files(), new);
+        let again = place.configure(&containerd.arguments(&[])).ok().stdout;
+        assert!(again.contains("nothing to change"), "{again}");
+        assert!(!again.contains("passes on"), "{again}");
+    }
+}
+
+/// containerd 1.7 gives its own handler a `sandbox_mode`, which is gone as soon as the file lists handlers. This is a
+/// stand-in: no machine of the tests but the node has 1.7.
+#[test]
+fn second_call_keeps_sandbox_mode() {
+    let place = Place::new();
+    let program = place.path("/opt/containerd");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let own = "[plugins.\"io.containerd.grpc.v1.cri\".containerd]
+default_runtime_name = \"runc\"
+[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
+runtime_type = \"io.containerd.runc.v2\"
+sandbox_mode = \"podsandbox\"
+snapshotter = \"\"";
+    let listed = "[plugins.\"io.containerd.grpc.v1.cri\".containerd]
+default_runtime_name = \"runc\"";
+    script(
+        &program,
+        &format!(
+            "[ \"$1\" != --version ] || exec echo containerd github.com/containerd/containerd 1.7.24 x
+             cat \"$2\"
+             if grep -q runtimes.runc \"$2\"; then cat <<'END'\n{listed}\nEND\nelse cat <<'END'\n{own}\nEND\nfi"
+        ),
+    );
+    place.write(CONFIG, DEBIANS);
+    let arguments = ["containerd", "--executable", program.to_str().unwrap()];
+    place.configure(&arguments).ok();
+    let first = place.read(CONFIG);
+    assert_eq!(
+        first.matches("sandbox_mode = \"podsandbox\"").count(),
+        2,
+        "{first}"
+    );
+    let again = place.configure(&arguments).ok().stdout;
+    assert!(again.contains("nothing to change"), "{again}");
+    place
+        .configure(&[&arguments[..], &["--remove"]].concat())
+        .ok();
+    assert_eq!(place.read(CONFIG), DEBIANS);
+}

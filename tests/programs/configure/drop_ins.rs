@@ -1,0 +1,199 @@
+//! CRI-O and podman: a file of our own, which the engine then speaks of.
+
+use crate::configure::place::{Place, RUNMIG};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::runtimes::{built, on_path};
+use testkit::{said, skip};
+
+// docs/engines.md: migctl configure crio
+// docs/engines.md: migctl configure crio --remove
+#[test]
+fn crio_handler_has_the_nodes_monitor() {
+    let Some(program) = built("cri-o", "crio") else {
+        return skip("CRI-O is not there; run scripts/engines cri-o");
+    };
+    let place = Place::new();
+    let config = || crio_says(&place, &program);
+    let arguments = ["crio", "--executable", program.to_str().unwrap()];
+    place.there_and_back(&arguments, || {
+        let runmig = &config()["crio"]["runtime"]["runtimes"]["runmig"];
+        assert_eq!(runmig["runtime_path"].as_str(), Some(RUNMIG));
+    });
+    place.write(
+        "/etc/crio/crio.conf.d/10-crio.conf",
+        "[crio.runtime]\ndefault_runtime = \"crun\"\n[crio.runtime.runtimes.crun]\n\
+         runtime_path = \"/usr/libexec/crio/crun\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n\
+         monitor_cgroup = \"pod\"\nallowed_annotations = [\"io.containers.trace-syscall\"]\n",
+    );
+    place.there_and_back(&arguments, || {
+        let config = config();
+        let runtimes = &config["crio"]["runtime"]["runtimes"];
+        assert_eq!(
+            runtimes["crun"]["runtime_path"].as_str(),
+            Some("/usr/libexec/crio/crun")
+        );
+        for key in ["monitor_path", "monitor_cgroup", "allowed_annotations"] {
+            assert_eq!(runtimes["runmig"][key], runtimes["crun"][key], "{key}");
+        }
+        assert_eq!(runtimes["runmig"]["runtime_path"].as_str(), Some(RUNMIG));
+        assert_eq!(
+            runtimes["runmig"]["runtime_root"].as_str(),
+            Some("/run/runmig-oci")
+        );
+    });
+}
+
+/// CRI-O reads every file in the folder, so a handler in any of them is in the way, and what the
+/// last of them says of the default one is what holds.
+#[test]
+fn crio_files_are_all_read() {
+    let Some(program) = built("cri-o", "crio") else {
+        return skip("CRI-O is not there; run scripts/engines cri-o");
+    };
+    let arguments = ["crio", "--executable", program.to_str().unwrap()];
+    for name in [".hidden", "plain", "old.conf~", "deeper/still/x.conf"] {
+        let place = Place::new();
+        let name = format!("/etc/crio/crio.conf.d/{name}");
+        let default = "[crio.runtime]\ndefault_runtime = \"mine\"\n[crio.runtime.runtimes.mine]\n\
+                       runtime_path = \"/usr/bin/mine\"\nmonitor_cgroup = \"pod\"\n";
+        place.write(&name, default);
+        place.there_and_back(&arguments, || {
+            let runmig = &crio_says(&place, &program)["crio"]["runtime"]["runtimes"]["runmig"];
+            assert_eq!(runmig["monitor_cgroup"].as_str(), Some("pod"), "{name}");
+        });
+        let handler = "[crio.runtime.runtimes.runmig]\nruntime_path = \"/usr/bin/mine\"\n";
+        place.write(&name, handler);
+        let said = crio_says(&place, &program);
+        assert_eq!(
+            said["crio"]["runtime"]["runtimes"]["runmig"]["runtime_path"].as_str(),
+            Some("/usr/bin/mine")
+        );
+        place.refused(
+            &arguments,
+            &format!("cannot add the handler runmig: {name} has one"),
+        );
+        place.write(&name, "no = [\n");
+        place.refused(&arguments, &format!("read {name}: line "));
+    }
+}
+
+/// CRI-O's configuration, as it says it is.
+#[track_caller]
+fn crio_says(place: &Place, program: &Path) -> toml::Table {
+    let mut command = Command::new(program);
+    command
+        .arg("--config-dir")
+        .arg(place.path("/etc/crio/crio.conf.d"));
+    let text = said(command.args(["--config=", "config"])).ok().stdout;
+    toml::from_str(&text).unwrap()
+}
+
+#[test]
+fn crio_default_is_set() {
+    let Some(program) = built("cri-o", "crio") else {
+        return skip("CRI-O is not there; run scripts/engines cri-o");
+    };
+    let place = Place::new();
+    let arguments = [
+        "crio",
+        "--set-as-default",
+        "--executable",
+        program.to_str().unwrap(),
+    ];
+    place.configure(&arguments).ok();
+    let said = crio_says(&place, &program);
+    assert_eq!(
+        said["crio"]["runtime"]["default_runtime"].as_str(),
+        Some("runmig")
+    );
+}
+
+/// podman in a mount namespace in which /etc/containers is the place's.
+fn info(place: &Place, program: &Path, runtime: &str) -> String {
+    let containers = place.path("/etc/containers");
+    let script = "mount --bind \"$1\" /etc/containers && exec \"$2\" --root=\"$3/root\" \
+                  --runroot=\"$3/run\" --tmpdir=\"$3/tmp\" --storage-driver=vfs $4 \
+                  --cgroup-manager=cgroupfs info --format '{{.Host.OCIRuntime.Path}}'";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command
+        .arg(containers)
+        .arg(program)
+        .arg(place.path("/podman"))
+        .arg(runtime);
+    said(command.env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1"))
+        .ok()
+        .stdout
+}
+
+#[test]
+fn podman_knows_the_runtime_by_name() {
+    let podmans: Vec<PathBuf> = [on_path("podman"), built("podman", "podman")]
+        .into_iter()
+        .flatten()
+        .collect();
+    if podmans.len() < 2 {
+        skip("there are not both podmans; run scripts/setup and scripts/engines podman");
+    }
+    for program in podmans {
+        let place = Place::new();
+        // The settings that podman cannot do without.
+        place.write(
+            "/etc/containers/policy.json",
+            "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}",
+        );
+        // podman 5 looks for it, and has no network to make.
+        let helpers = place.path("/helpers");
+        fs::create_dir(&helpers).unwrap();
+        symlink("/bin/true", helpers.join("netavark")).unwrap();
+        place.write(
+            "/etc/containers/containers.conf.d/10-machine.conf",
+            &format!("[engine]\nhelper_binaries_dir = [{helpers:?}]\n"),
+        );
+        let runmig = place.path(RUNMIG).display().to_string();
+        let name = program.display().to_string();
+        let arguments = ["podman", "--executable", &name];
+        place.there_and_back(&arguments, || {
+            let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
+            let text = place.read(drop_in);
+            // The runtime is asked for its version, so it has to be there.
+            place.write(drop_in, &text.replace(RUNMIG, &runmig));
+            assert_eq!(info(&place, &program, "--runtime=runmig").trim(), runmig);
+            place.write(drop_in, &text);
+        });
+        place
+            .configure(&[&arguments[..], &["--set-as-default"]].concat())
+            .ok();
+        let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
+        place.write(drop_in, &place.read(drop_in).replace(RUNMIG, &runmig));
+        assert_eq!(info(&place, &program, "").trim(), runmig);
+    }
+}
+
+#[test]
+fn podman_keeps_its_runtime_list() {
+    let Some(program) = on_path("podman") else {
+        return skip("podman is not there; run scripts/setup");
+    };
+    let place = Place::new();
+    place.write(
+        "/etc/containers/containers.conf.d/10-mine.conf",
+        "[engine]\nruntime_supports_json = [\"crun\", \"mine\"]\n",
+    );
+    let name = program.display().to_string();
+    place.there_and_back(&["podman", "--executable", &name], || {
+        let text = place.read("/etc/containers/containers.conf.d/50-runmig.conf");
+        assert!(
+            text.contains("\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n"),
+            "{text}"
+        );
+    });
+    place.write(
+        "/etc/containers/containers.conf.d/10-mine.conf",
+        "[engine]\n\nx =\n",
+    );
+    place.refused(&["podman", "--executable", &name], "10-mine.conf: line 3: ");
+}

@@ -1,0 +1,263 @@
+//! Writes of files: whole, by root alone, with the file's own mode and owner.
+
+use crate::configure::place::{Files, Place};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::runtimes::{built, on_path};
+use testkit::{said, skip};
+
+const CONFIG: &str = "/etc/containerd/config.toml";
+const TEXT: &str = "version = 2\n";
+
+fn place() -> Option<(Place, String)> {
+    let Some(program) = on_path("containerd") else {
+        skip("containerd is not there; run scripts/setup");
+        return None;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        skip("owners are changed by root");
+        return None;
+    }
+    let place = Place::new();
+    place.write(CONFIG, TEXT);
+    Some((place, program.display().to_string()))
+}
+
+#[test]
+fn keeps_mode_owner_and_links() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let real = place.path("/managed/config.toml");
+    fs::create_dir(real.parent().unwrap()).unwrap();
+    fs::rename(place.path(CONFIG), &real).unwrap();
+    symlink("../../managed/config.toml", place.path(CONFIG)).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    chown(&real, None, Some(4)).unwrap();
+    place.there_and_back(&["containerd", "--executable", &program], || {
+        let meta = fs::metadata(&real).unwrap();
+        assert_eq!(
+            (meta.mode() & 0o7777, meta.uid(), meta.gid()),
+            (0o640, 0, 4)
+        );
+        assert!(
+            fs::read_to_string(&real)
+                .unwrap()
+                .contains("runtimes.runmig]")
+        );
+    });
+    assert_eq!(fs::metadata(&real).unwrap().gid(), 4);
+}
+
+#[test]
+fn refuses_writable_files_and_links_outside() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let arguments = ["containerd", "--executable", &program];
+    let config = place.path(CONFIG);
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
+    place.refused(
+        &arguments,
+        "config.toml: others than root can write to it (mode 0666)",
+    );
+    fs::remove_file(&config).unwrap();
+    symlink("/etc/hostname", &config).unwrap();
+    place.refused(
+        &arguments,
+        "it leads to /etc/hostname, which is outside --root",
+    );
+    fs::remove_file(&config).unwrap();
+    symlink("/nowhere", &config).unwrap();
+    let line = place.configure(&arguments).refused();
+    assert!(
+        line.contains("cannot read /etc/containerd/config.toml: cannot follow its links"),
+        "{line}"
+    );
+}
+
+#[test]
+fn refuses_writable_folders_and_folders_outside() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let outside = tempfile::tempdir().unwrap();
+    let drop_ins = place.path("/etc/containerd/conf.d");
+    let arguments = ["containerd", "--executable", &program];
+    symlink(outside.path(), &drop_ins).unwrap();
+    let line = place.configure(&arguments).refused();
+    assert!(line.contains("which is outside --root"), "{line}");
+    fs::remove_file(&drop_ins).unwrap();
+    fs::create_dir(&drop_ins).unwrap();
+    fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
+    place.refused(&arguments, "others than root can write to it (mode 0777)");
+    fs::remove_dir(&drop_ins).unwrap();
+
+    // The same for the link beside runmig.
+    fs::copy(
+        place.path("/usr/local/bin/runmig"),
+        outside.path().join("runmig"),
+    )
+    .unwrap();
+    symlink(outside.path(), place.path("/opt")).unwrap();
+    let named = ["--name", "runmig-x", "--runtime-path", "/opt/runmig-x"];
+    place.refused(
+        &[&arguments[..], &named].concat(),
+        "cannot use the folder of /opt/runmig-x: it leads to",
+    );
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn refuses_programs_that_others_write() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let arguments = ["containerd", "--executable", &program];
+    let link = place.path("/usr/local/bin/runmig-x");
+    fs::write(&link, "").unwrap();
+    fs::set_permissions(&link, fs::Permissions::from_mode(0o777)).unwrap();
+    place.refused(
+        &[&arguments[..], &["--name", "runmig-x"]].concat(),
+        "cannot let an engine call /usr/local/bin/runmig-x as root: others than root can write to it",
+    );
+    place.refused(
+        &[&arguments[..], &["--runtime-path", "/a\"b/runmig"]].concat(),
+        "into an engine's configuration: it has quotes",
+    );
+}
+
+#[test]
+fn tells_users_to_become_root() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let migctl = place.path("/usr/local/bin/migctl");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&migctl);
+        command
+            .arg("configure")
+            .args(["containerd", "--executable", &program]);
+        command.args(["--engine-config", "/nonexistent/config.toml"]);
+        said(command.args(arguments).uid(65534).gid(65534))
+    };
+    let line = as_nobody(&[]).refused();
+    assert!(
+        line.contains("only root can write below /etc; hint: run it with sudo, or with --dry-run"),
+        "{line}"
+    );
+    let dry = as_nobody(&["--dry-run"]).ok().stdout;
+    assert!(dry.contains("+++ b/nonexistent/config.toml"), "{dry}");
+}
+
+#[test]
+fn readers_see_whole_files() {
+    let Some((place, program)) = place() else {
+        return;
+    };
+    let arguments = ["containerd", "--executable", &program];
+    place.configure(&arguments).ok();
+    let configured = place.read(CONFIG);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let reader = threads.spawn(|| {
+            let mut seen = 0;
+            while !over.load(Ordering::Relaxed) {
+                let text = place.read(CONFIG);
+                assert!(text == TEXT || text == configured, "{text}");
+                seen += 1;
+            }
+            seen
+        });
+        for _ in 0..10 {
+            place
+                .configure(&[&arguments[..], &["--remove"]].concat())
+                .ok();
+            place.configure(&arguments).ok();
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+    // Nothing unfinished lies about.
+    let names: Vec<_> = place.files().into_keys().collect();
+    assert_eq!(names, ["etc/containerd/config.toml"]);
+}
+
+/// Killed at each of the calls that write, it leaves files that are as before or as they are to be,
+/// nothing that an engine would read by mistake, and a next run that goes through.
+#[test]
+fn kill_leaves_whole_files() {
+    let (Some(program), Some(strace)) = (built("containerd", "containerd"), on_path("strace"))
+    else {
+        return skip("containerd 2 or strace is not there; run scripts/setup");
+    };
+    let place = Place::new();
+    place.write(CONFIG, TEXT);
+    let arguments = ["containerd", "--executable", program.to_str().unwrap()];
+    let removes = [&arguments[..], &["--remove"]].concat();
+    let before = place.files();
+    place.configure(&arguments).ok();
+    let after = place.files();
+    let whole = |files: &Files| {
+        for (name, file) in files {
+            let known = [before.get(name), after.get(name)].contains(&Some(file));
+            let unread = name.starts_with("etc/containerd/.");
+            assert!(known || unread, "{name}: {file:?}");
+        }
+        // The imported file is there.
+        if files["etc/containerd/config.toml"] == after["etc/containerd/config.toml"] {
+            assert!(files.contains_key("etc/containerd/conf.d/runmig.toml"));
+        }
+    };
+    let mut killed = 0;
+    for (run, start, end) in [
+        (&removes[..], &after, &before),
+        (&arguments[..], &before, &after),
+    ] {
+        for call in ["write", "fsync", "fchmod", "rename", "unlink"] {
+            for when in 1.. {
+                let mut traced = std::process::Command::new(&strace);
+                let inject = format!("inject={call}:signal=KILL:when={when}");
+                traced.args([
+                    "-o",
+                    "/dev/null",
+                    "-e",
+                    &format!("trace={call}"),
+                    "-e",
+                    &inject,
+                ]);
+                let command = place.command(run);
+                traced.arg(command.get_program()).args(command.get_args());
+                let status = said(&mut traced).status;
+                whole(&place.files());
+                place.configure(run).ok();
+                let now = place.files();
+                let read = now
+                    .iter()
+                    .filter(|(name, _)| !name.starts_with("etc/containerd/."));
+                assert!(read.eq(end.iter()), "{call} {when}");
+                for name in now
+                    .keys()
+                    .filter(|name| name.starts_with("etc/containerd/."))
+                {
+                    fs::remove_file(place.path(name)).unwrap();
+                }
+                let back = if run.len() == removes.len() {
+                    &arguments[..]
+                } else {
+                    &removes
+                };
+                place.configure(back).ok();
+                assert_eq!(&place.files(), start);
+                if status.success() {
+                    break;
+                }
+                killed += 1;
+            }
+        }
+        place.configure(run).ok();
+    }
+    assert!(killed > 10, "{killed}");
+}

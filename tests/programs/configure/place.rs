@@ -1,0 +1,167 @@
+//! A folder that is taken for /, with runmig installed in it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use testkit::{Said, said};
+
+pub struct Place {
+    dir: TempDir,
+}
+
+/// Every file: where it leads to, its mode and what is in it.
+pub type Files = BTreeMap<String, (Option<PathBuf>, u32, String)>;
+
+pub const RUNMIG: &str = "/usr/local/bin/runmig";
+
+impl Place {
+    pub fn new() -> Place {
+        let dir = tempfile::Builder::new()
+            .prefix("runmig-configure-")
+            .tempdir()
+            .unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let place = Place { dir };
+        fs::create_dir_all(place.path("/usr/local/bin")).unwrap();
+        for built in [env!("CARGO_BIN_EXE_runmig"), env!("CARGO_BIN_EXE_migctl")] {
+            let name = Path::new(built).file_name().unwrap();
+            let here = place.path("/usr/local/bin").join(name);
+            fs::hard_link(built, &here)
+                .or_else(|_| fs::copy(built, &here).map(drop))
+                .unwrap();
+        }
+        place
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root().join(path.trim_start_matches('/'))
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.path("/usr/local/bin/migctl"));
+        command
+            .args(["configure", "--root"])
+            .arg(self.root())
+            .args(arguments);
+        command.env_remove("RUNMIG_CONFIG");
+        command
+    }
+
+    #[track_caller]
+    pub fn configure(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command(arguments))
+    }
+
+    /// Returns the files below /etc.
+    pub fn files(&self) -> Files {
+        let mut files = Files::new();
+        let mut dirs = vec![self.path("/etc")];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                let meta = fs::symlink_metadata(&path).unwrap();
+                // podman keeps a lock there, where it makes its networks with netavark.
+                if path.ends_with("etc/containers/networks") {
+                    continue;
+                }
+                if meta.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let name = path
+                    .strip_prefix(self.root())
+                    .unwrap()
+                    .display()
+                    .to_string();
+                let link = fs::read_link(&path).ok();
+                let text = fs::read_to_string(&path).unwrap();
+                files.insert(name, (link, meta.mode(), text));
+            }
+        }
+        files
+    }
+
+    /// A dry run shows the very change that is then made; a second run changes nothing; `--remove`
+    /// leaves what there was. In between it is looked at.
+    #[track_caller]
+    pub fn there_and_back(&self, arguments: &[&str], look: impl FnOnce()) {
+        let before = self.files();
+        let also = |more: &[&'static str]| self.configure(&[arguments, more].concat()).ok().stdout;
+        let dry = also(&["--dry-run"]);
+        assert_eq!(self.files(), before, "a dry run changed something");
+        let patched = self.patched(&dry);
+        let done = also(&[]);
+        assert_ne!(self.files(), before, "{done}");
+        assert_eq!(
+            texts(&self.files()),
+            patched,
+            "the dry run showed something else:\n{dry}"
+        );
+        let after = self.files();
+        let again = also(&[]);
+        assert!(again.contains("nothing to change"), "{again}");
+        assert_eq!(self.files(), after, "a second run changed something");
+        look();
+        let gone = also(&["--remove"]);
+        assert!(
+            gone.contains("removal") || gone.contains("removed at once"),
+            "{gone}"
+        );
+        assert_eq!(self.files(), before, "--remove left something else");
+        let again = also(&["--remove"]);
+        assert!(again.contains("nothing to change"), "{again}");
+    }
+
+    /// Returns the files after `patch` applied the output of a dry run.
+    fn patched(&self, diff: &str) -> BTreeMap<String, String> {
+        let copy = Place {
+            dir: TempDir::new().unwrap(),
+        };
+        for (name, (_, _, text)) in self.files() {
+            copy.write(&name, &text);
+        }
+        let file = copy.path("/diff");
+        fs::write(&file, diff).unwrap();
+        let mut patch = Command::new("patch");
+        patch
+            .args(["--batch", "-p1", "-d"])
+            .arg(copy.root())
+            .arg("-i")
+            .arg(&file);
+        said(&mut patch).ok();
+        texts(&copy.files())
+    }
+
+    /// It is refused, in these words, and nothing is changed.
+    #[track_caller]
+    pub fn refused(&self, arguments: &[&str], words: &str) {
+        let before = self.files();
+        let line = self.configure(arguments).refused();
+        assert!(line.contains(words), "{line}");
+        assert_eq!(self.files(), before);
+    }
+}
+
+fn texts(files: &Files) -> BTreeMap<String, String> {
+    files
+        .iter()
+        .map(|(name, (_, _, text))| (name.clone(), text.clone()))
+        .collect()
+}

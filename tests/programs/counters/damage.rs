@@ -1,0 +1,36 @@
+//! Counting never fails a create.
+
+use crate::counters::{creates, file};
+use runmig_lease::counters::{LeaseKind, Outcome};
+use testkit::faults::World;
+use testkit::said;
+
+#[test]
+fn create_moves_damaged_counters_aside() {
+    let world = World::small();
+    world.create("one");
+    std::fs::write(file(&world), "no counters").unwrap();
+    world.create("two");
+    assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Created, 1)]);
+    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    assert!(log.contains("counting begins anew"), "{log}");
+}
+
+#[test]
+fn create_without_counters_succeeds() {
+    let world = World::small();
+    // In the way: nothing can be made or moved there.
+    std::fs::create_dir_all(world.state()).unwrap();
+    std::fs::set_permissions(
+        world.state(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    std::fs::create_dir(file(&world)).unwrap();
+    world.create("one");
+    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    assert_eq!(log.matches("nothing is counted").count(), 1, "{log}");
+    said(&mut world.runmig(&["delete", "--force", "one"])).ok();
+    std::fs::remove_dir(file(&world)).unwrap();
+    world.as_if_nothing_had_been().unwrap();
+}

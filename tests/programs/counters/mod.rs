@@ -1,0 +1,38 @@
+//! Counters of creates and releases, which outlive every process.
+
+mod damage;
+mod outcomes;
+mod releases;
+mod storm;
+
+use runmig_lease::counters::{Counter, Counts, HolderKind, LeaseKind, Outcome};
+use runmig_lease::model::BootId;
+use std::path::PathBuf;
+use testkit::faults::World;
+
+fn boot(world: &World) -> BootId {
+    runmig_lease::process::boot_id(&world.machine()).unwrap()
+}
+
+fn file(world: &World) -> PathBuf {
+    { world.state() }.join(format!("counters.{}", boot(world).as_str()))
+}
+
+fn counts(world: &World) -> Option<Counts> {
+    Counts::read(&world.state(), &boot(world)).unwrap()
+}
+
+fn get(world: &World, counter: Counter) -> u64 {
+    counts(world).map_or(0, |counts| counts.get(counter))
+}
+
+/// The creates of containers, by their ends.
+fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
+    let counts = counts(world);
+    let of = |outcome: &Outcome| {
+        let counter = Counter::Creates(kind, HolderKind::Container, *outcome);
+        let n = counts.as_ref().map_or(0, |counts| counts.get(counter));
+        (n != 0).then_some((*outcome, n))
+    };
+    Outcome::ALL.iter().filter_map(of).collect()
+}

@@ -1,0 +1,105 @@
+//! Every actor of a release has its counter.
+
+use crate::counters::{counts, get};
+use nvml_sim::fault::Outcome as Fault;
+use runmig_lease::counters::{Actor, Counter, DriverFailure, LeaseKind, ResourceKind, Times};
+use testkit::faults::World;
+use testkit::said;
+
+fn releases(world: &World) -> Vec<(Actor, u64)> {
+    let of = |by: &Actor| {
+        let n = get(world, Counter::Releases(LeaseKind::Slice, *by));
+        (n != 0).then_some((*by, n))
+    };
+    Actor::ALL.iter().filter_map(of).collect()
+}
+
+#[test]
+fn counts_release_once_by_its_actor() {
+    let world = World::small();
+    // The stub runs the hook twice, and the delete looks again.
+    world.behave("hooks-twice");
+    world.create("one");
+    world.delete("one");
+    assert_eq!(releases(&world), [(Actor::Hook, 1)]);
+    world.behave("no-hooks");
+    world.create("two");
+    world.delete("two");
+    assert_eq!(releases(&world), [(Actor::Hook, 1), (Actor::Delete, 1)]);
+    let times = counts(&world)
+        .unwrap()
+        .times(Times::Release(LeaseKind::Slice));
+    assert_eq!(times.classes.iter().sum::<u64>(), 2);
+}
+
+#[test]
+fn counts_releases_by_gc_and_operator() {
+    let world = World::small();
+    world.abandoned("one");
+    let before = get(&world, Counter::LastCollection);
+    assert_eq!(before, 0);
+    world.gc().ok();
+    assert_eq!(releases(&world), [(Actor::Gc, 1)]);
+    assert!(get(&world, Counter::LastCollection) > 1_700_000_000);
+    let lease = world.abandoned("two");
+    said(&mut world.migctl(&["release", &lease])).ok();
+    assert_eq!(releases(&world), [(Actor::Gc, 1), (Actor::Operator, 1)]);
+}
+
+#[test]
+fn dry_collection_is_not_counted() {
+    let world = World::small();
+    world.abandoned("one");
+    said(&mut world.migctl(&["gc", "--dry-run"])).ok();
+    assert_eq!(get(&world, Counter::LastCollection), 0);
+    assert_eq!(releases(&world), []);
+}
+
+#[test]
+fn counts_slices_that_make_room() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    world.create("one");
+    world.delete("one");
+    world.bundle_asking("all", "4g.24gb");
+    world.create("all");
+    assert_eq!(releases(&world), [(Actor::Hook, 1), (Actor::Eviction, 1)]);
+}
+
+#[test]
+fn counts_roll_back_of_failed_create() {
+    let world = World::small();
+    world.behave("create-fails-early");
+    said(&mut world.create_command("one")).refused();
+    assert_eq!(releases(&world), [(Actor::Create, 1)]);
+}
+
+#[test]
+fn counts_retries_quarantine_and_driver_errors() {
+    let world = World::small();
+    world.create("one");
+    let in_use = Counter::DriverErrors(DriverFailure::Code(19));
+    let (retries, quarantines) = (
+        Counter::DestroyRetries(ResourceKind::Mig),
+        Counter::Quarantines(ResourceKind::Mig),
+    );
+    world.fault("nvmlComputeInstanceDestroy", 1, Some(2), Fault::Return(19));
+    world.delete("one");
+    assert_eq!((get(&world, retries), get(&world, in_use)), (2, 2));
+    assert_eq!(get(&world, quarantines), 0);
+    // Any other code is no reason to try again at once.
+    world.create("two");
+    world.fault("nvmlComputeInstanceDestroy", 1, None, Fault::Return(999));
+    world.delete("two");
+    assert_eq!(get(&world, quarantines), 1);
+    let unknown = Counter::DriverErrors(DriverFailure::Code(999));
+    assert!(get(&world, unknown) >= 1);
+    assert_eq!(releases(&world), [(Actor::Hook, 1)]);
+    // A later release begins with a retry, and counts one quarantine only.
+    world.gc();
+    assert_eq!(get(&world, quarantines), 1);
+    world.no_faults();
+    world.gc().ok();
+    assert_eq!(releases(&world), [(Actor::Hook, 1), (Actor::Gc, 1)]);
+    assert!(get(&world, retries) > 2);
+}

@@ -1,0 +1,229 @@
+//! A state directory that is removed, unmounted or replaced under a container that runs. Its hook is
+//! the only one who still knows the lease, and its bundle tells the rest.
+
+use super::{ID, World};
+use std::fs;
+use std::path::Path;
+use testkit::faults::strace::settled;
+use testkit::said;
+
+/// The container ends behind runmig's back; gives what its hook says.
+fn ends(world: &World, id: &str) -> String {
+    said(&mut world.bare(&["delete", "--force", id]))
+        .ok()
+        .stderr
+}
+
+fn log(world: &World) -> String {
+    fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default()
+}
+
+/// runmig names an instance that stays, with the command that destroys it.
+#[track_caller]
+fn names_command(world: &World, said: &str) {
+    let i = world.the_instance();
+    let (gpu, gi) = (&i.gpu_uuid, i.gi);
+    let command = format!(
+        "hint: once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci 0 -dci && nvidia-smi mig \
+         -i {gpu} -gi {gi} -dgi"
+    );
+    assert!(said.contains(&command), "{said}");
+}
+
+#[test]
+fn hook_releases_slice_of_removed_ledger() {
+    let world = World::small();
+    world.create(ID);
+    fs::remove_dir_all(world.state()).unwrap();
+    let said = ends(&world, ID);
+    let dir = world.state();
+    let line = format!(
+        "runmig-hook: no ledger in {}: it was removed",
+        dir.display()
+    );
+    assert!(said.contains(&line), "{said}");
+    assert!(
+        said.contains("is released by what its bundle tells"),
+        "{said}"
+    );
+    assert!(log(&world).contains("no ledger in"), "{}", log(&world));
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn hook_releases_gpu_of_removed_ledger() {
+    let world = World::with_whole_gpus();
+    world.bundle_saying(ID, &[("runmig.dev/gpu", "1")]);
+    world.create(ID);
+    fs::remove_dir_all(world.state()).unwrap();
+    let said = ends(&world, ID);
+    assert!(
+        said.contains("is released by what its bundle tells"),
+        "{said}"
+    );
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Another container has the GPU by the time of the hook.
+#[test]
+fn hook_leaves_shared_gpu_to_others() {
+    let world = World::with_whole_gpus();
+    world.configure("sharing.enforcement = [\"none\"]");
+    let asks = [("runmig.dev/share", "1/2")];
+    world.bundle_saying(ID, &asks);
+    world.create(ID);
+    fs::remove_dir_all(world.state()).unwrap();
+    world.bundle_saying("other", &asks);
+    world.create("other");
+    let gpu = world.uuids_in_bundle("other");
+    assert_eq!(world.uuids_in_bundle(ID), gpu);
+    ends(&world, ID);
+    world.has_its_slices("other").unwrap();
+    world.delete("other");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn releases_slices_of_lost_container() {
+    let world = World::small();
+    world.configure("[policy]\nslices_per_container = 2\n");
+    world.bundle_asking(ID, &format!("{}*2", world.profile));
+    world.create(ID);
+    assert_eq!(world.instances().len(), 2);
+    fs::remove_dir_all(world.state()).unwrap();
+    ends(&world, ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Another ledger has been begun since, with another container in it.
+#[test]
+fn hook_releases_slice_of_replaced_ledger() {
+    let world = World::small();
+    world.create(ID);
+    fs::rename(world.state(), world.path("unmounted")).unwrap();
+    world.create("other");
+    let said = ends(&world, ID);
+    assert!(said.contains("was not in the ledger"), "{said}");
+    assert_eq!(world.leases().len(), 1);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    world.delete("other");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// To the next create it looks like an administrator's.
+#[test]
+fn spares_slice_that_another_lease_has() {
+    let world = World::small();
+    world.configure("adopt = true\n");
+    world.create(ID);
+    fs::rename(world.state(), world.path("unmounted")).unwrap();
+    world.create("other");
+    let ours = world.the_instance();
+    let said = ends(&world, ID);
+    assert!(said.contains("another lease has its place"), "{said}");
+    names_command(&world, &said);
+    assert_eq!(world.the_instance(), ours);
+    assert_eq!(world.leases().len(), 1);
+    world.delete("other");
+    world.admin_destroys(0, ours.gi);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn spares_adopted_instance() {
+    let world = World::small();
+    world.configure("adopt = true\n");
+    world.admin_leaves(0, world.profile, 0);
+    world.create(ID);
+    fs::remove_dir_all(world.state()).unwrap();
+    ends(&world, ID);
+    world.as_if_nothing_had_been().unwrap();
+    assert_eq!(world.instances().len(), 1);
+}
+
+#[test]
+fn spares_slice_its_pod_may_use() {
+    let world = World::small();
+    for id in [ID, "other"] {
+        world.bundle_in_pod(id, world.profile, "pod");
+        world.create(id);
+    }
+    let ours = world.the_instance();
+    fs::remove_dir_all(world.state()).unwrap();
+    let said = ends(&world, ID);
+    assert!(
+        said.contains("other containers of its pod may use"),
+        "{said}"
+    );
+    names_command(&world, &said);
+    assert_eq!(world.the_instance(), ours);
+    ends(&world, "other");
+    world.admin_destroys(0, ours.gi);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The very same instance, but made after a boot, or after the lease was released.
+#[test]
+fn spares_instance_made_after_the_lease() {
+    let is_theirs = |world: &World| world.admin_leaves(0, world.profile, 3);
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    assert_eq!(ours.start, 3);
+    fs::remove_dir_all(world.state()).unwrap();
+    world.reboot();
+    assert_eq!(is_theirs(&world), ours.uuids[0]);
+    ends(&world, ID);
+    world.as_if_nothing_had_been().unwrap();
+
+    let world = World::small();
+    world.create(ID);
+    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    let sidecar = world.bundle(ID).join("config.json.runmig");
+    let kept = fs::read(&sidecar).unwrap();
+    world.delete(ID);
+    fs::write(&sidecar, kept).unwrap();
+    is_theirs(&world);
+    assert!(settled(&world.hook(ID, &lease)).status.success());
+    assert_eq!(world.lost_of_theirs(), None);
+}
+
+/// There is no way to make a ledger, so nothing is destroyed.
+#[test]
+fn names_slice_without_any_ledger() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    fs::remove_dir_all(world.state()).unwrap();
+    fs::write(world.state(), "").unwrap();
+    let said = ends(&world, ID);
+    let line = format!("no ledger in {}: ", world.state().display());
+    assert!(
+        said.contains("cannot release lease ") && said.contains(&line),
+        "{said}"
+    );
+    names_command(&world, &said);
+    assert_eq!(world.the_instance(), ours);
+    let bundle = world.bundle(ID);
+    let read = |name: &str| fs::read(Path::new(&bundle).join(name)).unwrap();
+    assert_eq!(read("config.json"), read("original"));
+    fs::remove_file(world.state()).unwrap();
+    world.admin_destroys(0, ours.gi);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// A bundle whose sidecar is gone tells no more than the UUID.
+#[test]
+fn names_uuid_of_poor_bundle() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    fs::remove_dir_all(world.state()).unwrap();
+    fs::remove_file(world.bundle(ID).join("config.json.runmig")).unwrap();
+    let said = ends(&world, ID);
+    assert!(
+        said.contains(&format!("find {} with", ours.uuids[0])),
+        "{said}"
+    );
+    assert_eq!(world.the_instance(), ours);
+}

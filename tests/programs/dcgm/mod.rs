@@ -1,0 +1,4 @@
+//! Job files and reloads of dcgm-exporter.
+
+mod job_files;
+mod reload;

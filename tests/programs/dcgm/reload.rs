@@ -1,0 +1,215 @@
+//! `migctl dcgm reload`, beside processes that are called like dcgm-exporter.
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+use testkit::faults::World;
+use testkit::process::{copy_program, until};
+use testkit::{Going, going, said};
+
+/// The one exporter of all tests, which has the age that a reload wants. A reload finds the processes of the whole
+/// machine, so one test runs at a time.
+static EXPORTER: Mutex<Option<Exporter>> = Mutex::new(None);
+
+fn shared() -> MutexGuard<'static, Option<Exporter>> {
+    EXPORTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process by the exporter's name. It writes the moment of each SIGHUP, in nanoseconds, into a file, and ends with the
+/// tests.
+struct Exporter {
+    going: Going,
+    folder: TempDir,
+    /// The signals before this test.
+    before: usize,
+}
+
+impl Exporter {
+    fn start() -> Exporter {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("dcgm-exporter");
+        copy_program(Path::new("/bin/bash"), &program);
+        let signals = folder.path().join("signals");
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        // It starts no process: until that calls exec, it would have the exporter's name, too.
+        let script = format!(
+            "trap 'echo ${{EPOCHREALTIME//[.,]/}}000 >>{}' HUP; exec 3<>{}; echo ready
+             while kill -0 {}; do read -t 0.05 -u 3; done",
+            signals.display(),
+            pipe.display(),
+            std::process::id()
+        );
+        // Below nohup the signal is ignored, and a shell cannot trap it then.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(&program);
+        let mut going = going(command.args(["-c", &script]));
+        going.until("ready");
+        Exporter {
+            going,
+            folder,
+            before: 0,
+        }
+    }
+
+    /// Returns the exporter of all tests, as old as a reload wants it.
+    fn grown(shared: &mut Option<Exporter>) -> &Exporter {
+        let exporter = shared.get_or_insert_with(Exporter::start);
+        let started = runmig_lease::process::of(exporter.going.pid()).unwrap();
+        until("the exporter is 11 s old", || {
+            let uptime = fs::read_to_string("/proc/uptime").unwrap();
+            let seconds: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+            seconds >= started.start_time / 100 + 11
+        });
+        exporter.before = exporter.all_signals().len();
+        exporter
+    }
+
+    fn all_signals(&self) -> Vec<u128> {
+        let file = self.folder.path().join("signals");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    fn signals(&self) -> Vec<u128> {
+        self.all_signals().split_off(self.before)
+    }
+
+    fn until_signals(&self, number: usize) {
+        until("the exporter has the signal", || {
+            self.signals().len() >= number
+        });
+        assert_eq!(self.signals().len(), number);
+    }
+}
+
+fn reload(world: &World, arguments: &[&str]) -> Vec<Value> {
+    let all = [&["dcgm", "reload", "-o", "json"], arguments].concat();
+    let list = said(&mut world.migctl(&all)).ok().json();
+    assert_eq!(list["kind"], "ReloadList");
+    list["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn tells_exporter_to_reload() {
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
+    let world = World::small();
+    let told = reload(&world, &[]);
+    let pid = exporter.going.pid();
+    assert!(
+        matches!(&told[..], [one] if one["pid"] == pid && one["outcome"] == "reloads"),
+        "{told:?}"
+    );
+    exporter.until_signals(1);
+}
+
+/// The exporter drops a signal that comes too soon, so the second one waits; it is not lost.
+#[test]
+fn second_reload_waits_its_turn() {
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
+    let world = World::small();
+    world.configure("dcgm.reload_every = \"5s\"");
+    let calls: Vec<Going> = (0..2)
+        .map(|_| going(&mut world.migctl(&["dcgm", "reload"])))
+        .collect();
+    calls.into_iter().for_each(|call| drop(call.end().ok()));
+    exporter.until_signals(2);
+    let signals = exporter.signals();
+    let apart = signals[1] - signals[0];
+    // The moments are those of the exporter, which may be slow to see the first.
+    assert!(apart > 4_000_000_000, "{apart} ns");
+}
+
+#[test]
+fn reloads_once_for_each_change() {
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
+    let world = World::small();
+    world.configure("dcgm.reload_every = \"5s\"");
+    let if_changed = || reload(&world, &["--if-changed"]).len();
+    world.create("one");
+    assert_eq!((if_changed(), if_changed()), (1, 0));
+    world.delete("one");
+    // The driver gives the same id again.
+    world.create("two");
+    assert_eq!((if_changed(), if_changed()), (1, 0));
+    exporter.until_signals(2);
+}
+
+/// SIGHUP could end it. It hears of the instances later, and the others are left alone.
+#[test]
+fn spares_exporter_that_starts() {
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
+    let world = World::small();
+    world.configure("dcgm.reload_every = \"5s\"");
+    let mut young = Exporter::start();
+    let outcome = |told: &[Value], exporter: &Exporter| {
+        let pid = exporter.going.pid();
+        let found = told.iter().find(|item| item["pid"] == pid);
+        found.map_or(Value::Null, |item| item["outcome"].clone())
+    };
+    let told = reload(&world, &["--if-changed"]);
+    assert_eq!(outcome(&told, exporter), "reloads", "{told:?}");
+    assert_eq!(outcome(&told, &young), "starts", "{told:?}");
+    assert!(young.going.ended().is_none() && young.signals().is_empty());
+    until("it is old enough", || {
+        let told = reload(&world, &["--if-changed"]);
+        assert_eq!(outcome(&told, exporter), Value::Null, "{told:?}");
+        outcome(&told, &young) == "reloads"
+    });
+    young.until_signals(1);
+    exporter.until_signals(1);
+}
+
+/// The signal would end it at any age.
+#[test]
+fn spares_exporter_without_handler() {
+    let mut shared = shared();
+    Exporter::grown(&mut shared);
+    let world = World::small();
+    let program = world.path("dcgm-exporter");
+    copy_program(Path::new("/bin/sleep"), &program);
+    let mut sleeping = going(Command::new(&program).arg("1000"));
+    let comm = format!("/proc/{}/comm", sleeping.pid());
+    until("it is what it is called", || {
+        fs::read_to_string(&comm).is_ok_and(|name| name == "dcgm-exporter\n")
+    });
+    let told = reload(&world, &[]);
+    let its = told.iter().find(|item| item["pid"] == sleeping.pid());
+    assert_eq!(its.unwrap()["outcome"], "starts", "{told:?}");
+    assert!(sleeping.ended().is_none());
+}
+
+#[test]
+fn says_that_no_exporter_runs() {
+    let mut shared = shared();
+    // The next test starts another.
+    drop(shared.take());
+    let world = World::small();
+    let said = said(&mut world.migctl(&["dcgm", "reload"])).refused();
+    assert!(said.contains("no process of that name runs"), "{said}");
+    assert!(!world.state().exists());
+}
+
+#[test]
+fn damaged_note_reloads_at_once() {
+    let mut shared = shared();
+    let exporter = Exporter::grown(&mut shared);
+    let world = World::small();
+    reload(&world, &[]);
+    let note = world.state().join("dcgm-reload.json");
+    let text = fs::read_to_string(&note).unwrap();
+    for damaged in [&text[..text.len() / 2], &text.replace("/v1", "/v9")] {
+        fs::write(&note, damaged).unwrap();
+        assert_eq!(reload(&world, &["--if-changed"]).len(), 1);
+    }
+    exporter.until_signals(3);
+}

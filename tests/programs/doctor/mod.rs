@@ -1,0 +1,88 @@
+//! migctl doctor: each check is broken, sees that alone, and is well again after the repair.
+
+mod breaking;
+mod broken;
+mod conflicts;
+mod driver;
+mod engines;
+mod machine;
+mod mig;
+mod programs;
+mod quiet;
+mod rules;
+mod state;
+mod trial;
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::Command;
+use testkit::{Low, Machine, Setup};
+
+pub fn setup() -> Option<Setup> {
+    Setup::on(Low::Runc, Machine::new("A100-80GB", 1))
+}
+
+/// The findings of one call.
+pub struct Diagnosis {
+    pub code: Option<i32>,
+    pub items: Vec<Value>,
+}
+
+impl Diagnosis {
+    pub fn of(setup: &Setup, arguments: &[&str]) -> Diagnosis {
+        Diagnosis::by(&mut setup.plain(&setup.program("migctl")), arguments)
+    }
+
+    /// The findings in mounts and processes of its own, after a shell script there, for which `$0` is migctl.
+    pub fn inside(setup: &Setup, script: &str, arguments: &[&str]) -> Diagnosis {
+        let script = format!("{script}\nexec \"$0\" \"$@\"");
+        let mut inside = setup.plain("unshare".as_ref());
+        inside.args(["--mount", "--propagation=private", "--pid", "--fork"]);
+        inside.args(["--kill-child", "--mount-proc", "sh", "-ec", &script]);
+        Diagnosis::by(inside.arg(setup.program("migctl")), arguments)
+    }
+
+    /// The findings by a command that ends with migctl.
+    pub fn by(migctl: &mut Command, arguments: &[&str]) -> Diagnosis {
+        migctl.args(["doctor", "-o", "json"]).args(arguments);
+        let ended = migctl.output().unwrap();
+        let said: Value = serde_json::from_slice(&ended.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&ended.stderr)));
+        assert_eq!(
+            (&said["apiVersion"], &said["kind"]),
+            (&"runmig.dev/v1".into(), &"Diagnosis".into())
+        );
+        Diagnosis {
+            code: ended.status.code(),
+            items: said["items"].as_array().unwrap().clone(),
+        }
+    }
+
+    /// Returns all ids.
+    pub fn all_ids(&self) -> BTreeSet<String> {
+        let ids = self.items.iter().map(|item| item["id"].as_str().unwrap());
+        ids.map(str::to_owned).collect()
+    }
+
+    /// Returns the ids of the checks with a status.
+    pub fn ids(&self, status: &str) -> BTreeSet<String> {
+        let its = self.items.iter().filter(|item| item["status"] == status);
+        its.map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Returns the text and the repair of the only item with an id that is not well.
+    #[track_caller]
+    pub fn of_id(&self, id: &str) -> (String, String) {
+        let its = self
+            .items
+            .iter()
+            .filter(|item| item["id"] == id && item["status"] != "ok");
+        let its: Vec<&Value> = its.collect();
+        let [item] = its.as_slice() else {
+            panic!("{id}: {its:?}")
+        };
+        let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
+        (text("text"), text("repair"))
+    }
+}

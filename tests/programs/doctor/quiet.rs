@@ -1,0 +1,203 @@
+//! Nothing is wrong, or the call itself is.
+
+use super::{Diagnosis, setup};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use testkit::{Low, Machine, Setup};
+
+/// Only what this machine lacks is told, and that fails nothing.
+#[test]
+fn nothing_fails_on_simulated_machine() {
+    let Some(setup) = setup() else { return };
+    let seen = Diagnosis::of(&setup, &[]);
+    assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+    assert_eq!(seen.code, Some(0));
+    assert_eq!(setup.machine.instances(), Vec::new());
+    assert!(!setup.state().exists(), "it made a state directory");
+}
+
+/// The machines of scripts/demo, with a container on each and the configuration that it has there.
+#[test]
+fn nothing_fails_on_machines_of_demo() {
+    let slices = ["--gpu", "A100-80GB", "--count", "1", "--mig", "on"];
+    let shares = ["--gpu", "L4", "--gpu", "H100-80GB", "--mig", "off", "--mps"];
+    for (machine, key, value) in [
+        (&slices[..], "runmig.dev/slice", "3g.40gb"),
+        (&shares[..], "runmig.dev/share", "8Gi"),
+    ] {
+        let Some(setup) = Setup::on(Low::Runc, Machine::with(machine)) else {
+            return;
+        };
+        let text = std::fs::read_to_string(setup.config()).unwrap();
+        let text = text.replace("driver_files = \"none\"\n", "");
+        std::fs::write(setup.config(), text).unwrap();
+        let bundle = setup.bundle("exec sleep 1000");
+        bundle.annotate(key, value);
+        setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+        let seen = Diagnosis::of(&setup, &[]);
+        assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+        assert_eq!(seen.code, Some(0));
+        setup.runmig(&["delete", "--force", "web"]).ok();
+    }
+}
+
+/// Every file of the ledger stays as it is, also without the profiles that the last create kept. No lock is waited for: a
+/// test holds each of them.
+#[test]
+fn changes_nothing_and_waits_for_nothing() {
+    let Some(setup) = setup() else { return };
+    let bundle = setup.asking("1g.10gb", "true");
+    setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+    std::fs::remove_file(setup.state().join("geometry")).unwrap();
+    let locks = std::fs::read_dir(setup.state()).unwrap().flatten();
+    let locks = locks.map(|entry| entry.path());
+    let locks = locks.filter(|path| path.extension().is_some_and(|e| e == "lock"));
+    let held: Vec<std::fs::File> = locks
+        .map(|path| {
+            let file = std::fs::File::open(path).unwrap();
+            fs2::FileExt::lock_exclusive(&file).unwrap();
+            file
+        })
+        .collect();
+    assert!(held.len() > 2, "{held:?}");
+    let before = tree(&setup.state());
+    let seen = Diagnosis::of(&setup, &[]);
+    assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+    assert_eq!(tree(&setup.state()), before);
+    drop(held);
+    setup.runmig(&["delete", "--force", "web"]).ok();
+}
+
+/// Returns every file below a folder with its time and bytes.
+fn tree(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let changed = entry.metadata().unwrap().modified().unwrap();
+        let is_folder = path.is_dir();
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        all.push((path.clone(), changed, bytes));
+        if is_folder {
+            all.extend(tree(&path));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// An absent check would look like one that is well.
+#[test]
+fn every_check_has_a_finding() {
+    let Some(setup) = setup() else { return };
+    let named = names(&setup);
+    let checks = named.iter().filter(|name| name.contains('.'));
+    let checks: BTreeSet<String> = checks.cloned().collect();
+    let seen = Diagnosis::of(&setup, &["--slice=1g.10gb"]).all_ids();
+    assert_eq!(seen, checks);
+    // Neither does a check vanish with what it looks at.
+    std::fs::remove_file(setup.machine.library()).unwrap();
+    let without_trial = |ids: &BTreeSet<String>| {
+        let ids = ids.iter().filter(|id| !id.starts_with("trial."));
+        ids.cloned().collect::<BTreeSet<String>>()
+    };
+    let seen = Diagnosis::of(&setup, &[]).all_ids();
+    assert_eq!(seen, without_trial(&checks));
+    std::fs::write(setup.config(), "nonsense = 1").unwrap();
+    let seen = Diagnosis::of(&setup, &[]).all_ids();
+    assert_eq!(seen, without_trial(&checks));
+}
+
+/// Returns the names of checks and groups, by the error of a wrong one.
+fn names(setup: &Setup) -> Vec<String> {
+    let said = setup.migctl(&["doctor", "--only", "state.nonsense"]);
+    assert_eq!(said.status.code(), Some(2));
+    let line = said.stderr.split("[possible values: ").nth(1);
+    let line = line.and_then(|rest| rest.split(']').next());
+    let names = line.unwrap_or_else(|| panic!("no names: {}", said.stderr));
+    names.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn chooses_groups_and_checks() {
+    let Some(setup) = setup() else { return };
+    let groups = |arguments: &[&str]| {
+        let seen = Diagnosis::of(&setup, arguments);
+        let groups = seen
+            .items
+            .iter()
+            .map(|item| item["group"].as_str().unwrap().to_owned());
+        groups.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(
+        groups(&["--only", "clock,mig"]),
+        ["clock", "mig"].map(str::to_owned).into()
+    );
+    assert_eq!(
+        groups(&["--only=clock,mig", "--skip=mig"]),
+        ["clock"].map(str::to_owned).into()
+    );
+    let ids = |arguments: &[&str]| Diagnosis::of(&setup, arguments).all_ids();
+    let of = |ids: &[&str]| -> BTreeSet<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
+    assert_eq!(
+        ids(&["--only=clock.time,state.locks"]),
+        of(&["clock.time", "state.locks"])
+    );
+    assert_eq!(
+        ids(&["--only=clock", "--skip=clock.time"]),
+        of(&["clock.boot", "clock.synchronised"])
+    );
+    let names = names(&setup);
+    assert!(names.contains(&"state".to_owned()) && names.contains(&"state.space".to_owned()));
+}
+
+#[test]
+fn table_shows_repairs() {
+    let Some(setup) = setup() else { return };
+    setup.machine.sim(
+        "fault",
+        &["--call", "nvmlInit_v2", "--returns", "DRIVER_NOT_LOADED"],
+    );
+    let said = setup.migctl(&["doctor", "--only=driver"]);
+    assert_eq!(said.status.code(), Some(1));
+    let mut lines = said
+        .stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("fail"));
+    assert!(
+        lines.next().unwrap().starts_with("fail  driver.library"),
+        "{}",
+        said.stdout
+    );
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with("      repair: load the NVIDIA kernel module"),
+        "{}",
+        said.stdout
+    );
+    assert!(
+        said.stderr
+            .contains("cannot allocate on this machine: 1 check fails"),
+        "{}",
+        said.stderr
+    );
+}
+
+/// A unit waits for the driver.
+#[test]
+fn waits_until_nothing_fails() {
+    let Some(setup) = setup() else { return };
+    let fault = [
+        "--call",
+        "nvmlInit_v2",
+        "--returns",
+        "DRIVER_NOT_LOADED",
+        "--to",
+        "2",
+    ];
+    setup.machine.sim("fault", &fault);
+    let seen = Diagnosis::of(&setup, &["--only=driver", "--wait=600s"]);
+    assert_eq!(seen.code, Some(0), "{:?}", seen.items);
+}

@@ -1,0 +1,409 @@
+//! Engines that are killed, hooks that never run, run twice or come late: a container that runs keeps
+//! its slice, and one that does not releases it.
+
+use nix::sys::signal::Signal;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use testkit::faults::World;
+use testkit::faults::strace::{self, settled};
+use testkit::process::{kill, stands_still, until};
+use testkit::{going, said};
+
+const ID: &str = "victim";
+
+/// Waits until the low-level runtime reads from the pipe, and gives the end to write into.
+fn reader_of(fifo: &std::path::Path) -> fs::File {
+    let mut end = None;
+    until("the low-level runtime waits", || {
+        let mut options = fs::OpenOptions::new();
+        // Without a reader that fails.
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        end = options.open(fifo).ok();
+        end.is_some()
+    });
+    end.unwrap()
+}
+
+fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
+    let world = World::small();
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("{word} {}", fifo.display()));
+    let create = going(world.create_command(ID).stdin(Stdio::null()));
+    let mut pipe = reader_of(&fifo);
+    create.signal(Signal::SIGKILL);
+    create.end();
+    let ours = world.the_instance();
+    // It will go on, so every collector leaves it alone.
+    world.gc().ok();
+    assert_eq!(world.the_instance(), ours);
+    world.behave("");
+    pipe.write_all(b"g").unwrap();
+    until("the container runs", || world.living_init(ID).is_some());
+    world.gc().ok();
+    assert_eq!(world.the_instance(), ours);
+    // No other process could tell that it is there.
+    let lease = world.lease_of(ID);
+    assert_eq!(lease["state"], "ready", "{lease}");
+    assert_eq!(lease["initPid"], world.living_init(ID).unwrap());
+    assert_eq!(world.uuid_in_bundle(ID), ours.uuids.first().cloned());
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn survives_kill_before_init() {
+    killed_while_the_low_level_runtime_is_at_work("create-waits");
+}
+
+#[test]
+fn survives_kill_after_init() {
+    killed_while_the_low_level_runtime_is_at_work("create-waits-late");
+}
+
+fn signal(pid: i32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+}
+
+/// Under containerd the low-level runtime ends with its front, also when that is killed before its
+/// child could ask for it: here the child is stopped at its very first step, until its parent has told
+/// it to begin and is dead.
+#[test]
+fn runtime_dies_with_early_killed_front() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let log = world.path("log");
+    let asks = [
+        ("runmig.dev/slice", world.profile),
+        ("io.kubernetes.cri.container-type", "container"),
+    ];
+    world.bundle_saying(ID, &asks);
+    let call = world.create_command(ID);
+    let mut traced = Command::new("strace");
+    traced.arg("-f").arg("-o").arg(&log);
+    traced.args(["-e", "trace=close", "-e", "inject=close:signal=STOP:when=1"]);
+    traced.arg(call.get_program()).args(call.get_args());
+    traced
+        .env_clear()
+        .envs(call.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let strace = going(traced.current_dir(world.path("")).stdin(Stdio::null()));
+    let stopped = |n: usize| -> i32 {
+        let mut pid = None;
+        until("it is stopped", || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            let mut stops = log.lines().filter(|l| l.contains("--- stopped by SIGSTOP"));
+            pid = stops.nth(n).and_then(|l| l.split(' ').next()?.parse().ok());
+            pid.is_some()
+        });
+        pid.unwrap()
+    };
+    let front = stopped(0);
+    signal(front, Signal::SIGCONT);
+    let child = stopped(1);
+    // It has told its child to begin, and waits for its end.
+    stands_still(front);
+    kill(front);
+    signal(child, Signal::SIGCONT);
+    strace.end();
+    let log = fs::read_to_string(&log).unwrap();
+    let ended = |l: &str| l.starts_with(&child.to_string()) && l.contains("+++ exited with 127");
+    assert!(log.lines().any(ended), "{log}");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn late_hook_spares_the_successor() {
+    let world = World::small();
+    world.create(ID);
+    let old = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    world.behave("no-hooks");
+    world.delete(ID);
+    world.create(ID);
+    let successor = world.the_instance();
+    assert!(settled(&world.hook(ID, &old)).status.success());
+    assert_eq!(world.the_instance(), successor);
+    // Nor does its own hook, while it runs.
+    let new = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    assert!(settled(&world.hook(ID, &new)).status.success());
+    assert_eq!(world.the_instance(), successor);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn repeats_hook_and_delete() {
+    let world = World::small();
+    world.create(ID);
+    world.behave("hooks-twice");
+    world.delete(ID);
+    world.delete(ID);
+    said(&mut world.runmig(&["delete", ID])).exits(1);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn failed_delete_releases_nothing() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    said(&mut world.runmig(&["delete", ID])).exits(1);
+    world.behave("delete-fails");
+    said(&mut world.runmig(&["delete", "--force", ID])).exits(1);
+    assert_eq!(world.the_instance(), ours);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn failed_create_leaves_nothing() {
+    let world = World::small();
+    for word in [
+        "create-fails-early",
+        "create-fails-late",
+        "create-fails-late\nno-hooks",
+    ] {
+        world.behave(word);
+        said(&mut world.create_command(ID)).exits(1);
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+/// By the hook, by the create that failed, by the delete alone, and after a kill by gc or by the next
+/// create of the bundle.
+#[test]
+fn restores_config_that_the_runtime_rewrote() {
+    let world = World::small();
+    let is_over = || world.as_if_nothing_had_been().unwrap();
+    for more in ["", "no-hooks", "create-fails-early", "create-fails-late"] {
+        world.behave(&format!("rewrites-config\n{more}"));
+        let created = said(&mut world.create_command(ID));
+        if created.status.success() {
+            world.delete(ID);
+        }
+        is_over();
+    }
+    for collected in [true, false] {
+        world.behave("rewrites-config");
+        world.abandoned(ID);
+        if collected {
+            world.gc().ok();
+        } else {
+            world.create(ID);
+            world.delete(ID);
+        }
+        is_over();
+    }
+}
+
+/// A reader of a bundle's directory can lock it, which blocks no call.
+#[test]
+fn ignores_foreign_lock_on_bundle() {
+    let world = World::small();
+    let bundle = world.bundle(ID);
+    let theirs = fs::File::open(&bundle).unwrap();
+    theirs.lock().unwrap();
+    world.create(ID);
+    world.behave("no-hooks");
+    world.delete(ID);
+    world.create(ID);
+    world.behave("");
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// By another path, and while the first create is at work.
+#[test]
+fn refuses_second_create_of_a_bundle() {
+    let world = World::small();
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    let create = going(world.create_command(ID).stdin(Stdio::null()));
+    let mut pipe = reader_of(&fifo);
+    let link = world.path("link");
+    std::os::unix::fs::symlink(world.bundle(ID), &link).unwrap();
+    let line = said(
+        world
+            .runmig(&["create", "--bundle"])
+            .arg(&link)
+            .arg("second"),
+    )
+    .refused();
+    let named = format!("bundle {} is in use by another create", link.display());
+    assert!(line.contains(&named), "{line}");
+    world.behave("");
+    pipe.write_all(b"g").unwrap();
+    create.end().ok();
+    world.delete(ID);
+    fs::remove_file(link).unwrap();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// As crun is by SIGPIPE, when another hook ends before it has read its standard input.
+#[test]
+fn delete_tells_fate_of_slice() {
+    let world = World::small();
+    let runtime = world.bare(&[]).get_program().to_owned();
+    let killed = |deletes: &str| {
+        let front = world.path("runc");
+        let delete = format!("{} \"$@\"", runtime.display());
+        let body = format!("{}; kill -PIPE $$", deletes.replace("DELETE", &delete));
+        testkit::runtimes::script(&front, &body);
+        world.configure_runtime(&front);
+        let ended = said(&mut world.runmig(&["delete", "--force", ID]));
+        world.configure("");
+        assert_eq!(ended.status.signal(), Some(libc::SIGPIPE), "{ended:?}");
+        ended.stderr
+    };
+    world.create(ID);
+    let ours = world.the_instance();
+    let init = world.living_init(ID).unwrap();
+    assert_eq!(
+        killed("true"),
+        format!(
+            "runmig: the low-level runtime was killed by signal 13; container {ID} keeps its slice (its \
+             init, process {init}, runs)\n"
+        )
+    );
+    assert_eq!(world.the_instance(), ours);
+
+    world.behave("delete-fails");
+    let failed = said(&mut world.runmig(&["delete", "--force", ID])).exits(1);
+    let told = "the low-level runtime exited with status 1; container victim keeps its slice";
+    assert!(failed.stderr.contains(told), "{failed:?}");
+    assert_eq!(world.the_instance(), ours);
+
+    world.behave("no-hooks");
+    assert_eq!(
+        killed("DELETE"),
+        format!(
+            "runmig: the low-level runtime was killed by signal 13; the slice of container {ID} is released\n"
+        )
+    );
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Only the front may say that the low-level runtime has run, and only for a delete.
+#[test]
+fn create_cannot_claim_to_be_over() {
+    let world = World::small();
+    let bundle = world.bundle(ID);
+    let mut create = world.program("runmig-slice");
+    create.arg("--low-level-runtime-ended=exit:0");
+    create.arg("--root").arg(world.root());
+    create.args(["create", "--bundle"]).arg(bundle).arg(ID);
+    let said = said(&mut create).exits(1);
+    assert!(said.stderr.contains("is for a delete alone"), "{said:?}");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// A killed container takes a while to end on a busy machine, and runc's delete does not wait for its cgroup.
+#[test]
+fn delete_waits_for_dying_container() {
+    let world = World::small();
+    let runtime = world.bare(&[]).get_program().to_owned();
+    world.create(ID);
+    world.behave("no-hooks");
+    let front = world.path("runc");
+    let dies_later = format!(
+        "(sleep 1; {} \"$@\") <&- >/dev/null 2>&1 &",
+        runtime.display()
+    );
+    testkit::runtimes::script(&front, &dies_later);
+    world.configure_runtime(&front);
+    let deleted = said(&mut world.runmig(&["delete", "--force", ID])).ok();
+    world.configure("");
+    assert_eq!(deleted.stderr, "");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The container is gone and its slice is not: the engine hears success, the operator the reason.
+#[test]
+fn delete_tells_why_slice_stays() {
+    let world = World::small();
+    world.create(ID);
+    world.behave("no-hooks");
+    let call = "nvmlGpuInstanceDestroy";
+    world.fault(call, 1, None, nvml_sim::fault::Outcome::Return(999));
+    let deleted = world.delete(ID);
+    assert!(deleted.stderr.contains("(NVML 999)"), "{deleted:?}");
+    world.no_faults();
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Only the delete is left to release the slice.
+#[test]
+fn delete_survives_moved_low_level_runtime() {
+    let world = World::small();
+    world.create(ID);
+    world.move_runtime();
+    world.behave("no-hooks");
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The other low-level runtime would not see it either: nothing is made before that is known.
+#[test]
+fn refuses_second_container_of_moved_runtime() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    world.move_runtime();
+    let line = said(&mut world.create_command(ID)).refused();
+    assert!(line.contains("exists already"), "{line}");
+    assert_eq!(world.the_instance(), ours);
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// An engine that is killed between create and start leaves a container that exists, as one that was
+/// created by hand: it can be started still.
+#[test]
+fn releases_never_started_container() {
+    let world = World::small();
+    world.create(ID);
+    let ours = world.the_instance();
+    world.gc().ok();
+    assert_eq!(world.the_instance(), ours);
+    said(&mut world.runmig(&["start", ID])).ok();
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn survives_killed_init_without_delete() {
+    let world = World::small();
+    world.create(ID);
+    said(&mut world.bare(&["kill", ID, "KILL"])).ok();
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The engine sees the signal; of the two programs, only the one that failed may leave a core.
+#[test]
+fn crash_of_runtime_dumps_one_core() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    let world = World::small();
+    world.behave("create-crashes");
+    let mut create = world.create_command(ID);
+    // SAFETY: system calls only, between fork and exec.
+    unsafe {
+        create.pre_exec(|| {
+            let mut core = std::mem::zeroed::<libc::rlimit>();
+            libc::getrlimit(libc::RLIMIT_CORE, &mut core);
+            core.rlim_cur = core.rlim_max;
+            libc::setrlimit(libc::RLIMIT_CORE, &core);
+            Ok(())
+        });
+    }
+    let status = said(&mut create).status;
+    assert_eq!(status.signal(), Some(libc::SIGABRT));
+    assert!(!status.core_dumped());
+    world.behave("");
+    world.as_if_nothing_had_been().unwrap();
+}

@@ -1,0 +1,125 @@
+//! No failure of the history reaches a create.
+
+use crate::events::{events, types};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use testkit::faults::World;
+use testkit::said;
+
+fn write_events_to(world: &World, file: &Path) {
+    let config = world.path("config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let text = text.split("[events]").next().unwrap();
+    fs::write(&config, format!("{text}[events]\nfile = {file:?}\n")).unwrap();
+}
+
+/// The lines of the log about events.
+fn complaints(world: &World) -> Vec<String> {
+    let log = fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("cannot write events"));
+    lines.map(str::to_owned).collect()
+}
+
+/// Makes a container and deletes it, and returns the lines in the log.
+#[track_caller]
+fn creates_anyway(world: &World, file: &Path) -> Vec<String> {
+    let before = complaints(world).len();
+    write_events_to(world, file);
+    let created = world.create("one");
+    assert_eq!(created.stderr, "");
+    let after_create = complaints(world).len();
+    // One process makes the slice, and tells once, however many events it has.
+    assert_eq!(after_create, before + 1);
+    world.delete("one");
+    complaints(world).split_off(before)
+}
+
+#[test]
+fn missing_folder_fails_no_create() {
+    let world = World::small();
+    let log = creates_anyway(&world, Path::new("/nonexistent/log/events.jsonl"));
+    assert!(log[0].contains("No such file or directory"), "{log:?}");
+    assert!(!Path::new("/nonexistent").exists());
+    // The last folder alone is made.
+    let file = world.path("log/events.jsonl");
+    write_events_to(&world, &file);
+    world.create("two");
+    assert_eq!(types(&events(&world, &[])), ["created", "ready"]);
+}
+
+#[test]
+fn missing_right_fails_no_create() {
+    let world = World::small();
+    // Even root has no right there.
+    let log = creates_anyway(&world, Path::new("/proc/self/events.jsonl"));
+    assert!(log[0].contains("hint: correct events.file"), "{log:?}");
+    let log = creates_anyway(&world, Path::new("/dev/full"));
+    assert!(log[0].contains("no file with one name"), "{log:?}");
+}
+
+/// A file system of a test's own, unmounted when dropped.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn full_disk_fails_no_create() {
+    let world = World::small();
+    let folder = world.path("disk");
+    fs::create_dir(&folder).unwrap();
+    let mut mount = Command::new("mount");
+    said(
+        mount
+            .args(["-t", "tmpfs", "-o", "size=8k,mode=755", "tmpfs"])
+            .arg(&folder),
+    )
+    .ok();
+    let _mounted = Mounted(&folder);
+    let file = folder.join("events.jsonl");
+    // The next event finds less room than it needs.
+    fs::write(&file, [&[b'x'; 8100][..], b"\n"].concat()).unwrap();
+    let log = creates_anyway(&world, &file);
+    assert!(
+        log[0].to_lowercase().contains("no storage space"),
+        "{log:?}"
+    );
+    // With room again, the event behind the cut one can be read.
+    said(
+        Command::new("mount")
+            .args(["-o", "remount,size=1m"])
+            .arg(&folder),
+    )
+    .ok();
+    world.create("two");
+    let all = events(&world, &[]);
+    assert_eq!(types(&all), ["created", "ready"]);
+}
+
+/// In another user's folder the history would be what that user likes.
+#[test]
+fn folder_of_others_takes_no_event() {
+    let world = World::small();
+    let open = world.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let log = creates_anyway(&world, &open.join("events.jsonl"));
+    assert!(
+        log[0].contains("others than root can write to it"),
+        "{log:?}"
+    );
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    let (link, ours) = (world.path("link"), world.path("ours"));
+    fs::create_dir(&ours).unwrap();
+    std::os::unix::fs::symlink(&ours, &link).unwrap();
+    let log = creates_anyway(&world, &link.join("events.jsonl"));
+    assert!(log[0].contains("a link, or no folder"), "{log:?}");
+    assert_eq!(fs::read_dir(&ours).unwrap().count(), 0);
+}

@@ -1,0 +1,218 @@
+//! Every step of a create, a lease and an instance has its event.
+
+use crate::events::{events, types};
+use nvml_sim::fault::Outcome as Fault;
+use serde_json::{Value, json};
+use testkit::faults::World;
+use testkit::{going, said};
+
+/// Whether list's value says as little as an absent field.
+fn is_nothing(value: &Value) -> bool {
+    *value == json!(null) || *value == json!("") || *value == json!(0) || *value == json!([])
+}
+
+#[test]
+fn lease_is_that_of_list() {
+    let world = World::small();
+    world.bundle_in_pod("one", world.profile, "pod");
+    world.create("one");
+    let listed = world.lease_of("one");
+    let events = events(&world, &["--type", "ready"]);
+    let [ready] = events.as_slice() else {
+        panic!("{events:?}");
+    };
+    let lease = ready["lease"].as_object().unwrap();
+    for (field, value) in listed.as_object().unwrap() {
+        match lease.get(field) {
+            Some(written) => assert_eq!(written, value, "{field}"),
+            None => assert!(is_nothing(value), "{field} is not written: {value}"),
+        }
+    }
+    assert_eq!(
+        (&ready["apiVersion"], &ready["kind"]),
+        (&json!("runmig.dev/v1"), &json!("Event"))
+    );
+    assert_eq!(ready["verdict"], "created");
+    let seconds = &ready["seconds"];
+    let part = |name: &str| {
+        seconds[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name}: {ready}"))
+    };
+    assert!(part("total") >= part("runtime") && part("driver") > 0.0 && part("wait") == 0.0);
+}
+
+#[test]
+fn tells_reuse_and_eviction() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    world.create("one");
+    world.delete("one");
+    world.create("two");
+    world.delete("two");
+    world.bundle_asking("all", "4g.24gb");
+    world.create("all");
+    let all = events(&world, &[]);
+    let expected = [
+        "created", "ready", "released", "reused", "ready", "released", "evicted", "created",
+        "ready",
+    ];
+    assert_eq!(types(&all), expected);
+    assert_eq!(all[2]["actor"], "hook");
+    assert_eq!(all[4]["verdict"], "reused");
+    assert_eq!(all[6]["actor"], "eviction");
+    assert_eq!(all[6]["lease"]["gpuIndex"], 0);
+}
+
+#[test]
+fn tells_adopted_and_shared_slices() {
+    let world = World::small();
+    world.configure("adopt = true");
+    world.admin_leaves(0, world.profile, 0);
+    world.create("one");
+    for id in ["two", "three"] {
+        world.bundle_in_pod(id, world.profile, "pod");
+        world.create(id);
+    }
+    let all = events(&world, &[]);
+    let expected = ["adopted", "ready", "created", "ready", "shared", "ready"];
+    assert_eq!(types(&all), expected);
+    assert_eq!(all[0]["lease"]["adopted"], true);
+    assert_eq!(all[5]["lease"]["container"], "three");
+}
+
+#[test]
+fn tells_refusal_with_verdict() {
+    let world = World::small();
+    world.bundle_asking("all", "4g.24gb");
+    world.create("all");
+    let line = said(&mut world.create_command("one")).refused();
+    world.bundle_asking("huge", "7g.80gb");
+    said(&mut world.create_command("huge")).refused();
+    let config = world.bundle("odd").join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let odd = text.replacen("\"linux\": {", "\"linux\": {\"devices\": 7, ", 1);
+    std::fs::write(&config, odd).unwrap();
+    world.delete("all");
+    said(&mut world.create_command("odd")).refused();
+    world.behave("create-fails-early");
+    said(&mut world.create_command("two")).refused();
+    let refused = events(&world, &["--type", "refused"]);
+    let verdicts: Vec<&Value> = refused.iter().map(|event| &event["verdict"]).collect();
+    assert_eq!(verdicts, ["full", "unsatisfiable", "refused", "runtime"]);
+    let one = &refused[0];
+    assert_eq!(one["lease"]["container"], "one");
+    assert_eq!(one["lease"]["request"], world.profile);
+    assert_eq!(one["lease"]["kind"], "slice");
+    assert!(
+        line.contains(one["error"].as_str().unwrap()),
+        "{line}\n{one}"
+    );
+    assert_eq!(refused[2]["lease"]["container"], "odd");
+}
+
+#[test]
+fn tells_begin_and_end_of_wait() {
+    let world = World::small();
+    world.bundle_asking("all", "4g.24gb");
+    world.create("all");
+    world.bundle_saying(
+        "one",
+        &[
+            ("runmig.dev/slice", world.profile),
+            ("runmig.dev/wait", "5m"),
+        ],
+    );
+    let mut following = going(&mut world.migctl(&["events", "--follow"]));
+    let waits = going(&mut world.create_command("one"));
+    following.until("wait-begun");
+    world.delete("all");
+    waits.end().ok();
+    following.until("wait-ended");
+    let all = events(&world, &["--container", "one"]);
+    assert_eq!(
+        types(&all),
+        ["wait-begun", "wait-ended", "created", "ready"]
+    );
+    assert!(all[1]["seconds"]["wait"].as_f64() > Some(0.0));
+    assert_eq!(all[1]["seconds"]["wait"], all[3]["seconds"]["wait"]);
+}
+
+#[test]
+fn tells_collection_quarantine_and_recovery() {
+    let world = World::small();
+    world.abandoned("one");
+    world.gc().ok();
+    world.create("two");
+    world.fault("nvmlComputeInstanceDestroy", 1, None, Fault::Return(999));
+    world.delete("two");
+    world.gc();
+    world.no_faults();
+    world.gc().ok();
+    let all = events(&world, &[]);
+    let expected = [
+        "created",
+        "ready",
+        "collected",
+        "created",
+        "ready",
+        "quarantined",
+        "collected",
+        "recovered",
+    ];
+    assert_eq!(types(&all), expected);
+    assert_eq!(all[2]["actor"], "gc");
+    assert_eq!(all[5]["lease"]["container"], "two");
+    assert!(
+        all[5]["error"].as_str().unwrap().contains("999"),
+        "{}",
+        all[5]
+    );
+    assert_eq!(all[7]["lease"]["gpuUUID"], all[3]["lease"]["gpuUUID"]);
+}
+
+#[test]
+fn tells_damaged_record_and_ended_boot() {
+    let world = World::small();
+    world.create("one");
+    let record = world
+        .records()
+        .into_iter()
+        .find(|r| r.parent().unwrap().ends_with("leases"));
+    std::fs::write(record.unwrap(), "{").unwrap();
+    world.delete("one");
+    world.create("two");
+    world.reboot();
+    world.gc().ok();
+    let all = events(&world, &[]);
+    let expected = [
+        "created",
+        "ready",
+        "record-damaged",
+        "created",
+        "ready",
+        "collected",
+    ];
+    assert_eq!(types(&all), expected);
+    assert!(
+        all[2]["record"].is_string() && all[2]["error"].is_string(),
+        "{}",
+        all[2]
+    );
+    assert_eq!(all[5]["error"], "its boot is over");
+}
+
+#[test]
+fn tells_life_of_claim() {
+    let world = World::small();
+    for verb in ["promise", "prepare", "prepare", "unprepare"] {
+        said(&mut world.claims(verb, "u-1")).ok();
+    }
+    let all = events(&world, &[]);
+    assert_eq!(types(&all), ["promised", "created", "ready", "released"]);
+    for event in &all {
+        assert_eq!(event["lease"]["claim"]["uid"], "u-1", "{event}");
+    }
+    let last = said(&mut world.migctl(&["events", "--last", "1"])).ok();
+    assert!(last.stdout.contains("claim "), "{}", last.stdout);
+}

@@ -1,0 +1,377 @@
+//! migctl explain, defrag and gpus, on real containers: what they say is what then happens.
+
+use serde_json::Value;
+use std::fs::File;
+use testkit::{Low, Machine, Setup};
+
+fn setup(gpus: u32) -> Option<Setup> {
+    Setup::on(Low::Runc, Machine::new("A100-80GB", gpus))
+}
+
+fn create(setup: &Setup, id: &str, slice: &str) {
+    let bundle = setup.asking(slice, "true");
+    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+}
+
+fn delete(setup: &Setup, id: &str) {
+    setup.runmig(&["delete", "--force", id]).ok();
+}
+
+fn place(setup: &Setup, id: &str) -> (Value, Value) {
+    let leases = setup.leases();
+    let lease = leases.iter().find(|l| l["container"] == id);
+    let lease = lease.unwrap_or_else(|| panic!("no lease of {id}"));
+    (lease["gpuIndex"].clone(), lease["migPlacement"].clone())
+}
+
+/// Creates the smallest slices everywhere and releases every second one. Returns the other containers.
+fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
+    let ids: Vec<String> = (0..7 * gpus).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| create(setup, id, "1g.10gb"));
+    let (stay, go): (Vec<String>, Vec<String>) = ids.into_iter().partition(|id| {
+        let start = place(setup, id).1["start"].as_u64().unwrap();
+        start % 4 == 1
+    });
+    go.iter().for_each(|id| delete(setup, id));
+    stay
+}
+
+/// A program would take half an answer for a whole one; and what cannot be told is no crash.
+#[test]
+fn fails_when_output_is_closed() {
+    let Some(setup) = setup(1) else { return };
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let mut gpus = setup.plain(&setup.program("migctl"));
+    let ended = gpus.args(["gpus", "-o", "json"]).stdout(full()).output();
+    let ended = ended.unwrap();
+    let line = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{line}");
+    assert!(
+        line.contains("write to standard output: No space"),
+        "{line}"
+    );
+    let mut mute = setup.plain(&setup.program("migctl"));
+    let status = mute.args(["release", "nobody"]).stderr(full()).status();
+    assert_eq!(status.unwrap().code(), Some(1));
+}
+
+#[test]
+fn create_follows_the_answer() {
+    let Some(setup) = setup(2) else { return };
+    for (n, slice) in ["1g.10gb", "3g.40gb", "20Gi", "2g.20gb"].iter().enumerate() {
+        let said = setup.migctl(&["explain", slice, "--json"]).ok().json();
+        assert_eq!(
+            (&said["apiVersion"], &said["kind"]),
+            (&"runmig.dev/v1".into(), &"Explanation".into())
+        );
+        assert_eq!(said["fits"], true);
+        let first = &said["alternatives"][0]["gpus"][0];
+        assert_eq!(first["state"], "fits");
+        let best = first["places"][0]["migPlacement"].clone();
+        let id = format!("c{n}");
+        create(&setup, &id, slice);
+        assert_eq!(
+            place(&setup, &id),
+            (first["index"].clone(), best),
+            "{slice}"
+        );
+    }
+    let table = setup.migctl(&["explain", "7g.80gb,1g.10gb"]).ok().stdout;
+    assert!(
+        table.starts_with("full: cannot allocate 7g.80gb: ") || table.starts_with("fragmented: "),
+        "{table}"
+    );
+    assert!(table.contains("\nfits: 1g.10gb at "), "{table}");
+    for n in 0..4 {
+        delete(&setup, &format!("c{n}"));
+    }
+    setup.nothing_is_left();
+}
+
+#[test]
+fn followed_plan_makes_room() {
+    let Some(setup) = setup(2) else { return };
+    let stay = scatter(&setup, 2);
+    assert_eq!(stay.len(), 4);
+    let plan = ["defrag", "--plan", "4g.40gb", "-o", "json"];
+    let said = setup.migctl(&plan).ok().json();
+    assert_eq!(said["kind"], "DefragmentationPlan");
+    assert_eq!(said["verdict"], "moves");
+    let restarts = said["restarts"].as_array().unwrap();
+    assert_eq!(restarts.len(), 1, "{said:#}");
+    // The same in the error of a create, and in explain.
+    let bundle = setup.asking("4g.40gb", "true");
+    let refused = setup
+        .runmig(&["create", "-b", bundle.as_str(), "large"])
+        .refused();
+    let words = "the free memory is fragmented, and a move of 1g.10gb at ";
+    assert!(refused.contains(words), "{refused}");
+    assert!(
+        refused
+            .contains("hint: run migctl defrag --plan 4g.40gb to see which containers to restart"),
+        "{refused}"
+    );
+    let explained = setup.migctl(&["explain", "4g.40gb"]).exits(1).stdout;
+    assert!(
+        explained.starts_with("fragmented: cannot allocate 4g.40gb: "),
+        "{explained}"
+    );
+    assert!(explained.contains(words), "{explained}");
+    assert!(
+        explained.contains("but no slot of 4g.40gb is"),
+        "{explained}"
+    );
+    let moved = restarts[0]["container"].as_str().unwrap();
+    assert!(stay.iter().any(|id| id == moved));
+    assert!(explained.contains(moved), "{explained}");
+
+    // As it says: stop, start the new one, start again.
+    delete(&setup, moved);
+    create(&setup, "large", "4g.40gb");
+    create(&setup, moved, "1g.10gb");
+    assert_eq!(
+        place(&setup, "large"),
+        (said["gpuIndex"].clone(), said["migPlacement"].clone())
+    );
+    let to = (
+        restarts[0]["toGPUIndex"].clone(),
+        restarts[0]["toPlacement"].clone(),
+    );
+    assert_eq!(place(&setup, moved), to);
+
+    let plan = setup.migctl(&["defrag", "--plan", "1g.10gb"]).ok().stdout;
+    assert!(plan.starts_with("fits now: 1g.10gb at "), "{plan}");
+    let plan = setup
+        .migctl(&["defrag", "--plan", "7g.80gb", "--json"])
+        .exits(1)
+        .json();
+    assert_eq!(plan["verdict"], "impossible");
+    delete(&setup, "large");
+    stay.iter().for_each(|id| delete(&setup, id));
+    setup.nothing_is_left();
+}
+
+#[test]
+fn never_moves_foreign_instances() {
+    let Some(setup) = setup(1) else { return };
+    for start in ["1", "5"] {
+        setup.machine.sim(
+            "create",
+            &["--gpu", "0", "--profile", "1g.10gb", "--start", start],
+        );
+    }
+    let said = setup
+        .migctl(&["explain", "3g.40gb", "-o", "json"])
+        .exits(1)
+        .json();
+    let one = &said["alternatives"][0];
+    assert_eq!(one["verdict"], "full");
+    let why = one["why"].as_str().unwrap();
+    assert!(
+        why.contains("the slices in the way cannot be moved"),
+        "{why}"
+    );
+    assert_eq!(one["restarts"], Value::Array(Vec::new()));
+    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let gpu = &gpus["items"][0];
+    assert_eq!(gpu["freeSlices"], 6);
+    // 2g.20gb fits, and 4g.40gb would, did they lie together.
+    assert_eq!(gpu["fragmentationPercent"], 50);
+    let states: Vec<&str> = gpu["slices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        states,
+        [
+            "free", "foreign", "free", "free", "free", "foreign", "free", "free"
+        ]
+    );
+}
+
+#[test]
+fn draws_each_gpu_as_bar() {
+    let Some(setup) = setup(1) else { return };
+    create(&setup, "web", "3g.40gb");
+    create(&setup, "job", "1g.10gb");
+    let shown = setup.migctl(&["gpus"]).ok().stdout;
+    let lines: Vec<&str> = shown.lines().skip(1).take(4).collect();
+    assert_eq!(
+        lines,
+        [
+            "slice   0  1  2  3  4  5  6  7",
+            "        .  .  .  A  B  B  B  B   3 of 8 free, 0 % fragmented",
+            "  A  1g.10gb      3:1   leased: job",
+            "  B  3g.40gb      4:4   leased: web",
+        ],
+        "{shown}"
+    );
+    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let slice = &json["items"][0]["slices"][4];
+    assert_eq!(
+        (&slice["state"], &slice["profile"]),
+        (&"leased".into(), &"3g.40gb".into())
+    );
+    let leases = setup.leases();
+    let web = leases.iter().find(|l| l["container"] == "web").unwrap();
+    assert_eq!(slice["leases"][0], web["id"]);
+    delete(&setup, "web");
+    delete(&setup, "job");
+    setup.nothing_is_left();
+}
+
+#[test]
+fn each_unfit_gpu_says_why() {
+    let off = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, off) else {
+        return;
+    };
+    let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
+    assert!(
+        said.starts_with(
+            "unsatisfiable: cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0)"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("hint: run nvidia-smi -i 0 -mig 1"), "{said}");
+
+    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 2)) else {
+        return;
+    };
+    setup.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
+    let said = setup
+        .migctl(&["explain", "1g.10gb", "--namespace", "team-b"])
+        .ok()
+        .stdout;
+    assert!(said.contains("reserved for namespace team-a"), "{said}");
+    let said = setup
+        .migctl(&["explain", "1g.99gb", "--json"])
+        .exits(1)
+        .json();
+    assert_eq!(said["alternatives"][0]["verdict"], "unsatisfiable");
+    assert_eq!(said["alternatives"][0]["gpus"][0]["state"], "noProfile");
+    setup.migctl(&["explain", "nonsense"]).exits(1);
+    setup.migctl(&["defrag"]).exits(2);
+}
+
+#[test]
+fn gpus_shows_profiles_without_mig() {
+    let off = Machine::with(&["--gpu", "H200-141GB", "--gpu", "A100-80GB", "--mig", "off"]);
+    off.sim("mig", &["--gpu", "1", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, off) else {
+        return;
+    };
+    let table = setup.migctl(&["gpus"]).ok().stdout;
+    let (off, on) = table.split_once("\n\n").unwrap();
+    assert!(off.contains(
+        "MIG disabled, free\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME"
+    ));
+    assert_eq!(off.matches("MIG 7g.141gb").count(), 1, "{table}");
+    assert!(
+        off.contains(" 0/7 ") && !off.contains("fragmented"),
+        "{table}"
+    );
+    assert!(
+        on.contains("MIG enabled\n") && !on.contains("would"),
+        "{table}"
+    );
+
+    let said = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let (off, on) = (&said["items"][0], &said["items"][1]);
+    assert_eq!(off["profiles"], Value::Array(Vec::new()));
+    let offered = off["profilesWithMIGOn"].as_array().unwrap();
+    assert_eq!(offered.len(), 7);
+    assert_eq!(offered[0]["name"], "1g.18gb");
+    assert_eq!(offered[0]["instancesFree"], 0);
+    assert_eq!(offered[0]["instancesTotal"], 7);
+    assert_eq!(on["profiles"].as_array().unwrap().len(), 7);
+    assert_eq!(on["profilesWithMIGOn"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn gpus_without_mig_say_so() {
+    let Some(setup) = Setup::on(Low::Runc, Machine::with(&["--gpu", "L40S", "--gpu", "T4"])) else {
+        return;
+    };
+    let table = setup.migctl(&["gpus"]).ok().stdout;
+    assert!(table.contains("NVIDIA L40S (GPU-"), "{table}");
+    assert_eq!(
+        table.matches(", MIG unsupported, free\n").count(),
+        2,
+        "{table}"
+    );
+    let refusal = "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs)";
+    let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
+    assert!(said.contains(refusal), "{said}");
+    assert_eq!(
+        said.matches("the GPU does not support MIG").count(),
+        2,
+        "{said}"
+    );
+
+    let bundle = setup.asking("1g.10gb", "true");
+    let before = bundle.bytes();
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), "c"])
+        .refused();
+    let hint = "hint: use an A30, A100, H100 or a later data-centre GPU\n";
+    assert_eq!(line, format!("runmig: {refusal}; {hint}").trim_end());
+    assert_eq!(bundle.bytes(), before);
+    setup.nothing_is_left();
+}
+
+#[test]
+fn explain_foresees_mig_switched_on() {
+    let mixed = Machine::with(&["--gpu", "A100-80GB", "--count", "2", "--mig", "on"]);
+    mixed.sim("mig", &["--gpu", "1", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, mixed) else {
+        return;
+    };
+    // It fits now, without any switch.
+    let said = setup.migctl(&["explain", "7g.80gb", "--json"]).ok().json();
+    assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
+    create(&setup, "web", "7g.80gb");
+    let said = setup.migctl(&["explain", "3g.40gb", "--json"]);
+    let said = said.exits(1).json();
+    assert_eq!(said["fits"], false);
+    let with = &said["alternatives"][0]["withMIGOn"];
+    assert_eq!(with["fits"], true, "{said:#}");
+    assert_eq!(with["command"], "nvidia-smi -i 1 -mig 1");
+    assert_eq!(with["slices"][0]["gpuIndex"], 1);
+    let table = setup.migctl(&["explain", "3g.40gb"]).exits(1).stdout;
+    let line = "\nwith MIG on (nvidia-smi -i 1 -mig 1): fits: 3g.40gb at 4:4 on GPU 1\n";
+    assert!(table.contains(line), "{table}");
+    // It is what then happens.
+    setup.machine.sim("mig", &["--gpu", "1", "on"]);
+    create(&setup, "job", "3g.40gb");
+    assert_eq!(
+        place(&setup, "job"),
+        (1.into(), with["slices"][0]["migPlacement"].clone())
+    );
+    delete(&setup, "job");
+    delete(&setup, "web");
+
+    setup.machine.sim("mig", &["--gpu", "all", "off"]);
+    let said = setup.migctl(&["explain", "9g.99gb", "--json"]);
+    let with = said.exits(1).json()["alternatives"][0]["withMIGOn"].clone();
+    assert_eq!(
+        (&with["fits"], &with["command"]),
+        (&false.into(), &Value::Null)
+    );
+    assert!(with["why"].as_str().unwrap().contains("9g.99gb"), "{with}");
+    setup.nothing_is_left();
+}
+
+/// Started again, a container with several slices would have them all made anew, on GPUs of their own.
+#[test]
+fn never_moves_container_with_several() {
+    let Some(setup) = setup(2) else { return };
+    setup.configure("policy.slices_per_container = 2");
+    create(&setup, "both", "1g.10gb*2");
+    let plan = setup.migctl(&["defrag", "--plan", "7g.80gb", "--json"]);
+    let plan = plan.exits(1).json();
+    assert_eq!(plan["verdict"], "impossible", "{plan:#}");
+    delete(&setup, "both");
+}

@@ -1,0 +1,170 @@
+//! Slices that cannot be destroyed, or only by half: tried again, then quarantined, and in nobody's
+//! way.
+
+use std::time::SystemTime;
+use testkit::faults::World;
+use testkit::faults::strace::settled;
+use testkit::process::until;
+use testkit::{going, said};
+
+const ID: &str = "victim";
+
+fn trace(world: &World) {
+    nvml_sim::trace::on(&world.machine()).unwrap();
+}
+
+#[test]
+fn keeps_instance_without_compute_instance() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let gi = world.the_instance().gi;
+    let held = world.hold(0, gi, None);
+    assert!(settled(&world.hook(ID, &lease)).status.success());
+
+    let half = world.the_instance();
+    assert!(half.uuids.is_empty(), "{half:?}");
+    world.nothing_lost_nothing_given_twice().unwrap();
+    let lease = world.lease_of(ID);
+    assert_eq!(lease["state"], "quarantined", "{lease}");
+    let holder = lease["heldBy"][0].as_str().unwrap();
+    let pid = holder.split(' ').next().unwrap();
+    assert_eq!(pid, std::process::id().to_string(), "{lease}");
+    let table = said(&mut world.migctl(&["list"])).ok();
+    assert!(table.stdout.contains("quarantined"), "{}", table.stdout);
+    assert!(table.stderr.contains(holder), "{}", table.stderr);
+
+    // It counts as taken.
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    let refused = said(&mut world.create_command("one-too-many")).refused();
+    assert!(refused.contains("memory slices are free"), "{refused}");
+
+    drop(held);
+    world.gc().ok();
+    world.create("one-too-many");
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+/// An instance that seems to go while it is listed is looked for again: a place is free only if the
+/// driver says so.
+#[test]
+fn vanishing_instances_free_no_place() {
+    let world = World::small();
+    world.create(ID);
+    let call = "nvmlGpuInstanceGetInfo";
+    let gone = nvml_sim::fault::Outcome::Return(6);
+    let look = || {
+        let mut gpus = said(&mut world.migctl(&["gpus", "-o", "json"])).json();
+        gpus["items"][0].take()
+    };
+    let seen = look();
+    assert_eq!(
+        seen["instances"].as_array().map(Vec::len),
+        Some(1),
+        "{seen}"
+    );
+    world.fault(call, 1, Some(1), gone);
+    assert_eq!(look(), seen);
+    world.no_faults();
+    world.fault(call, 1, None, gone);
+    let refused = said(&mut world.create_command("other")).refused();
+    assert!(refused.contains("they keep going away"), "{refused}");
+    world.no_faults();
+    world.nothing_lost_nothing_given_twice().unwrap();
+    world.delete(ID);
+}
+
+#[test]
+fn retries_destroy_while_in_use() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let held = world.hold(0, world.the_instance().gi, Some(0));
+    trace(&world);
+    let hook = world.hook(ID, &lease);
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| settled(&hook));
+        until("a refusal", || world.refusals() > 1);
+        drop(held);
+        ended.join().unwrap();
+    });
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn retries_destroy_with_growing_gaps() {
+    let world = World::small();
+    world.abandoned(ID);
+    let held = world.hold(0, world.the_instance().gi, Some(0));
+    let mut last = 0;
+    for attempt in 1..=4 {
+        world.gc().exits(1);
+        let lease = world.lease_of(ID);
+        assert_eq!(lease["attempts"], attempt, "{lease}");
+        let next = humantime::parse_rfc3339(lease["nextAttempt"].as_str().unwrap()).unwrap();
+        let gap = next.duration_since(SystemTime::now()).unwrap_or_default();
+        assert!(gap.as_secs() >= last, "{attempt}: {gap:?} after {last} s");
+        assert!(gap.as_secs() < 1 << attempt, "{attempt}: {gap:?}");
+        last = (1 << attempt) - 1;
+        // The records' whole seconds and a slow machine shorten the gaps after the first.
+        last = last.saturating_sub(2);
+    }
+    // It is not due, so a create that finds no room does not try it.
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    let calls = world.driver_calls(|| {
+        said(&mut world.create_command("one-too-many")).refused();
+    });
+    assert!(!calls.iter().any(|c| c.contains("Destroy")), "{calls:?}");
+    // By hand it is tried at once.
+    drop(held);
+    said(&mut world.migctl(&["release", ID])).ok();
+    world.create("one-too-many");
+}
+
+#[test]
+fn create_retries_due_destroys() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let held = world.hold(0, world.the_instance().gi, Some(0));
+    settled(&world.hook(ID, &lease));
+    for n in 1..world.slots {
+        world.create(&format!("other-{n}"));
+    }
+    drop(held);
+    until("the next attempt is due", || {
+        let next = world.lease_of(ID)["nextAttempt"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        humantime::parse_rfc3339(&next).unwrap() <= SystemTime::now()
+    });
+    world.create("one-more");
+    world.nothing_lost_nothing_given_twice().unwrap();
+}
+
+#[test]
+fn waits_for_no_instance_in_use() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let gi = world.the_instance().gi;
+    let held = world.hold(0, gi, Some(0));
+    trace(&world);
+    let hook = world.hook(ID, &lease);
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| settled(&hook));
+        until("a refusal", || world.refusals() > 0);
+        let mut create = going(&mut world.create_command("other"));
+        let _ = &mut create;
+        create.end().ok();
+        let before = world.refusals();
+        ended.join().unwrap();
+        // The hook went on trying after the create on the same GPU was done.
+        assert!(world.refusals() > before, "the create waited for the hook");
+    });
+    drop(held);
+    // The successor of the same name gets another slice.
+    world.create(ID);
+    world.nothing_lost_nothing_given_twice().unwrap();
+}

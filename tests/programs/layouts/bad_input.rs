@@ -1,0 +1,193 @@
+//! Files and contents that migctl refuses. It names object and remedy, and exits with 1.
+
+use crate::layouts::ours::Ours;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
+use testkit::Machine;
+use testkit::process::going;
+
+/// A file with one entry.
+fn one(entry: &str) -> String {
+    format!("version: v1\nmig-configs:\n  one:\n  - {entry}\n")
+}
+
+const EMPTY: &str = "{devices: all, mig-enabled: true, mig-devices: {}}";
+
+#[track_caller]
+fn refuses(ours: &Ours, text: &str, words: &[&str]) {
+    let file = ours.file(text);
+    let line = ours.assert(&file, &[]).refused();
+    for word in words.iter().chain(&["hint: "]) {
+        assert!(line.contains(word), "no {word:?} in: {line}\n{text}");
+    }
+}
+
+#[test]
+fn refuses_bad_files() {
+    let ours = Ours::on(Machine::new("A100-80GB", 1));
+    let swap = |from: &str, to: &str| one(EMPTY).replace(from, to);
+    refuses(
+        &ours,
+        &swap("v1", "v2"),
+        &["unknown version \"v2\"", "version: v1"],
+    );
+    refuses(
+        &ours,
+        &swap("devices: all", "gpus: all"),
+        &["configuration one", "entry 1", "\"gpus\""],
+    );
+    refuses(&ours, &swap("one", "off"), &["the name off", "rename"]);
+    let mut bomb = "version: v1\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..9 {
+        let before = vec![format!("*a{}", n - 1); 10].join(", ");
+        bomb += &format!("a{n}: &a{n} [{before}]\n");
+    }
+    let line = ours.assert(&ours.file(&bomb), &[]).refused();
+    assert!(line.contains("more than 100000 values"), "{line}");
+    let large = one(EMPTY) + &"#".repeat(10 << 20);
+    let line = ours.assert(&ours.file(&large), &[]).refused();
+    assert!(line.contains("longer than 1048576 bytes"), "{line}");
+    let piped = File::open(ours.file(&large)).unwrap();
+    let mut command = ours.command(&["assert", "-f", "-"]);
+    let line = going(command.stdin(Stdio::from(piped))).end().refused();
+    assert!(line.contains("longer than 1048576 bytes"), "{line}");
+    let deep = format!("version: v1\nmig-configs: {}", "[".repeat(5000));
+    let line = ours.assert(&ours.file(&deep), &[]).refused();
+    assert!(
+        line.starts_with("migctl: cannot read configuration file /"),
+        "{line}"
+    );
+}
+
+#[test]
+fn refuses_file_writable_by_others() {
+    let ours = Ours::on(Machine::new("A100-80GB", 1));
+    let file = ours.file(&one(EMPTY));
+    ours.assert(&file, &[]).ok();
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+    let line = ours.assert(&file, &[]).refused();
+    assert!(
+        line.contains("others than root can write to it (mode 0666)"),
+        "{line}"
+    );
+    assert!(line.ends_with("hint: chmod go-w it"), "{line}");
+    // A link that another user could turn.
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let open = ours.path("open");
+    fs::create_dir(&open).unwrap();
+    let link = open.join("layouts.yaml");
+    symlink(&file, &link).unwrap();
+    ours.assert(&link, &[]).ok();
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let line = ours.assert(&link, &[]).refused();
+    assert!(line.contains("/open: others than root can write"), "{line}");
+    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+    let line = ours.assert(&link, &[]).refused();
+    assert!(line.contains("belongs to user 65534"), "{line}");
+}
+
+#[test]
+fn refuses_content_that_gpus_lack() {
+    let gpus = ["--gpu", "A100-80GB", "--gpu", "A30", "--gpu", "T4"];
+    let ours = Ours::on(Machine::with(&gpus));
+    let of = |devices: &str, instances: &str| {
+        one(&format!(
+            "{{devices: {devices}, mig-enabled: true, mig-devices: {{{instances}}}}}"
+        ))
+    };
+    let cases = [
+        (
+            of("[0]", "9g.90gb: 1"),
+            "has no profile 9g.90gb; hint: use 1g.10gb, ",
+        ),
+        (
+            of("[1]", "1g.10gb: 1"),
+            "GPU 1: NVIDIA A30 has no profile 1g.10gb",
+        ),
+        (of("[0]", "5c.4g.40gb: 1"), "has no profile 5c.4g.40gb"),
+        (of("[0]", "2c.2g.20gb: 1"), "has no profile 2c.2g.20gb"),
+        (of("[2]", ""), "GPU 2: Tesla T4 has no MIG"),
+        (
+            of("[0]", "1g.10gb: 8"),
+            "holds 7 of 1g.10gb, not 8; hint: write 7 or less",
+        ),
+        (of("[0]", "1c.3g.40gb: 7"), "holds 6 of 1c.3g.40gb, not 7"),
+        (
+            of("[0]", "4g.40gb: 1, 3g.40gb: 1, 1g.10gb: 1"),
+            "cannot hold 1 × 1g.10gb, 1 × 3g.40gb, 1 × 4g.40gb; hint: want fewer",
+        ),
+        (of("[0]", "1g.10gb: 1099511627776"), "not 1099511627776"),
+        (
+            of("[0]", "1g.10gb: 1, 2g.20gb: 0"),
+            "2g.20gb has the count 0; hint: remove 2g.20gb",
+        ),
+        (of("[0]", "1g.10gb: -1"), "1g.10gb has the count -1"),
+        (of("[0]", "1g.10gb: 0"), "every count is 0"),
+        (
+            of("[3]", ""),
+            "devices names GPU 3, and the machine has 3; hint: use 0 to 2",
+        ),
+        (of("[-1]", ""), "devices names GPU -1"),
+        (
+            one("{devices: all, device-filter: A100, mig-enabled: false}"),
+            "device-filter \"A100\" is no number",
+        ),
+        (
+            one(
+                "{devices: all, mig-enabled: false}\n  - {devices: [1], mig-enabled: true, mig-devices: {}}",
+            ),
+            "configuration one has two targets for GPU 1, in the entries 1 and 2; hint: leave",
+        ),
+    ];
+    for (text, expected) in cases {
+        refuses(&ours, &text, &[expected]);
+    }
+}
+
+#[test]
+fn refuses_bad_targets_of_files() {
+    let ours = Ours::on(Machine::new("A30", 1));
+    let link = ours.path("link");
+    symlink("elsewhere", &link).unwrap();
+    for path in [&link, &ours.path(".")] {
+        let path = path.to_str().unwrap();
+        let line = ours.migctl(&["checkpoint", "-f", path]).refused();
+        assert!(
+            line.ends_with("it is no regular file; hint: name a file"),
+            "{line}"
+        );
+    }
+    assert!(!ours.path("elsewhere").exists());
+    for label in ["", "a b", "-a", "a:", &"x".repeat(64)] {
+        let line = ours
+            .migctl(&["export", &format!("--config-label={label}")])
+            .refused();
+        assert!(
+            line.contains("is no label; hint: use 1 to 63 letters"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn lost_gpu_ends_each_verb() {
+    let ours = Ours::on(Machine::new("A30", 2));
+    let file = ours.file(&one(EMPTY));
+    let saved = ours.path("saved");
+    let saved = saved.to_str().unwrap();
+    ours.migctl(&["checkpoint", "-f", saved]).ok();
+    let before = fs::read(saved).unwrap();
+    ours.machine.sim("lose", &["--gpu", "1"]);
+    for verb in [
+        &["export"][..],
+        &["checkpoint", "-f", saved],
+        &["generate-config", "-f", saved],
+        &["assert", "-f", file.to_str().unwrap()],
+    ] {
+        let line = ours.migctl(verb).refused();
+        assert!(line.contains("GPU is lost (NVML 15); hint: "), "{line}");
+    }
+    assert_eq!(fs::read(saved).unwrap(), before);
+}

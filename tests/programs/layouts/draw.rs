@@ -1,0 +1,361 @@
+//! Random machines, contents and configuration files.
+
+use nvml_sim::engine::{self, Mode, Unheld};
+use nvml_sim::state::Store;
+use std::collections::BTreeMap;
+use testkit::Machine;
+use testkit::random::Random;
+
+const MODELS: [&str; 5] = ["A30", "A100-80GB", "A100-80GB", "H100-80GB", "T4"];
+
+/// A GPU as a layout describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    model: u32,
+    enabled: bool,
+    instances: BTreeMap<String, i64>,
+}
+
+/// Returns a machine with random modes and instances.
+pub fn machine(random: &mut Random) -> Machine {
+    let count = 1 + random.below(4);
+    let same = random.one_in(3).then(|| random.of(&MODELS));
+    let models: Vec<&str> = (0..count)
+        .map(|_| same.unwrap_or_else(|| random.of(&MODELS)))
+        .collect();
+    let arguments: Vec<&str> = models.iter().flat_map(|model| ["--gpu", model]).collect();
+    let machine = Machine::with(&arguments);
+    let store = Store::open(&machine.dir()).unwrap();
+    let mut locked = store.lock().unwrap();
+    for gpu in 0..locked.machine.gpus.len() as u32 {
+        if random.one_in(4) {
+            locked.machine.gpus[gpu as usize].mode = Mode::Off;
+        }
+        fill(&mut locked.machine, gpu, random);
+    }
+    locked.commit(None, false).unwrap();
+    machine
+}
+
+fn fill(machine: &mut engine::Machine, gpu: u32, random: &mut Random) {
+    let profiles = &machine.gpus[gpu as usize].model().profiles;
+    if machine.gpus[gpu as usize].mode == Mode::Off || profiles.is_empty() {
+        return;
+    }
+    for _ in 0..random.below(8) {
+        let profile = &profiles[random.below(profiles.len() as u64) as usize];
+        let Ok(gi) = machine.create_gpu_instance(gpu, profile.id, None, &Unheld) else {
+            continue;
+        };
+        match random.below(6) {
+            0 => {}
+            1 | 2 => {
+                for _ in 0..3 {
+                    let parts = machine.gpus[gpu as usize].ci_profiles_of(&gi);
+                    let part = parts[random.below(parts.len() as u64) as usize].id;
+                    let _ = machine.create_compute_instance(gpu, gi.id, part, None);
+                }
+            }
+            _ => drop(machine.create_compute_instance(gpu, gi.id, profile.full_ci, None)),
+        }
+    }
+}
+
+/// Returns what a layout says of a machine, by the simulation's own words.
+pub fn contents(machine: &Machine) -> Vec<Content> {
+    contents_of(&Store::open(&machine.dir()).unwrap().load().unwrap())
+}
+
+fn contents_of(machine: &engine::Machine) -> Vec<Content> {
+    let content = |gpu: &engine::Gpu| {
+        let mut instances = BTreeMap::new();
+        for gi in &gpu.gpu_instances {
+            let profile = gpu.profile_of(gi);
+            for ci in &gi.compute_instances {
+                let slices = gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices;
+                let name = match slices == profile.compute_slices {
+                    true => profile.name.clone(),
+                    false => format!("{slices}c.{}", profile.name),
+                };
+                *instances.entry(name).or_default() += 1;
+            }
+        }
+        Content {
+            model: gpu.model().pci_device_id(),
+            enabled: gpu.mode == Mode::On,
+            instances,
+        }
+    };
+    machine.gpus.iter().map(content).collect()
+}
+
+/// Returns another machine in the same state.
+pub fn twin(machine: &Machine) -> Machine {
+    let state = Store::open(&machine.dir()).unwrap().load().unwrap();
+    let count = state.gpus.len().to_string();
+    let twin = Machine::with(&["--gpu", "A30", "--count", &count]);
+    let store = Store::open(&twin.dir()).unwrap();
+    let mut locked = store.lock().unwrap();
+    locked.machine = engine::Machine::clone(&state);
+    locked.commit(None, false).unwrap();
+    twin
+}
+
+/// Draws a file with other instances for the GPUs of a machine, some of them in the other mode.
+pub fn target(machine: &Machine, random: &mut Random) -> String {
+    let state = Store::open(&machine.dir()).unwrap().load().unwrap();
+    let mut wanted = engine::Machine::clone(&state);
+    for gpu in 0..wanted.gpus.len() as u32 {
+        // Sometimes the wanted ones are near those that are there.
+        let switches = wanted.gpus[gpu as usize].model().has_mig() && random.one_in(5);
+        let there = &mut wanted.gpus[gpu as usize];
+        if switches {
+            there.mode = match there.mode {
+                Mode::On => Mode::Off,
+                Mode::Off => Mode::On,
+            };
+        }
+        if switches || random.one_in(2) {
+            there.gpu_instances.clear();
+        }
+        fill(&mut wanted, gpu, random);
+    }
+    let entries = describing(&contents_of(&wanted), random);
+    written(&entries, random)
+}
+
+/// NVML's numbers of GPU instance profiles with several compute slices.
+const LARGE: [u64; 6] = [1, 2, 3, 4, 5, 8];
+
+/// Returns the content of a checkpoint: of each GPU its instances in the order of their places, and of those their compute
+/// instances in the order of their profiles.
+pub fn places(checkpoint: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(checkpoint).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let devices = value["MigState"]["Devices"].as_array_mut();
+    for device in devices.into_iter().flatten() {
+        let Some(instances) = device["GpuInstances"].as_array_mut() else {
+            continue;
+        };
+        for instance in instances.iter_mut() {
+            let is_large = LARGE.contains(&instance["ProfileID"].as_u64().unwrap());
+            if let Some(compute) = instance["ComputeInstances"].as_array_mut() {
+                // A gap in docs/layouts.md: a part of one slice gets the plain profile.
+                for ci in compute
+                    .iter_mut()
+                    .filter(|ci| is_large && ci["ProfileID"] == 7)
+                {
+                    ci["ProfileID"] = 0.into();
+                }
+                compute.sort_by_key(|ci| ci["ProfileID"].as_u64());
+            }
+        }
+        instances.sort_by_key(|instance| instance["Placement"]["Start"].as_u64());
+    }
+    value
+}
+
+/// Returns the MIG modes in the content of a checkpoint.
+pub fn modes(content: &serde_json::Value) -> Vec<Option<u64>> {
+    let devices = content["MigState"]["Devices"].as_array();
+    let modes = devices.into_iter().flatten();
+    modes.map(|device| device["MigMode"].as_u64()).collect()
+}
+
+/// An entry of a file.
+#[derive(Clone)]
+struct Entry {
+    filter: Vec<String>,
+    devices: Option<Vec<i64>>,
+    enabled: bool,
+    instances: BTreeMap<String, i64>,
+}
+
+/// A file with one configuration, `drawn`.
+pub struct Drawn {
+    pub text: String,
+    /// Why migctl refuses the file where mig-parted may not.
+    pub refusal: Option<&'static str>,
+    /// Whether a part of the text is gone or wrong, so that the rest may say anything.
+    pub is_broken: bool,
+}
+
+/// The refusals that mig-parted lacks.
+pub const REFUSALS: [&str; 3] = [
+    "is no number of a model",
+    "and the machine has",
+    "has two targets for GPU",
+];
+
+/// Draws a file near the state of a machine: often right, else with one or two changes.
+pub fn file(machine: &[Content], random: &mut Random) -> Drawn {
+    let mut entries = describing(machine, random);
+    for _ in 0..random.below(3) {
+        change(&mut entries, machine.len() as i64, random);
+    }
+    let mut text = written(&entries, random);
+    if random.one_in(6) {
+        text = broken(&text, random);
+        return Drawn {
+            text,
+            refusal: None,
+            is_broken: true,
+        };
+    }
+    Drawn {
+        text,
+        refusal: refusal(&entries, machine),
+        is_broken: false,
+    }
+}
+
+fn describing(machine: &[Content], random: &mut Random) -> Vec<Entry> {
+    let entry = |gpu: &Content, devices| Entry {
+        filter: Vec::new(),
+        devices,
+        enabled: gpu.enabled,
+        instances: gpu.instances.clone(),
+    };
+    let is_same = |a: &Content, b: &Content| (a.enabled, &a.instances) == (b.enabled, &b.instances);
+    if machine.iter().all(|gpu| is_same(gpu, &machine[0])) && random.one_in(2) {
+        return vec![entry(&machine[0], None)];
+    }
+    let mut entries = Vec::new();
+    for (n, gpu) in machine.iter().enumerate() {
+        let mut one = entry(gpu, Some(vec![n as i64]));
+        let same: Vec<&Content> = machine.iter().filter(|g| g.model == gpu.model).collect();
+        if random.one_in(3) {
+            one.filter = vec![format!("0x{:X}", gpu.model)];
+            if random.one_in(2) {
+                one.filter.push("0x20F110DE".to_owned());
+            }
+            if same.iter().all(|other| is_same(other, gpu)) && random.one_in(2) {
+                one.devices = None;
+            }
+        }
+        entries.push(one);
+    }
+    entries
+}
+
+fn change(entries: &mut Vec<Entry>, gpus: i64, random: &mut Random) {
+    const NAMES: [&str; 9] = [
+        "1g.10gb",
+        "1g.10gb+me",
+        "2g.20gb",
+        "1c.3g.40gb",
+        "7g.80gb",
+        "4g.24gb",
+        "1g.5gb",
+        "9g.90gb",
+        "2c.2g.20gb",
+    ];
+    let at = random.below(entries.len() as u64) as usize;
+    let one = &mut entries[at];
+    match random.below(9) {
+        0 => {
+            one.enabled = !one.enabled;
+            one.instances.clear();
+        }
+        1 | 2 if one.enabled => {
+            let count = random.of(&[1, 2, 7, 1 << 40]);
+            one.instances.insert(random.of(&NAMES).to_owned(), count);
+        }
+        3 if one.enabled => {
+            let zero = random.of(&NAMES).to_owned();
+            if !one.instances.is_empty() {
+                one.instances.entry(zero).or_insert(0);
+            }
+        }
+        4 => one.filter = vec!["A100-SXM4-80GB".to_owned()],
+        5 => one.filter = vec!["0x20F110DE".to_owned()],
+        6 => one.devices = Some(vec![gpus + random.below(3) as i64]),
+        7 => {
+            let again = one.clone();
+            entries.push(again);
+        }
+        _ if entries.len() > 1 => drop(entries.remove(at)),
+        _ => {}
+    }
+}
+
+/// The rules of migctl that mig-parted lacks, said once more.
+fn refusal(entries: &[Entry], machine: &[Content]) -> Option<&'static str> {
+    let mut targets: Vec<Option<(bool, &BTreeMap<String, i64>)>> = vec![None; machine.len()];
+    for entry in entries {
+        if entry.filter.iter().any(|filter| !filter.starts_with("0x")) {
+            return Some(REFUSALS[0]);
+        }
+        let of_model = |gpu: &Content| {
+            let id = format!("0x{:X}", gpu.model);
+            entry.filter.is_empty() || entry.filter.contains(&id)
+        };
+        if !machine.iter().any(of_model) {
+            continue;
+        }
+        let listed = entry.devices.iter().flatten();
+        if listed.clone().any(|n| *n >= machine.len() as i64) {
+            return Some(REFUSALS[1]);
+        }
+        for (n, gpu) in machine.iter().enumerate() {
+            let is_listed = match &entry.devices {
+                None => true,
+                Some(listed) => listed.contains(&(n as i64)),
+            };
+            if !is_listed || !of_model(gpu) {
+                continue;
+            }
+            let target = (entry.enabled, &entry.instances);
+            match &targets[n] {
+                Some(other) if *other != target => return Some(REFUSALS[2]),
+                _ => targets[n] = Some(target),
+            }
+        }
+    }
+    None
+}
+
+fn written(entries: &[Entry], random: &mut Random) -> String {
+    let value = |entry: &Entry| {
+        let mut value = serde_json::json!({"mig-enabled": entry.enabled});
+        value["devices"] = match &entry.devices {
+            None => "all".into(),
+            Some(listed) => listed.clone().into(),
+        };
+        match &entry.filter[..] {
+            [] => {}
+            [one] => value["device-filter"] = one.clone().into(),
+            several => value["device-filter"] = several.into(),
+        }
+        if entry.enabled {
+            value["mig-devices"] = serde_json::json!(entry.instances);
+        }
+        value
+    };
+    let entries: Vec<_> = entries.iter().map(value).collect();
+    let mut configurations = serde_json::json!({"drawn": entries});
+    if random.one_in(2) {
+        configurations["other"] = serde_json::json!([{"devices": "all", "mig-enabled": false}]);
+    }
+    let file = serde_json::json!({"version": "v1", "mig-configs": configurations});
+    match random.one_in(3) {
+        true => file.to_string(),
+        false => {
+            let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(&file.to_string()).unwrap();
+            serde_yaml_ng::to_string(&value).unwrap()
+        }
+    }
+}
+
+fn broken(text: &str, random: &mut Random) -> String {
+    let cut = random.below(text.len() as u64) as usize;
+    match random.below(8) {
+        0 => text.replace("v1", "v2"),
+        1 => text.replace("devices", "device"),
+        2 => text.replace("mig-enabled", "enabled"),
+        3 => text.replace("drawn", "missing"),
+        4 => text.replace("1g.", "1g-"),
+        5 => text.replace("true", "maybe"),
+        _ => text[..cut].to_owned(),
+    }
+}

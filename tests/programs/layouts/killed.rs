@@ -1,0 +1,48 @@
+//! Records that a killed apply leaves, met by an administrator's work before the collector.
+
+use crate::layouts::leases::{apply, records, there};
+use nvml_sim::fault::{Moment, Outcome};
+use runmig_lease::store::Store;
+use std::time::Duration;
+use testkit::faults::World;
+use testkit::said;
+
+const WANTED: &str = r#"{"1g.6gb": 2}"#;
+
+/// Kills an apply at its first creation, and leaves an administrator's instance without a compute instance at the place of
+/// the second.
+fn world() -> World {
+    let world = World::small();
+    let kill = Outcome::Kill(Moment::Before);
+    world.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 1, Some(1), kill);
+    assert_eq!(said(&mut apply(&world, WANTED)).status.code(), None);
+    world.no_faults();
+    let store = Store::existing(&world.state(), Duration::from_secs(10)).unwrap();
+    let left = store.expect("a ledger").list().unwrap().entries;
+    assert_eq!(left.len(), 2, "{left:?}");
+    let planned = left.iter().find(|entry| entry.instance().planned);
+    let slice = planned.expect("a planned instance").instance().slice();
+    let start = slice.unwrap().placement.start;
+    world.admin_creates(0, "1g.6gb", start, false);
+    world
+}
+
+#[test]
+fn gc_leaves_foreign_instance() {
+    let world = world();
+    let theirs = there(&world);
+    world.gc().ok();
+    assert_eq!(there(&world), theirs);
+    assert_eq!(records(&world), []);
+}
+
+#[test]
+fn next_apply_keeps_foreign_instance() {
+    let world = world();
+    let theirs = world.the_instance().generation;
+    said(&mut apply(&world, WANTED)).ok();
+    let made = world.instances();
+    assert_eq!((made.len(), records(&world).len()), (2, 2));
+    assert!(made.iter().any(|i| i.generation == theirs), "{made:?}");
+    assert!(made.iter().all(|i| i.uuids.len() == 1), "{made:?}");
+}

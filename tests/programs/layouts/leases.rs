@@ -1,0 +1,371 @@
+//! `migctl apply` beside leases, idle slices and processes, on a machine with four places.
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use testkit::faults::World;
+use testkit::process::{going, until};
+use testkit::said;
+
+/// `migctl apply` of instances on GPU 0.
+pub fn apply(world: &World, instances: &str) -> Command {
+    apply_to(world, "[0]", instances)
+}
+
+pub fn apply_to(world: &World, devices: &str, instances: &str) -> Command {
+    let entry = |instances: &str| {
+        format!(r#"[{{"devices": {devices}, "mig-enabled": true, "mig-devices": {instances}}}]"#)
+    };
+    let text = format!(
+        r#"{{"version": "v1", "mig-configs": {{"wanted": {}}}}}"#,
+        entry(instances)
+    );
+    let file = world.path("layout.json");
+    fs::write(&file, text).unwrap();
+    world.migctl(&["apply", "-f", file.to_str().unwrap(), "-c", "wanted"])
+}
+
+/// The leases, and the instances without one, by a field.
+pub fn fields<'v>(listed: &'v [Value], name: &str) -> Vec<&'v str> {
+    let mut all: Vec<&str> = { listed.iter() }
+        .map(|item| item[name].as_str().unwrap_or("-"))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+pub fn records(world: &World) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all: Vec<_> = { world.records().into_iter() }
+        .map(|file| (file.clone(), fs::read(file).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Returns the instances of the driver, in their order.
+pub fn there(world: &World) -> Vec<(u32, u32, u64, Vec<String>)> {
+    let mut all: Vec<_> = { world.instances().into_iter() }
+        .map(|i| (i.profile_id, i.start, i.generation, i.uuids))
+        .collect();
+    all.sort();
+    all
+}
+
+#[track_caller]
+fn changes_nothing(world: &World, instances: &str, words: &[&str]) {
+    let before = (records(world), there(world));
+    for dry_run in [true, false] {
+        let mut command = apply(world, instances);
+        if dry_run {
+            command.arg("--dry-run");
+        }
+        let calls = world.driver_calls(|| {
+            let refused = said(&mut command);
+            assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+            let line = refused.stderr.trim_end();
+            assert_eq!(line.lines().count(), 1, "{line}");
+            for word in words
+                .iter()
+                .chain(&["cannot apply layout wanted: ", "; hint: "])
+            {
+                assert!(line.contains(word), "no {word:?} in: {line}");
+            }
+            assert_eq!(refused.stdout.contains("destroy"), dry_run, "{refused:?}");
+        });
+        let changes = |call: &&String| call.contains("Create") || call.contains("Destroy");
+        assert_eq!(calls.iter().find(changes), None);
+        assert_eq!((records(world), there(world)), before);
+    }
+}
+
+#[test]
+fn refuses_end_of_leases() {
+    let world = World::small();
+    world.create("train");
+    world.create("serve");
+    let named = [
+        "container train has 1g.6gb at ",
+        "container serve has 1g.6gb at ",
+    ];
+    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &named);
+    // As many of them as need to end, and no more.
+    changes_nothing(
+        &world,
+        r#"{"1g.6gb": 1}"#,
+        &["has 1g.6gb at ", "on GPU 0; hint"],
+    );
+    world.has_its_slices("train").unwrap();
+}
+
+#[test]
+fn refuses_end_of_seats_and_claims() {
+    let world = World::small();
+    said(&mut world.claims("promise", "uid")).ok();
+    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &["claim ", " has 1g.6gb at "]);
+    said(&mut world.claims("prepare", "uid")).ok();
+    changes_nothing(
+        &world,
+        r#"{"4g.24gb": 1}"#,
+        &["claim ", " has 1g.6gb at 0:1"],
+    );
+    said(&mut world.claims("unprepare", "uid")).ok();
+    world.configure("sharing.enforcement = [\"none\"]");
+    let seat = [("runmig.dev/slice", "1g.6gb"), ("runmig.dev/share", "1/2")];
+    world.bundle_saying("seat", &seat);
+    world.create("seat");
+    changes_nothing(
+        &world,
+        r#"{"4g.24gb": 1}"#,
+        &["container seat has 1g.6gb at "],
+    );
+}
+
+#[test]
+fn names_process_on_instance() {
+    let world = World::small();
+    let gi = world.admin_creates(0, "1g.6gb", 0, true);
+    let held = world.hold(0, gi, Some(0));
+    let process = format!("process {} ", std::process::id());
+    changes_nothing(
+        &world,
+        r#"{"4g.24gb": 1}"#,
+        &[&process, " has 1g.6gb at 0:1"],
+    );
+    drop(held);
+    // The list of the simulation keeps a process that lives.
+    world.change(|machine, _| machine.holders.clear());
+    // A child of another test may have the file for a moment more.
+    until("nothing holds the instance", || {
+        said(&mut apply(&world, r#"{"4g.24gb": 1}"#))
+            .status
+            .success()
+    });
+    assert_eq!(there(&world).len(), 1);
+}
+
+#[test]
+fn takes_over_what_is_wanted() {
+    let world = World::small();
+    world.create("train");
+    world.configure("keep_idle = \"5m\"");
+    world.create("idle");
+    world.delete("idle");
+    let free = (0..4).find(|s| world.instances().iter().all(|i| i.start != *s));
+    world.admin_creates(0, "1g.6gb", free.unwrap(), true);
+    let before = there(&world);
+    said(&mut apply(&world, r#"{"1g.6gb": 3}"#)).ok();
+    // Each is as it was, and on record for the layout.
+    assert_eq!(there(&world), before);
+    let leases = world.leases();
+    assert_eq!(fields(&leases, "layout"), ["wanted"; 3]);
+    assert_eq!(fields(&leases, "state"), ["layout", "layout", "ready"]);
+    let table = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(table.contains("ready, layout"), "{table}");
+    let drawn = said(&mut world.migctl(&["gpus"])).ok().stdout;
+    assert_eq!(drawn.matches("layout: wanted").count(), 2, "{drawn}");
+    // The slice outlives its container, a collection and a release by hand.
+    world.delete("train");
+    let collected = world.gc().ok();
+    assert_eq!(
+        collected.stdout.matches("belongs to layout wanted").count(),
+        3
+    );
+    for id in fields(&world.leases(), "id") {
+        let line = said(&mut world.migctl(&["release", id])).refused();
+        assert!(line.contains("it belongs to layout wanted"), "{line}");
+    }
+    assert_eq!(there(&world), before);
+    world.create("late");
+    world.delete("late");
+    said(&mut apply(&world, "{}")).ok();
+    assert_eq!(there(&world), []);
+    assert_eq!(world.records(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn lends_layout_to_containers() {
+    let world = World::small();
+    said(&mut apply(&world, r#"{"1g.6gb": 2, "2g.12gb": 1}"#)).ok();
+    let before = there(&world);
+    // Without the administrator's word no container gets one.
+    said(&mut world.create_command("strict")).refused();
+    world.configure("adopt = true");
+    for id in ["one", "two"] {
+        world.create(id);
+        world.has_its_slices(id).unwrap();
+    }
+    let leases = world.leases();
+    assert_eq!(fields(&leases, "state"), ["layout", "ready", "ready"]);
+    assert_eq!(there(&world), before);
+    changes_nothing(
+        &world,
+        r#"{"4g.24gb": 1}"#,
+        &["container one has", "container two has"],
+    );
+    world.delete("one");
+    world.delete("two");
+    assert_eq!(fields(&world.leases(), "state"), ["layout"; 3]);
+    assert_eq!(there(&world), before);
+    world.create("again");
+    assert_eq!(there(&world), before);
+    world.delete("again");
+}
+
+#[test]
+fn collection_forgets_destroyed_instance() {
+    let world = World::small();
+    said(&mut apply(&world, r#"{"1g.6gb": 2}"#)).ok();
+    let gone = &world.instances()[0];
+    world.admin_destroys(0, gone.gi);
+    // An apply sees it too.
+    said(&mut apply(&world, r#"{"1g.6gb": 2}"#)).ok();
+    assert_eq!((there(&world).len(), world.records().len()), (2, 2));
+    let gone = &world.instances()[0];
+    world.admin_destroys(0, gone.gi);
+    let kept = said(&mut world.migctl(&["gc", "--dry-run"])).ok().stdout;
+    assert!(kept.contains("its instance is gone"), "{kept}");
+    assert_eq!(world.records().len(), 2);
+    world.gc().ok();
+    assert_eq!(world.records().len(), 1);
+    // The next apply makes it again.
+    said(&mut apply(&world, r#"{"1g.6gb": 2}"#)).ok();
+    assert_eq!((there(&world).len(), world.records().len()), (2, 2));
+}
+
+#[test]
+fn creates_get_no_planned_place() {
+    let world = World::of(testkit::faults::BIG, 1);
+    world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 400);
+    let mut applying = going(&mut apply(&world, r#"{"2g.20gb": 2, "1g.10gb": 1}"#));
+    let is_planned = || {
+        world
+            .leases()
+            .iter()
+            .filter(|l| l["layout"] == "wanted")
+            .count()
+            == 3
+    };
+    until("the layout is on record", || {
+        is_planned() || applying.ended().is_some()
+    });
+    // Beside it there is room for two, and one of three creates is refused at once.
+    let creates: Vec<_> = ["a", "b", "c"]
+        .iter()
+        .map(|id| going(&mut world.create_command(id)))
+        .collect();
+    let made: Vec<bool> = creates
+        .into_iter()
+        .map(|c| c.end().status.success())
+        .collect();
+    applying.end().ok();
+    world.no_faults();
+    assert_eq!(made.iter().filter(|made| **made).count(), 2, "{made:?}");
+    world.nothing_lost_nothing_given_twice().unwrap();
+    let profiles: Vec<u32> = there(&world).iter().map(|i| i.0).collect();
+    assert_eq!(profiles, [14, 14, 19, 19, 19]);
+}
+
+#[test]
+fn failed_apply_keeps_every_record() {
+    let world = World::small();
+    let theirs = world.admin_creates(0, "1g.6gb", 3, true);
+    let in_use = nvml_sim::fault::Outcome::Return(19);
+    world.fault("nvmlComputeInstanceDestroy", 1, None, in_use);
+    let line = said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused();
+    assert!(
+        line.contains("cannot destroy 1g.6gb at 3:1 on GPU 0"),
+        "{line}"
+    );
+    world.no_faults();
+    // The instance is as foreign as before.
+    assert_eq!(world.instances()[0].gi, theirs);
+    assert_eq!(world.records(), Vec::<PathBuf>::new());
+    let no_room = nvml_sim::fault::Outcome::Return(23);
+    world.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 2, None, no_room);
+    let line = said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused();
+    assert!(line.contains("cannot create 2g.12gb at "), "{line}");
+    world.no_faults();
+    assert_eq!((there(&world).len(), world.records().len()), (1, 1));
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+    said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).ok();
+    assert_eq!((there(&world).len(), world.records().len()), (2, 2));
+}
+
+#[test]
+fn dry_run_makes_no_ledger() {
+    let world = World::small();
+    let mut command = apply(&world, r#"{"1g.6gb": 1}"#);
+    let plan = said(command.arg("--dry-run")).ok().stdout;
+    assert!(plan.contains("create"), "{plan}");
+    assert!(!world.state().exists());
+}
+
+#[test]
+fn dry_run_prints_plan() {
+    let world = World::small();
+    world.create("train");
+    let calls = world.driver_calls(|| {
+        let mut command = apply(&world, r#"{"1g.6gb": 1, "1c.2g.12gb": 2}"#);
+        let planned = said(command.arg("--dry-run")).ok().stdout;
+        let lines: Vec<Vec<&str>> = { planned.lines() }
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[0],
+            ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"]
+        );
+        assert_eq!(lines.len(), 3, "{planned}");
+        assert!(planned.contains("keep     container train"), "{planned}");
+        assert!(planned.contains("2g.12gb (1c + 1c)   create"), "{planned}");
+        let json = said(command.args(["--output", "json"])).ok().json();
+        assert_eq!(json["kind"], "LayoutPlan");
+        assert_eq!(
+            (&json["dryRun"], &json["applied"]),
+            (&true.into(), &false.into())
+        );
+        let items = json["items"].as_array().unwrap();
+        let created = items
+            .iter()
+            .find(|item| item["change"] == "create")
+            .unwrap();
+        assert_eq!(created["computeSlices"], serde_json::json!([1, 1]));
+    });
+    assert!(
+        !calls.iter().any(|call| call.contains("Create")),
+        "{calls:?}"
+    );
+    assert_eq!(world.records().len(), 2);
+}
+
+/// An administrator destroyed the slice of a container, and made another one there.
+#[test]
+fn replaced_slice_counts_as_leased() {
+    let world = World::small();
+    world.create("train");
+    let leased = world.the_instance();
+    world.admin_destroys(0, leased.gi);
+    world.admin_creates(0, "2g.12gb", leased.start / 2 * 2, true);
+    let named = [
+        "container train has 2g.12gb at ",
+        "container train has 1g.6gb at ",
+    ];
+    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &named);
+    changes_nothing(&world, r#"{"2g.12gb": 1}"#, &named[1..]);
+}
+
+#[test]
+fn damaged_lease_leaves_slice_to_layout() {
+    let world = World::small();
+    said(&mut apply(&world, r#"{"1g.6gb": 1}"#)).ok();
+    let before = there(&world);
+    world.configure("adopt = true");
+    let lease = world.abandoned("one");
+    let is_lease = |file: &PathBuf| file.parent().unwrap().ends_with("leases");
+    for file in world.records().iter().filter(|file| is_lease(file)) {
+        fs::write(file, "{").unwrap();
+    }
+    said(&mut world.migctl(&["release", &lease])).ok();
+    assert_eq!(there(&world), before);
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+}

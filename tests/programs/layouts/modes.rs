@@ -1,0 +1,329 @@
+//! `migctl apply` changes MIG modes, on GPUs that nothing uses.
+
+use crate::layouts::holds::SlowReset;
+use crate::layouts::leases::{apply_to, records, there};
+use crate::layouts::ours::Ours;
+use nvml_sim::engine::{Code, Mode, Target};
+use nvml_sim::fault::Outcome;
+use nvml_sim::holders;
+use nvml_sim::state::Store;
+use std::fs;
+use std::process::Command;
+use testkit::faults::{SMALL, World, machine};
+use testkit::process::{Going, going, until};
+use testkit::{Machine, Said, said};
+
+pub const ON: &str = r#"{"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 2}}"#;
+pub const OFF: &str = r#"{"devices": [0], "mig-enabled": false}"#;
+
+/// Two GPUs of the Ampere family, the second with MIG off.
+pub fn world() -> World {
+    let world = World::of(SMALL, 2);
+    world.change(|machine, _| {
+        (machine.gpus[1].mode, machine.gpus[1].pending) = (Mode::Off, Mode::Off);
+    });
+    world
+}
+
+pub fn modes(world: &World) -> Vec<Mode> {
+    world.engine().gpus.iter().map(|gpu| gpu.mode).collect()
+}
+
+pub fn migctl(world: &World, entry: &str, more: &[&str]) -> Command {
+    let file = world.path("modes.json");
+    let text = format!(r#"{{"version": "v1", "mig-configs": {{"wanted": [{entry}]}}}}"#);
+    fs::write(&file, text).unwrap();
+    world.migctl(&[&["apply", "-f", file.to_str().unwrap()], more].concat())
+}
+
+#[track_caller]
+fn refused(world: &World, entry: &str, words: &[&str]) {
+    let before = (records(world), there(world), modes(world));
+    let line = said(&mut migctl(world, entry, &[])).refused();
+    for word in words {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    assert!(line.contains("nothing has changed"), "{line}");
+    assert_eq!((records(world), there(world), modes(world)), before);
+}
+
+/// From Hopper on, the new mode is in force at once.
+#[test]
+fn switches_mode_where_it_differs() {
+    let machine = Machine::with(&["--gpu", "H100-80GB", "--gpu", "H100-80GB"]);
+    machine.sim("mig", &["--gpu", "1", "off"]);
+    let ours = Ours::on(machine);
+    let text = "version: v1\nmig-configs:\n  two:\n  - devices: all\n    mig-enabled: true\n    \
+        mig-devices: {1g.10gb: 2}\n  none:\n  - devices: [0]\n    mig-enabled: false\n";
+    let file = ours.file(text);
+    let apply = |name, more: &[&str]| {
+        let call = ["apply", "-f", file.to_str().unwrap(), "-c", name];
+        ours.migctl(&[&call, more].concat())
+    };
+    let dry = apply("two", &["--dry-run", "-o", "json"]).ok().json();
+    assert_eq!(dry["modes"][0]["gpuIndex"], 1, "{dry}");
+    assert_eq!(dry["modes"][0]["migEnabled"], true);
+    assert_eq!(dry["items"].as_array().unwrap().len(), 4);
+    let table = apply("two", &["--dry-run"]).ok().stdout;
+    assert!(table.contains("mig-on"), "{table}");
+
+    let log = |ours: &Ours| nvml_sim::trace::read(&ours.machine.dir()).unwrap();
+    nvml_sim::trace::on(&ours.machine.dir()).unwrap();
+    let said = apply("two", &[]).ok();
+    assert_eq!(said.stdout, "MIG configuration applied successfully\n");
+    let calls = log(&ours).matches("nvmlDeviceSetMigMode").count();
+    assert_eq!(calls, 1);
+    ours.assert(&file, &["-c", "two"]).ok();
+
+    // Its two instances go first.
+    apply("none", &["-m"]).ok();
+    ours.assert(&file, &["-c", "none", "-m"]).ok();
+    let state = Store::open(&ours.machine.dir()).unwrap().load().unwrap();
+    let left: Vec<usize> = state.gpus.iter().map(|g| g.gpu_instances.len()).collect();
+    assert_eq!(left, [0, 2]);
+    assert_eq!(state.gpus[0].mode, Mode::Off);
+}
+
+#[test]
+fn resets_gpus_with_new_mode_alone() {
+    let world = world();
+    world.install_smi();
+    world.create("train");
+    let before = world.the_instance();
+    said(&mut migctl(&world, ON, &[])).ok();
+    assert_eq!(modes(&world), [Mode::On, Mode::On]);
+    let instances = world.instances();
+    assert!(instances.contains(&before));
+    assert_eq!(instances.iter().filter(|i| i.gpu == 1).count(), 2);
+    world.has_its_slices("train").unwrap();
+    // The records that held the GPU are gone.
+    assert_eq!(records(&world).len(), 2 + 2);
+}
+
+#[test]
+fn names_command_for_pending_mode() {
+    let world = world();
+    let command = "nvidia-smi --gpu-reset -i 1";
+    let pending = |said: Said, why: &str| {
+        let line = said.refused();
+        assert!(line.contains(command) && line.contains(why), "{line}");
+        let engine = world.engine();
+        let gpu = &engine.gpus[1];
+        assert_eq!((gpu.mode, gpu.pending), (Mode::Off, Mode::On));
+        assert_eq!(records(&world).len(), 0);
+    };
+    let apply = |more: &[&str]| said(&mut migctl(&world, ON, more));
+    pending(apply(&[]), "usr/bin/nvidia-smi");
+    pending(apply(&["--skip-reset"]), "--skip-reset is given");
+    world.install_smi();
+    let program = world.machine().join("usr/bin/nvidia-smi");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&program, open).unwrap();
+    pending(apply(&[]), "others than root can write to it");
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, closed).unwrap();
+    // The second run goes on from there.
+    apply(&[]).ok();
+    assert_eq!(modes(&world), [Mode::On, Mode::On]);
+}
+
+#[test]
+fn refuses_mode_of_gpu_in_use() {
+    let world = world();
+    world.install_smi();
+    world.create("train");
+    refused(&world, OFF, &["container train has 1g.6gb at "]);
+    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
+    world.create("whole");
+    refused(&world, ON, &["container whole has GPU 1, whose MIG mode"]);
+    world.delete("whole");
+    world.configure("sharing.enforcement = [\"none\"]");
+    world.bundle_saying("share", &[("runmig.dev/share", "1/2")]);
+    world.create("share");
+    refused(&world, ON, &["container share has GPU 1, whose MIG mode"]);
+    world.delete("share");
+    let target = Target {
+        gpu: 1,
+        gi: None,
+        ci: None,
+    };
+    let store = Store::open(&world.machine()).unwrap();
+    let held = holders::hold(&store, target, 1 << 20).unwrap();
+    let process = format!("process {} has GPU 1", std::process::id());
+    refused(&world, ON, &[&process]);
+    drop(held);
+}
+
+#[test]
+fn tells_busy_driver() {
+    let world = world();
+    world.install_smi();
+    let busy = [
+        Outcome::Return(Code::IN_USE.0),
+        Outcome::ActivationStatus(Code::IN_USE.0),
+    ];
+    for outcome in busy {
+        world.fault("nvmlDeviceSetMigMode", 1, Some(1), outcome);
+        let line = said(&mut migctl(&world, ON, &[])).refused();
+        assert!(
+            line.contains("in use by another client (NVML 19)"),
+            "{line}"
+        );
+        assert!(line.contains("end what uses GPU 1"), "{line}");
+        world.no_faults();
+        assert_eq!(modes(&world), [Mode::On, Mode::Off]);
+        assert_eq!(records(&world).len(), 0);
+    }
+}
+
+#[test]
+fn no_create_gets_gpu_meanwhile() {
+    let world = world();
+    world.install_smi();
+    world.takes("nvmlDeviceSetMigMode", 2_000);
+    let mut applying: Going = going(&mut migctl(&world, ON, &[]));
+    until("the GPU is held", || {
+        !records(&world).is_empty() || applying.ended().is_some()
+    });
+    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
+    let line = said(&mut world.create_command("whole")).refused();
+    assert!(!line.contains("GPU 1 is free"), "{line}");
+    applying.end().ok();
+    assert_eq!(modes(&world), [Mode::On, Mode::On]);
+}
+
+#[test]
+fn killed_change_leaves_no_record() {
+    let world = world();
+    world.install_smi();
+    for moment in [
+        nvml_sim::fault::Moment::Before,
+        nvml_sim::fault::Moment::After,
+    ] {
+        world.fault("nvmlDeviceSetMigMode", 1, Some(1), Outcome::Kill(moment));
+        let killed = said(&mut migctl(&world, ON, &[]));
+        assert_eq!(killed.status.code(), None);
+        world.no_faults();
+        assert_eq!(records(&world).len(), 1);
+        world.gc().ok();
+        assert_eq!(records(&world).len(), 0);
+    }
+    said(&mut migctl(&world, ON, &[])).ok();
+}
+
+#[test]
+fn second_apply_sees_change() {
+    let world = world();
+    let slow = SlowReset::install(&world);
+    let first = going(&mut migctl(&world, OFF, &[]));
+    slow.until_started();
+    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
+    for more in [&[][..], &["-m"]] {
+        let line = said(&mut migctl(&world, on, more)).refused();
+        assert!(line.contains("another apply has GPU 0"), "{line}");
+    }
+    slow.go_on();
+    first.end().ok();
+    assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
+    assert_eq!((there(&world).len(), records(&world).len()), (0, 0));
+    said(&mut migctl(&world, on, &[])).ok();
+}
+
+#[test]
+fn hold_lasts_as_long_as_reset() {
+    let world = world();
+    let slow = SlowReset::install(&world);
+    let applying = going(&mut migctl(&world, OFF, &[]));
+    slow.until_started();
+    let pid = nix::unistd::Pid::from_raw(applying.pid());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    applying.end();
+    world.gc();
+    assert_eq!(records(&world).len(), 1);
+    said(&mut world.create_command("train")).refused();
+    slow.go_on();
+    until("the hold is gone", || {
+        world.gc();
+        records(&world).is_empty()
+    });
+    assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
+}
+
+#[test]
+fn ending_mig_takes_no_lease() {
+    let world = world();
+    said(&mut migctl(&world, OFF, &["--skip-reset"])).refused();
+    let line = said(&mut world.create_command("train")).refused();
+    assert!(line.contains("its next reset switches MIG off"), "{line}");
+    let line = said(&mut world.claims("promise", "uid")).refused();
+    assert!(
+        line.contains("the next reset of GPU 0 switches MIG off"),
+        "{line}"
+    );
+    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
+    let line = said(&mut migctl(&world, on, &[])).refused();
+    assert!(line.contains("nvidia-smi -i 0 -mig 1"), "{line}");
+    world.change(|machine, holds| machine.set_mig_mode(0, Mode::On, holds).unwrap());
+    world.create("train");
+}
+
+/// A container may come to a GPU that has the goal already.
+#[test]
+fn other_gpus_change_beside_new_mode() {
+    let world = world();
+    let slow = SlowReset::install(&world);
+    let both = format!(r#"{{"devices": [0], "mig-enabled": true, "mig-devices": {{}}}}, {ON}"#);
+    let applying = going(&mut migctl(&world, &both, &[]));
+    slow.until_started();
+    world.create("train");
+    slow.go_on();
+    applying.end().ok();
+    world.has_its_slices("train").unwrap();
+    let on = |gpu| world.instances().iter().filter(|i| i.gpu == gpu).count();
+    assert_eq!((on(0), on(1)), (1, 2));
+}
+
+#[test]
+fn refused_gpu_hides_no_pending_one() {
+    let world = world();
+    let off = |gpu: usize| {
+        world.change(|machine, _| {
+            let gpu = &mut machine.gpus[gpu];
+            (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
+        });
+    };
+    off(0);
+    let busy = Outcome::Return(Code::IN_USE.0);
+    world.fault("nvmlDeviceSetMigMode", 2, Some(2), busy);
+    let all = r#"{"devices": "all", "mig-enabled": true, "mig-devices": {}}"#;
+    let line = said(&mut migctl(&world, all, &[])).refused();
+    assert!(line.contains("end what uses GPU 1"), "{line}");
+    assert!(line.contains("nvidia-smi --gpu-reset -i 0"), "{line}");
+}
+
+#[test]
+fn limits_leave_out_gpu_that_changes() {
+    let world = World::with_whole_gpus();
+    world.configure("[[policy.limit]]\ngpus = 1\n");
+    let slow = SlowReset::install(&world);
+    let applying = going(&mut migctl(&world, OFF, &[]));
+    slow.until_started();
+    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
+    world.create("whole");
+    slow.go_on();
+    applying.end().ok();
+}
+
+#[test]
+fn restores_modes_of_checkpoint() {
+    let world = world();
+    machine::install_smi(&world.machine());
+    let file = world.path("checkpoint.json");
+    let file = file.to_str().unwrap();
+    said(&mut world.migctl(&["checkpoint", "-f", file])).ok();
+    said(&mut apply_to(&world, "\"all\"", r#"{"2g.12gb": 1}"#)).ok();
+    assert_eq!(modes(&world), [Mode::On, Mode::On]);
+    said(&mut world.migctl(&["restore", "-f", file])).ok();
+    assert_eq!(modes(&world), [Mode::On, Mode::Off]);
+    assert_eq!(there(&world).len(), 0);
+}

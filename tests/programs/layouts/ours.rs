@@ -1,0 +1,65 @@
+//! migctl on a simulated machine, with a configuration of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use testkit::process::{Said, said};
+use testkit::{Machine, unique};
+
+pub struct Ours {
+    pub machine: Machine,
+    dir: TempDir,
+}
+
+impl Ours {
+    pub fn on(machine: Machine) -> Ours {
+        let dir = tempfile::Builder::new()
+            .prefix("runmig-layouts-")
+            .tempdir()
+            .unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!(
+            "state_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {:?}\n",
+            dir.path().join("state"),
+            machine.library(),
+            machine.dir()
+        );
+        fs::write(dir.path().join("config.toml"), text).unwrap();
+        Ours { machine, dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file under a name of its own.
+    pub fn file(&self, text: &str) -> PathBuf {
+        let path = self.path(&format!("layout-{}.yaml", unique()));
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_migctl"));
+        command
+            .args(arguments)
+            .env("RUNMIG_CONFIG", self.path("config.toml"))
+            .env_remove("RUST_BACKTRACE")
+            .current_dir(self.dir.path());
+        command
+    }
+
+    #[track_caller]
+    pub fn migctl(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command(arguments))
+    }
+
+    /// `migctl assert -f FILE ARGUMENTS`
+    #[track_caller]
+    pub fn assert(&self, file: &Path, arguments: &[&str]) -> Said {
+        let file = ["assert", "-f", file.to_str().unwrap()];
+        self.migctl(&[&file, arguments].concat())
+    }
+}

@@ -1,0 +1,359 @@
+//! The plan of one GPU, carried out by the simulated driver, and against a search of all plans.
+
+use testkit::models;
+
+use nvml_sim::engine::{self, GiProfile, Machine, Mode, Model, NewGpu, Unheld};
+use runmig_lease::model::{Part, Placement};
+use runmig_lease::placement::{LayoutObstacle, LayoutPlan, Standing, WantedParts, plan_layout};
+use std::collections::BTreeMap;
+use testkit::random::Random;
+
+fn empty(model: &'static Model) -> Machine {
+    let gpu = NewGpu {
+        model,
+        floor_swept: false,
+        mode: Mode::On,
+    };
+    Machine::new("plan", &[gpu])
+}
+
+/// Returns the compute instance profile with so many slices, the full one for all.
+fn part(model: &Model, profile: &GiProfile, slices: u32) -> u32 {
+    if slices == profile.compute_slices {
+        return profile.full_ci;
+    }
+    let parts = model.ci_profiles(profile);
+    let part = parts.iter().find(|part| part.slices == slices);
+    part.expect("a compute instance profile").id
+}
+
+/// Fills a GPU at random places, with parts of instances where `whole` is false.
+fn fill(machine: &mut Machine, random: &mut Random, whole: bool) {
+    let model = machine.gpus[0].model();
+    for _ in 0..random.below(9) {
+        let profile = &model.profiles[random.below(model.profiles.len() as u64) as usize];
+        let places: Vec<engine::Placement> = profile.placements().collect();
+        let Ok(gi) = machine.create_gpu_instance(0, profile.id, Some(random.of(&places)), &Unheld)
+        else {
+            continue;
+        };
+        let mut sizes = vec![profile.compute_slices];
+        if !whole && random.one_in(2) {
+            sizes = match random.below(3) {
+                0 => Vec::new(),
+                1 => vec![1; 1 + random.below(u64::from(profile.compute_slices)) as usize],
+                _ => vec![2.min(profile.compute_slices); 1],
+            };
+        }
+        for slices in sizes {
+            let part = part(model, profile, slices);
+            let _ = machine.create_compute_instance(0, gi.id, part, None);
+        }
+    }
+}
+
+fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standing> {
+    let gpu = &machine.gpus[0];
+    let one = |gi: &engine::GpuInstance| {
+        let part_of = |ci: &engine::ComputeInstance| Part {
+            slices: gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices,
+            number: Some(ci.profile_id),
+        };
+        let room = |slices: u32| {
+            let part = part(gpu.model(), gpu.profile_of(gi), slices);
+            Some((slices, gpu.ci_remaining_capacity(gi, part).ok()?))
+        };
+        let parts = gpu.ci_profiles_of(gi);
+        let sizes = parts.iter().map(|part| part.slices);
+        Standing {
+            room: sizes.filter_map(room).collect(),
+            profile_id: gi.profile_id,
+            placement: Placement {
+                start: gi.placement.start,
+                size: gi.placement.size,
+            },
+            parts: gi.compute_instances.iter().map(part_of).collect(),
+            is_held: is_held(),
+        }
+    };
+    gpu.gpu_instances.iter().map(one).collect()
+}
+
+fn content(standing: &[Standing]) -> WantedParts {
+    let mut parts = WantedParts::new();
+    for one in standing.iter().filter(|one| !one.parts.is_empty()) {
+        let sizes = one.parts.iter().map(|part| part.slices);
+        parts.entry(one.profile_id).or_default().extend(sizes);
+    }
+    parts.values_mut().for_each(|parts| parts.sort_unstable());
+    parts
+}
+
+/// Carries out a plan in its order, and returns the content then.
+fn carry_out(machine: &Machine, plan: &LayoutPlan, about: &str) -> WantedParts {
+    let mut machine = machine.clone();
+    let model = machine.gpus[0].model();
+    let before = machine.gpus[0].gpu_instances.clone();
+    for n in &plan.destroy {
+        for ci in &before[*n].compute_instances {
+            let gone = machine.destroy_compute_instance(0, before[*n].id, ci.id, &Unheld);
+            gone.unwrap_or_else(|e| panic!("{e}: {about}"));
+        }
+        let gone = machine.destroy_gpu_instance(0, before[*n].id, &Unheld);
+        gone.unwrap_or_else(|e| panic!("{e}: {about}"));
+    }
+    let mut complete: Vec<(u32, u32, &[Part])> = { plan.keep.iter() }
+        .map(|(n, more)| (before[*n].id, before[*n].profile_id, &more[..]))
+        .collect();
+    for new in &plan.create {
+        let at = engine::Placement {
+            start: new.placement.start,
+            size: new.placement.size,
+        };
+        let made = machine.create_gpu_instance(0, new.profile_id, Some(at), &Unheld);
+        let made = made.unwrap_or_else(|e| panic!("{e}: {about}"));
+        complete.push((made.id, new.profile_id, &new.parts));
+    }
+    for (gi, profile, parts) in complete {
+        let profile = model.profile(profile).unwrap();
+        for one in parts {
+            let part = part(model, profile, one.slices);
+            let made = machine.create_compute_instance(0, gi, part, None);
+            made.unwrap_or_else(|e| panic!("{e}: {about}"));
+        }
+    }
+    for n in plan.keep.keys() {
+        let one = &before[*n];
+        let is_same = |gi: &engine::GpuInstance| (gi.id, gi.placement) == (one.id, one.placement);
+        assert!(machine.gpus[0].gpu_instances.iter().any(is_same), "{about}");
+    }
+    content(&standing(&machine, || false))
+}
+
+#[test]
+fn driver_carries_out_each_plan() {
+    let (mut plans, mut held) = (0, 0);
+    for seed in 0..3000 {
+        let mut random = Random::new(seed);
+        let all = Model::with_mig();
+        let model = &all[random.below(all.len() as u64) as usize];
+        let (mut now, mut then) = (empty(model), empty(model));
+        fill(&mut now, &mut random, false);
+        fill(&mut then, &mut random, false);
+        let often = 1 + random.below(6);
+        let there = standing(&now, || random.one_in(often));
+        let wanted = content(&standing(&then, || false));
+        let about = format!("seed {seed}: {there:?}\n{wanted:?}");
+        match plan_layout(&models::gpu(model, 0), &there, &wanted) {
+            Ok(plan) => {
+                let is_spared = plan.destroy.iter().all(|n| !there[*n].is_held);
+                assert!(is_spared, "{about}\n{plan:?}");
+                let about = format!("{about}\n{plan:?}");
+                assert_eq!(carry_out(&now, &plan, &about), wanted, "{about}");
+                plans += 1;
+            }
+            Err(LayoutObstacle::Held(plan)) => {
+                assert!(plan.destroy.iter().any(|n| there[*n].is_held), "{about}");
+                // It is what would be done once nothing holds them.
+                assert_eq!(carry_out(&now, &plan, &about), wanted, "{about}");
+                held += 1;
+            }
+            // Parts in several instances may need more of these than stood there.
+            Err(e) => assert_eq!(e, LayoutObstacle::NoFit, "{about}"),
+        }
+    }
+    assert!(plans > 100 && held > 50, "{plans} plans, {held} held");
+}
+
+/// Returns the fewest destroys that lead to the wanted instances, by a look at every set and every place.
+fn fewest_destroys(
+    machine: &Machine,
+    there: &[Standing],
+    wanted: &BTreeMap<u32, u32>,
+) -> Option<usize> {
+    let mut fewest = None;
+    for set in 0..1u32 << there.len() {
+        let goes = |n: usize| set >> n & 1 == 1;
+        if (0..there.len()).any(|n| goes(n) && there[n].is_held) {
+            continue;
+        }
+        let count = set.count_ones() as usize;
+        if fewest.is_some_and(|least| least <= count) {
+            continue;
+        }
+        let mut rest = machine.clone();
+        let mut left = wanted.clone();
+        let mut is_right = true;
+        for (n, one) in machine.gpus[0].gpu_instances.iter().enumerate() {
+            if goes(n) {
+                rest.gpus[0].gpu_instances.retain(|gi| gi.id != one.id);
+                continue;
+            }
+            match left.get_mut(&one.profile_id) {
+                Some(count) if *count > 0 => *count -= 1,
+                _ => is_right = false,
+            }
+        }
+        if is_right && has_places(&rest, &left) {
+            fewest = Some(count);
+        }
+    }
+    fewest
+}
+
+fn has_places(machine: &Machine, left: &BTreeMap<u32, u32>) -> bool {
+    let Some((&id, _)) = left.iter().find(|(_, count)| **count > 0) else {
+        return true;
+    };
+    let mut less = left.clone();
+    *less.get_mut(&id).unwrap() -= 1;
+    let profile = machine.gpus[0].model().profile(id).unwrap();
+    profile.placements().any(|at| {
+        let mut with = machine.clone();
+        with.create_gpu_instance(0, id, Some(at), &Unheld).is_ok() && has_places(&with, &less)
+    })
+}
+
+#[test]
+fn no_plan_destroys_fewer() {
+    let (mut some, mut none) = (0, 0);
+    for seed in 0..600 {
+        let mut random = Random::new(1000 + seed);
+        let key = random.of(&["a30-24gb", "a30-24gb", "a100-80gb", "h100-80gb"]);
+        let model = Model::find(key).unwrap();
+        let (mut now, mut then) = (empty(model), empty(model));
+        fill(&mut now, &mut random, true);
+        fill(&mut then, &mut random, true);
+        let often = 2 + random.below(5);
+        let there = standing(&now, || random.one_in(often));
+        let wanted = content(&standing(&then, || false));
+        let counts = wanted.iter().map(|(id, parts)| (*id, parts.len() as u32));
+        let fewest = fewest_destroys(&now, &there, &counts.collect());
+        let plan = plan_layout(&models::gpu(model, 0), &there, &wanted);
+        let about = format!("seed {seed}: {there:?}\n{wanted:?}\n{plan:?}");
+        let destroys = plan.as_ref().ok().map(|plan| plan.destroy.len());
+        assert_eq!(destroys, fewest, "{about}");
+        match plan {
+            Ok(_) => some += 1,
+            Err(e) => {
+                assert!(matches!(e, LayoutObstacle::Held(_)), "{about}");
+                none += 1;
+            }
+        }
+    }
+    assert!(some > 50 && none > 20, "{some} plans, {none} without");
+}
+
+#[test]
+fn keeps_wanted_instances_in_place() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let id = |name: &str| gpu.profiles.iter().find(|p| p.name == name).unwrap().id;
+    let mut machine = empty(model);
+    for _ in 0..7 {
+        let gi = machine
+            .create_gpu_instance(0, id("1g.10gb"), None, &Unheld)
+            .unwrap();
+        machine.create_compute_instance(0, gi.id, 0, None).unwrap();
+    }
+    let there = standing(&machine, || false);
+    let wanted = WantedParts::from([(id("1g.10gb"), vec![1; 5]), (id("2g.20gb"), vec![2])]);
+    let plan = plan_layout(&gpu, &there, &wanted).unwrap();
+    assert_eq!(
+        (plan.keep.len(), plan.destroy.len(), plan.create.len()),
+        (5, 2, 1)
+    );
+    // A held instance in the only place of the largest is the obstacle.
+    let mut there = there;
+    there.truncate(1);
+    there[0].is_held = true;
+    let wanted = WantedParts::from([(id("7g.80gb"), vec![7])]);
+    let Err(LayoutObstacle::Held(plan)) = plan_layout(&gpu, &there, &wanted) else {
+        panic!("the held instance stays")
+    };
+    assert_eq!((plan.destroy, plan.create.len()), (vec![0], 1));
+    let wanted = WantedParts::from([(id("3g.40gb"), vec![3; 3])]);
+    assert_eq!(
+        plan_layout(&gpu, &there, &wanted),
+        Err(LayoutObstacle::NoFit)
+    );
+    // Three parts go into one instance, and a part of four goes nowhere.
+    let wanted = WantedParts::from([(id("3g.40gb"), vec![1; 4])]);
+    let plan = plan_layout(&gpu, &[], &wanted).unwrap();
+    let parts: Vec<&[Part]> = plan.create.iter().map(|new| &new.parts[..]).collect();
+    assert_eq!(parts, [&[Part::of(1); 3][..], &[Part::of(1)]]);
+}
+
+#[test]
+fn mixed_parts_share_an_instance() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let id = gpu
+        .profiles
+        .iter()
+        .find(|p| p.name == "7g.80gb")
+        .unwrap()
+        .id;
+    let wanted = WantedParts::from([(id, vec![2, 2, 3])]);
+    let plan = plan_layout(&gpu, &[], &wanted).unwrap();
+    assert_eq!(plan.create.len(), 1, "{plan:?}");
+    assert_eq!(carry_out(&empty(model), &plan, "mixed parts"), wanted);
+}
+
+/// An instance that stays empty goes, also where its neighbour has room for all parts.
+#[test]
+fn parts_fill_empty_instances_first() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let id = gpu
+        .profiles
+        .iter()
+        .find(|p| p.name == "2g.20gb")
+        .unwrap()
+        .id;
+    let wanted = WantedParts::from([(id, vec![1, 1])]);
+    for first in [0, 1] {
+        let mut machine = empty(model);
+        for n in 0..2 {
+            let gi = machine.create_gpu_instance(0, id, None, &Unheld).unwrap();
+            if n < first {
+                let part = part(model, model.profile(id).unwrap(), 1);
+                machine
+                    .create_compute_instance(0, gi.id, part, None)
+                    .unwrap();
+            }
+        }
+        let there = standing(&machine, || true);
+        let plan = plan_layout(&gpu, &there, &wanted).unwrap();
+        assert_eq!((plan.destroy.len(), plan.create.len()), (0, 0), "{plan:?}");
+        assert_eq!(carry_out(&machine, &plan, "empty ones first"), wanted);
+    }
+}
+
+/// A part of several slices needs a place beside the present ones, which the driver knows.
+#[test]
+fn parts_grow_where_driver_has_room() {
+    let model = Model::find("a100-80gb").unwrap();
+    let gpu = models::gpu(model, 0);
+    let profile = model.profiles.iter().find(|p| p.name == "7g.80gb").unwrap();
+    let mut machine = empty(model);
+    let gi = machine.create_gpu_instance(0, profile.id, None, &Unheld);
+    let two = part(model, profile, 2);
+    let first = Some(engine::Placement { start: 0, size: 2 });
+    let made = machine.create_compute_instance(0, gi.unwrap().id, two, first);
+    made.unwrap();
+    let there = standing(&machine, || false);
+    // The only place of four slices is taken, and nobody knows what is left beside different parts.
+    for (parts, stays) in [
+        (vec![2, 2, 2], true),
+        (vec![2, 3], true),
+        (vec![1, 1, 2, 2], true),
+        (vec![2, 4], false),
+        (vec![2, 2, 3], false),
+    ] {
+        let wanted = WantedParts::from([(profile.id, parts)]);
+        let plan = plan_layout(&gpu, &there, &wanted).unwrap();
+        assert_eq!(plan.keep.len(), usize::from(stays), "{wanted:?}: {plan:?}");
+        assert_eq!(carry_out(&machine, &plan, "growing parts"), wanted);
+    }
+}

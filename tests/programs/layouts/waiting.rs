@@ -1,0 +1,125 @@
+//! `migctl apply --wait` and `--partial`, beside leases that are in the way.
+
+use crate::layouts::leases::{apply, apply_to, fields, records, there};
+use testkit::faults::strace::{self, Point};
+use testkit::faults::{SMALL, World, check::names, steps};
+use testkit::process::{going, until};
+use testkit::said;
+
+#[test]
+fn partial_apply_names_other_gpus() {
+    let world = World::of(SMALL, 2);
+    world.create("train");
+    let taken = world.the_instance().gpu;
+    let mut command = apply_to(&world, "\"all\"", r#"{"4g.24gb": 1}"#);
+    said(&mut command).refused();
+    assert_eq!(there(&world).len(), 1);
+    let partial = said(command.args(["--partial", "-o", "json"])).exits(1);
+    assert!(
+        partial.stderr.contains("container train has 1g.6gb at "),
+        "{partial:?}"
+    );
+    assert!(
+        partial.stderr.contains("the other GPUs have it"),
+        "{partial:?}"
+    );
+    let json = partial.json();
+    assert_eq!(json["applied"], true);
+    assert!(json["error"].is_string());
+    let instances = world.instances();
+    let on = |gpu| instances.iter().filter(|i| i.gpu == gpu).count();
+    assert_eq!((on(taken), on(1 - taken)), (1, 1));
+    world.has_its_slices("train").unwrap();
+}
+
+#[test]
+fn waits_for_leases_in_the_way() {
+    let world = World::small();
+    world.create("train");
+    let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
+    let mut waiting = going(command.args(["--wait", "10m"]));
+    let queued = || {
+        { names(&world.state().join("queue")) }
+            .iter()
+            .any(|name| !name.starts_with('.'))
+    };
+    until("it is in the queue", || {
+        queued() || waiting.ended().is_some()
+    });
+    // Its GPU is reserved.
+    let line = said(&mut world.create_command("late")).refused();
+    assert!(line.contains("migctl apply"), "{line}");
+    let listed = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(listed.contains("layout wanted"), "{listed}");
+    world.delete("train");
+    waiting.end().ok();
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+    assert!(!queued());
+}
+
+#[test]
+fn waits_no_longer_than_asked() {
+    let world = World::small();
+    world.create("train");
+    let before = (records(&world), there(&world));
+    let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
+    let line = said(command.args(["--wait", "100ms"])).refused();
+    assert!(line.contains("container train has 1g.6gb at "), "{line}");
+    assert_eq!((records(&world), there(&world)), before);
+    let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// An apply that kept the slice would have a record of nothing.
+#[test]
+fn release_under_way_is_waited_for() {
+    let world = World::small();
+    world.create("train");
+    world.takes("nvmlComputeInstanceDestroy", 500);
+    let deleting = going(&mut world.runmig(&["delete", "--force", "train"]));
+    let is_going = || fields(&world.leases(), "state") == ["releasing"];
+    until("the release has begun", || {
+        is_going() || world.leases().is_empty()
+    });
+    said(apply(&world, r#"{"1g.6gb": 1}"#).args(["--wait", "10m"])).ok();
+    deleting.end().ok();
+    assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+    assert_eq!((there(&world).len(), world.records().len()), (1, 1));
+}
+
+/// An apply that is stopped at each look at the ledger meets a release.
+#[test]
+fn release_between_looks_fails_no_apply() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let (log, leases) = (world.path("strace.log"), world.state().join("leases"));
+    let mut looks = 0;
+    loop {
+        world.create("train");
+        let look = Point {
+            call: "openat".to_owned(),
+            nth: looks + 1,
+            shown: String::new(),
+        };
+        let call = apply(&world, r#"{"1g.6gb": 1}"#).into();
+        let mut applying = strace::stopped_at(&call, &log, (&look, Some(&leases)));
+        let is_over = applying.ended().is_some();
+        let mut deleting = going(&mut world.runmig(&["delete", "--force", "train"]));
+        until("it is deleted, or waits for the apply", || {
+            deleting.ended().is_some() || steps::waits(deleting.pid())
+        });
+        strace::go_on(&applying);
+        applying.end().ok();
+        deleting.end().ok();
+        assert_eq!((there(&world).len(), world.records().len()), (1, 1));
+        assert_eq!(fields(&world.leases(), "state"), ["layout"]);
+        said(&mut apply(&world, "{}")).ok();
+        if is_over {
+            break;
+        }
+        looks += 1;
+    }
+    assert!(looks > 2, "hardly a look was found: {looks}");
+}

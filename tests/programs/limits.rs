@@ -1,0 +1,226 @@
+//! `[policy]`, held by creates that are processes of their own.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use testkit::faults::{SMALL, World};
+use testkit::process::until;
+use testkit::{going, said, skip};
+
+const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
+
+fn asking(world: &World, id: &str, slice: &str, namespace: &str) -> Command {
+    let all = [("runmig.dev/slice", slice), (NAMESPACE, namespace)];
+    world.bundle_saying(id, &all);
+    world.create_command(id)
+}
+
+#[track_caller]
+fn refused(world: &World, id: &str, slice: &str, namespace: &str) -> String {
+    said(&mut asking(world, id, slice, namespace)).refused()
+}
+
+#[track_caller]
+fn all_go(world: &World, ids: &[&str]) {
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Two that ask at once do not both get the last there is.
+#[test]
+fn limits_many_creates_at_once() {
+    let world = World::of(SMALL, 2);
+    world.configure("[[policy.limit]]\nnamespace = \"*\"\nslices = 2\n");
+    let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
+    let team = |n: usize| {
+        if n.is_multiple_of(2) {
+            "team-a"
+        } else {
+            "team-b"
+        }
+    };
+    let all: Vec<_> = { ids.iter().enumerate() }
+        .map(|(n, id)| going(asking(&world, id, world.profile, team(n)).stdin(Stdio::null())))
+        .collect();
+    let mut refused = Vec::new();
+    let mut made: Vec<&str> = Vec::new();
+    for (going, id) in all.into_iter().zip(&ids) {
+        let said = going.end();
+        match said.status.success() {
+            true => made.push(id),
+            false => refused.push(said.refused()),
+        }
+    }
+    assert_eq!((made.len(), refused.len()), (4, 4));
+    for line in refused {
+        let words = "has 2 of 2 slices ([[policy.limit]] 1); hint: migctl list shows which; when one of \
+                     them ends, ask again";
+        assert!(
+            line.contains("namespace team-") && line.contains(words),
+            "{line}"
+        );
+    }
+    for team in ["team-a", "team-b"] {
+        let of = world
+            .leases()
+            .into_iter()
+            .filter(|l| l["namespace"] == team);
+        assert_eq!(of.count(), 2, "{team}");
+    }
+    all_go(&world, &made);
+}
+
+/// A create does not wait for a limit, since it would delay the creates behind it.
+#[test]
+fn refuses_over_limit_without_waiting() {
+    let world = World::small();
+    world.configure("wait = \"10m\"\n[[policy.limit]]\nnamespace = \"team-a\"\nslices = 1\n");
+    said(&mut asking(&world, "one", world.profile, "team-a")).ok();
+    let line = refused(&world, "two", world.profile, "team-a");
+    assert!(
+        line.contains("namespace team-a has 1 of 1 slices"),
+        "{line}"
+    );
+    all_go(&world, &["one"]);
+}
+
+/// The dead are collected before somebody is told that they have too much: under CRI-O nobody else may
+/// come to it for long.
+#[test]
+fn frees_share_of_ended_container() {
+    let world = World::small();
+    world.configure("[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n");
+    // Another alternative that no GPU has does not make it hopeless.
+    for (id, slice) in [("two", "1g.6gb"), ("three", "7g.80gb,1g.6gb")] {
+        asking(&world, "one", "1g.6gb", "team-a");
+        world.abandoned("one");
+        said(&mut asking(&world, id, slice, "team-a")).ok();
+        all_go(&world, &[id]);
+    }
+}
+
+#[test]
+fn memory_leaves_the_next_alternative() {
+    let world = World::small();
+    world.configure("[[policy.limit]]\nnamespace = \"*\"\nmemory = \"12Gi\"\n");
+    let list = "4g.24gb,2g.12gb,1g.6gb";
+    let profile = |id: &str| world.lease_of(id)["profile"].as_str().unwrap().to_owned();
+    said(&mut asking(&world, "one", list, "team-a")).ok();
+    assert_eq!(profile("one"), "2g.12gb");
+    let line = refused(&world, "two", list, "team-a");
+    assert!(
+        line.contains("namespace team-a has 11968Mi of 12Gi of memory, and ")
+            && line.contains("Mi are asked for ([[policy.limit]] 1)"),
+        "{line}"
+    );
+    said(&mut asking(&world, "three", "1g.6gb", "team-b")).ok();
+    all_go(&world, &["one", "three"]);
+}
+
+#[test]
+fn profiles_that_nobody_may_have() {
+    let world = World::small();
+    world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
+    assert!(
+        refused(&world, "one", "4g.24gb", "n")
+            .contains("4g.24gb is not allowed (policy.profiles); hint: request 2g.*")
+    );
+    let line = refused(&world, "three", "20Gi", "n");
+    assert!(
+        line.contains("no profile that policy.profiles allows has 20Gi of memory"),
+        "{line}"
+    );
+    // The smallest that it may have.
+    said(&mut asking(&world, "two", "1Gi", "n")).ok();
+    assert_eq!(world.lease_of("two")["profile"], "2g.12gb");
+    all_go(&world, &["two"]);
+}
+
+#[test]
+fn gpus_that_are_for_others() {
+    let world = World::of(SMALL, 3);
+    let text = "[policy]\nexclude_gpus = [0]\n\
+                [[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n";
+    world.configure(text);
+    let gpu = |id: &str| world.lease_of(id)["gpuIndex"].as_u64().unwrap();
+    said(&mut asking(&world, "b", "4g.24gb", "team-b")).ok();
+    assert_eq!(gpu("b"), 2);
+    let line = refused(&world, "c", "4g.24gb", "team-b");
+    assert!(
+        line.contains("cannot allocate 4g.24gb: too few memory slices are free"),
+        "{line}"
+    );
+    said(&mut asking(&world, "a", "4g.24gb", "team-a")).ok();
+    assert_eq!(gpu("a"), 1);
+    world.configure(&text.replace("[0]", "[0, 2]"));
+    let line = refused(&world, "d", world.profile, "team-b");
+    assert!(
+        line.contains(
+            "every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: reserved \
+             for namespace team-a by [[policy.reserve]] 1; GPU 2: excluded by policy.exclude_gpus)"
+        ),
+        "{line}"
+    );
+    all_go(&world, &["a", "b"]);
+}
+
+/// The login counts, whatever root of that login says of itself.
+#[test]
+fn limits_user_by_login() {
+    let world = World::small();
+    world.configure("[[policy.limit]]\nuser = \"*\"\nslices = 1\n");
+    let logged_in = |user: u32, id: &str| {
+        let create = asking(&world, id, world.profile, "n");
+        let mut shell = Command::new("/bin/sh");
+        let script = format!("echo {user} >/proc/self/loginuid && exec \"$@\"");
+        shell.args(["-c", &script, "sh"]).arg(create.get_program());
+        shell.args(create.get_args()).env_clear();
+        for (name, value) in create.get_envs() {
+            value.map(|value| shell.env(name, value));
+        }
+        shell
+    };
+    let mut tried = Command::new("/bin/sh");
+    tried.args(["-c", "echo 1 >/proc/self/loginuid"]);
+    if !Path::new("/proc/self/loginuid").exists() || !said(&mut tried).status.success() {
+        skip("the kernel keeps no logins, or this is one");
+        return;
+    }
+    said(&mut logged_in(1000, "one")).ok();
+    let line = said(&mut logged_in(1000, "two")).refused();
+    assert!(
+        line.contains("user 1000 has 1 of 1 slices ([[policy.limit]] 1)"),
+        "{line}"
+    );
+    said(&mut logged_in(2000, "three")).ok();
+    // A daemon's containers belong to no user.
+    said(&mut asking(&world, "four", world.profile, "n")).ok();
+    said(&mut asking(&world, "five", world.profile, "n")).ok();
+    all_go(&world, &["one", "three", "four", "five"]);
+}
+
+/// A waiting request reserves nothing on GPUs that it may not use.
+#[test]
+fn excluded_request_blocks_no_other() {
+    let world = World::of(SMALL, 2);
+    world.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
+    said(&mut asking(&world, "one", "2g.12gb", "team-b")).ok();
+    world.bundle_saying(
+        "large",
+        &[("runmig.dev/slice", "4g.24gb"), ("runmig.dev/wait", "10m")],
+    );
+    let large = going(world.create_command("large").stdin(Stdio::null()));
+    until("it waits", || {
+        std::fs::read_dir(world.state().join("queue")).is_ok_and(|mut q| q.next().is_some())
+    });
+    said(&mut asking(&world, "two", world.profile, "team-a")).ok();
+    assert_eq!(world.lease_of("two")["gpuIndex"], 1);
+    let line = refused(&world, "three", world.profile, "team-b");
+    assert!(
+        line.contains("the free slots are reserved for 1 earlier request"),
+        "{line}"
+    );
+    world.delete("one");
+    large.end().ok();
+    all_go(&world, &["large", "two"]);
+}

@@ -1,0 +1,95 @@
+//! A file system whose server does not answer blocks no call of runmig.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+use testkit::faults::World;
+use testkit::fuse::{Fuse, Holder};
+use testkit::process::{children, kill, until};
+use testkit::{going, said, skip};
+
+#[test]
+fn file_on_hung_mount_blocks_nothing() {
+    let world = World::small();
+    let holder = match Holder::new() {
+        Ok(holder) => holder,
+        Err(why) => return skip(why),
+    };
+    world.configure("keep_idle = \"5m\"");
+    world.create("a");
+    let made = world.the_instance();
+    world.delete("a");
+    // The search for holders of the idle slice passes every open file.
+    world.create("b");
+    eprintln!(
+        "{}",
+        std::fs::read_to_string(world.state().join("runmig.log")).unwrap()
+    );
+    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    assert_eq!(world.the_instance(), made, "{log}");
+    said(&mut world.runmig(&["start", "b"])).ok();
+    world.delete("b");
+    world.configure("adopt = true");
+    world.gc().ok();
+    world.admin_leaves(0, world.profile, 2);
+    world.create("c");
+    assert_eq!(world.lease_of("c")["adopted"], true);
+    world.delete("c");
+    world.gc().ok();
+    holder.was_left_alone();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The same, where the container's bundle or its low-level runtime's record is what hangs.
+#[test]
+fn hung_bundle_is_left_alone() {
+    let world = World::small();
+    world.abandoned("a");
+    let bundle = world.path("bundles/a");
+    let fuse = match Fuse::new(&bundle) {
+        Ok(fuse) => fuse,
+        Err(why) => return skip(why),
+    };
+    fuse.hang();
+    world.gc().ok();
+    assert!(world.leases().is_empty() && world.instances().is_empty());
+    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    let line = log.lines().find(|l| l.contains("does not answer")).unwrap();
+    assert!(line.contains(bundle.to_str().unwrap()), "{line}");
+    assert!(fuse.asked() > 0);
+    fuse.nobody_was_stuck();
+}
+
+#[test]
+fn hung_runtime_record_counts_as_alive() {
+    let world = World::small();
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    let create = going(world.create_command("a").stdin(Stdio::null()));
+    until("the low-level runtime waits", || {
+        let mut options = File::options();
+        // Without a reader that fails.
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        options.open(&fifo).is_ok()
+    });
+    let runtime = children(create.pid());
+    create.kill();
+    runtime.into_iter().for_each(kill);
+    let root = world.root().join("a");
+    let fuse = match Fuse::new(&root) {
+        Ok(fuse) => fuse,
+        Err(why) => return skip(why),
+    };
+    fuse.hang();
+    let gc = world.gc().ok().stdout;
+    assert!(
+        gc.contains("kept") && gc.contains("does not answer"),
+        "{gc}"
+    );
+    fuse.nobody_was_stuck();
+    drop(fuse);
+    world.behave("");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}

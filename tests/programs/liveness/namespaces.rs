@@ -1,0 +1,168 @@
+//! Pids, start times and cgroup paths of a record, seen from other namespaces than its writer's.
+
+use std::process::{Command, Stdio};
+use testkit::faults::World;
+use testkit::process::{children, until};
+use testkit::{Said, going, said, skip};
+
+const ID: &str = "victim";
+
+/// The command, started by another one with these arguments.
+fn under(before: &[&str], command: &Command) -> Command {
+    let mut wrapped = Command::new(before[0]);
+    wrapped.args(&before[1..]);
+    wrapped.arg(command.get_program()).args(command.get_args());
+    wrapped
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    wrapped.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    if let Some(dir) = command.get_current_dir() {
+        wrapped.current_dir(dir);
+    }
+    wrapped
+}
+
+const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--mount-proc"];
+const OTHER_CGROUPS: &[&str] = &["unshare", "--cgroup"];
+
+/// In a mount namespace of its own, after a shell command.
+fn after(script: &str) -> [&str; 6] {
+    ["unshare", "--mount", "sh", "-c", script, "sh"]
+}
+
+fn gc_under(world: &World, before: &[&str]) -> String {
+    let gc: Said = said(&mut under(before, &world.migctl(&["gc"]))).ok();
+    gc.stdout
+}
+
+/// The container has its slice yet, and gc said why it keeps it.
+#[track_caller]
+fn keeps(world: &World, before: &[&str], why: &str) {
+    let ours = world.instances();
+    let said = gc_under(world, before);
+    assert!(said.contains("kept") && said.contains(why), "{said}");
+    assert_eq!(world.instances(), ours);
+}
+
+#[track_caller]
+fn ends(world: &World) {
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn keeps_leases_of_other_pid_namespace() {
+    let world = World::small();
+    world.create(ID);
+    let why = "runmig cannot see from here whether it lives: its processes are of pid namespace ";
+    keeps(&world, OTHER_PIDS, why);
+    let release = world.migctl(&["release", ID]);
+    let line = said(&mut under(OTHER_PIDS, &release)).refused();
+    assert!(
+        line.contains("cannot release the slice of container victim: "),
+        "{line}"
+    );
+    assert!(
+        line.contains("hint: run migctl gc as root on the host"),
+        "{line}"
+    );
+    let list = said(&mut under(OTHER_PIDS, &world.migctl(&["list"]))).ok();
+    assert!(
+        list.stderr.contains("whether container victim lives"),
+        "{}",
+        list.stderr
+    );
+    assert!(world.migctl(&["list"]).output().unwrap().stderr.is_empty());
+    ends(&world);
+}
+
+#[test]
+fn create_without_room_keeps_unseen_containers() {
+    let world = World::small();
+    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| drop(world.create(id)));
+    let all = world.instances();
+    let line = said(&mut under(OTHER_PIDS, &world.create_command(ID))).refused();
+    assert!(line.contains("leases are kept (4) because"), "{line}");
+    assert_eq!(world.instances(), all);
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// A `/proc` that is empty, of another pid namespace, or that hides others.
+#[test]
+fn keeps_leases_where_proc_lies() {
+    let world = World::small();
+    world.create(ID);
+    let empty = after("mount -t tmpfs none /proc && exec \"$@\"");
+    keeps(
+        &world,
+        &empty,
+        "/proc does not show this process's namespaces",
+    );
+    let foreign = ["unshare", "--pid", "--fork"];
+    keeps(&world, &foreign, "/proc is of another pid namespace");
+    let hides = after(
+        "mount -t proc -o hidepid=2 proc /proc && exec setpriv --bounding-set -sys_ptrace \"$@\"",
+    );
+    keeps(&world, &hides, "no CAP_SYS_PTRACE");
+    let user = ["unshare", "--user", "--map-root-user"];
+    keeps(&world, &user, "not root on the host");
+    let line = said(&mut under(&foreign, &world.create_command("other"))).refused();
+    assert!(
+        line.contains("cannot record a container's processes: /proc"),
+        "{line}"
+    );
+    ends(&world);
+}
+
+#[test]
+fn keeps_leases_of_other_time_namespace() {
+    let world = World::small();
+    world.create(ID);
+    let shifted = ["unshare", "--time", "--boottime", "100000", "--fork"];
+    keeps(&world, &shifted, "its start times are of time namespace ");
+    ends(&world);
+}
+
+/// Init is dead, and runmig cannot read the other processes of its cgroup.
+#[test]
+fn keeps_cgroups_of_other_namespace() {
+    let world = World::small();
+    world.abandoned(ID);
+    keeps(
+        &world,
+        OTHER_CGROUPS,
+        "its cgroups are of cgroup namespace ",
+    );
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The first pid namespace shows all others, so there the slices of one that has ended come back.
+#[test]
+fn collects_what_ended_pid_namespaces_held() {
+    let own = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    if own.to_str() != Some("pid:[4026531836]") {
+        return skip("these tests do not run in the first pid namespace");
+    }
+    let world = World::small();
+    let script = "\"$@\" && echo made && read end";
+    let before: Vec<&str> = [OTHER_PIDS, &["sh", "-c", script, "sh"]].concat();
+    let mut first = under(&before, &world.create_command(ID));
+    // The container's init ends with this process, whose number there is another.
+    first.env("STUB_RUNTIME_TEST_PID", "1");
+    let mut first = going(first.stdin(Stdio::piped()));
+    first.until("made");
+    keeps(&world, &["env"], "; process ");
+    // Its first process takes all others with it.
+    children(first.pid())
+        .into_iter()
+        .for_each(testkit::process::kill);
+    first.end();
+    until("it is seen to have ended", || {
+        world.gc().ok();
+        world.leases().is_empty()
+    });
+    world.as_if_nothing_had_been().unwrap();
+}

@@ -1,0 +1,104 @@
+//! Many at once.
+
+use nix::sys::signal::Signal;
+use std::process::Stdio;
+use std::time::Instant;
+use testkit::faults::{BIG, World};
+use testkit::process::until;
+use testkit::{going, said};
+
+/// Without standard input, as `said` has it.
+fn start(mut command: std::process::Command) -> testkit::Going {
+    going(command.stdin(Stdio::null()))
+}
+
+#[test]
+fn serves_200_creates_on_56_slots() {
+    let world = World::of(BIG, 8);
+    // On a busy machine the last one waits for long.
+    world.configure("lock_timeout = \"120s\"");
+    let ids: Vec<String> = (0..200).map(|n| format!("c{n}")).collect();
+    let all: Vec<_> = ids
+        .iter()
+        .map(|id| start(world.create_command(id)))
+        .collect();
+    let (mut made, mut refused) = (0, Vec::new());
+    for one in all {
+        let said = one.end();
+        if said.status.success() {
+            made += 1;
+        } else {
+            refused.push(said.refused());
+        }
+    }
+    let mut unclear = refused.clone();
+    unclear.retain(|line| !line.contains("memory slices are free"));
+    assert!(unclear.is_empty(), "made {made}: {unclear:#?}");
+    assert_eq!((made, refused.len()), (56, 144));
+    assert_eq!(world.instances().len(), 56);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    let mut uuids: Vec<_> = ids
+        .iter()
+        .filter_map(|id| world.uuid_in_bundle(id))
+        .collect();
+    uuids.sort();
+    uuids.dedup();
+    assert_eq!(uuids.len(), 56);
+    // And back, all at once.
+    let all: Vec<_> = ids
+        .iter()
+        .filter(|id| world.living_init(id).is_some())
+        .map(|id| start(world.runmig(&["delete", "--force", id])))
+        .collect();
+    all.into_iter().for_each(|one| drop(one.end().ok()));
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn creates_on_two_gpus_overlap() {
+    let world = World::of(BIG, 8);
+    world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 2000);
+    let whole = |id: &str| {
+        world.bundle_asking(id, "7g.80gb");
+        start(world.create_command(id))
+    };
+    let begin = Instant::now();
+    whole("alone").end().ok();
+    let one = begin.elapsed();
+    world.delete("alone");
+    let begin = Instant::now();
+    let all: Vec<_> = (0..8).map(|n| whole(&format!("c{n}"))).collect();
+    all.into_iter().for_each(|one| drop(one.end().ok()));
+    let eight = begin.elapsed();
+    // One after the other they would take eight times as long.
+    assert!(eight < one * 3, "one takes {one:?}, eight take {eight:?}");
+}
+
+#[test]
+fn bounds_lock_wait_and_names_holder() {
+    let world = World::small();
+    world.configure("lock_timeout = \"50ms\"");
+    world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 600_000);
+    let holder = start(world.create_command("slow"));
+    let gpu_lock = || {
+        let names = testkit::faults::check::names(&world.state());
+        let name = names.into_iter().find(|n| n.starts_with("gpu-"))?;
+        std::fs::read_to_string(world.state().join(name)).ok()
+    };
+    until("the first has the GPU", || {
+        gpu_lock().is_some_and(|text| text.contains("create of slow"))
+    });
+    let line = said(&mut world.create_command("second")).refused();
+    let who = format!(
+        "is held by process {} (create of slow) [runmig",
+        holder.pid()
+    );
+    assert!(line.contains(&who) && line.contains("50ms"), "{line}");
+    // A lease without an instance stays on record until a call can lock the GPU.
+    holder.signal(Signal::SIGKILL);
+    holder.end();
+    world.no_faults();
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+    world.create("third");
+}

@@ -1,0 +1,359 @@
+//! The board for Grafana: Prometheus answers each of its queries with series, also where it has renamed pods, and without
+//! dcgm-exporter.
+
+use super::parsers::tool;
+use super::prometheus::{Running, api, query, serve};
+use super::reading::Series;
+use super::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use testkit::process::until;
+
+/// The activity of every slice, but of the claim's.
+const ACTIVE: f64 = 0.5;
+const IDLE: f64 = 0.01;
+const LEASES: usize = 9;
+
+struct Query {
+    panel: String,
+    text: String,
+}
+
+impl Query {
+    /// Returns whether the query needs dcgm-exporter.
+    fn is_of_dcgm(&self) -> bool {
+        self.text.contains("DCGM_")
+            || self.text.contains("_active:ratio")
+            || self.text.contains("runmig:slice_memory_used")
+    }
+}
+
+pub fn board() -> Value {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/grafana/runmig.json");
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// Fills in the variables, as All does. A lease of the test is younger than 15 minutes.
+pub fn filled(text: &str, rate_interval: &str) -> String {
+    let mut text = text
+        .replace("$__rate_interval", rate_interval)
+        .replace("$__range", "1h");
+    for name in ["$node", "$gpu", "$namespace", "$kind"] {
+        text = text.replace(name, ".*");
+    }
+    assert!(!text.contains('$'), "{text}");
+    text.replace(
+        "runmig:lease_age:seconds > 900",
+        "runmig:lease_age:seconds > 0",
+    )
+}
+
+fn queries(board: &Value) -> Vec<Query> {
+    let panels = board["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| {
+        let targets = panel["targets"].as_array().cloned().unwrap_or_default();
+        targets.into_iter().map(|target| Query {
+            panel: panel["title"].as_str().unwrap().to_owned(),
+            text: filled(target["expr"].as_str().unwrap(), "1m"),
+        })
+    });
+    targets.collect()
+}
+
+/// Returns the first query of a panel.
+#[track_caller]
+fn named<'a>(queries: &'a [Query], panel: &str) -> &'a Query {
+    let found = queries.iter().find(|one| one.panel == panel);
+    found.unwrap_or_else(|| panic!("no panel {panel}"))
+}
+
+/// Returns the values of a variable, whose query is `label_values(SERIES, LABEL)`.
+fn values(port: u16, of: &str) -> BTreeSet<String> {
+    let inside = of
+        .strip_prefix("label_values(")
+        .unwrap()
+        .strip_suffix(')')
+        .unwrap();
+    let (series, label) = inside.rsplit_once(", ").unwrap();
+    let series = query(port, &filled(series, "1m"));
+    series
+        .iter()
+        .map(|one| one.label(label).to_owned())
+        .collect()
+}
+
+/// Writes what dcgm-exporter would say of every instance, and of every GPU without MIG. Takes the value of the slice
+/// with a number in a family. The slice of the claim is idle.
+pub fn measure(setup: &Setup, file: &Path, active: impl Fn(usize, &str) -> f64) {
+    let instances = setup.machine.instances();
+    let mig = instances.iter().map(|one| {
+        (
+            one.gpu_uuid.clone(),
+            one.gi.to_string(),
+            one.profile == "2g.20gb" && one.gpu == 1,
+        )
+    });
+    let whole = [2, 3].map(|gpu| (setup.machine.gpu_uuid(gpu), String::new(), false));
+    let slices: Vec<_> = mig.chain(whole).collect();
+    let mut text = String::new();
+    for family in [
+        "PROF_GR_ENGINE_ACTIVE",
+        "PROF_PIPE_TENSOR_ACTIVE",
+        "PROF_DRAM_ACTIVE",
+        "DEV_FB_USED",
+    ] {
+        text.push_str(&format!(
+            "# HELP DCGM_FI_{family} x\n# TYPE DCGM_FI_{family} gauge\n"
+        ));
+        for (number, (uuid, id, is_idle)) in slices.iter().enumerate() {
+            let value = if *is_idle {
+                IDLE
+            } else {
+                active(number, family)
+            };
+            text.push_str(&format!(
+                "DCGM_FI_{family}{{UUID=\"{uuid}\",GPU_I_ID=\"{id}\",Hostname=\"h\"}} {value}\n"
+            ));
+        }
+    }
+    // node_exporter reads no half of it.
+    fs::write(file.with_extension("new"), text).unwrap();
+    fs::rename(file.with_extension("new"), file).unwrap();
+}
+
+/// Starts a create that waits for room.
+pub fn queue(setup: &Setup) -> Running {
+    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+    for (key, value) in [("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")] {
+        bundle.annotate(key, value);
+    }
+    let mut waiter = setup.command(&["create", "-b", bundle.as_str(), &id]);
+    waiter
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Running(waiter.spawn().unwrap())
+}
+
+/// node_exporter with a folder of textfiles, and Prometheus with the rules, which scrapes it.
+pub struct Server {
+    exporter: u16,
+    pub port: u16,
+    _running: [Running; 2],
+}
+
+impl Server {
+    /// Scrapes as if node_exporter were a pod: Prometheus renames the labels of the exposition.
+    fn of(setup: &Setup, tools: &[PathBuf; 2], folder: &Path) -> Server {
+        let labels = "namespace: monitoring, pod: exporter, container: exporter";
+        Server::scraping(setup, tools, folder, ("2s", labels))
+    }
+
+    /// Scrapes at an interval, and gives the target these labels.
+    pub fn scraping(
+        setup: &Setup,
+        [prometheus, node_exporter]: &[PathBuf; 2],
+        folder: &Path,
+        (interval, labels): (&str, &str),
+    ) -> Server {
+        let mut exporter = Command::new(node_exporter);
+        exporter.args([
+            "--collector.disable-defaults",
+            "--collector.textfile",
+            "--web.listen-address=127.0.0.1:0",
+        ]);
+        exporter.arg(format!(
+            "--collector.textfile.directory={}",
+            folder.display()
+        ));
+        let (serving, exporter) = serve(&mut exporter, &setup.path("exporter.log"));
+        let config = format!(
+            "global: {{scrape_interval: {interval}, scrape_timeout: {interval}, evaluation_interval: 500ms}}\n\
+             rule_files: [{}/prometheus/runmig.rules.yml]\nscrape_configs:\n\
+             - job_name: node\n  static_configs:\n  - targets: ['127.0.0.1:{exporter}']\n    \
+             labels: {{{labels}}}\n",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        fs::write(setup.path("prometheus.yml"), config).unwrap();
+        let mut server = Command::new(prometheus);
+        server.arg("--web.listen-address=127.0.0.1:0");
+        server.arg(format!(
+            "--config.file={}",
+            setup.path("prometheus.yml").display()
+        ));
+        server.arg(format!(
+            "--storage.tsdb.path={}",
+            setup.path("tsdb").display()
+        ));
+        let (running, port) = serve(&mut server, &setup.path("prometheus.log"));
+        Server {
+            exporter,
+            port,
+            _running: [serving, running],
+        }
+    }
+
+    pub fn query(&self, text: &str) -> Vec<Series> {
+        query(self.port, text)
+    }
+
+    /// Waits until there are series.
+    #[track_caller]
+    fn answers(&self, one: &Query) {
+        let what = format!("{}: {}", one.panel, one.text);
+        until(&what, || !self.query(&one.text).is_empty());
+    }
+
+    /// A query without series is no error.
+    #[track_caller]
+    fn accepts(&self, one: &Query) {
+        let quoted: String = one
+            .text
+            .bytes()
+            .map(|byte| format!("%{byte:02X}"))
+            .collect();
+        let answer = api(self.port, &format!("query?query={quoted}"));
+        assert_eq!(answer["status"], "success", "{}: {answer}", one.panel);
+    }
+}
+
+pub fn tools() -> Option<[PathBuf; 2]> {
+    let found = ["prometheus", "prometheus-node-exporter"].map(tool);
+    let [Some(prometheus), Some(node_exporter)] = found else {
+        return None;
+    };
+    Some([prometheus, node_exporter])
+}
+
+#[test]
+fn board_queries_return_series() {
+    let (Some(tools), Some(setup)) = (tools(), setup()) else {
+        return;
+    };
+    setup.configure(
+        "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 20\n",
+    );
+    fill(&setup);
+    setup.migctl(&["gc"]).ok();
+    let _waiter = queue(&setup);
+    let folder = setup.path("collector");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("runmig.prom");
+    until("a create waits", || {
+        setup
+            .migctl(&["metrics", "--textfile", file.to_str().unwrap()])
+            .ok();
+        fs::read_to_string(&file)
+            .unwrap()
+            .contains("runmig_waiting_oldest_timestamp_seconds ")
+    });
+
+    let server = Server::of(&setup, &tools, &folder);
+    let board = board();
+    let queries = queries(&board);
+    let is_of_dcgm = |one: &&Query| one.is_of_dcgm();
+    for one in queries.iter().filter(|one| !one.is_of_dcgm()) {
+        server.answers(one);
+    }
+    queries
+        .iter()
+        .filter(is_of_dcgm)
+        .for_each(|one| server.accepts(one));
+    measure(&setup, &folder.join("dcgm.prom"), |_, _| ACTIVE);
+    queries.iter().for_each(|one| server.answers(one));
+
+    let of = |panel: &str| server.query(&named(&queries, panel).text);
+    let value = |panel: &str| of(panel)[0].value;
+    for (panel, wanted) in [
+        ("GPUs", 4.0),
+        ("Leases", LEASES as f64),
+        ("Queue", 1.0),
+        ("Quarantine", 0.0),
+        ("Unreadable records", 0.0),
+    ] {
+        assert_eq!(value(panel), wanted, "{panel}");
+    }
+    let holders = of("Leases by holder");
+    assert_eq!(holders.len(), LEASES);
+    let namespaces: BTreeSet<&str> = holders.iter().map(|one| one.label("namespace")).collect();
+    assert_eq!(
+        namespaces,
+        BTreeSet::from(["team"]),
+        "names of the exposition"
+    );
+    let claim = holders
+        .iter()
+        .find(|one| one.label("claim") == "train-gpu")
+        .unwrap();
+    assert_eq!(
+        (claim.label("pod"), claim.label("container")),
+        ("train", "")
+    );
+    // A claim holds the only slice below 5 %.
+    let unused = of("Unused leases");
+    assert_eq!(unused.len(), 1, "{unused:?}");
+    assert_eq!(unused[0].label("claim"), "train-gpu");
+    // Slices of 1, 2 and 3 of 7 compute slices.
+    let (first, whole) = (setup.machine.gpu_uuid(0), of("Engine activity of the GPU"));
+    let whole = whole.iter().find(|one| one.label("UUID") == first).unwrap();
+    assert!((whole.value - ACTIVE * 6.0 / 7.0).abs() < 1e-9, "{whole:?}");
+
+    let variables = board["templating"]["list"].as_array().unwrap().iter();
+    let variables = variables.filter(|one| one["type"] == "query");
+    for variable in variables {
+        let found = values(server.port, variable["query"].as_str().unwrap());
+        let wanted: BTreeSet<String> = match variable["name"].as_str().unwrap() {
+            "node" => [format!("127.0.0.1:{}", server.exporter)].into(),
+            "gpu" => (0..4).map(|gpu| setup.machine.gpu_uuid(gpu)).collect(),
+            "namespace" => ["team".to_owned()].into(),
+            "kind" => ["slice", "share", "gpu", "seat"].map(str::to_owned).into(),
+            other => panic!("no test of ${other}"),
+        };
+        assert_eq!(found, wanted, "{}", variable["name"]);
+    }
+}
+
+/// With MIG off and without dcgm-exporter the panels of both are empty, and no query fails.
+#[test]
+fn board_works_without_mig() {
+    let machine = Machine::with(&["--gpu", "L4", "--count", "2"]);
+    let (Some(tools), Some(setup)) = (tools(), Setup::on(Low::Runc, machine)) else {
+        return;
+    };
+    setup.configure("sharing.enforcement = [\"none\"]");
+    create(&setup, "infer", "a", &[("runmig.dev/share", "4Gi")]);
+    let folder = setup.path("collector");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("runmig.prom");
+    setup
+        .migctl(&["metrics", "--textfile", file.to_str().unwrap()])
+        .ok();
+    let server = Server::of(&setup, &tools, &folder);
+    let queries = queries(&board());
+    for (panel, value) in [
+        ("GPUs", 2.0),
+        ("Leases", 1.0),
+        ("Queue", 0.0),
+        ("Oldest wait", 0.0),
+        ("Driver errors", 0.0),
+    ] {
+        let text = &named(&queries, panel).text;
+        until(panel, || {
+            server.query(text).iter().map(|one| one.value).eq([value])
+        });
+    }
+    for panel in [
+        "Memory in use",
+        "Memory by state",
+        "Leases by holder",
+        "Driver",
+    ] {
+        server.answers(named(&queries, panel));
+    }
+    queries.iter().for_each(|one| server.accepts(one));
+    let holders = server.query(&named(&queries, "Leases by holder").text);
+    assert_eq!((holders.len(), holders[0].label("pod")), (1, "infer"));
+}

@@ -1,0 +1,92 @@
+//! On a machine on which everything happens, no family is at rest.
+
+use super::board::queue;
+use super::*;
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use testkit::process::{going, move_beside, until};
+
+/// Returns the families of an exposition with their types.
+fn families(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_family_leaves_its_rest() {
+    let Some(setup) = setup() else { return };
+    setup.configure(
+        "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 50\nshares = 9\n\
+         gpus = 3\nmemory = \"300Gi\"\n",
+    );
+    fill(&setup);
+    // Memory in use, by a container's process and by another one.
+    let share = { setup.leases().into_iter() }
+        .find(|lease| lease["kind"] == "share")
+        .unwrap();
+    let holds = |gpu: &str, gi: Option<&str>| {
+        let mut hold = setup.machine.sim_command("hold");
+        hold.args(["--gpu", gpu, "--memory", "1Gi"]);
+        hold.args(gi.map(|gi| ["--gi", gi]).into_iter().flatten());
+        let mut hold = going(hold.stdin(Stdio::null()));
+        hold.until("holding");
+        hold
+    };
+    let on = share["gpuIndex"].to_string();
+    let first = holds(&on, None);
+    move_beside(first.pid(), share["initPid"].as_u64().unwrap());
+    let instances = setup.machine.instances();
+    let second = holds("0", Some(&instances[0].gi.to_string()));
+    // A destroy that succeeds later, and one that never does.
+    let fault = |to: &[&str]| {
+        let rule = [
+            "--call",
+            "nvmlComputeInstanceDestroy",
+            "--returns",
+            "IN_USE",
+        ];
+        setup.machine.sim("fault", &[&rule, to].concat());
+    };
+    let id = create(&setup, "late", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    fault(&["--to", "1"]);
+    setup.runmig(&["delete", "--force", &id]).ok();
+    let id = create(&setup, "never", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    fault(&[]);
+    let _ = setup.runmig(&["delete", "--force", &id]);
+    setup.machine.sim("fault", &["--clear"]);
+    let _ = setup.migctl(&["gc"]);
+    let _waiter = queue(&setup);
+    until("it waits", || {
+        !metrics(&setup, &[])
+            .of("runmig_waiting_oldest_timestamp_seconds")
+            .is_empty()
+    });
+    let junk = setup.state().join("leases").join("nonsense");
+    std::fs::write(&junk, "nonsense").unwrap();
+
+    let text = setup.migctl(&["metrics"]).exits(1).stdout;
+    let seen = Exposition::read(&text);
+    let at_rest = |name: &String, kind: &String| {
+        let series = |ending: &str| seen.of(&format!("{name}{ending}"));
+        let all = match kind.as_str() {
+            "counter" => series("_total"),
+            "histogram" => series("_count"),
+            "info" => series("_info"),
+            _ => series(""),
+        };
+        all.iter().all(|series| series.value == 0.0)
+    };
+    let families = families(&text);
+    let resting: Vec<&String> = { families.iter() }
+        .filter(|(name, kind)| at_rest(name, kind))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(resting, Vec::<&String>::new());
+    assert!(families.len() > 30, "{families:?}");
+    std::fs::remove_file(junk).unwrap();
+    first.kill();
+    second.kill();
+}

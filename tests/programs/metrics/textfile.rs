@@ -1,0 +1,217 @@
+//! The file for node_exporter: whole at any moment, or as it was.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use testkit::process::Said;
+use testkit::said;
+
+fn folder(setup: &Setup) -> PathBuf {
+    let folder = setup.path("collector");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+fn write(setup: &Setup, file: &Path) -> Said {
+    setup.migctl(&["metrics", "--textfile", file.to_str().unwrap()])
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn writes_readable_file_in_older_format() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    let file = folder(&setup).join("runmig.prom");
+    let mut shell = setup.plain("/bin/sh".as_ref());
+    let script = format!(
+        "umask 077; exec {} metrics --textfile {}",
+        setup.program("migctl").display(),
+        file.display()
+    );
+    let told = said(shell.args(["-c", &script])).ok();
+    assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("", ""));
+    assert_eq!(
+        file.metadata().unwrap().permissions().mode() & 0o7777,
+        0o644
+    );
+    assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("# HELP runmig_build_info "), "{text}");
+    assert!(!text.contains("EOF") && !text.contains(" info\n"));
+    let seen = Exposition::read(&text);
+    assert_eq!(seen.value("runmig_lease_info", &[("pod", "web")]), 1.0);
+}
+
+/// The file of a driver that fails says so, and does not grow old.
+#[test]
+fn writes_file_without_driver() {
+    let Some(setup) = setup() else { return };
+    let file = folder(&setup).join("runmig.prom");
+    fs::remove_file(setup.machine.library()).unwrap();
+    let told = write(&setup, &file).ok();
+    assert!(
+        told.stderr.contains("hint: install the NVIDIA driver"),
+        "{}",
+        told.stderr
+    );
+    let seen = Exposition::read(&fs::read_to_string(&file).unwrap());
+    assert_eq!(seen.value("runmig_driver_up", &[]), 0.0);
+}
+
+#[test]
+fn refuses_places_of_others() {
+    let Some(setup) = setup() else { return };
+    let folder = folder(&setup);
+    let old = folder.join("runmig.prom");
+    fs::write(&old, "old\n").unwrap();
+    symlink(&folder, setup.path("link")).unwrap();
+    symlink(&old, folder.join("link.prom")).unwrap();
+    fs::create_dir(folder.join("folder.prom")).unwrap();
+    let open = setup.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let before = names(&folder);
+    for (file, why) in [
+        (
+            folder.join("runmig.txt"),
+            "its name does not end in .prom; hint: name it runmig.prom",
+        ),
+        (folder.join(".prom"), "its name does not end in .prom"),
+        (
+            setup.path("missing/runmig.prom"),
+            "it is not there; hint: install node_exporter",
+        ),
+        (
+            setup.path("link/runmig.prom"),
+            "it is a link or no folder; hint: name the folder itself",
+        ),
+        (
+            folder.join("link.prom"),
+            "it is a link; hint: name the file that it leads to",
+        ),
+        (
+            folder.join("folder.prom"),
+            "it is no file; hint: name a file",
+        ),
+        (
+            open.join("runmig.prom"),
+            "others than root can write to it (mode 0777); hint: chmod go-w it",
+        ),
+    ] {
+        let told = write(&setup, &file).exits(1).stderr;
+        let start = format!("migctl: cannot write {}: ", file.display());
+        assert!(told.starts_with(&start) && told.contains(why), "{told}");
+    }
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old\n");
+    assert_eq!(names(&folder), before);
+    assert_eq!(names(&open), Vec::<String>::new());
+}
+
+#[test]
+fn full_folder_keeps_old_file() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    let Some(setup) = setup() else { return };
+    let folder = folder(&setup);
+    let options = Some("size=8k,mode=0755");
+    mount(
+        Some("tmpfs"),
+        &folder,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        options,
+    )
+    .unwrap();
+    let file = folder.join("runmig.prom");
+    fs::write(&file, "old\n").unwrap();
+    let told = write(&setup, &file);
+    let (kept, left) = (fs::read_to_string(&file).unwrap(), names(&folder));
+    umount2(&folder, MntFlags::MNT_DETACH).unwrap();
+    let told = told.exits(1).stderr;
+    assert!(told.contains("No space left on device"), "{told}");
+    assert_eq!(
+        (kept.as_str(), left),
+        ("old\n", vec!["runmig.prom".to_owned()])
+    );
+}
+
+#[test]
+fn killed_writer_keeps_old_file() {
+    let Some(setup) = setup() else { return };
+    let file = folder(&setup).join("runmig.prom");
+    fs::write(&file, "old\n").unwrap();
+    let mut strace = setup.plain("/usr/bin/strace".as_ref());
+    strace.args([
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=renameat,renameat2",
+    ]);
+    strace
+        .args(["-e", "inject=renameat,renameat2:signal=KILL"])
+        .arg(setup.program("migctl"));
+    strace.args(["metrics", "--textfile", file.to_str().unwrap()]);
+    let told = said(&mut strace);
+    assert!(!told.status.success(), "{told:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    assert_eq!(
+        names(file.parent().unwrap()),
+        [".runmig.prom.new", "runmig.prom"]
+    );
+    write(&setup, &file).ok();
+    assert!(fs::read_to_string(&file).unwrap().ends_with('\n'));
+    assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
+}
+
+#[test]
+fn writers_at_once_leave_whole_file() {
+    let Some(setup) = setup() else { return };
+    let file = folder(&setup).join("runmig.prom");
+    write(&setup, &file).ok();
+    let length = |text: &str| text.lines().count();
+    let whole = length(&fs::read_to_string(&file).unwrap());
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let mut migctl = setup.plain(&setup.program("migctl"));
+            migctl
+                .args(["metrics", "--textfile"])
+                .arg(&file)
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for mut writer in writers {
+        while writer.try_wait().unwrap().is_none() {
+            assert_eq!(length(&fs::read_to_string(&file).unwrap()), whole);
+        }
+        assert!(writer.wait().unwrap().success());
+    }
+    assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
+}
+
+/// A writer that is stopped keeps others out for seconds, not for ever.
+#[test]
+fn gives_up_on_stopped_writer() {
+    let Some(setup) = setup() else { return };
+    let file = folder(&setup).join("runmig.prom");
+    write(&setup, &file).ok();
+    let before = fs::read(&file).unwrap();
+    let draft = fs::File::create(file.with_file_name(".runmig.prom.new")).unwrap();
+    draft.lock().unwrap();
+    let line = write(&setup, &file).exits(1).stderr;
+    assert!(line.contains("another process is writing it"), "{line}");
+    assert_eq!(fs::read(&file).unwrap(), before);
+    drop(draft);
+    write(&setup, &file).ok();
+}

@@ -1,0 +1,86 @@
+//! Many leases of an earlier boot, whose instances went with it.
+
+use super::{ID, World};
+use runmig_lease::model::{InstanceId, LeaseId};
+use runmig_lease::store::{Holder, Store};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use testkit::faults::strace::{self, Call};
+use testkit::going;
+
+/// A machine after a reboot, with as many leases of before, the first of a bundle that is still there.
+fn after_boot(world: &World, count: usize) {
+    world.abandoned(ID);
+    world.reboot();
+    let store = Store::existing(&world.state(), Duration::from_secs(10));
+    let store = store.unwrap().unwrap();
+    let first = store.list().unwrap().held().next().unwrap().clone();
+    let ledger = store.lock("test").unwrap();
+    for n in 1..count {
+        let mut held = first.clone();
+        held.lease.id = LeaseId::new(format!("{n:032x}"));
+        held.instance.id = InstanceId::new(format!("{n:032x}"));
+        held.lease.instance = held.instance.id.clone();
+        let Holder::Container(container) = &mut held.lease.holder else {
+            unreachable!("the lease is a container's");
+        };
+        container.bundle = world.path("gone");
+        ledger.put_new(&held).unwrap();
+    }
+}
+
+/// Counts the system calls of a collector for so many leases.
+fn calls_for(world: &World, count: usize) -> BTreeMap<String, usize> {
+    after_boot(world, count);
+    let names = ["flock", "fsync", "getdents64", "openat", "unlink"];
+    let gc = Call::from(world.migctl(&["gc"]));
+    let mut calls = BTreeMap::new();
+    for point in strace::calls(&gc, &world.path("strace.log"), &names) {
+        *calls.entry(point.call).or_default() += 1;
+    }
+    world.as_if_nothing_had_been().unwrap();
+    calls
+}
+
+/// Each of the two records is opened once and removed once; nothing else grows with their number.
+#[test]
+fn collects_earlier_boots_in_linear_work() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    let (few, many) = (calls_for(&world, 10), calls_for(&world, 60));
+    let more: BTreeMap<&str, usize> = { many.iter() }
+        .map(|(call, count)| (call.as_str(), count - few[call]))
+        .collect();
+    let expected = [
+        ("flock", 0),
+        ("fsync", 0),
+        ("getdents64", 0),
+        // Two for each lease, and one for its event.
+        ("openat", 150),
+        ("unlink", 100),
+    ];
+    assert_eq!(more, BTreeMap::from(expected), "{many:?}");
+}
+
+#[test]
+fn asks_no_driver_about_earlier_boots() {
+    let world = World::small();
+    after_boot(&world, 3);
+    let calls = world.driver_calls(|| drop(world.gc().ok()));
+    assert_eq!(calls, [""; 0]);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn collectors_share_earlier_boots() {
+    let world = World::small();
+    after_boot(&world, 300);
+    let dry_run = world.migctl(&["gc", "--dry-run"]).output().unwrap();
+    assert!(dry_run.status.success());
+    assert_eq!(world.records().len(), 600);
+    let gcs = [(); 2].map(|()| going(&mut world.migctl(&["gc"])));
+    gcs.into_iter().for_each(|gc| drop(gc.end().ok()));
+    world.as_if_nothing_had_been().unwrap();
+}

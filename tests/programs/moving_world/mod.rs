@@ -1,0 +1,257 @@
+//! Reboots, GPUs that go, and administrators with nvidia-smi between any two steps: never is
+//! destroyed what somebody else made.
+
+mod earlier_boot;
+
+use nvml_sim::engine::Mode;
+use nvml_sim::fault::{Moment, Outcome};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use testkit::faults::strace::{Call, settled};
+use testkit::faults::{SMALL, World};
+use testkit::said;
+
+const ID: &str = "victim";
+/// NVML_ERROR_UNKNOWN.
+const UNKNOWN: u32 = 999;
+
+#[test]
+fn reboot_makes_instance_another() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let ours = world.the_instance();
+    world.reboot();
+    let gi = world.admin_creates(0, world.profile, ours.start, true);
+    let theirs = world.the_instance();
+    assert_eq!((theirs.gi, &theirs.uuids), (ours.gi, &ours.uuids));
+    settled(&world.hook(ID, &lease));
+    world.gc().ok();
+    assert_eq!(world.instances(), [theirs]);
+    assert!(world.leases().is_empty());
+    world.create(ID);
+    assert_eq!(world.instances().len(), 2);
+    world.delete(ID);
+    world.admin_destroys(0, gi);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn lost_gpu_keeps_its_leases() {
+    let world = World::small();
+    world.abandoned(ID);
+    world.lose(0, true);
+    let gc = world.gc().exits(1);
+    assert!(gc.stdout.contains("GPU is lost (NVML 15)"), "{}", gc.stdout);
+    assert_eq!(world.lease_of(ID)["state"], "quarantined");
+    let line = said(&mut world.create_command("other")).refused();
+    assert!(line.contains("GPU"), "{line}");
+    world.lose(0, false);
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// One call that fails hides neither its GPU nor the other.
+#[test]
+fn shows_gpu_whose_capacity_fails() {
+    let world = World::of(SMALL, 2);
+    let capacity = "nvmlDeviceGetGpuInstanceRemainingCapacity";
+    let show = |arguments: &[&str]| {
+        world.fault(capacity, 2, Some(2), Outcome::Return(UNKNOWN));
+        let shown = said(&mut world.migctl(arguments)).exits(1);
+        world.no_faults();
+        let line = shown.stderr.trim_end();
+        assert!(line.contains("on GPU 0 (GPU-"), "{line}");
+        assert!(line.contains("(NVML 999)"), "{line}");
+        (shown.stdout.clone(), line.to_owned())
+    };
+    let (table, _) = show(&["gpus"]);
+    assert!(table.contains("?/"), "{table}");
+    assert!(table.contains("GPU 1: "), "{table}");
+    let (json, line) = show(&["gpus", "-o", "json"]);
+    let gpus: Value = serde_json::from_str(&json).unwrap();
+    let (failed, whole) = (&gpus["items"][0], &gpus["items"][1]);
+    assert_eq!(
+        line,
+        format!("migctl: {}", failed["error"].as_str().unwrap())
+    );
+    let unknown = |gpu: &Value| {
+        let profiles = gpu["profiles"].as_array().unwrap();
+        let unknown = profiles.iter().filter(|p| p["instancesFree"].is_null());
+        unknown.count()
+    };
+    assert_eq!((unknown(failed), unknown(whole)), (1, 0));
+    assert_eq!(whole["error"], Value::Null);
+}
+
+#[test]
+fn mig_is_switched_off_under_us() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    world.change(|machine, _| {
+        let gpu = &mut machine.gpus[0];
+        gpu.gpu_instances.clear();
+        (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
+    });
+    settled(&world.hook(ID, &lease));
+    world.as_if_nothing_had_been().unwrap();
+    said(&mut world.create_command("other")).refused();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Its container has lost what it had and is not told; what it had room for stays its own.
+#[test]
+fn survives_reset_under_container() {
+    let world = World::small();
+    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| drop(world.create(id)));
+    world.change(|machine, _| machine.gpus[0].gpu_instances.clear());
+    world.gc().ok();
+    let leases = world.leases();
+    assert_eq!(leases.len(), ids.len());
+    assert!(leases.iter().all(|l| l["state"] == "ready"), "{leases:?}");
+    let line = said(&mut world.create_command("other")).refused();
+    assert!(line.contains("cannot allocate 1g.6gb: "), "{line}");
+    for id in &ids {
+        world.delete(id);
+    }
+    assert_eq!(world.leases().len(), 0);
+    world.as_if_nothing_had_been().unwrap();
+    world.create("other");
+    world.delete("other");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn tells_reused_gpu_instance_id_apart() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let ours = world.the_instance();
+    world.admin_destroys(0, ours.gi);
+    world.admin_creates(0, "1g.6gb+me", ours.start, true);
+    let theirs = world.the_instance();
+    assert_eq!((theirs.gi, &theirs.uuids), (ours.gi, &ours.uuids));
+    settled(&world.hook(ID, &lease));
+    assert_eq!(world.instances(), [theirs]);
+    assert!(world.leases().is_empty());
+}
+
+type Begin = fn(&World) -> Call;
+type Admin = fn(&World);
+
+/// Takes all that is free.
+fn takes_the_room(world: &World) {
+    for start in 0..world.slots {
+        if world.instances().iter().all(|i| i.start != start) {
+            world.admin_creates(0, world.profile, start, true);
+        }
+    }
+}
+
+/// Takes away what is there and puts something else in the same place, under the same id.
+fn replaces_everything(world: &World) {
+    for instance in world.instances() {
+        world.admin_destroys(0, instance.gi);
+    }
+    for start in 0..world.slots {
+        let profile = if start == 3 {
+            "1g.6gb+me"
+        } else {
+            world.profile
+        };
+        if start == 3 || world.uuid_in_bundle(ID).is_none() {
+            world.admin_creates(0, profile, start, true);
+        }
+    }
+}
+
+/// Between any two steps: the program is killed there, the administrator acts, and then whoever comes
+/// next puts things right.
+fn between_any_two_steps(name: &str, begin: Begin, admin: Admin) {
+    let world = World::small();
+    let begin = |world: &World| {
+        let call = begin(world);
+        world.forget_geometry();
+        call
+    };
+    let call = begin(&world);
+    let calls = world.driver_calls(|| drop(settled(&call)));
+    tidy_up(&world, &[]);
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut tried = 0;
+    for call in &calls {
+        let nth = seen.entry(call).or_default();
+        *nth += 1;
+        for moment in [Moment::Before, Moment::After] {
+            let changes = call.contains("Create") || call.contains("Destroy");
+            if moment == Moment::After && !changes {
+                continue;
+            }
+            let at = format!("{name}: {moment:?} {call} (the {nth}th)");
+            let running = begin(&world);
+            world.fault(call, *nth, Some(*nth), Outcome::Kill(moment));
+            settled(&running);
+            world.no_faults();
+            let ours: Vec<u64> = world.instances().iter().map(|i| i.generation).collect();
+            admin(&world);
+            let mut theirs = world.instances();
+            theirs.retain(|i| !ours.contains(&i.generation));
+            world.gc().ok();
+            for instance in &theirs {
+                assert!(
+                    world.instances().contains(instance),
+                    "{at}: destroyed somebody else's {instance:?}"
+                );
+            }
+            let leases = world.leases();
+            assert!(leases.is_empty(), "{at}: {leases:?}");
+            assert_eq!(world.instances().len(), theirs.len(), "{at}: left behind");
+            tidy_up(&world, &theirs);
+            tried += 1;
+        }
+    }
+    let _ = writeln!(
+        std::io::stderr(),
+        "moving world: {name}: an administrator acted at {tried} points"
+    );
+}
+
+fn tidy_up(world: &World, theirs: &[testkit::faults::machine::Instance]) {
+    for instance in theirs {
+        world.admin_destroys(0, instance.gi);
+    }
+    if world.living_init(ID).is_some() {
+        world.delete(ID);
+    }
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+fn create(world: &World) -> Call {
+    world.create_command(ID).into()
+}
+
+fn hook(world: &World) -> Call {
+    let lease = world.abandoned(ID);
+    world.hook(ID, &lease)
+}
+
+#[test]
+fn create_survives_taken_room() {
+    between_any_two_steps("create, room taken", create, takes_the_room);
+}
+
+#[test]
+fn hook_survives_taken_room() {
+    between_any_two_steps("poststop, room taken", hook, takes_the_room);
+}
+
+#[test]
+fn create_survives_replaced_instances() {
+    between_any_two_steps("create, replaced", create, replaces_everything);
+}
+
+#[test]
+fn hook_survives_replaced_instances() {
+    between_any_two_steps("poststop, replaced", hook, replaces_everything);
+}

@@ -1,0 +1,302 @@
+//! Slices that were released and wait for the next.
+
+use crate::reuse::{abandon, changes, hold};
+use nvml_sim::fault::Outcome;
+use testkit::bundle::{SHOW, nodes, visible};
+use testkit::faults::{BIG, World};
+use testkit::process::until;
+use testkit::{Low, Setup, going, said, unique};
+
+const KEPT: &str = "keep_idle = \"5m\"";
+
+fn keeping() -> World {
+    let world = World::small();
+    world.configure(KEPT);
+    world
+}
+
+fn states(world: &World) -> Vec<String> {
+    let leases = world.leases();
+    leases
+        .iter()
+        .map(|l| l["state"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Nothing is kept any more.
+fn tidy_up(world: &World) {
+    world.configure("");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+#[test]
+fn next_container_on_runc_reuses_it() {
+    let Some(setup) = Setup::of(Low::Runc) else {
+        return;
+    };
+    setup.configure(KEPT);
+    let bundle = setup.asking("1g.10gb", SHOW);
+    let first = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .ok();
+    let instance = setup.machine.the_instance();
+    assert_eq!(visible(&first.stdout), Some(instance.uuid.as_str()));
+    assert_eq!(bundle.names(), ["config.json", "rootfs"]);
+
+    let lease = setup.the_lease();
+    assert_eq!(
+        (&lease["state"], &lease["container"]),
+        (&"idle".into(), &"".into())
+    );
+    assert!(lease["idleSince"].is_string(), "{lease}");
+    let table = setup.migctl(&["list"]).ok().stdout;
+    let row = table.lines().nth(1).unwrap();
+    assert!(row.starts_with("- ") && row.contains(" idle "), "{table}");
+    let gc = setup.migctl(&["gc"]).ok().stdout;
+    assert!(
+        gc.contains("kept") && gc.contains("it is idle, for "),
+        "{gc}"
+    );
+
+    // Another bundle and id; the same instance, sealed like a new one.
+    let next = setup.asking("1g.10gb", SHOW);
+    let second = setup.runmig(&["run", "-b", next.as_str(), &unique()]).ok();
+    assert_eq!(visible(&second.stdout), Some(instance.uuid.as_str()));
+    assert_eq!(nodes(&second.stdout), setup.machine.nodes_of(&instance));
+    assert_eq!(setup.machine.the_instance(), instance);
+
+    // By hand it goes at once, by its lease: no container has the name.
+    setup.migctl(&["release", ""]).refused();
+    setup.machine.the_instance();
+    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
+    let said = setup.migctl(&["release", &lease]).ok().stdout;
+    assert!(said.contains("which was idle"), "{said}");
+    setup.nothing_is_left();
+}
+
+#[test]
+fn reuses_slice_without_gpu_change() {
+    let world = keeping();
+    world.create("a");
+    let made = world.the_instance();
+    assert_eq!(changes(&world, || drop(world.delete("a"))), [""; 0]);
+    assert_eq!(changes(&world, || drop(world.create("b"))), [""; 0]);
+    assert_eq!(world.the_instance(), made);
+    assert_eq!(world.uuid_in_bundle("b"), Some(made.uuids[0].clone()));
+    world.nothing_lost_nothing_given_twice().unwrap();
+    // The same container again, as an engine restarts one.
+    world.delete("b");
+    world.create("b");
+    assert_eq!(world.the_instance(), made);
+    // Collected, it is kept like one that was released.
+    abandon(&world, "b");
+    world.gc().ok();
+    assert_eq!(states(&world), ["idle"]);
+    tidy_up(&world);
+}
+
+/// The last container has no say any more: its late hooks and deletes find nothing.
+#[test]
+fn last_container_cannot_release_it() {
+    let world = keeping();
+    world.create("a");
+    let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
+    world.delete("a");
+    let calm = |what| {
+        let call = world.hook("a", &lease);
+        assert!(testkit::faults::strace::settled(&call).status.success());
+        world.delete("a");
+        assert_eq!(states(&world), [what]);
+    };
+    calm("idle");
+    world.create("b");
+    calm("ready");
+    world.delete("b");
+    tidy_up(&world);
+}
+
+#[test]
+fn idle_slice_expires() {
+    let world = keeping();
+    world.create("a");
+    world.delete("a");
+    let made = world.the_instance();
+    world.configure("keep_idle = \"20ms\"");
+    until("its time is over", || {
+        said(&mut world.migctl(&["gc", "--dry-run"]))
+            .ok()
+            .stdout
+            .contains("would be released")
+    });
+    // The next create destroys it, and makes one.
+    world.create("b");
+    assert_ne!(world.the_instance().generation, made.generation);
+    world.delete("b");
+    until("gc destroys it", || {
+        world.gc().ok();
+        world.instances().is_empty()
+    });
+    tidy_up(&world);
+}
+
+/// Idle slices are room for others, and no more of them go than have to.
+#[test]
+fn idle_slice_makes_room() {
+    let world = World::of(BIG, 1);
+    world.configure(KEPT);
+    let ids: Vec<String> = (0..7).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| drop(world.create(id)));
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    assert_eq!(states(&world), ["idle"; 7]);
+    world.bundle_asking("two", "2g.20gb");
+    world.create("two");
+    let (states, instances) = (states(&world), world.instances());
+    let idle = states.iter().filter(|s| *s == "idle").count();
+    assert!((idle, instances.len()) == (5, 6), "{states:?}");
+    // All of them, if need be.
+    world.delete("two");
+    world.bundle_asking("seven", "7g.80gb");
+    world.create("seven");
+    assert_eq!(world.the_instance().size, 8);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    world.delete("seven");
+    tidy_up(&world);
+}
+
+/// Room is also media engines, which lie nowhere: one slice can have all of them.
+#[test]
+fn idle_slice_frees_media_engines() {
+    let world = World::of(("RTX-PRO-6000-96GB", "1g.24gb", 4), 1);
+    world.configure(KEPT);
+    world.bundle_asking("a", "1g.24gb+me.all");
+    world.create("a");
+    world.delete("a");
+    let idle = world.the_instance();
+    world.bundle_asking("b", "2g.48gb+me.all");
+    world.create("b");
+    assert_ne!(world.the_instance().profile_id, idle.profile_id);
+    world.delete("b");
+    tidy_up(&world);
+}
+
+#[test]
+fn never_reuses_slice_in_use() {
+    let world = keeping();
+    world.create("a");
+    world.delete("a");
+    let made = world.the_instance();
+    let held = hold(&world, 0, made.gi);
+    world.create("b");
+    let lease = world.lease_of("b");
+    assert_ne!(lease["gpuInstanceID"], made.gi, "{lease}");
+    world.nothing_lost_nothing_given_twice().unwrap();
+    let mut states = states(&world);
+    states.sort();
+    assert_eq!(states, ["quarantined", "ready"]);
+    drop(held);
+    world.delete("b");
+    tidy_up(&world);
+}
+
+/// Processes that were killed a moment ago are let go of a little late.
+#[test]
+fn waits_for_recently_released_slice() {
+    const IN_USE: Outcome = Outcome::Return(19);
+    let world = World::of(BIG, 1);
+    world.configure(KEPT);
+    world.create("a");
+    world.delete("a");
+    world.fault("nvmlComputeInstanceDestroy", 1, Some(2), IN_USE);
+    world.fault("nvmlGpuInstanceDestroy", 1, Some(2), IN_USE);
+    world.bundle_asking("seven", "7g.80gb");
+    world.create("seven");
+    assert_eq!(world.the_instance().size, 8);
+
+    // The same where it would be handed out, and there is room for no other.
+    world.delete("seven");
+    world.no_faults();
+    let held = hold(&world, 0, world.the_instance().gi);
+    nvml_sim::trace::on(&world.machine()).unwrap();
+    let create = going(&mut world.create_command("seven"));
+    until("a refusal", || world.refusals() > 0);
+    drop(held);
+    create.end().ok();
+    world.nothing_lost_nothing_given_twice().unwrap();
+    assert_eq!(states(&world), ["ready"]);
+    world.delete("seven");
+    tidy_up(&world);
+}
+
+/// The capability is open and nothing computes, so the driver lists no process.
+#[test]
+fn never_reuses_opened_slice() {
+    let world = keeping();
+    world.create("a");
+    world.delete("a");
+    let made = world.the_instance();
+    let access = format!(
+        "proc/driver/nvidia/capabilities/gpu0/mig/gi{}/ci0/access",
+        made.gi
+    );
+    let open = std::fs::File::open(world.machine().join(access)).unwrap();
+    world.create("b");
+    // Nothing keeps the driver from destroying it, so it made room for a new one.
+    assert_ne!(world.the_instance().generation, made.generation);
+    drop(open);
+    world.delete("b");
+    tidy_up(&world);
+}
+
+/// An administrator destroyed it, or made another of it.
+#[test]
+fn drops_missing_or_changed_instance() {
+    for start in [None, Some(0), Some(2)] {
+        let world = keeping();
+        world.create("a");
+        world.delete("a");
+        let ours = world.the_instance();
+        world.admin_destroys(0, ours.gi);
+        let theirs = start.map(|start| world.admin_leaves(0, "2g.12gb", start));
+        world.create("b");
+        assert_ne!(world.uuid_in_bundle("b"), theirs);
+        world.nothing_lost_nothing_given_twice().unwrap();
+        assert_eq!(states(&world), ["ready"]);
+        world.delete("b");
+        tidy_up(&world);
+    }
+}
+
+#[test]
+fn reboot_ends_idle_slice() {
+    let world = keeping();
+    world.create("a");
+    world.delete("a");
+    world.reboot();
+    let theirs = world.admin_leaves(0, world.profile, 3);
+    world.create("b");
+    assert_ne!(world.uuid_in_bundle("b"), Some(theirs));
+    assert_eq!(states(&world), ["ready"]);
+    world.delete("b");
+    tidy_up(&world);
+}
+
+/// A disk on which nothing can be written any more keeps no slice back.
+#[test]
+fn destroys_unkept_slices() {
+    let world = World::small();
+    world.create("a");
+    world.delete("a");
+    world.as_if_nothing_had_been().unwrap();
+    // A slice that was half made is no slice.
+    world.configure(KEPT);
+    world.fault(
+        "nvmlGpuInstanceCreateComputeInstance",
+        1,
+        None,
+        Outcome::Return(4),
+    );
+    said(&mut world.create_command("b")).refused();
+    world.no_faults();
+    world.as_if_nothing_had_been().unwrap();
+}

@@ -1,0 +1,285 @@
+//! Two who are at the same slice at once, stopped where they meet.
+
+use crate::reuse::{abandon, create_in, hold};
+use fs2::FileExt;
+use nix::sys::signal::Signal;
+use std::fs::File;
+use std::process::Stdio;
+use testkit::faults::{BIG, World, strace};
+use testkit::process::{children, until};
+use testkit::{Going, going, said};
+
+/// A hook has marked the lease as *releasing* and is about to keep the slice; what is releasing is
+/// anybody's to destroy, and somebody does.
+#[test]
+fn never_keeps_instance_being_destroyed() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    world.create("a");
+    let lease = abandon(&world, "a");
+    let mut call = world.hook("a", &lease);
+    let (bundle, log) = (world.path("bundles").join("a"), world.path("log"));
+    let hook = call.command.get_program().to_owned();
+    // Between the two it puts config.json back, which is its one rename in the bundle.
+    let traced = {
+        let mut strace = std::process::Command::new("strace");
+        strace.arg("-o").arg(&log).arg("-P").arg(&bundle);
+        strace.args(["-e", "inject=renameat:signal=STOP:when=1"]);
+        strace.arg(hook).args(call.command.get_args());
+        strace.stdin(File::open(call.stdin.take().unwrap()).unwrap());
+        going(&mut strace)
+    };
+    until("the hook stands still", || {
+        let log = std::fs::read_to_string(&log);
+        log.is_ok_and(|log| log.contains("--- stopped by SIGSTOP ---"))
+    });
+    assert_eq!(world.lease_of("a")["state"], "releasing");
+
+    world.takes("nvmlComputeInstanceDestroy", 1000);
+    let gc = going(&mut world.migctl(&["gc"]));
+    let gpus = || std::fs::read_dir(world.state()).unwrap().flatten();
+    until("one of them has the GPU", || {
+        { gpus() }.any(|f| {
+            let is_gpu = f.file_name().to_string_lossy().starts_with("gpu-");
+            is_gpu && File::open(f.path()).unwrap().try_lock_shared().is_err()
+        })
+    });
+    for hook in children(traced.pid()) {
+        let hook = nix::unistd::Pid::from_raw(hook);
+        nix::sys::signal::kill(hook, Signal::SIGCONT).unwrap();
+    }
+    traced.end().ok();
+    gc.end().ok();
+    world.no_faults();
+    let leases = world.leases();
+    assert_eq!(leases.len(), world.instances().len(), "{leases:#?}");
+    world.configure("");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+fn creating(world: &World, id: &str) -> Going {
+    going(world.create_command(id).stdin(Stdio::null()))
+}
+
+fn has_lease(world: &World, id: &str) -> bool {
+    world.leases().iter().any(|l| l["container"] == id)
+}
+
+/// The first of a pod was handed an idle slice and finds that somebody uses it: until it has looked,
+/// the second does not have it either.
+#[test]
+fn never_shares_unvalidated_slice() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    world.create("before");
+    world.delete("before");
+    let idle = world.the_instance();
+    let held = hold(&world, 0, idle.gi);
+    world.takes("nvmlDeviceGetComputeRunningProcesses_v3", 500);
+    for id in ["a", "b"] {
+        world.bundle_in_pod(id, world.profile, "p");
+    }
+    let first = creating(&world, "a");
+    until("it is handed out", || has_lease(&world, "a"));
+    creating(&world, "b").end().ok();
+    first.end().ok();
+    world.no_faults();
+    for id in ["a", "b"] {
+        assert_ne!(world.lease_of(id)["gpuInstanceID"], idle.gi, "{id}");
+    }
+    world.nothing_lost_nothing_given_twice().unwrap();
+    drop(held);
+    world.configure("");
+    ["a", "b"].iter().for_each(|id| drop(world.delete(id)));
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The driver is asked GPU by GPU: what is made on the first while the second is asked is there.
+#[test]
+fn shares_slice_created_meanwhile() {
+    let world = World::of(("A30-24GB", "1g.6gb", 4), 2);
+    for id in ["a", "b"] {
+        world.bundle_in_pod(id, world.profile, "p");
+    }
+    world.takes("nvmlDeviceGetMigMode", 400);
+    world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 600);
+    let first = creating(&world, "a");
+    until("it has begun", || has_lease(&world, "a"));
+    creating(&world, "b").end().ok();
+    first.end().ok();
+    world.no_faults();
+    assert_eq!(world.instances().len(), 1);
+    ["a", "b"].iter().for_each(|id| drop(world.delete(id)));
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// One that was stopped holds its pod up no longer than a lock would.
+#[test]
+fn bounds_wait_for_sleeping_creator() {
+    let world = World::small();
+    world.configure("lock_timeout = \"1s\"");
+    create_in(&world, "other", "z").ok();
+    world.delete("z");
+    let name = { std::fs::read_dir(world.state()).unwrap().flatten() }
+        .map(|f| f.path())
+        .find(|f| f.file_name().unwrap().to_string_lossy().starts_with("gpu-"))
+        .unwrap();
+    let gpu = File::open(&name).unwrap();
+    gpu.lock_exclusive().unwrap();
+    world.bundle_in_pod("a", world.profile, "p");
+    let first = creating(&world, "a");
+    until("it is on record", || has_lease(&world, "a"));
+    first.waits_for(&name);
+    first.stop();
+    drop(gpu);
+    let line = create_in(&world, "p", "b").refused();
+    assert!(
+        line.contains("container a of the same pod makes the slice for all of them (process "),
+        "{line}"
+    );
+    first.signal(Signal::SIGCONT);
+    first.end();
+    world.delete("a");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Each try of one that waits is a lease that comes and goes, and wakes the other.
+#[test]
+fn failed_tries_let_waiters_sleep() {
+    let world = World::small();
+    world.configure("adopt = true");
+    let open: Vec<File> = [(world.profile, 0), ("2g.12gb", 2)]
+        .map(|(profile, start)| world.admin_leaves(0, profile, start))
+        .iter()
+        .flat_map(|_| world.instances())
+        .map(|i| {
+            let access = format!("proc/driver/nvidia/capabilities/gpu0/mig/gi{}/access", i.gi);
+            File::open(world.machine().join(access)).unwrap()
+        })
+        .collect();
+    world.create("full");
+    let calls = world.driver_calls(|| {
+        let waiting = ["1g.6gb", "2g.12gb"].map(|slice| {
+            let wait = [("runmig.dev/slice", slice), ("runmig.dev/wait", "2s")];
+            world.bundle_saying(slice, &wait);
+            creating(&world, slice)
+        });
+        for one in waiting {
+            one.end().refused();
+        }
+    });
+    let looks = calls.iter().filter(|c| c.contains("GetCount")).count();
+    assert!(looks < 60, "{looks}");
+    drop(open);
+    world.delete("full");
+    for id in ["1g.6gb", "2g.12gb"] {
+        world.create(id);
+        world.delete(id);
+    }
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The process that kept it, collecting for others, waits on; that is no container that lives.
+#[test]
+fn releases_idle_slice_by_hand() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    world.create("lives");
+    world.create("dies");
+    abandon(&world, "dies");
+    let wait = [("runmig.dev/slice", "4g.24gb"), ("runmig.dev/wait", "10m")];
+    world.bundle_saying("waits", &wait);
+    let waits = creating(&world, "waits");
+    let idle = || {
+        let leases = world.leases();
+        let idle = leases.iter().find(|l| l["state"] == "idle")?;
+        Some(idle["id"].as_str().unwrap().to_owned())
+    };
+    until("it is idle", || idle().is_some());
+    said(&mut world.migctl(&["release", &idle().unwrap()])).ok();
+    world.delete("lives");
+    waits.end().ok();
+    world.delete("waits");
+    world.configure("");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// An administrator's instance stays when its container goes, so no waiting request could have its
+/// place.
+#[test]
+fn waits_for_no_adopted_instance() {
+    let world = World::of(BIG, 1);
+    world.configure("adopt = true");
+    world.admin_leaves(0, "2g.20gb", 0);
+    world.bundle_asking("adopts", "2g.20gb");
+    world.create("adopts");
+    assert_eq!(world.lease_of("adopts")["adopted"], true);
+    world.bundle_saying(
+        "waits",
+        &[("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")],
+    );
+    let waits = creating(&world, "waits");
+    let queue = world.state().join("queue");
+    until("it waits", || {
+        !testkit::faults::check::names(&queue).is_empty()
+    });
+    world.create("passes");
+    waits.signal(Signal::SIGTERM);
+    waits.end();
+    ["adopts", "passes"]
+        .iter()
+        .for_each(|id| drop(world.delete(id)));
+    world.gc().ok();
+    let _ = std::fs::remove_dir_all(world.path("bundles").join("waits"));
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// For an alternative of a list, an existing slice may be more than allowed; the rest is not.
+#[test]
+fn adopts_nothing_above_limit() {
+    let world = World::small();
+    world.configure("adopt = true\n[[policy.limit]]\nmemory = \"7Gi\"");
+    world.admin_leaves(0, "2g.12gb", 2);
+    world.bundle_asking("a", "2g.12gb, 1g.6gb");
+    world.create("a");
+    assert_eq!(world.lease_of("a")["profile"], "1g.6gb");
+    world.delete("a");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The users of an existing slice cannot be found out: a new one is made.
+#[test]
+fn leaves_unreadable_instance() {
+    const UNKNOWN: u32 = 999;
+    for adopts in [true, false] {
+        let world = World::small();
+        world.configure(&format!("keep_idle = \"5m\"\nadopt = {adopts}"));
+        if adopts {
+            world.admin_leaves(0, world.profile, 0);
+        } else {
+            world.create("before");
+            world.delete("before");
+        }
+        let there = world.the_instance();
+        let fails = nvml_sim::fault::Outcome::Return(UNKNOWN);
+        world.fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, None, fails);
+        world.create("a");
+        world.no_faults();
+        let made = world
+            .instances()
+            .into_iter()
+            .find(|i| i.generation != there.generation);
+        assert_eq!(world.lease_of("a")["gpuInstanceID"], made.unwrap().gi);
+        world.configure("");
+        world.delete("a");
+        world.gc().ok();
+        world.as_if_nothing_had_been().unwrap();
+    }
+}

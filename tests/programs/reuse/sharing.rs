@@ -1,0 +1,220 @@
+//! One slice for a pod.
+
+use crate::reuse::{abandon, changes, create_in};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+use testkit::bundle::{SHOW, visible};
+use testkit::faults::World;
+use testkit::{Low, Setup, going, said, unique};
+
+fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
+    let bundle = setup.asking(slice, SHOW);
+    bundle.annotate("runmig.dev/scope", "pod");
+    bundle.annotate("io.kubernetes.cri-o.SandboxID", pod);
+    bundle
+}
+
+#[test]
+fn two_containers_on_runc_share_it() {
+    let Some(setup) = Setup::of(Low::Runc) else {
+        return;
+    };
+    let (one, two) = (unique(), unique());
+    let mut saw = Vec::new();
+    for id in [&one, &two] {
+        let bundle = in_pod(&setup, "1g.10gb", "pod-1");
+        saw.push(setup.runmig(&["create", "-b", bundle.as_str(), id]).ok());
+    }
+    let instance = setup.machine.the_instance();
+    for id in [&one, &two] {
+        setup.runmig(&["start", id]).ok();
+        testkit::process::until("it has ended", || {
+            setup.runmig(&["state", id]).ok().json()["status"] == "stopped"
+        });
+    }
+    for said in &saw {
+        assert_eq!(visible(&said.stdout_now()), Some(instance.uuid.as_str()));
+    }
+    let table = setup.migctl(&["list"]).ok().stdout;
+    assert_eq!(table.matches("ready, shared").count(), 2, "{table}");
+    // A pod beside it has its own.
+    let other = in_pod(&setup, "1g.10gb", "pod-2");
+    let seen = setup
+        .runmig(&["run", "-b", other.as_str(), &unique()])
+        .ok()
+        .stdout;
+    assert_ne!(visible(&seen), Some(instance.uuid.as_str()));
+
+    let refused = in_pod(&setup, "2g.20gb", "pod-1");
+    let words = setup
+        .runmig(&["create", "-b", refused.as_str(), &unique()])
+        .refused();
+    assert!(
+        words.contains(
+            "of the same pod has a 1g.10gb for all of them, and this one asks for 2g.20gb"
+        ),
+        "{words}"
+    );
+    let alone = setup.asking("1g.10gb", SHOW);
+    alone.annotate("runmig.dev/scope", "pod");
+    let words = setup
+        .runmig(&["create", "-b", alone.as_str(), &unique()])
+        .refused();
+    assert!(words.contains("the engine names no pod"), "{words}");
+
+    setup.runmig(&["delete", &one]).ok();
+    assert_eq!(setup.machine.the_instance(), instance);
+    setup.runmig(&["delete", &two]).ok();
+    setup.nothing_is_left();
+}
+
+/// A container of a pod is restarted while the others run; the last one takes the slice with it.
+#[test]
+fn last_holder_releases_it() {
+    let world = World::small();
+    for id in ["a", "b", "c"] {
+        create_in(&world, "p", id).ok();
+    }
+    let made = world.the_instance();
+    for id in ["a", "b", "a", "c"] {
+        world.delete(id);
+        assert_eq!(world.the_instance(), made);
+        create_in(&world, "p", id).ok();
+        world.nothing_lost_nothing_given_twice().unwrap();
+    }
+    // Every way to release it.
+    abandon(&world, "a");
+    world.gc().ok();
+    assert_eq!(world.the_instance(), made);
+    abandon(&world, "b");
+    said(&mut world.migctl(&["release", "b"])).ok();
+    assert_eq!(world.the_instance(), made);
+    let destroyed = changes(&world, || drop(world.delete("c")));
+    assert_eq!(destroyed.len(), 2, "{destroyed:?}");
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The one that made it fails, and the other lives on with it.
+#[test]
+fn second_keeps_it_after_failed_first() {
+    let world = World::small();
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    world.bundle_in_pod("a", world.profile, "p");
+    let first = going(world.create_command("a").stdin(Stdio::null()));
+    // Open as soon as the low-level runtime stands before it.
+    let mut opened = None;
+    testkit::process::until("the slice is there", || {
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).custom_flags(libc::O_NONBLOCK);
+        opened = options.open(&fifo).ok();
+        opened.is_some()
+    });
+    world.behave("");
+    create_in(&world, "p", "b").ok();
+    let made = world.the_instance();
+    first.kill();
+    drop(opened);
+    world.delete("a");
+    world.gc().ok();
+    assert_eq!(world.the_instance(), made);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    world.delete("b");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Eight containers of two pods at once, and back at once: two instances, each made and destroyed once.
+#[test]
+fn shares_among_concurrent_creates() {
+    let world = World::small();
+    // So that many come while the first is at it.
+    world.takes("nvmlGpuInstanceCreateComputeInstance", 100);
+    world.takes("nvmlGpuInstanceDestroy", 50);
+    for round in 0..3 {
+        let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
+        let every = |command: &dyn Fn(usize, &str) -> std::process::Command| {
+            let all: Vec<_> = ids
+                .iter()
+                .enumerate()
+                .map(|(n, id)| going(command(n, id).stdin(Stdio::null())))
+                .collect();
+            all.into_iter().for_each(|one| drop(one.end().ok()));
+        };
+        let made = changes(&world, || {
+            every(&|n, id| {
+                world.bundle_in_pod(id, world.profile, &format!("p{}", n % 2));
+                world.create_command(id)
+            });
+        });
+        assert_eq!(made.len(), 4, "{round}: {made:?}");
+        assert_eq!(world.instances().len(), 2);
+        world.nothing_lost_nothing_given_twice().unwrap();
+        let destroyed = changes(&world, || {
+            every(&|_, id| world.runmig(&["delete", "--force", id]));
+        });
+        assert_eq!(destroyed.len(), 4, "{round}: {destroyed:?}");
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+/// A kill hits its create half way. The pod's next container begins anew.
+#[test]
+fn second_survives_killed_first() {
+    let world = World::small();
+    world.bundle_in_pod("a", world.profile, "p");
+    let kill = nvml_sim::fault::Outcome::Kill(nvml_sim::fault::Moment::After);
+    world.fault("nvmlGpuInstanceCreateComputeInstance", 1, Some(1), kill);
+    assert!(!said(&mut world.create_command("a")).status.success());
+    world.no_faults();
+    create_in(&world, "p", "b").ok();
+    world.nothing_lost_nothing_given_twice().unwrap();
+    assert_eq!(world.leases().len(), 1);
+    world.delete("b");
+    world.gc().ok();
+    std::fs::remove_dir_all(world.path("bundles").join("a")).unwrap();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// An unreadable record still counts: the instance is not destroyed under it.
+#[test]
+fn damaged_record_counts_as_holder() {
+    let world = World::small();
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        create_in(&world, "p", "a").ok();
+        create_in(&world, "p", "b").ok();
+        let made = world.the_instance();
+        let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
+        let mut files = world.records();
+        files.retain(|f| f.to_string_lossy().contains(&lease));
+        std::fs::write(&files[0], "rubbish").unwrap();
+        world.gc();
+        assert_eq!(world.the_instance(), made, "gc");
+        world.delete(first);
+        assert_eq!(world.the_instance(), made, "{first} before {second}");
+        world.delete(second);
+        for id in ["a", "b"] {
+            let _ = std::fs::remove_dir_all(world.path("bundles").join(id));
+        }
+        world.as_if_nothing_had_been().unwrap();
+    }
+}
+
+/// The pod's next container does not get a slice that could not be destroyed.
+#[test]
+fn never_shares_instance_being_released() {
+    let world = World::small();
+    create_in(&world, "p", "a").ok();
+    let made = world.the_instance();
+    let held = crate::reuse::hold(&world, 0, made.gi);
+    world.delete("a");
+    assert_eq!(world.lease_of("a")["state"], "quarantined");
+    create_in(&world, "p", "b").ok();
+    assert_ne!(world.lease_of("b")["gpuInstanceID"], made.gi);
+    world.nothing_lost_nothing_given_twice().unwrap();
+    drop(held);
+    world.delete("b");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}

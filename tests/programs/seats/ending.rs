@@ -1,0 +1,54 @@
+//! The end of a seat, and then of its slice.
+
+use super::*;
+use fs2::FileExt;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use testkit::going;
+use testkit::process::{in_cgroup, kill, until};
+
+/// The time for which a release tries again, with some to spare.
+const PATIENCE: Duration = Duration::from_millis(3100);
+
+pub fn gpu_lock(setup: &Setup) -> PathBuf {
+    let mut files = fs::read_dir(setup.state()).unwrap().flatten();
+    let is_gpu = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("gpu-")
+    };
+    files.find_map(|f| Some(f.path()).filter(is_gpu)).unwrap()
+}
+
+/// The end of the daemon takes all of the patience, so the slice, which stays in use, is tried once.
+#[test]
+fn daemon_and_slice_share_patience() {
+    let Some(setup) = on(Low::Runc, "mps") else {
+        return;
+    };
+    let (id, bundle) = (unique(), asking(&setup, "3g.40gb", "1/4"));
+    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
+    let call = "nvmlComputeInstanceDestroy";
+    let fault = ["--call", call, "--returns", "IN_USE"];
+    setup.machine.sim("fault", &fault);
+    let path = gpu_lock(&setup);
+    let gpu = File::open(&path).unwrap();
+    gpu.lock_exclusive().unwrap();
+    let begun = Instant::now();
+    let mut release = setup.plain(&setup.program("migctl"));
+    let release = going(release.args(["release", &id]).stdin(Stdio::null()));
+    release.waits_for(&path);
+    until("the patience is over", || begun.elapsed() > PATIENCE);
+    drop(gpu);
+    let said = release.end().exits(1);
+    assert!(said.stderr.contains("in use"), "{}", said.stderr);
+    let rule: Value = serde_json::from_str(&setup.machine.sim("fault", &["--list"])).unwrap();
+    assert_eq!(rule["seen"], 1);
+    assert_eq!(setup.daemons(), Vec::<String>::new());
+    setup.machine.sim("fault", &["--clear"]);
+    setup.migctl(&["gc"]).ok();
+    delete(&setup, &id);
+    setup.nothing_is_left();
+}

@@ -1,0 +1,177 @@
+//! The grant of a seat, from the create to the end of its slice.
+
+use super::*;
+use testkit::bundle::{SHOW, nodes, visible};
+
+fn gives_seat(low: Low) {
+    let Some(setup) = on(low, "none") else {
+        return;
+    };
+    let first = asking(&setup, "3g.40gb", "1/4");
+    let (before, one) = (first.bytes(), unique());
+    setup.runmig(&["create", "-b", first.as_str(), &one]).ok();
+    let made = setup.machine.the_instance();
+    let seat = setup.the_lease();
+    assert_eq!(
+        (&seat["kind"], &seat["state"], &seat["enforcement"]),
+        (&"seat".into(), &"ready".into(), &"none".into())
+    );
+    assert_eq!(
+        (&seat["profile"], &seat["migUUID"]),
+        (&"3g.40gb".into(), &made.uuid.as_str().into())
+    );
+    assert_eq!(seat["request"], "share of 1/4 of 3g.40gb");
+    assert_eq!(seat["memoryBytes"], (MEMORY / 4) << 20);
+    assert_eq!(seat["bookedBytes"], (MEMORY / 4) << 20);
+    assert_eq!(seat["migPlacement"]["size"], made.size);
+    let table = setup.migctl(&["list"]).ok().stdout;
+    assert!(
+        table.contains("10048Mi of 3g.40gb") && table.contains(&made.uuid),
+        "{table}"
+    );
+
+    // The next container gets a seat in the same slice.
+    let second = setup.bundle(&format!("{SHOW}; env"));
+    second.annotate(SLICE, "3g.40gb");
+    second.annotate(SHARE, "10Gi");
+    let said = setup
+        .runmig(&["run", "-b", second.as_str(), &unique()])
+        .ok();
+    assert_eq!(visible(&said.stdout), Some(made.uuid.as_str()));
+    let seen: Vec<String> = nodes(&said.stdout).into_keys().collect();
+    for node in setup.machine.nodes_of(&made).keys() {
+        assert!(seen.contains(node), "{node}: {seen:?}");
+    }
+    assert!(said.stdout.contains("RUNMIG_GPU_MEMORY=10737418240\n"));
+    let fraction = format!(
+        "RUNMIG_GPU_MEMORY_FRACTION=0.{}\n",
+        10_240 * 10_000 / MEMORY
+    );
+    assert!(said.stdout.contains(&fraction), "{}", said.stdout);
+    assert_eq!(setup.machine.the_instance(), made);
+    delete(&setup, &one);
+    setup.nothing_is_left();
+    assert_eq!(first.bytes(), before);
+}
+
+#[test]
+fn runc_gives_seat() {
+    gives_seat(Low::Runc);
+}
+
+#[test]
+fn crun_gives_seat() {
+    gives_seat(Low::Crun);
+}
+
+/// The slice goes with the last seat, in any order, and is never kept idle.
+#[test]
+fn slice_ends_with_last_seat() {
+    for level in ["none", "mps"] {
+        let Some(setup) = on(Low::Runc, level) else {
+            return;
+        };
+        setup.configure(&format!(
+            "sharing.enforcement = [\"{level}\"]\nkeep_idle = \"5m\""
+        ));
+        let ids: Vec<String> = (0..3).map(|_| create(&setup, "3g.40gb", "1/4")).collect();
+        let made = setup.machine.the_instance();
+        for id in &ids {
+            assert_eq!(setup.machine.the_instance(), made);
+            delete(&setup, id);
+        }
+        setup.nothing_is_left();
+    }
+}
+
+/// Neither an idle slice nor one of an administrator becomes a slice for seats.
+#[test]
+fn idle_slices_take_no_seats() {
+    let Some(setup) = on(Low::Runc, "none") else {
+        return;
+    };
+    setup.configure(&format!("{NONE}\nkeep_idle = \"5m\"\nadopt = true"));
+    setup
+        .machine
+        .sim("create", &["--gpu", "0", "--profile", "3g.40gb"]);
+    let theirs = setup.machine.the_instance();
+    let plain = setup.asking("2g.20gb", "exec sleep 1000");
+    let id = unique();
+    setup.runmig(&["create", "-b", plain.as_str(), &id]).ok();
+    delete(&setup, &id);
+    let seat = create(&setup, "2g.20gb,3g.40gb", "1/2");
+    let mine = setup.machine.instances();
+    let mine = mine
+        .iter()
+        .find(|i| i.uuid == device(&setup, &seat))
+        .unwrap();
+    assert_eq!(mine.profile, "2g.20gb");
+    assert_ne!(mine.uuid, theirs.uuid);
+    // There is no room for another of these, and theirs is not for seats.
+    let line = refused(&setup, &[(SLICE, "3g.40gb"), (SHARE, "1/2")]);
+    assert!(line.contains("it needs a new slice"), "{line}");
+    delete(&setup, &seat);
+    assert_eq!(setup.machine.instances(), [theirs]);
+}
+
+/// Plain slices, seats, shares and whole GPUs work on one machine at once.
+#[test]
+fn every_kind_works_together() {
+    let machine = Machine::with(&[
+        "--gpu",
+        "A100-80GB",
+        "--gpu",
+        "H100-80GB",
+        "--gpu",
+        "L4",
+        "--mig",
+        "on",
+        "--mps",
+    ]);
+    machine.sim("mig", &["--gpu", "1", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    setup.configure("sharing.enforcement = [\"mps\", \"none\"]");
+    let asks: [&[(&str, &str)]; 6] = [
+        &[(SLICE, "3g.40gb"), (SHARE, "1/4")],
+        &[(SLICE, "3g.40gb"), (SHARE, "10Gi")],
+        &[(SLICE, "2g.20gb")],
+        &[(SHARE, "8Gi")],
+        &[("runmig.dev/gpu", "1")],
+        &[(SLICE, "1g.10gb"), (SHARE, "none")],
+    ];
+    let ids: Vec<String> = { asks.iter() }
+        .map(|annotations| {
+            let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
+            for (key, value) in *annotations {
+                bundle.annotate(key, value);
+            }
+            setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+            id
+        })
+        .collect();
+    let of = |key: &str| -> Vec<String> {
+        let shown = |id: &String| lease(&setup, id)[key].as_str().unwrap_or("-").to_owned();
+        ids.iter().map(shown).collect()
+    };
+    assert_eq!(
+        of("kind"),
+        ["seat", "seat", "slice", "share", "gpu", "slice"]
+    );
+    assert_eq!(of("enforcement"), ["mps", "mps", "mig", "mps", "-", "mig"]);
+    let gpus: Vec<u64> = { ids.iter() }
+        .map(|id| lease(&setup, id)["gpuIndex"].as_u64().unwrap())
+        .collect();
+    assert_eq!(gpus, [0, 0, 0, 2, 1, 0]);
+    let inspected = setup.migctl(&["inspect", "-o", "json"]).ok().json();
+    assert_eq!(inspected["items"][0]["leases"].as_array().unwrap().len(), 4);
+    let gpus = setup.migctl(&["gpus"]).ok().stdout;
+    assert!(gpus.contains(&ids[0]) && gpus.contains(&ids[1]), "{gpus}");
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(setup.leases().len(), 6);
+    for id in ids.iter().rev() {
+        delete(&setup, id);
+    }
+    setup.nothing_is_left();
+}

@@ -1,0 +1,123 @@
+//! A slice in the making whose maker hangs.
+
+use super::ending::gpu_lock;
+use super::*;
+use fs2::FileExt;
+use nix::sys::signal::Signal;
+use std::fs::File;
+use std::process::Stdio;
+use testkit::process::until;
+use testkit::{Going, going};
+
+/// The time that a create waits for another.
+const TIMEOUT: &str = "lock_timeout = \"300ms\"";
+
+fn begin(setup: &Setup, slice: &str, size: &str) -> (String, Going) {
+    let (id, bundle) = (unique(), asking(setup, slice, size));
+    let mut create = setup.command(&["create", "-b", bundle.as_str(), &id]);
+    let going = going(create.stdin(Stdio::null()));
+    until("its lease is on record", || {
+        setup.leases().iter().any(|lease| lease["container"] == id)
+    });
+    (id, going)
+}
+
+/// Starts a create that hangs in the driver, with the GPU's lock.
+fn hangs(setup: &Setup, slice: &str, size: &str) -> (String, Going) {
+    let call = "nvmlDeviceCreateGpuInstanceWithPlacement";
+    let fault = ["--call", call, "--nth", "1", "--takes", "600s"];
+    setup.machine.sim("fault", &fault);
+    let (id, maker) = begin(setup, slice, size);
+    until("it calls the driver", || {
+        let rules = setup.machine.sim("fault", &["--list"]);
+        rules.contains("\"seen\":1")
+    });
+    (id, maker)
+}
+
+/// Ends the create that hangs, and collects its lease.
+fn end(setup: &Setup, maker: Going, ids: &[String]) {
+    maker.kill();
+    ids.iter().for_each(|id| delete(setup, id));
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+}
+
+/// The slice in the making would have less free memory, and so be the first choice.
+#[test]
+fn prefers_slice_that_exists() {
+    for level in ["none", "mps"] {
+        let Some(setup) = on(Low::Runc, level) else {
+            return;
+        };
+        setup.configure(&format!("sharing.enforcement = [\"{level}\"]\n{TIMEOUT}"));
+        let first = create(&setup, "3g.40gb", "1/4");
+        let (_, maker) = hangs(&setup, "3g.40gb", "7/8");
+        let second = create(&setup, "3g.40gb", "1/8");
+        assert_eq!(device(&setup, &first), device(&setup, &second));
+        end(&setup, maker, &[first, second]);
+    }
+}
+
+/// After the wait the create makes a slice of its own, on a GPU that is not locked.
+#[test]
+fn makes_slice_on_other_gpu() {
+    for level in ["none", "mps"] {
+        let Some(setup) = Setup::on(Low::Runc, machine("2")) else {
+            return;
+        };
+        setup.configure(&format!("sharing.enforcement = [\"{level}\"]\n{TIMEOUT}"));
+        let (slow, maker) = hangs(&setup, "3g.40gb", "1/2");
+        let theirs = lease(&setup, &slow)["gpuIndex"].clone();
+        let second = create(&setup, "3g.40gb", "1/4");
+        assert_ne!(lease(&setup, &second)["gpuIndex"], theirs);
+        end(&setup, maker, &[second]);
+    }
+}
+
+/// With no other GPU the refusal names the maker, and nothing of the create is left.
+#[test]
+fn names_maker_that_hangs() {
+    let Some(setup) = on(Low::Runc, "none") else {
+        return;
+    };
+    setup.configure(&format!("{NONE}\n{TIMEOUT}"));
+    let (slow, maker) = hangs(&setup, "3g.40gb", "1/2");
+    let line = refused(&setup, &[(SLICE, "3g.40gb"), (SHARE, "1/4")]);
+    let makes = format!(
+        "on GPU 0: container {slow} makes it (process {}), waited 300ms)",
+        maker.pid()
+    );
+    assert!(line.contains(&makes), "{line}");
+    assert!(line.contains(" is held by process "), "{line}");
+    assert!(line.contains("; hint: run migctl list to see "), "{line}");
+    assert_eq!(setup.leases().len(), 1);
+    end(&setup, maker, &[]);
+}
+
+/// A maker that sleeps without the GPU's lock leaves the rest of the GPU to others.
+#[test]
+fn makes_slice_beside_sleeping_maker() {
+    let Some(setup) = on(Low::Runc, "none") else {
+        return;
+    };
+    let before = create(&setup, "1g.10gb", "1/2");
+    delete(&setup, &before);
+    setup.configure(&format!("{NONE}\nlock_timeout = \"60s\""));
+    let path = gpu_lock(&setup);
+    let gpu = File::open(&path).unwrap();
+    gpu.lock_exclusive().unwrap();
+    let (slow, maker) = begin(&setup, "3g.40gb", "1/2");
+    maker.waits_for(&path);
+    maker.stop();
+    drop(gpu);
+    setup.configure(&format!("{NONE}\n{TIMEOUT}"));
+    let second = create(&setup, "3g.40gb", "1/4");
+    maker.signal(Signal::SIGCONT);
+    maker.end().ok();
+    assert_ne!(device(&setup, &slow), device(&setup, &second));
+    for id in [&slow, &second] {
+        delete(&setup, id);
+    }
+    setup.nothing_is_left();
+}

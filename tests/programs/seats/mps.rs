@@ -1,0 +1,146 @@
+//! Seats at `mps`: a daemon for each seat, in its slice.
+
+use super::*;
+use std::fs;
+use testkit::cuda::Client;
+use testkit::process::{in_cgroup, kill, lives, until};
+
+/// The memory that a CUDA context takes on an A100, in MiB.
+fn free(client: &mut Client) -> u64 {
+    let said = client.say("info");
+    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
+    last.unwrap_or_else(|| panic!("{said}"))
+}
+
+fn total(client: &mut Client) -> u64 {
+    let said = client.say("info");
+    let second = said.split(' ').nth(1).and_then(|word| word.parse().ok());
+    second.unwrap_or_else(|| panic!("{said}"))
+}
+
+fn daemon_pid(setup: &Setup, id: &str) -> i32 {
+    let pid = lease(setup, id)["daemon"]["pid"].as_i64();
+    i32::try_from(pid.expect("a daemon")).unwrap()
+}
+
+/// Starts a container with a seat whose client takes commands.
+fn client(setup: &Setup, slice: &str, size: &str) -> (String, Client) {
+    let (id, bundle) = (unique(), asking(setup, slice, size));
+    let mut client = Client::run(setup, &bundle, &id);
+    free(&mut client);
+    until("the seat is ready", || {
+        lease(setup, &id)["state"] == "ready"
+    });
+    (id, client)
+}
+
+/// A client of a seat sees its slice, and gets its share of it.
+fn limits_seat(low: Low) {
+    let Some(setup) = on(low, "mps") else {
+        return;
+    };
+    let (one, mut first) = client(&setup, "3g.40gb", "4Gi");
+    let (two, mut second) = client(&setup, "3g.40gb", "1/2");
+    assert_eq!(device(&setup, &one), device(&setup, &two));
+    assert_eq!([&mut first, &mut second].map(total), [MEMORY; 2]);
+    // An amount is the limit, and a fraction contains what the daemon needs.
+    let booked = [&one, &two].map(|id| lease(&setup, id)["bookedBytes"].as_u64().unwrap() >> 20);
+    assert_eq!(booked, [4096 + 128, MEMORY / 2]);
+    let (mine, theirs) = (free(&mut first), free(&mut second));
+    assert!(mine < 4096 && theirs < MEMORY / 2 - 128, "{mine} {theirs}");
+    assert!(
+        first
+            .say(&format!("alloc {}", mine + 1))
+            .starts_with("error")
+    );
+    assert_eq!(first.say(&format!("alloc {mine}")), "ok");
+    assert_eq!(free(&mut second), theirs);
+    let used = |id: &str| {
+        lease(&setup, id)["usedBytes"]
+            .as_u64()
+            .map(|bytes| bytes >> 20)
+    };
+    assert_eq!(used(&one), Some(4096));
+    assert!(used(&two).is_some_and(|mib| mib < 4096));
+    // The daemon serves the MIG device alone.
+    let environment = fs::read(format!("/proc/{}/environ", daemon_pid(&setup, &one))).unwrap();
+    let visible = format!("CUDA_VISIBLE_DEVICES={}\0", device(&setup, &one));
+    assert!(String::from_utf8_lossy(&environment).contains(&visible));
+    assert_ne!(daemon_pid(&setup, &one), daemon_pid(&setup, &two));
+    first.end();
+    assert_eq!(setup.machine.instances().len(), 1);
+    assert_eq!(second.say("sync"), "ok");
+    second.end();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn runc_limits_seat() {
+    limits_seat(Low::Runc);
+}
+
+#[test]
+fn crun_limits_seat() {
+    limits_seat(Low::Crun);
+}
+
+#[test]
+fn gc_restarts_daemon_in_its_slice() {
+    let Some(setup) = on(Low::Runc, "mps") else {
+        return;
+    };
+    let (id, mut first) = client(&setup, "2g.20gb", "4Gi");
+    let held = free(&mut first);
+    let slice = device(&setup, &id);
+    kill(daemon_pid(&setup, &id));
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    assert!(said.contains("is restarted"), "{said}");
+    assert_eq!(device(&setup, &id), slice);
+    let mut new = Client::exec(&setup, &id, &[]);
+    assert_eq!((total(&mut new), free(&mut new)), (19_968, held));
+    new.end();
+    first.end();
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_ends_slice_with_last_daemon() {
+    let Some(setup) = on(Low::Runc, "mps") else {
+        return;
+    };
+    let ids: Vec<(String, Bundle)> = (0..2)
+        .map(|_| {
+            let (id, bundle) = (unique(), asking(&setup, "3g.40gb", "1/4"));
+            setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+            (id, bundle)
+        })
+        .collect();
+    let slice = setup.machine.the_instance();
+    for (id, bundle) in &ids {
+        let pid = daemon_pid(&setup, id);
+        assert_eq!(setup.machine.the_instance(), slice);
+        in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
+        setup.migctl(&["gc"]).ok();
+        assert!(!lives(pid));
+    }
+    setup.nothing_is_left();
+}
+
+#[test]
+fn gc_names_processes_of_seats() {
+    let Some(setup) = on(Low::Runc, "mps") else {
+        return;
+    };
+    let (id, first) = client(&setup, "3g.40gb", "4Gi");
+    let mut around = Client::exec(&setup, &id, &["--env", "CUDA_MPS_PIPE_DIRECTORY=/nowhere"]);
+    assert!(free(&mut around) > 4096);
+    let pids = lease(&setup, &id)["around"].as_array().unwrap().clone();
+    assert_eq!(pids.len(), 1, "{pids:?}");
+    let said = setup.migctl(&["gc"]).ok().stdout;
+    let told = format!("process {} bypasses MPS and has no memory limit", pids[0]);
+    assert!(said.contains(&told), "{said}");
+    assert_eq!(around.say("sync"), "ok");
+    around.end();
+    first.end();
+    setup.nothing_is_left();
+}

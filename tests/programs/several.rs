@@ -1,0 +1,470 @@
+//! Several slices for one container, where the configuration allows it: all of them or none.
+
+use nvml_sim::fault::Outcome;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
+use testkit::bundle::{SHOW, nodes, visible};
+use testkit::faults::strace::settled;
+use testkit::faults::{BIG, SMALL, World};
+use testkit::machine::Machine;
+use testkit::{Going, Low, Setup, going, said, unique};
+
+const ALLOWED: &str = "[policy]\nslices_per_container = 4\n";
+
+fn machine(gpus: u32) -> World {
+    let world = World::of(SMALL, gpus);
+    world.configure(ALLOWED);
+    world
+}
+
+fn create(world: &World, id: &str, slice: &str) -> testkit::Said {
+    world.bundle_asking(id, slice);
+    said(&mut world.create_command(id))
+}
+
+fn waiting(world: &World, id: &str, slice: &str) -> Going {
+    world.bundle_saying(
+        id,
+        &[("runmig.dev/slice", slice), ("runmig.dev/wait", "10m")],
+    );
+    let going = going(world.create_command(id).stdin(Stdio::null()));
+    testkit::process::until("it waits", || {
+        let list = said(&mut world.migctl(&["list", "-o", "json"])).json();
+        let waiting = list["waiting"].as_array().cloned().unwrap_or_default();
+        waiting.iter().any(|w| w["container"] == id)
+    });
+    going
+}
+
+/// The GPUs of a container's slices, in order.
+fn gpus(world: &World, id: &str) -> Vec<u64> {
+    let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
+    let mut gpus: Vec<u64> = of_it.map(|l| l["gpuIndex"].as_u64().unwrap()).collect();
+    gpus.sort();
+    gpus
+}
+
+#[track_caller]
+fn all_go(world: &World, ids: &[&str]) {
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    assert_eq!(world.leases(), Vec::<serde_json::Value>::new());
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The output says the same of both slices.
+#[test]
+fn warns_once_for_living_container() {
+    let world = machine(1);
+    create(&world, "two", "1g.6gb*2").ok();
+    let line = said(&mut world.migctl(&["release", "two"])).exits(1).stderr;
+    let words = "container two lives: ";
+    assert_eq!(line.matches(words).count(), 1, "{line}");
+    assert_eq!(line.matches("hint: ").count(), 1, "{line}");
+    all_go(&world, &["two"]);
+}
+
+#[test]
+fn container_on_runc_has_two() {
+    let Some(setup) = Setup::of(Low::Runc) else {
+        return;
+    };
+    let bundle = setup.asking("1g.10gb*2", SHOW);
+    let line = setup
+        .runmig(&["create", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(
+        line.contains(
+            "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process"
+        ),
+        "{line}"
+    );
+    setup.configure("policy.slices_per_container = 2");
+    let id = unique();
+    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let mut there = setup.machine.instances();
+    let mut open = BTreeMap::new();
+    there
+        .iter()
+        .for_each(|i| open.extend(setup.machine.nodes_of(i)));
+    setup.runmig(&["start", &id]).ok();
+    testkit::process::until("it has ended", || {
+        setup.runmig(&["state", &id]).ok().json()["status"] == "stopped"
+    });
+    let saw = created.stdout_now();
+    let mut uuids: Vec<&str> = visible(&saw).unwrap().split(',').collect();
+    uuids.sort();
+    there.sort_by(|a, b| a.uuid.cmp(&b.uuid));
+    assert_eq!(there.iter().map(|i| &i.uuid).collect::<Vec<_>>(), uuids);
+    assert_eq!((there.len(), nodes(&saw)), (2, open));
+    setup.runmig(&["delete", &id]).ok();
+    assert!(setup.machine.instances().is_empty() && setup.leases().is_empty());
+    assert_eq!(bundle.names(), ["config.json", "rootfs"]);
+}
+
+#[test]
+fn spreads_over_gpus_first() {
+    let world = machine(2);
+    create(&world, "one", "2g.12gb*2").ok();
+    assert_eq!(gpus(&world, "one"), [0, 1]);
+    all_go(&world, &["one"]);
+    create(&world, "three", "1g.6gb*3").ok();
+    assert_eq!(gpus(&world, "three").len(), 3);
+    assert!(gpus(&world, "three").contains(&0) && gpus(&world, "three").contains(&1));
+    // No GPU of its own is left: beside one another.
+    create(&world, "whole", "4g.24gb").refused();
+    create(&world, "two", "2g.12gb*2,1g.6gb*2").ok();
+    all_go(&world, &["three", "two"]);
+    create(&world, "filler", "4g.24gb").ok();
+    create(&world, "both", "2g.12gb*2").ok();
+    let free = 1 - gpus(&world, "filler")[0];
+    assert_eq!(gpus(&world, "both"), [free, free]);
+    all_go(&world, &["filler", "both"]);
+}
+
+#[test]
+fn creates_all_or_none() {
+    let world = machine(1);
+    create(&world, "two", "2g.12gb").ok();
+    create(&world, "one", "1g.6gb").ok();
+    let (before, leases) = (world.instances(), world.leases());
+    let line = create(&world, "both", "1g.6gb*2").refused();
+    assert!(
+        line.contains(
+            "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4"
+        ),
+        "{line}"
+    );
+    assert_eq!((world.instances(), world.leases()), (before, leases));
+    // The next alternative, if not the first.
+    create(&world, "list", "1g.6gb*2,1g.6gb").ok();
+    assert_eq!(gpus(&world, "list"), [0]);
+    all_go(&world, &["two", "one", "list"]);
+}
+
+/// No wait makes a machine larger.
+#[test]
+fn refuses_more_than_machine_has() {
+    let world = World::of(SMALL, 2);
+    world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
+    let line = create(&world, "a", "4g.24gb*3").refused();
+    assert!(
+        line.contains(
+            "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer"
+        ),
+        "{line}"
+    );
+    world.configure("policy.slices_per_container = 64\n[[policy.limit]]\nslices = 1\n");
+    let line = create(&world, "b", "1g.6gb*2").refused();
+    assert!(
+        line.contains("the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)"),
+        "{line}"
+    );
+    all_go(&world, &[]);
+}
+
+/// A request that waits for two takes none before there are two, and none behind it takes the
+/// first.
+#[test]
+fn holds_none_while_waiting_for_two() {
+    let world = machine(1);
+    for id in ["a", "b", "c", "d"] {
+        world.create(id);
+    }
+    let both = waiting(&world, "both", "1g.6gb*2");
+    let behind = waiting(&world, "behind", "1g.6gb");
+    world.delete("a");
+    let line = create(&world, "third", "1g.6gb").refused();
+    assert!(
+        line.contains("cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests"),
+        "{line}"
+    );
+    assert!(gpus(&world, "both").is_empty() && gpus(&world, "behind").is_empty());
+    world.delete("b");
+    both.end().ok();
+    assert_eq!(gpus(&world, "both"), [0, 0]);
+    world.delete("c");
+    behind.end().ok();
+    all_go(&world, &["d", "both", "behind"]);
+}
+
+/// A container lives on whose front was killed while it was made, with all that it has.
+#[test]
+fn keeps_both_while_runtime_works() {
+    let world = machine(2);
+    let fifo = world.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.behave(&format!("create-waits {}", fifo.display()));
+    world.bundle_asking("a", "1g.6gb*2");
+    let front = going(world.create_command("a").stdin(Stdio::null()));
+    // It opens the pipe when it waits at it.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    front.kill();
+    world.gc().ok();
+    assert_eq!(world.leases().len(), 2);
+    pipe.write_all(b"\n").unwrap();
+    testkit::process::until("it is made", || world.living_init("a").is_some());
+    world.behave("");
+    all_go(&world, &["a"]);
+}
+
+/// An administrator's second slice on one GPU, or a new one on another.
+#[test]
+fn prefers_own_gpu_to_idle_slice() {
+    let world = machine(2);
+    world.configure(&format!("adopt = true\n{ALLOWED}"));
+    for start in [0, 1] {
+        world.admin_leaves(1, world.profile, start);
+    }
+    create(&world, "a", "1g.6gb*2").ok();
+    assert_eq!(gpus(&world, "a"), [0, 1]);
+    all_go(&world, &["a"]);
+}
+
+/// Models differ in what an amount of memory means.
+#[test]
+fn limits_memory_of_all() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let gpus = |most: &str| {
+        setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
+        let bundle = setup.asking("10Gi*2", SHOW);
+        let id = unique();
+        let made = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+        let mut gpus: Vec<u32> = setup.machine.instances().iter().map(|i| i.gpu).collect();
+        gpus.sort();
+        setup.runmig(&["delete", "--force", &id]);
+        (made, gpus)
+    };
+    // 2g.12gb of the A30 has 11968 MiB, 1g.20gb of the A100 19968.
+    assert_eq!(gpus("31936Mi").1, [0, 1]);
+    assert_eq!(gpus("31935Mi").1, [0, 0]);
+    let (made, none) = gpus("23935Mi");
+    let line = made.refused();
+    assert!(
+        line.contains("the machine has 0Mi of 23935Mi of memory, and 23936Mi"),
+        "{line}"
+    );
+    assert!(none.is_empty() && setup.machine.instances().is_empty());
+}
+
+/// A request that is too much on the only GPU with room need not be too much on one that has none
+/// now.
+#[test]
+fn waits_within_a_limit() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    // 1g.10gb of the A100 has 9728 MiB, and 2g.12gb of the A30 11968.
+    let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"9728Mi\"\n";
+    setup.configure(limit);
+    let full = setup.asking("7g.80gb", SHOW);
+    let first = unique();
+    setup.runmig(&["create", "-b", full.as_str(), &first]).ok();
+    let bundle = setup.asking("9Gi", SHOW);
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
+    let line = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(line.contains("cannot allocate 9Gi (1g.10gb): "), "{line}");
+    bundle.annotate("runmig.dev/wait", "10m");
+    let id = unique();
+    let waits = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
+    testkit::process::until("it waits", || {
+        let list = setup.migctl(&["list", "-o", "json"]).json();
+        list["waiting"].as_array().is_some_and(|w| !w.is_empty())
+    });
+    setup.runmig(&["delete", "--force", &first]).ok();
+    waits.end().ok();
+    assert_eq!(setup.the_lease()["profile"], "1g.10gb");
+    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.configure(&limit.replace("9728", "9727"));
+    let line = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    assert!(line.contains("9728Mi are asked for"), "{line}");
+}
+
+/// Places have room where the limit does not reach: nothing that moves would help.
+#[test]
+fn limit_counts_as_no_fragmentation() {
+    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"31936Mi\"\n";
+    setup.configure(&format!("{ALLOWED}{limit}"));
+    let full = setup.asking("4g.24gb", SHOW);
+    let first = unique();
+    setup.runmig(&["create", "-b", full.as_str(), &first]).ok();
+    let bundle = setup.asking("10Gi*2", SHOW);
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
+    let line = setup
+        .runmig(&["run", "-b", bundle.as_str(), &unique()])
+        .refused();
+    let asked = ["10Gi*2", "--namespace", "team-a", "--json"];
+    let told = setup.migctl(&[&["explain"], &asked[..]].concat());
+    let told = told.exits(1).json();
+    assert!(line.ends_with(told["error"].as_str().unwrap()), "{line}");
+    assert_eq!(told["alternatives"][0]["verdict"], "full", "{told:#}");
+    let plan = setup.migctl(&[&["defrag", "--plan"], &asked[..]].concat());
+    assert_eq!(plan.exits(1).json()["verdict"], "impossible");
+    setup.runmig(&["delete", "--force", &first]).ok();
+}
+
+/// One idle slice goes, and is room for all of them; who asks is told the same.
+#[test]
+fn several_fit_over_idle_slice() {
+    let world = World::of(BIG, 1);
+    world.configure(&format!("keep_idle = \"10m\"\n{ALLOWED}"));
+    create(&world, "idle", "3g.40gb").ok();
+    create(&world, "half", "4g.40gb").ok();
+    world.delete("idle");
+    said(&mut world.migctl(&["explain", "1g.10gb*2"])).exits(0);
+    create(&world, "two", "1g.10gb*2").ok();
+    world.has_its_slices("two").unwrap();
+    world.has_its_slices("half").unwrap();
+    // Nothing is kept any more.
+    world.configure(ALLOWED);
+    all_go(&world, &["two", "half"]);
+}
+
+/// Each is there already, or is made.
+#[test]
+fn reuses_idle_and_adopted_slices() {
+    let world = machine(2);
+    world.configure(&format!("keep_idle = \"10m\"\nadopt = true\n{ALLOWED}"));
+    create(&world, "before", "1g.6gb").ok();
+    world.delete("before");
+    world.admin_leaves(1, world.profile, 3);
+    create(&world, "three", "1g.6gb*3").ok();
+    let of_it = world.leases();
+    assert_eq!(of_it.len(), 3, "{of_it:?}");
+    let adopted: Vec<_> = of_it.iter().filter(|l| l["adopted"] == true).collect();
+    assert_eq!(adopted.len(), 1);
+    world.delete("three");
+    let states: Vec<_> = world
+        .leases()
+        .into_iter()
+        .map(|l| l["state"].clone())
+        .collect();
+    assert_eq!(states, ["idle", "idle"]);
+    world.configure("");
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// An administrator's instance in the second's place, while the first is refused, is foreign.
+#[test]
+fn destroys_nothing_it_never_tried() {
+    let world = machine(1);
+    let gpu = world.engine().gpus[0].uuid.clone();
+    std::fs::create_dir_all(world.state()).unwrap();
+    create(&world, "before", world.profile).ok();
+    world.delete("before");
+    let lock = std::fs::File::open(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    fs2::FileExt::lock_exclusive(&lock).unwrap();
+    world.bundle_asking("a", "1g.6gb*2");
+    let creates = going(world.create_command("a").stdin(Stdio::null()));
+    testkit::process::until("both are on record", || world.leases().len() == 2);
+    for lease in world.leases() {
+        let start = lease["migPlacement"]["start"].as_u64().unwrap();
+        world.admin_creates(0, world.profile, start as u32, false);
+    }
+    let theirs = world.instances();
+    fs2::FileExt::unlock(&lock).unwrap();
+    creates.end().ok();
+    assert_eq!(gpus(&world, "a").len(), 2);
+    world.delete("a");
+    assert_eq!(world.instances(), theirs);
+    theirs
+        .iter()
+        .for_each(|i| world.admin_destroys(i.gpu, i.gi));
+    all_go(&world, &[]);
+}
+
+/// Each way in which a container goes releases both.
+#[test]
+fn every_release_frees_both() {
+    type Way = fn(&World);
+    let ways: [(&str, Way); 5] = [
+        ("delete", |w| drop(w.delete("a"))),
+        ("the hook", |w| {
+            said(&mut w.bare(&["delete", "--force", "a"])).ok();
+        }),
+        ("gc", |w| {
+            die(w);
+            w.gc().ok();
+        }),
+        ("migctl release", |w| {
+            die(w);
+            let said = said(&mut w.migctl(&["release", "a"])).ok();
+            assert_eq!(
+                said.stdout.matches("released 1g.6gb").count(),
+                2,
+                "{}",
+                said.stdout
+            );
+        }),
+        ("a hook of hooks.d", |w| {
+            die(w);
+            let mut hook = w.hook("a", "");
+            hook.command = w.program("runmig-hook");
+            settled(&hook).ok();
+        }),
+    ];
+    for (name, way) in ways {
+        let world = machine(2);
+        create(&world, "a", "1g.6gb*2").ok();
+        assert!(
+            world.leases().iter().all(|l| l["state"] == "ready"),
+            "{name}"
+        );
+        way(&world);
+        assert_eq!(world.leases().len(), 0, "{name}");
+        all_go(&world, &[]);
+    }
+}
+
+fn die(world: &World) {
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", "a"])).ok();
+    world.behave("");
+}
+
+/// The low-level runtime fails; the driver makes the first and not the second.
+#[test]
+fn failed_create_leaves_none() {
+    let world = machine(2);
+    for how in ["create-fails-early", "create-fails-late"] {
+        world.behave(how);
+        create(&world, "a", "1g.6gb*2").refused();
+        all_go(&world, &[]);
+    }
+    world.behave("");
+    for call in [
+        "nvmlDeviceCreateGpuInstanceWithPlacement",
+        "nvmlGpuInstanceCreateComputeInstance",
+    ] {
+        let fails = Outcome::Return(999);
+        world.fault(call, 2, Some(2), fails);
+        create(&world, "a", "1g.6gb*2").refused();
+        world.no_faults();
+        all_go(&world, &[]);
+    }
+    // Another place will do.
+    let refuses = Outcome::Return(23);
+    world.fault(
+        "nvmlDeviceCreateGpuInstanceWithPlacement",
+        2,
+        Some(2),
+        refuses,
+    );
+    create(&world, "a", "1g.6gb*2").ok();
+    assert_eq!(gpus(&world, "a").len(), 2);
+    world.no_faults();
+    all_go(&world, &["a"]);
+}

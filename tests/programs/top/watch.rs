@@ -1,0 +1,144 @@
+//! migctl list --watch, by the kernel's reports alone.
+
+use super::{claim, create, setup};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+use testkit::process::{Going, going, stands_still, until};
+use testkit::{Setup, unique};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn watch(setup: &Setup) -> Going {
+    let migctl = setup.program("migctl");
+    let mut going = going(setup.plain(&migctl).args(["list", "--watch"]));
+    going.until("CONTAINER");
+    stands_still(going.pid());
+    going
+}
+
+fn tables(going: &Going) -> usize {
+    going.said_so_far().matches("CONTAINER").count()
+}
+
+#[test]
+fn reprints_at_change() {
+    let Some(setup) = setup() else { return };
+    // The first create makes the ledger.
+    let mut list = watch(&setup);
+    assert!(!setup.state().exists());
+    claim(&setup, "first", 0);
+    list.until("claim team/first");
+    claim(&setup, "second", 1);
+    list.until("claim team/second");
+    stands_still(list.pid());
+    // It waits without an end: nothing but the kernel's reports wakes it.
+    #[cfg(target_arch = "x86_64")]
+    {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", list.pid())).unwrap();
+        let words: Vec<&str> = call.split_whitespace().collect();
+        let timeout = u64::from_str_radix(words[3].trim_start_matches("0x"), 16).unwrap();
+        assert_eq!((words[0], timeout as u32 as i32), ("7", -1), "{call}");
+    }
+    list.signal(Signal::SIGTERM);
+    let said = list.end_within(LIMIT).ok();
+    assert!(said.stdout.ends_with('\n'), "{}", said.stdout);
+}
+
+#[test]
+fn shows_requests_that_wait() {
+    let Some(setup) = setup() else { return };
+    let holder = create(&setup, "team", &[("runmig.dev/slice", "7g.80gb")]);
+    let mut list = watch(&setup);
+    let bundle = setup.bundle("exec sleep 1000");
+    bundle.annotate("runmig.dev/slice", "3g.40gb");
+    bundle.annotate("runmig.dev/wait", "5m");
+    let id = unique();
+    let waiter = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
+    list.until("3g.40gb");
+    let queue = list.said_so_far();
+    let queue = queue.rsplit("WAITING").next().unwrap();
+    assert!(queue.contains(&id) && queue.contains("3g.40gb"), "{queue}");
+    stands_still(list.pid());
+    setup.runmig(&["delete", "--force", &holder]).ok();
+    waiter.end().ok();
+    until("it lists the container, and no queue", || {
+        let said = list.said_so_far();
+        let last = said.rsplit("CONTAINER").next().unwrap();
+        last.contains(&id) && !last.contains("WAITING")
+    });
+}
+
+#[test]
+fn joins_a_burst() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "first", 0);
+    let mut list = watch(&setup);
+    assert_eq!(tables(&list), 1);
+    list.stop();
+    // More events than the kernel hands over at once.
+    for n in 1..7 {
+        claim(&setup, &format!("more-{n}"), n);
+    }
+    list.signal(Signal::SIGCONT);
+    list.until("claim team/more-6");
+    stands_still(list.pid());
+    list.signal(Signal::SIGINT);
+    let said = list.end_within(LIMIT).ok();
+    let tables: Vec<&str> = said.stdout.split("\n\n").collect();
+    assert_eq!(tables.len(), 2, "{}", said.stdout);
+}
+
+#[test]
+fn follows_a_new_ledger() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "old", 0);
+    let mut list = watch(&setup);
+    std::fs::rename(setup.state(), setup.path("moved")).unwrap();
+    until("it prints an empty ledger", || {
+        let said = list.said_so_far();
+        said.rsplit("CONTAINER")
+            .next()
+            .is_some_and(|last| !last.contains("old"))
+    });
+    claim(&setup, "new", 1);
+    list.until("claim team/new");
+}
+
+#[test]
+fn ends_with_its_reader() {
+    let Some(setup) = setup() else { return };
+    claim(&setup, "train", 0);
+    let mut list = setup.plain(&setup.program("migctl"));
+    list.args(["list", "-w"]).stdout(Stdio::piped());
+    let mut list = Killed(list.spawn().unwrap());
+    let mut output = list.0.stdout.take().unwrap();
+    // It has printed all when it waits.
+    stands_still(list.0.id() as i32);
+    let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut fds, PollTimeout::ZERO), Ok(1));
+    let mut bytes = [0; 4096];
+    let length = output.read(&mut bytes).unwrap();
+    let said = String::from_utf8_lossy(&bytes[..length]);
+    assert!(said.contains("claim team/train"), "{said}");
+    drop(output);
+    let mut ended = None;
+    until("it ends without a change", || {
+        ended = list.0.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(0));
+}
+
+/// A process that a failed test leaves to nobody.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

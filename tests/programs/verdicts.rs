@@ -1,0 +1,488 @@
+//! `migctl explain` and `defrag --plan` beside the create that then comes: what they say is what it
+//! says, word for word.
+
+use nvml_sim::engine::Mode;
+use nvml_sim::fault::Outcome;
+use serde_json::Value;
+use std::process::Stdio;
+use testkit::faults::{BIG, SMALL, World};
+use testkit::process::until;
+use testkit::{Going, going, said, unique};
+
+const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
+const POD: &str = "io.kubernetes.cri.sandbox-name";
+const POD_UID: &str = "io.kubernetes.cri.sandbox-uid";
+const COMPUTE: &str = "runmig.dev/compute";
+
+/// A requester, as engines name it and as migctl is told it.
+type Who<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
+const NOBODY: Who<'_> = (&[], &[]);
+const TEAM: Who<'_> = (&[(NAMESPACE, "team-a")], &["--namespace", "team-a"]);
+
+fn create(world: &World, id: &str, slice: &str, (annotations, _): Who<'_>) {
+    said(&mut asking(world, id, slice, annotations)).ok();
+}
+
+fn asking(
+    world: &World,
+    id: &str,
+    slice: &str,
+    annotations: &[(&str, &str)],
+) -> std::process::Command {
+    let all = [&[("runmig.dev/slice", slice)], annotations].concat();
+    world.bundle_saying(id, &all);
+    world.create_command(id)
+}
+
+fn verb(world: &World, words: &[&str], (_, options): Who<'_>, exits: i32) -> Value {
+    let all = [words, options, &["--json"]].concat();
+    said(&mut world.migctl(&all)).exits(exits).json()
+}
+
+/// A create is refused in explain's words, which are of this verdict and hold these. Gives what explain
+/// said.
+#[track_caller]
+fn refused(world: &World, slice: &str, who: Who<'_>, verdict: &str, words: &str) -> Value {
+    let told = verb(world, &["explain", slice], who, 1);
+    let late = said(&mut asking(world, &unique(), slice, who.0)).refused();
+    let late = late.split_once("runmig: ").unwrap().1;
+    assert!(late.contains(words), "{late}");
+    assert_eq!(told["error"], late);
+    assert_eq!(told["fits"], false);
+    let one = &told["alternatives"][0];
+    assert_eq!(one["verdict"], verdict, "{told:#}");
+    if told["alternatives"].as_array().unwrap().len() == 1 {
+        let (why, hint) = (one["why"].as_str().unwrap(), one["hint"].as_str().unwrap());
+        assert_eq!(late, format!("{why}; hint: {hint}"));
+        let all = [&["explain", slice], who.1].concat();
+        let table = said(&mut world.migctl(&all)).exits(1).stdout;
+        assert!(table.starts_with(&format!("{verdict}: {why}\n")), "{table}");
+        assert!(table.ends_with(&format!("hint: {hint}\n")), "{table}");
+    }
+    told
+}
+
+fn full(world: &World) {
+    (0..world.slots).for_each(|n| drop(world.create(&format!("full{n}"))));
+}
+
+/// The smallest slices, of which those stay that lie at these places.
+fn scattered(world: &World, stay: &[u64]) {
+    full(world);
+    for n in 0..world.slots {
+        let id = format!("full{n}");
+        let start = world.lease_of(&id)["migPlacement"]["start"].as_u64();
+        if !stay.contains(&start.unwrap()) {
+            world.delete(&id);
+        }
+    }
+}
+
+/// A container that stands in the queue.
+fn waiting(world: &World, id: &str, slice: &str) -> Going {
+    let wait = [("runmig.dev/wait", "10m")];
+    let waits = going(asking(world, id, slice, &wait).stdin(Stdio::null()));
+    until("it waits", || {
+        let list = said(&mut world.migctl(&["list", "-o", "json"])).json();
+        let mut waiting = list["waiting"].as_array().unwrap().iter();
+        waiting.any(|w| w["container"] == id)
+    });
+    waits
+}
+
+#[test]
+fn full_or_fragmented() {
+    let world = World::small();
+    scattered(&world, &[1, 3]);
+    let told = refused(
+        &world,
+        "2g.12gb",
+        NOBODY,
+        "fragmented",
+        "the free memory is fragmented, and a move of 1g.6gb at ",
+    );
+    let one = &told["alternatives"][0];
+    assert_eq!(one["gpus"][0]["state"], "noPlace");
+    assert_eq!(one["restarts"].as_array().unwrap().len(), 1);
+    let words = "too few memory slices are free (2 of 4 on 1 GPU, at most 2 on one)";
+    let told = refused(&world, "4g.24gb", NOBODY, "full", words);
+    assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "full");
+    assert_eq!(told["ahead"], Value::Array(Vec::new()));
+    let told = refused(
+        &world,
+        "4g.24gb,2g.12gb",
+        NOBODY,
+        "full",
+        "); cannot allocate 2g.12gb: ",
+    );
+    assert_eq!(told["alternatives"][1]["verdict"], "fragmented");
+}
+
+#[test]
+fn mig_off() {
+    let world = World::small();
+    world.change(|machine, _| {
+        let gpu = &mut machine.gpus[0];
+        (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
+    });
+    let words =
+        "MIG is off on every GPU that supports it (GPU 0); hint: run nvidia-smi -i 0 -mig 1";
+    let told = refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
+    assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "migOff");
+    // In the way of both, and told once.
+    let told = refused(&world, "4g.24gb,1g.6gb", NOBODY, "unsatisfiable", words);
+    assert_eq!(told["alternatives"].as_array().unwrap().len(), 2);
+    let error = told["error"].as_str().unwrap();
+    assert_eq!(error.matches("MIG is off").count(), 1, "{error}");
+}
+
+#[test]
+fn quarantined() {
+    let world = World::small();
+    const GPU_IS_LOST: u32 = 15;
+    let fails = Outcome::Return(GPU_IS_LOST);
+    let lease = world.abandoned("one");
+    world.fault("nvmlGpuInstanceDestroy", 1, None, fails);
+    world.gc().exits(1);
+    assert_eq!(world.lease_of("one")["id"], lease);
+    assert_eq!(world.lease_of("one")["state"], "quarantined");
+    create(&world, "two", "1g.6gb", NOBODY);
+    create(&world, "three", "1g.6gb", NOBODY);
+    let words = "); 1 memory slice is quarantined, as runmig could not free it; hint: ";
+    let told = refused(&world, "2g.12gb", NOBODY, "full", words);
+    assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 1);
+    // It ends one day, so a request for the whole GPU waits for its place too.
+    let large = waiting(&world, "large", "4g.24gb");
+    refused(
+        &world,
+        "1g.6gb",
+        NOBODY,
+        "queued",
+        "the free slots are reserved for ",
+    );
+    large.kill();
+}
+
+/// An instance that an administrator made is handed out, and none that could not be released.
+#[test]
+fn adopted_is_not_quarantined() {
+    let world = World::small();
+    world.configure("adopt = true\n");
+    world.admin_leaves(0, "1g.6gb", 0);
+    let told = said(&mut world.migctl(&["explain", "1g.6gb"])).ok().stdout;
+    let words = "fits: 1g.6gb at 0:1 on GPU 0: an administrator made it\n";
+    assert!(told.starts_with(words), "{told}");
+    full(&world);
+    assert_eq!(world.lease_of("full0")["adopted"], true);
+    let told = refused(
+        &world,
+        "1g.6gb",
+        NOBODY,
+        "full",
+        "too few memory slices are free (0 of 4",
+    );
+    assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 0);
+}
+
+#[test]
+fn reserved_or_excluded() {
+    let world = World::of(SMALL, 2);
+    let text =
+        "[policy]\nexclude_gpus = [0]\n[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-b\"\n";
+    world.configure(text);
+    let words = "cannot allocate 1g.6gb: every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: \
+                 reserved for namespace team-b by [[policy.reserve]] 1)";
+    let told = refused(&world, "1g.6gb", TEAM, "unsatisfiable", words);
+    assert_eq!(told["alternatives"][0]["gpus"][1]["state"], "excluded");
+    // Nothing that moves would help.
+    let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], TEAM, 1);
+    assert_eq!(plan["verdict"], "impossible");
+    assert!(plan["why"].as_str().unwrap().starts_with(words), "{plan:#}");
+    let other = (&[][..], &["--namespace", "team-b"][..]);
+    verb(&world, &["explain", "1g.6gb"], other, 0);
+    verb(&world, &["defrag", "--plan", "1g.6gb"], other, 0);
+}
+
+#[test]
+fn limited() {
+    let world = World::small();
+    world.configure(
+        "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"12Gi\"\n\
+         [[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n",
+    );
+    create(&world, "one", "2g.12gb", TEAM);
+    let words = "namespace team-a has 11968Mi of 12Gi of memory, and ";
+    let told = refused(&world, "1g.6gb", TEAM, "limited", words);
+    // The answer names the place all the same.
+    assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "fits");
+    refused(&world, "4g.24gb,1g.6gb", TEAM, "limited", words);
+    let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], TEAM, 1);
+    assert_eq!(
+        (&plan["verdict"], &plan["profile"]),
+        (&"limited".into(), &Value::Null)
+    );
+    assert!(plan["why"].as_str().unwrap().starts_with(words), "{plan:#}");
+    verb(&world, &["explain", "1g.6gb"], NOBODY, 0);
+
+    let annotations = [(NAMESPACE, "team-b"), (POD, "p"), (POD_UID, "u")];
+    let pod: Who<'_> = (&annotations, &["--namespace", "team-b", "--pod", "p"]);
+    create(&world, "two", "1g.6gb", pod);
+    let words = "namespace team-b, pod p has 1 of 1 slices ([[policy.limit]] 2); hint: migctl list";
+    refused(&world, "1g.6gb", pod, "limited", words);
+    // A profile with room that is more than allowed is left out: the allowed ones have none.
+    create(&world, "three", "1g.6gb", NOBODY);
+    let team_c: Who<'_> = (&[(NAMESPACE, "team-c")], &["--namespace", "team-c"]);
+    let told = refused(
+        &world,
+        "4g.24gb,2g.12gb",
+        team_c,
+        "limited",
+        "cannot allocate 2g.12gb: ",
+    );
+    assert!(
+        !told["error"].as_str().unwrap().contains("4g.24gb"),
+        "{told:#}"
+    );
+    assert_eq!(told["alternatives"][1]["verdict"], "full");
+}
+
+#[test]
+fn kept_for_who_waits() {
+    let world = World::small();
+    world.create("small");
+    let large = waiting(&world, "large", "4g.24gb");
+    let words = "cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)";
+    let told = refused(&world, "1g.6gb", NOBODY, "queued", words);
+    let one = &told["alternatives"][0];
+    assert_eq!(one["gpus"][0]["state"], "queued");
+    assert_eq!(told["ahead"][0]["container"], "large");
+    assert_eq!(told["ahead"][0]["request"], "4g.24gb");
+    let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], NOBODY, 1);
+    assert_eq!(plan["verdict"], "kept");
+    assert_eq!(plan["ahead"][0]["container"], "large");
+    // Any other verdict names the queue too.
+    let words = "); 1 earlier request waits (container large, 4g.24gb); hint: ";
+    refused(&world, "4g.24gb", NOBODY, "full", words);
+    world.delete("small");
+    large.end().ok();
+    world.delete("large");
+    verb(&world, &["explain", "1g.6gb"], NOBODY, 0);
+}
+
+#[test]
+fn answers_what_can_never_fit() {
+    let world = World::small();
+    let words = "cannot allocate 1g.10gb: no GPU offers the profile; hint: request one of 1g.6gb, ";
+    let told = refused(&world, "1g.10gb", NOBODY, "unsatisfiable", words);
+    assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "noProfile");
+    world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
+    let line = said(&mut asking(&world, "barred", "1g.6gb", &[])).refused();
+    let told = said(&mut world.migctl(&["explain", "1g.6gb"])).refused();
+    assert_eq!(
+        told.split_once(": ").unwrap().1,
+        line.split_once("runmig: ").unwrap().1
+    );
+}
+
+/// As the annotations say it: before anything is looked at.
+#[test]
+fn refuses_bad_requests() {
+    let world = World::small();
+    let long = "x".repeat(300);
+    let cases: [(&str, Who<'_>); 6] = [
+        ("20", NOBODY),
+        ("1g.6gb,,2g.12gb", NOBODY),
+        (&long, NOBODY),
+        ("1g.6gb", (&[(COMPUTE, "2")], &["--compute", "2"])),
+        ("1g.6gb", (&[(COMPUTE, "0")], &["--compute", "0"])),
+        ("1Gi", (&[(COMPUTE, "99")], &["--compute", "99"])),
+    ];
+    for (n, (slice, who)) in cases.into_iter().enumerate() {
+        let line = said(&mut asking(&world, &format!("c{n}"), slice, who.0)).refused();
+        let line = line.split_once("runmig: ").unwrap().1;
+        for words in [&["explain", slice][..], &["defrag", "--plan", slice]] {
+            let told = said(&mut world.migctl(&[words, who.1].concat())).refused();
+            assert_eq!(told.strip_prefix("migctl: "), Some(line));
+        }
+    }
+    let told = said(&mut world.migctl(&["explain", "none"])).refused();
+    assert!(told.contains("none asks for nothing"), "{told}");
+}
+
+/// A create destroys it before it looks for room.
+#[test]
+fn never_reuses_expired_idle_slice() {
+    let world = World::small();
+    world.configure("keep_idle = \"1h\"\n");
+    world.create("one");
+    world.delete("one");
+    let explained = || verb(&world, &["explain", "1g.6gb"], NOBODY, 0);
+    let best = |told: &Value| told["alternatives"][0]["gpus"][0]["places"][0].clone();
+    assert_eq!(best(&explained())["reusesIdle"], true);
+    world.configure("");
+    let told = explained();
+    let best = best(&told);
+    assert_eq!(
+        (&best["reusesIdle"], &best["evictsIdle"]),
+        (&false.into(), &0.into())
+    );
+    let mut places = told["alternatives"][0]["gpus"][0]["places"]
+        .as_array()
+        .unwrap()
+        .iter();
+    assert!(places.all(|p| p["reusesIdle"] == false));
+    world.create("two");
+    assert_eq!(world.lease_of("two")["migPlacement"], best["migPlacement"]);
+}
+
+#[test]
+fn plans_list_with_fewest_restarts() {
+    let world = World::of(BIG, 1);
+    scattered(&world, &[1, 5]);
+    let plan = |list: &str, exits: i32| verb(&world, &["defrag", "--plan", list], NOBODY, exits);
+    let of = |plan: &Value| {
+        let count = plan["restarts"].as_array().unwrap().len();
+        (plan["request"].as_str().unwrap().to_owned(), count)
+    };
+    // Both take one restart: the first.
+    let told = plan("7g.80gb,3g.40gb,4g.40gb", 0);
+    assert_eq!(of(&told), ("3g.40gb".to_owned(), 1), "{told:#}");
+    assert_eq!(told["verdict"], "moves");
+    let ways: Vec<_> = { told["alternatives"].as_array().unwrap().iter() }
+        .map(|w| (w["request"].as_str().unwrap(), w["restarts"].as_u64()))
+        .collect();
+    assert_eq!(
+        ways,
+        [
+            ("7g.80gb", None),
+            ("3g.40gb", Some(1)),
+            ("4g.40gb", Some(1))
+        ]
+    );
+    let told = plan("4g.40gb,3g.40gb,2g.20gb", 0);
+    assert_eq!(of(&told), ("2g.20gb".to_owned(), 0), "{told:#}");
+    assert_eq!(told["verdict"], "fits");
+    let told = plan("7g.80gb,1g.99gb", 1);
+    assert_eq!(of(&told), ("7g.80gb,1g.99gb".to_owned(), 0), "{told:#}");
+    assert_eq!(
+        (&told["verdict"], &told["profile"]),
+        (&"impossible".into(), &Value::Null)
+    );
+    let table = said(&mut world.migctl(&["defrag", "--plan", "7g.80gb,4g.40gb"]))
+        .ok()
+        .stdout;
+    assert!(
+        table.contains("\nfits then: 4g.40gb at 0:4 on GPU 0\n"),
+        "{table}"
+    );
+    assert!(
+        table.contains("\n7g.80gb       -          cannot allocate 7g.80gb: "),
+        "{table}"
+    );
+    // By compute slices: an amount that 2g.20gb has not.
+    let two = verb(
+        &world,
+        &["defrag", "--plan", "15Gi", "--compute", "4"],
+        NOBODY,
+        0,
+    );
+    assert_eq!(two["profile"], "4g.40gb");
+    // A waiting request is served first, and does not keep it from being planned.
+    let large = waiting(&world, "large", "4g.40gb");
+    let told = plan("4g.40gb", 0);
+    assert_eq!(told["verdict"], "moves");
+    assert_eq!(told["ahead"][0]["container"], "large");
+    assert!(
+        told["why"]
+            .as_str()
+            .unwrap()
+            .contains("1 earlier request waits"),
+        "{told:#}"
+    );
+    large.kill();
+}
+
+/// Names the place of each of several, and everything that has to move for them.
+#[test]
+fn answers_several_slices() {
+    let world = World::of(SMALL, 2);
+    let allowed = "[policy]\nslices_per_container = 4\n";
+    world.configure(allowed);
+    scattered(&world, &[1, 3]);
+    let sites = |told: &Value| -> Vec<(u64, u64)> {
+        let all = told["slices"].as_array().unwrap().iter();
+        all.map(|s| {
+            (
+                s["gpuIndex"].as_u64().unwrap(),
+                s["migPlacement"]["start"].as_u64().unwrap(),
+            )
+        })
+        .collect()
+    };
+    let lie = |id: &str| -> Vec<(u64, u64)> {
+        let leases = world.leases().into_iter().filter(|l| l["container"] == id);
+        let mut all: Vec<_> = leases
+            .map(|l| {
+                (
+                    l["gpuIndex"].as_u64().unwrap(),
+                    l["migPlacement"]["start"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let told = verb(&world, &["explain", "1g.6gb*3"], NOBODY, 0);
+    let mut three = sites(&told["alternatives"][0]);
+    create(&world, "three", "1g.6gb*3", NOBODY);
+    three.sort();
+    assert_eq!(lie("three"), three);
+    let words =
+        "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 8 ";
+    refused(&world, "1g.6gb*2", NOBODY, "full", words);
+    world.delete("three");
+
+    let words = " a move of 1g.6gb at ";
+    let told = refused(&world, "2g.12gb*2", NOBODY, "fragmented", words);
+    assert_eq!(
+        told["alternatives"][0]["restarts"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let plan = verb(
+        &world,
+        &["defrag", "--plan", "4g.24gb*2,2g.12gb*2"],
+        NOBODY,
+        0,
+    );
+    assert_eq!(plan["request"], "2g.12gb*2");
+    let restarts = plan["restarts"].as_array().unwrap();
+    let ids: Vec<&str> = restarts
+        .iter()
+        .map(|r| r["container"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 2, "{plan:#}");
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    create(&world, "two", "2g.12gb*2", NOBODY);
+    let mut two = sites(&plan);
+    assert_eq!(two[0].0, plan["gpuIndex"].as_u64().unwrap());
+    two.sort();
+    assert_eq!(lie("two"), two);
+    for (id, restart) in ids.iter().zip(restarts) {
+        create(&world, id, "1g.6gb", NOBODY);
+        let to = (&restart["toGPUIndex"], &restart["toPlacement"]["start"]);
+        let to = (to.0.as_u64().unwrap(), to.1.as_u64().unwrap());
+        assert_eq!(lie(id), [to]);
+    }
+
+    let words = "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer";
+    refused(&world, "4g.24gb*3", NOBODY, "unsatisfiable", words);
+    world.configure(&format!(
+        "{allowed}[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n"
+    ));
+    let words = "namespace team-a has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)";
+    refused(&world, "1g.6gb*2", TEAM, "limited", words);
+}

@@ -1,0 +1,70 @@
+//! A user who takes a bundle away waits for its container no more, and need not end its create.
+
+use super::{WAIT, all_go, create, full, queue, refused, waiting};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use testkit::Going;
+use testkit::faults::World;
+use testkit::process::until;
+
+/// Whether the kernel tells it what happens to this folder.
+fn is_told_of(waiter: &Going, dir: &Path) -> bool {
+    let inode = format!(" ino:{:x} ", fs::metadata(dir).unwrap().ino());
+    let infos = fs::read_dir(format!("/proc/{}/fdinfo", waiter.pid())).unwrap();
+    let mut infos = infos.filter_map(|info| fs::read_to_string(info.unwrap().path()).ok());
+    infos.any(|info| info.contains("inotify wd:") && info.contains(&inode))
+}
+
+#[test]
+fn waiter_without_bundle_blocks_nobody() {
+    let world = World::small();
+    world.create("small");
+    let first = waiting(&world, "first", "4g.24gb");
+    let second = waiting(&world, "second", "4g.24gb");
+    let third = waiting(&world, "third", world.profile);
+    let [of_first, of_second, of_third] = ["first", "second", "third"].map(|id| world.bundle(id));
+    assert!(is_told_of(&first, &of_first));
+    // One that is written anew is there.
+    let (config, new) = (of_third.join("config.json"), of_third.join("new"));
+    fs::copy(&config, &new).unwrap();
+    fs::rename(&new, &config).unwrap();
+    // Its folder may stay.
+    fs::remove_file(of_second.join("config.json")).unwrap();
+    let line = refused(second);
+    let words = |dir: &Path| {
+        format!(
+            "the bundle {} is gone: nobody waits for this container any more",
+            dir.display()
+        )
+    };
+    assert!(line.contains(&words(&of_second)), "{line}");
+    assert_eq!(queue(&world), ["first", "third"]);
+    fs::remove_dir_all(&of_first).unwrap();
+    let line = refused(first);
+    assert!(line.contains(&words(&of_first)), "{line}");
+    fs::remove_dir_all(&of_second).unwrap();
+    third.end().ok();
+    all_go(&world, &["small", "third"]);
+}
+
+/// A waiter too far behind for a watch is not woken, so it looks.
+#[test]
+fn notices_without_being_told() {
+    let world = World::small();
+    let full = full(&world);
+    let mut waiters: Vec<Going> = Vec::new();
+    for n in 0..33 {
+        let id = format!("w{n}");
+        waiters.push(create(&world, &id, world.profile, &[WAIT]));
+        until("it is in the queue", || queue(&world).contains(&id));
+    }
+    let last = waiters.pop().unwrap();
+    let bundle = world.bundle("w32");
+    assert!(!is_told_of(&last, &bundle));
+    fs::remove_dir_all(&bundle).unwrap();
+    let line = refused(last);
+    assert!(line.contains("is gone"), "{line}");
+    waiters.into_iter().for_each(Going::kill);
+    all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
+}

@@ -1,0 +1,54 @@
+//! The requests that a queue keeps out: a place that a waiting request could never have keeps out
+//! nobody, and one that may yet come back does.
+
+use super::*;
+
+/// No create waits for an alternative that a limit forbids for good.
+#[test]
+fn reserves_nothing_beyond_a_limit() {
+    let world = World::of(testkit::faults::BIG, 1);
+    world.configure(
+        "[policy]\nslices_per_container = 2\n\
+         [[policy.limit]]\nnamespace = \"team\"\nmemory = \"20Gi\"",
+    );
+    for (id, slice) in [("four", "4g.40gb"), ("two", "2g.20gb")] {
+        create(&world, id, slice, &[]).end().ok();
+    }
+    world.bundle_saying(
+        "waiter",
+        &[
+            ("runmig.dev/slice", "3g.40gb,1g.20gb*2,2g.20gb"),
+            ("io.kubernetes.cri.sandbox-namespace", "team"),
+            WAIT,
+        ],
+    );
+    let waiter = waiting(&world, "waiter", "");
+    // In the way of a 3g.40gb and of one of two 1g.20gb, and of no 2g.20gb.
+    create(&world, "late", "1g.10gb", &[]).end().ok();
+    assert_eq!(world.lease_of("late")["migPlacement"]["start"], 6);
+    world.delete("two");
+    waiter.end().ok();
+    assert_eq!(world.lease_of("waiter")["profile"], "2g.20gb");
+    all_go(&world, &["four", "late", "waiter"]);
+}
+
+/// A slice that could not be destroyed is tried again, so its place is one that comes back: who waits
+/// for it is not delayed by those who come later.
+#[test]
+fn waits_for_quarantined_place() {
+    let world = World::small();
+    world.abandoned("stuck");
+    let held = world.hold(0, world.the_instance().gi, Some(0));
+    world.gc().exits(1);
+    assert_eq!(world.lease_of("stuck")["state"], "quarantined");
+    let large = waiting(&world, "large", "4g.24gb");
+    let line = refused(create(&world, "late", world.profile, &[]));
+    assert!(
+        line.contains("1 earlier request (container large, 4g.24gb)"),
+        "{line}"
+    );
+    drop(held);
+    world.gc().ok();
+    large.end().ok();
+    all_go(&world, &["large"]);
+}

@@ -1,0 +1,35 @@
+//! More who wait than a kernel has watches for.
+
+use crate::waiting::{WAIT, all_go, create, full, queue};
+use testkit::Going;
+use testkit::faults::World;
+use testkit::process::until;
+
+/// Whether the kernel tells it what happens.
+fn is_watching(waiter: &Going) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", waiter.pid())).unwrap();
+    let mut targets = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    targets.any(|target| target.to_string_lossy().contains("inotify"))
+}
+
+#[test]
+fn serves_distant_waiter_without_watch() {
+    let world = World::small();
+    let full = full(&world);
+    let in_queue = |n: usize| {
+        let id = format!("w{n}");
+        let waiter = create(&world, &id, world.profile, &[WAIT]);
+        until("it is in the queue", || queue(&world).contains(&id));
+        waiter
+    };
+    let mut waiters: Vec<Going> = (0..35).map(in_queue).collect();
+    let watching: Vec<bool> = waiters.iter().map(is_watching).collect();
+    assert_eq!(watching, (0..35).map(|n| n < 32).collect::<Vec<_>>());
+    let last = waiters.pop().unwrap();
+    waiters.into_iter().for_each(Going::kill);
+    world.delete(&full[0]);
+    last.end().ok();
+    let mut left: Vec<&str> = full[1..].iter().map(String::as_str).collect();
+    left.push("w34");
+    all_go(&world, &left);
+}

@@ -1,0 +1,369 @@
+//! Creates that wait for room, as processes of their own.
+
+mod gone;
+mod kept_out;
+mod long_queue;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::process::Stdio;
+use testkit::faults::World;
+use testkit::faults::check::names;
+use testkit::process::{stands_still, until};
+use testkit::{Going, going, said};
+
+const WAIT: (&str, &str) = ("runmig.dev/wait", "10m");
+
+/// A create of a container that asks for this.
+fn create(world: &World, id: &str, slice: &str, more: &[(&str, &str)]) -> Going {
+    world.bundle_saying(id, &[&[("runmig.dev/slice", slice)], more].concat());
+    going(world.create_command(id).stdin(Stdio::null()))
+}
+
+/// The same, and it stands in the queue when this returns.
+fn waiting(world: &World, id: &str, slice: &str) -> Going {
+    let going = create(world, id, slice, &[WAIT]);
+    until("it waits", || queue(world).iter().any(|w| w == id));
+    // And has let go of the plan's lock, so that it can be stopped.
+    stands_still(going.pid());
+    going
+}
+
+/// Returns the waiting containers, in order.
+fn queue(world: &World) -> Vec<String> {
+    let dir = world.state().join("queue");
+    let read = |name: &String| -> Option<String> {
+        let waiter: Value = serde_json::from_slice(&std::fs::read(dir.join(name)).ok()?).ok()?;
+        Some(waiter["container"].as_str()?.to_owned())
+    };
+    names(&dir).iter().filter_map(read).collect()
+}
+
+fn full(world: &World) -> Vec<String> {
+    let ids: Vec<String> = (0..world.slots).map(|n| format!("full{n}")).collect();
+    ids.iter().for_each(|id| drop(world.create(id)));
+    ids
+}
+
+#[track_caller]
+fn refused(going: Going) -> String {
+    going.end().refused()
+}
+
+#[track_caller]
+fn all_go(world: &World, ids: &[&str]) {
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// Each is woken by the delete of another, and they come in their order, however slow the first is.
+#[test]
+fn serves_in_order_of_arrival() {
+    let world = World::small();
+    let full = full(&world);
+    let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
+    let mut waiters: Vec<Going> = { ids.iter() }
+        .map(|id| waiting(&world, id, world.profile))
+        .collect();
+    for (n, gone) in full.iter().enumerate() {
+        let first = waiters.remove(0);
+        first.stop();
+        world.delete(gone);
+        waiters.iter().for_each(|w| stands_still(w.pid()));
+        assert_eq!(queue(&world), ids[n..]);
+        first.signal(Signal::SIGCONT);
+        first.end().ok();
+        assert!(world.living_init(&ids[n]).is_some());
+    }
+    world.nothing_lost_nothing_given_twice().unwrap();
+    all_go(&world, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// `migctl list` shows the waiting containers and their requests.
+#[test]
+fn lists_waiting_requests() {
+    let world = World::small();
+    let full = full(&world);
+    let waiter = waiting(&world, "w", world.profile);
+    let table = said(&mut world.migctl(&["list"])).ok().stdout;
+    assert!(table.contains("WAITING   REQUEST"), "{table}");
+    let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
+    let pid = waiter.pid();
+    assert!(row.ends_with(&format!(" {pid}")), "{table}");
+    let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
+    let list: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), full.len());
+    assert_eq!(list["waiting"][0]["container"], "w");
+    assert_eq!(list["waiting"][0]["request"], world.profile);
+    assert_eq!(list["waiting"][0]["pid"], pid);
+    world.delete(&full[0]);
+    waiter.end().ok();
+    let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
+    let list: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
+}
+
+/// It has nothing to release, and the error says how to end it.
+#[test]
+fn never_releases_waiting_requests() {
+    let world = World::small();
+    let full = full(&world);
+    let id = "f00d".repeat(16);
+    let waiter = waiting(&world, &id, world.profile);
+    for name in [id.as_str(), &id[..12]] {
+        let line = said(&mut world.migctl(&["release", name])).exits(1).stderr;
+        let words = format!(
+            "container {id} has no slice: it waits for 1g.6gb, by process {0}; hint: end that process: \
+             kill {0}",
+            waiter.pid()
+        );
+        assert!(line.contains(&words), "{line}");
+    }
+    let line = said(&mut world.migctl(&["release", &id[..11]]))
+        .exits(1)
+        .stderr;
+    assert!(
+        line.contains("cannot find container or lease f00d"),
+        "{line}"
+    );
+    waiter.signal(Signal::SIGTERM);
+    drop(waiter.end());
+    all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// All containers end at once, and all creates begin at once.
+#[test]
+fn serves_all_as_machine_empties() {
+    let world = World::small();
+    let full = full(&world);
+    let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
+    let waiters: Vec<Going> = { ids.iter() }
+        .map(|id| waiting(&world, id, world.profile))
+        .collect();
+    let gone: Vec<Going> = { full.iter() }
+        .map(|id| {
+            going(
+                world
+                    .runmig(&["delete", "--force", id])
+                    .stdin(Stdio::null()),
+            )
+        })
+        .collect();
+    gone.into_iter().for_each(|g| drop(g.end().ok()));
+    waiters.into_iter().for_each(|w| drop(w.end().ok()));
+    world.nothing_lost_nothing_given_twice().unwrap();
+    all_go(&world, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// It neither keeps its place nor anybody behind it.
+#[test]
+fn killed_waiter_blocks_nobody() {
+    let world = World::small();
+    world.create("small");
+    // The whole GPU: the one behind it could start at once, were it not for this one.
+    let first = waiting(&world, "first", "4g.24gb");
+    let second = waiting(&world, "second", world.profile);
+    let third = waiting(&world, "third", world.profile);
+    assert_eq!(queue(&world), ["first", "second", "third"]);
+    first.kill();
+    second.end().ok();
+    third.end().ok();
+    all_go(&world, &["small", "second", "third"]);
+    assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
+}
+
+/// One that is stopped still waits: it is its turn.
+#[test]
+fn sleeping_waiter_keeps_its_place() {
+    let world = World::small();
+    world.create("small");
+    let first = waiting(&world, "first", "4g.24gb");
+    first.stop();
+    let second = waiting(&world, "second", world.profile);
+    world.delete("small");
+    stands_still(second.pid());
+    let line = refused(create(&world, "third", world.profile, &[]));
+    assert!(
+        line.contains("2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)"),
+        "{line}"
+    );
+    first.signal(Signal::SIGCONT);
+    first.end().ok();
+    assert_eq!(queue(&world), ["second"]);
+    world.delete("first");
+    second.end().ok();
+    all_go(&world, &["second"]);
+}
+
+fn woken_by(free: impl Fn(&World)) {
+    let world = World::small();
+    let full = full(&world);
+    world.behave("no-hooks");
+    said(&mut world.bare(&["delete", "--force", "full0"])).ok();
+    // It collects when it begins, so what died before is not what wakes it.
+    world.behave("");
+    world.create("full0");
+    let waiter = waiting(&world, "waiter", world.profile);
+    free(&world);
+    waiter.end().ok();
+    world.delete("waiter");
+    for id in &full[1..] {
+        world.delete(id);
+    }
+    all_go(&world, &[]);
+}
+
+#[test]
+fn woken_by_the_hook() {
+    woken_by(|world| {
+        let lease = world.lease_of("full0")["id"].as_str().unwrap().to_owned();
+        world.behave("no-hooks");
+        said(&mut world.bare(&["delete", "--force", "full0"])).ok();
+        world.behave("");
+        assert!(
+            testkit::faults::strace::settled(&world.hook("full0", &lease))
+                .status
+                .success()
+        );
+    });
+}
+
+#[test]
+fn woken_by_gc() {
+    woken_by(|world| {
+        said(&mut world.bare(&["kill", "full0", "KILL"])).ok();
+        world.gc().ok();
+    });
+}
+
+#[test]
+fn woken_by_migctl_release() {
+    woken_by(|world| {
+        world.behave("no-hooks");
+        said(&mut world.bare(&["delete", "--force", "full0"])).ok();
+        world.behave("");
+        let list = said(&mut world.migctl(&["-o", "json", "release", "full0"])).ok();
+        let list = list.json();
+        assert_eq!(list["items"][0]["container"], "full0");
+        assert_eq!(list["waiting"][0]["container"], "waiter");
+    });
+}
+
+/// No call releases anything, so the waiter finds out by itself.
+#[test]
+fn finds_container_that_died_unnoticed() {
+    woken_by(|world| drop(said(&mut world.bare(&["kill", "full0", "KILL"])).ok()));
+}
+
+#[test]
+fn expired_wait_says_why() {
+    let world = World::small();
+    let full = full(&world);
+    let wait = [("runmig.dev/wait", "50ms")];
+    let line = refused(create(&world, "waiter", world.profile, &wait));
+    let words = "cannot allocate 1g.6gb: too few memory slices are free (0 of 4 on 1 GPU, at most \
+                 0 on one); the create waited 50ms; hint: run migctl list to see who holds the slices";
+    assert!(line.trim_end().ends_with(words), "{line}");
+    assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
+    for id in &full {
+        world.delete(id);
+    }
+    // Nor is anybody held up by it.
+    world.create("after");
+    all_go(&world, &["after"]);
+}
+
+/// A small one would delay the large one that waits, so it does not even get what is free.
+#[test]
+fn never_overtakes_earlier_request() {
+    let world = World::small();
+    world.create("small");
+    let large = waiting(&world, "large", "4g.24gb");
+    let line = refused(create(&world, "late", world.profile, &[]));
+    assert!(
+        line.contains("cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)"),
+        "{line}"
+    );
+    world.delete("small");
+    large.end().ok();
+    all_go(&world, &["large"]);
+}
+
+/// If the large request could never go there, the small one delays nothing.
+#[test]
+fn backfills_harmless_requests() {
+    let world = World::of(testkit::faults::BIG, 1);
+    world.bundle_saying("one", &[("runmig.dev/slice", "1g.10gb")]);
+    world.create("one");
+    let sits_at = |id: &str| {
+        world.lease_of(id)["migPlacement"]["start"]
+            .as_u64()
+            .unwrap()
+    };
+    // It goes into the first half alone.
+    world.bundle_saying("four", &[("runmig.dev/slice", "4g.40gb")]);
+    world.create("four");
+    let other = waiting(&world, "other", "4g.40gb");
+    create(&world, "two", "2g.20gb", &[]).end().ok();
+    assert!(sits_at("two") >= 4 && sits_at("one") >= 4);
+    let line = refused(create(&world, "three", "3g.40gb", &[]));
+    assert!(line.contains("cannot allocate 3g.40gb: "), "{line}");
+    world.delete("four");
+    other.end().ok();
+    all_go(&world, &["one", "two", "other"]);
+}
+
+/// Engines that are known to give up: no wait is longer than they are.
+#[test]
+fn cuts_wait_to_engine_deadline() {
+    let world = World::small();
+    let full = full(&world);
+    let log = || std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    for (key, engine) in [
+        ("io.kubernetes.cri.container-type", "containerd"),
+        ("io.kubernetes.cri-o.ContainerType", "CRI-O"),
+    ] {
+        let more = [WAIT, (key, "container")];
+        let going = create(&world, engine, world.profile, &more);
+        until("it waits", || queue(&world) == [engine]);
+        let words = format!("waits for 1m 30s at most: {engine} gives up on a create soon after");
+        assert!(log().contains(&words), "{}", log());
+        going.kill();
+    }
+    let podman = [WAIT, ("io.container.manager", "libpod")];
+    let going = create(&world, "podman", world.profile, &podman);
+    until("it waits", || queue(&world) == ["podman"]);
+    assert_eq!(log().matches("at most").count(), 2);
+    going.kill();
+    for id in &full {
+        world.delete(id);
+    }
+    all_go(&world, &[]);
+    assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
+}
+
+/// A reader of the queue needs the files alone, not the driver.
+#[test]
+fn blocked_waiter_asks_no_driver() {
+    let world = World::small();
+    let full = full(&world);
+    let first = waiting(&world, "first", "4g.24gb");
+    let second = waiting(&world, "second", world.profile);
+    first.stop();
+    let calls = world.driver_calls(|| {
+        for id in &full[1..] {
+            world.delete(id);
+            stands_still(second.pid());
+        }
+    });
+    let snapshots = |calls: &[String]| calls.iter().filter(|c| c.contains("GetCount")).count();
+    // The snapshots that a delete asks for itself, and nothing more.
+    let one = snapshots(&world.driver_calls(|| drop(world.delete(&full[0]))));
+    assert!(snapshots(&calls) <= one * (full.len() - 1), "{calls:?}");
+    first.signal(Signal::SIGCONT);
+    first.end().ok();
+    world.delete("first");
+    second.end().ok();
+    all_go(&world, &["second"]);
+}
