@@ -55,14 +55,9 @@ pub fn display(bytes: u64) -> String {
 /// Returns the limit of a client: that of its server, lowered by the client's own environment.
 ///
 /// `entries` is the value of the client's `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`, and `visible` lists
-/// the UUIDs of the devices that the client sees. One bad entry drops every limit, the server's
+/// the UUIDs of the devices that the client sees, of which it uses the first. One bad entry drops every limit, the server's
 /// included: a device that the client does not see, zero, or something that is no size.
-pub fn of_client(
-    server: Option<u64>,
-    entries: Option<&str>,
-    visible: &[String],
-    device: usize,
-) -> Option<u64> {
+pub fn of_client(server: Option<u64>, entries: Option<&str>, visible: &[String]) -> Option<u64> {
     let Some(entries) = entries else {
         return server;
     };
@@ -73,7 +68,7 @@ pub fn of_client(
             Ok(index) => Some(index).filter(|index| *index < visible.len()),
             Err(_) => visible.iter().position(|uuid| uuid == name),
         }?;
-        if index == device {
+        if index == 0 {
             own = Some(bytes);
         }
     }
@@ -125,7 +120,7 @@ mod tests {
     fn reads_limits_of_environment() {
         let gib = |n: u64| Some(n << GIB);
         let visible = ["GPU-a".to_owned()];
-        let limit = |server, value| of_client(server, value, &visible, 0);
+        let limit = |server, value| of_client(server, value, &visible);
         assert_eq!(limit(gib(4), None), gib(4));
         assert_eq!(limit(gib(4), Some("0=2G")), gib(2));
         assert_eq!(limit(gib(4), Some("GPU-a=2G")), gib(2));

@@ -24,33 +24,21 @@ pub enum Request {
     Command(String),
     /// Asks for the UUIDs of the GPUs that the daemon serves.
     Devices,
-    /// Makes a context on a GPU. The first one makes the process a client.
+    /// Makes the context, by which the process becomes a client.
     Open(Open),
-    Close {
-        uuid: String,
-    },
-    Allocate {
-        uuid: String,
-        size: Size,
-    },
-    Free {
-        uuid: String,
-        size: Size,
-    },
+    Allocate(Size),
+    Free(Size),
     /// Asks for the bytes that the client can still allocate.
-    Memory {
-        uuid: String,
-    },
+    Memory,
     Launch(Kernel),
     /// Asks whether a kernel of the client runs.
     Synchronize,
 }
 
-/// A context on a GPU, with the parts of the client's environment that matter.
+/// A context, with the parts of the client's environment that matter.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Open {
-    pub uuid: String,
-    /// UUIDs of the GPUs that the client sees, in the order of its ordinals.
+    /// UUIDs of the devices that the client sees, in the order of its ordinals. It uses the first.
     pub visible: Vec<String>,
     /// `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`.
     pub memory_limits: Option<String>,

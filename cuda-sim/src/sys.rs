@@ -89,12 +89,6 @@ pub fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Makes this process the leader of a session without a terminal.
-pub fn leave_session() {
-    // SAFETY: it has no arguments. It fails for a session leader alone, which needs no new session.
-    unsafe { libc::setsid() };
-}
-
 /// Sends a process a signal.
 pub fn kill(pid: u32, signal: i32) {
     // SAFETY: a signal touches no memory of this process.

@@ -1,58 +1,49 @@
-//! CUDA in the process of a client, with an MPS daemon or without.
+//! CUDA in the process of a client, with an MPS daemon or without: one context on one device.
 
-mod kernels;
 mod mps;
 pub mod visible;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nvml_sim::cgroups;
-use nvml_sim::engine::{Gpu, HolderKind, Machine, Target};
+use nvml_sim::engine::{HolderKind, Machine, Target};
 use nvml_sim::holders::{self, Hold};
 use nvml_sim::state::Store;
 
 use crate::account::{Account, Size};
 use crate::error::CudaError;
-use crate::protocol::{Reply, Request};
-pub use kernels::synchronize;
+use crate::mps::kernel_end;
+use crate::protocol::{Kernel, Reply, Request};
 use mps::Connection;
 
-/// CUDA after `cuInit`.
+/// The time after which a process that waits for a kernel looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// CUDA after `cuInit`, on the first device that the process sees.
 pub struct Cuda {
     store: Store,
-    devices: Vec<Device>,
+    target: Target,
+    /// UUIDs of the devices that the process sees.
+    visible: Vec<String>,
     mode: Mode,
-    contexts: BTreeMap<u64, Context>,
-    modules: BTreeMap<u64, String>,
-    functions: BTreeMap<u64, String>,
-    /// The next handle or address: none is given out twice.
+    hold: Option<Hold>,
+    has_context: bool,
+    /// Sizes by address.
+    allocations: BTreeMap<u64, Size>,
+    /// The next address: none is given out twice.
     next: u64,
     /// The error that ended the work of this process.
     error: Option<CudaError>,
 }
 
-struct Device {
-    /// The device in the machine.
-    target: Target,
-    uuid: String,
-    /// The context that all of the process share, and the number of its users.
-    primary: Option<(u64, u32)>,
-    hold: Option<Hold>,
-}
-
-struct Context {
-    device: usize,
-    /// Sizes by address.
-    allocations: BTreeMap<u64, Size>,
-}
-
 enum Mode {
     Mps(Connection),
     Plain {
-        accounts: BTreeMap<Target, Account>,
+        account: Account,
         kernel_end: Option<Instant>,
         fault: bool,
     },
@@ -78,11 +69,12 @@ pub fn with<T>(act: impl FnOnce(&mut Cuda) -> Result<T, CudaError>) -> Result<T,
     act(global().as_mut().ok_or(CudaError::NOT_INITIALIZED)?)
 }
 
-/// Returns the CUDA version of the machine's driver, which needs no `cuInit`.
-pub fn version() -> Result<u32, CudaError> {
-    let store = open_machine()?;
-    let machine = store.load().map_err(|_| CudaError::UNKNOWN)?;
-    Ok(machine.driver.cuda)
+/// Waits for the end of the kernels of this process.
+pub fn synchronize() -> Result<(), CudaError> {
+    while with(Cuda::is_busy)? {
+        sleep(LOOK_AGAIN);
+    }
+    Ok(())
 }
 
 fn open_machine() -> Result<Store, CudaError> {
@@ -102,254 +94,166 @@ impl Cuda {
         let store = open_machine()?;
         let machine = store.load().map_err(|_| CudaError::UNKNOWN)?;
         let permitted = visible::permitted(store.dir(), &machine)?;
-        let mode = match Connection::open()? {
+        let connection = Connection::open()?;
+        let of_process = permitted.iter().map(|device| device.uuid.clone());
+        let all: Vec<String> = match &connection {
+            Some(connection) => {
+                let own: Vec<String> = of_process.collect();
+                let served = connection.devices.iter();
+                served.filter(|uuid| own.contains(uuid)).cloned().collect()
+            }
+            None => of_process.collect(),
+        };
+        let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let visible = visible::chosen(&all, variable.as_deref());
+        let device = permitted.iter().find(|d| Some(&d.uuid) == visible.first());
+        let target = device.ok_or(CudaError::NO_DEVICE)?.target;
+        let mode = match connection {
             Some(connection) => Mode::Mps(connection),
             None => Mode::Plain {
-                accounts: BTreeMap::new(),
+                account: plain_account(&store, target),
                 kernel_end: None,
                 fault: false,
             },
         };
-        let is_permitted = |uuid: &&String| permitted.iter().any(|device| device.uuid == **uuid);
-        let all: Vec<String> = match &mode {
-            Mode::Mps(connection) => connection
-                .devices
-                .iter()
-                .filter(is_permitted)
-                .cloned()
-                .collect(),
-            Mode::Plain { .. } => permitted.iter().map(|d| d.uuid.clone()).collect(),
-        };
-        let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-        let chosen = visible::chosen(&all, variable.as_deref());
-        let devices = chosen.into_iter().filter_map(|uuid| {
-            let device = permitted.iter().find(|device| device.uuid == uuid)?;
-            Some(Device {
-                target: device.target,
-                uuid,
-                primary: None,
-                hold: None,
-            })
-        });
-        let devices: Vec<Device> = devices.collect();
-        if devices.is_empty() {
-            return Err(CudaError::NO_DEVICE);
-        }
         Ok(Cuda {
             store,
-            devices,
+            target,
+            visible,
             mode,
-            contexts: BTreeMap::new(),
-            modules: BTreeMap::new(),
-            functions: BTreeMap::new(),
+            hold: None,
+            has_context: false,
+            allocations: BTreeMap::new(),
             next: 0x7f00_0000_0000,
             error: None,
         })
     }
 
-    fn next(&mut self, bytes: u64) -> u64 {
-        let address = self.next;
-        self.next += bytes.next_multiple_of(512).max(512);
-        address
-    }
-
-    pub fn device_count(&self) -> usize {
-        self.devices.len()
-    }
-
-    fn device(&self, device: i32) -> Result<(usize, &Device), CudaError> {
-        let index = usize::try_from(device).map_err(|_| CudaError::INVALID_DEVICE)?;
-        let device = self.devices.get(index).ok_or(CudaError::INVALID_DEVICE)?;
-        Ok((index, device))
-    }
-
-    /// Answers from the description of a device's GPU.
-    pub fn describe<T>(&self, device: i32, get: impl FnOnce(&Gpu) -> T) -> Result<T, CudaError> {
-        let (_, device) = self.device(device)?;
-        Ok(get(&self.machine()?.gpus[device.target.gpu as usize]))
-    }
-
-    fn machine(&self) -> Result<std::sync::Arc<Machine>, CudaError> {
+    fn machine(&self) -> Result<Arc<Machine>, CudaError> {
         self.store.load().map_err(|_| CudaError::UNKNOWN)
     }
 
-    /// Remembers an error after which CUDA answers nothing else in this process.
-    fn keep<T>(&mut self, result: Result<T, CudaError>) -> Result<T, CudaError> {
+    /// Acts unless an earlier error has ended the work. After such an error CUDA answers nothing else in this process.
+    fn act<T>(
+        &mut self,
+        act: impl FnOnce(&mut Cuda) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
         const LASTING: [CudaError; 3] = [
             CudaError::ILLEGAL_ADDRESS,
             CudaError::MPS_RPC_FAILURE,
             CudaError::MPS_CLIENT_TERMINATED,
         ];
-        self.error = result
-            .as_ref()
-            .err()
-            .copied()
-            .filter(|e| LASTING.contains(e));
+        self.error.map_or(Ok(()), Err)?;
+        let result = act(self);
+        self.error = { result.as_ref().err().copied() }.filter(|e| LASTING.contains(e));
         result
     }
 
-    /// Acts unless an earlier error has ended the work.
-    fn act<T>(
+    /// Acts in the context.
+    fn in_context<T>(
         &mut self,
         act: impl FnOnce(&mut Cuda) -> Result<T, CudaError>,
     ) -> Result<T, CudaError> {
-        self.error.map_or(Ok(()), Err)?;
-        let result = act(self);
-        self.keep(result)
-    }
-
-    /// Makes a context, which takes memory.
-    pub fn make_context(&mut self, device: i32) -> Result<u64, CudaError> {
-        self.act(|cuda| {
-            let (index, device) = cuda.device(device)?;
-            let (target, uuid) = (device.target, device.uuid.clone());
-            let visible: Vec<String> = cuda.devices.iter().map(|d| d.uuid.clone()).collect();
-            let context = cuda.machine()?.gpus[target.gpu as usize].model().context_mb << 20;
-            match &mut cuda.mode {
-                Mode::Mps(connection) => connection.make_context(&uuid, &visible)?,
-                Mode::Plain { accounts, .. } => {
-                    let new = || plain_account(&cuda.store, target);
-                    let account = accounts.entry(target).or_insert_with(new);
-                    account.grow(&cuda.store, Size::plain(context))?;
-                }
-            }
-            // A process that may not read the file holds nothing, and needs it for nothing else.
-            let hold = &mut cuda.devices[index].hold;
-            *hold = hold
-                .take()
-                .or_else(|| holders::lock_files_of(&cuda.store, target).ok());
-            let id = cuda.next(0);
-            let allocations = BTreeMap::new();
-            let context = Context {
-                device: index,
-                allocations,
-            };
-            cuda.contexts.insert(id, context);
-            Ok(id)
+        self.act(|cuda| match cuda.has_context {
+            true => act(cuda),
+            false => Err(CudaError::INVALID_CONTEXT),
         })
     }
 
-    /// Returns the primary context of a device for one more user.
-    pub fn retain_primary(&mut self, device: i32) -> Result<u64, CudaError> {
-        let (index, known) = self.device(device)?;
-        let (context, users) = match known.primary {
-            Some((context, users)) => (context, users),
-            None => (self.make_context(device)?, 0),
-        };
-        self.devices[index].primary = Some((context, users + 1));
-        Ok(context)
-    }
-
-    pub fn release_primary(&mut self, device: i32) -> Result<(), CudaError> {
-        let (index, known) = self.device(device)?;
-        match known.primary {
-            Some((context, 1)) => {
-                self.devices[index].primary = None;
-                self.destroy_context(context)
+    /// Makes the context, which takes memory.
+    pub fn make_context(&mut self) -> Result<(), CudaError> {
+        self.act(|cuda| {
+            let target = cuda.target;
+            let size = cuda.machine()?.gpus[target.gpu as usize].model().context_mb << 20;
+            match &mut cuda.mode {
+                Mode::Mps(connection) => connection.make_context(&cuda.visible)?,
+                Mode::Plain { account, .. } => account.grow(&cuda.store, Size::plain(size))?,
             }
-            Some((context, users)) => {
-                self.devices[index].primary = Some((context, users - 1));
-                Ok(())
-            }
-            None => Err(CudaError::INVALID_CONTEXT),
-        }
-    }
-
-    pub fn has_context(&self, context: u64) -> bool {
-        self.contexts.contains_key(&context)
-    }
-
-    /// Gives a context's memory back; with the last one on its GPU the process leaves the GPU.
-    pub fn destroy_context(&mut self, context: u64) -> Result<(), CudaError> {
-        let gone = self.contexts.remove(&context);
-        let gone = gone.ok_or(CudaError::INVALID_CONTEXT)?;
-        let device = &self.devices[gone.device];
-        let (target, uuid) = (device.target, device.uuid.clone());
-        if self.contexts.values().all(|c| c.device != gone.device) {
-            self.devices[gone.device].hold = None;
-            return match &mut self.mode {
-                Mode::Mps(connection) => connection.ask(&Request::Close { uuid }).map(drop),
-                Mode::Plain { accounts, .. } => {
-                    accounts
-                        .remove(&target)
-                        .iter()
-                        .for_each(|a| a.close(&self.store));
-                    Ok(())
-                }
-            };
-        }
-        let context = self.machine()?.gpus[target.gpu as usize].model().context_mb << 20;
-        let allocated = gone.allocations.values();
-        let size = allocated.fold(Size::plain(context), |sum, size| sum + *size);
-        self.give_back(target, uuid, size)
-    }
-
-    fn give_back(&mut self, target: Target, uuid: String, size: Size) -> Result<(), CudaError> {
-        match &mut self.mode {
-            Mode::Mps(connection) => connection.ask(&Request::Free { uuid, size }).map(drop),
-            Mode::Plain { accounts, .. } => account(accounts, target)?.shrink(&self.store, size),
-        }
-    }
-
-    fn gpu_of(&self, context: u64) -> Result<(Target, String), CudaError> {
-        let context = self.contexts.get(&context);
-        let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
-        let device = &self.devices[context.device];
-        Ok((device.target, device.uuid.clone()))
+            // A process that may not read the file holds nothing, and needs it for nothing else.
+            cuda.hold = holders::lock_files_of(&cuda.store, target).ok();
+            cuda.has_context = true;
+            Ok(())
+        })
     }
 
     /// Allocates memory and returns its address. Nothing is behind the address.
-    pub fn allocate(&mut self, context: u64, size: Size) -> Result<u64, CudaError> {
-        self.act(|cuda| {
-            let (target, uuid) = cuda.gpu_of(context)?;
+    pub fn allocate(&mut self, size: Size) -> Result<u64, CudaError> {
+        self.in_context(|cuda| {
             if size == Size::default() {
                 return Err(CudaError::INVALID_VALUE);
             }
             match &mut cuda.mode {
-                Mode::Mps(connection) => {
-                    connection.ask(&Request::Allocate { uuid, size })?;
-                }
-                Mode::Plain { accounts, .. } => {
-                    account(accounts, target)?.grow(&cuda.store, size)?
-                }
+                Mode::Mps(connection) => drop(connection.ask(&Request::Allocate(size))?),
+                Mode::Plain { account, .. } => account.grow(&cuda.store, size)?,
             }
-            let address = cuda.next(size.total());
-            let context = cuda.contexts.get_mut(&context);
-            let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
-            context.allocations.insert(address, size);
+            let address = cuda.next;
+            cuda.next += size.total().next_multiple_of(512);
+            cuda.allocations.insert(address, size);
             Ok(address)
         })
     }
 
     pub fn free(&mut self, address: u64) -> Result<(), CudaError> {
-        self.act(|cuda| {
-            let mut contexts = cuda.contexts.values_mut();
-            let found = contexts.find_map(|c| Some((c.device, c.allocations.remove(&address)?)));
-            let (device, size) = found.ok_or(CudaError::INVALID_VALUE)?;
-            let device = &cuda.devices[device];
-            let (target, uuid) = (device.target, device.uuid.clone());
-            cuda.give_back(target, uuid, size)
+        self.in_context(|cuda| {
+            let size = cuda.allocations.remove(&address);
+            let size = size.ok_or(CudaError::INVALID_VALUE)?;
+            match &mut cuda.mode {
+                Mode::Mps(connection) => connection.ask(&Request::Free(size)).map(drop),
+                Mode::Plain { account, .. } => account.shrink(&cuda.store, size),
+            }
         })
     }
 
     /// Returns the free and the total bytes. A limit of MPS shows in the free bytes alone, one of
     /// the process's cgroup in both.
-    pub fn memory(&mut self, context: u64) -> Result<(u64, u64), CudaError> {
-        self.act(|cuda| {
-            let (target, uuid) = cuda.gpu_of(context)?;
+    pub fn memory(&mut self) -> Result<(u64, u64), CudaError> {
+        self.in_context(|cuda| {
             let machine = cuda.machine()?;
             let free = match &mut cuda.mode {
-                Mode::Mps(connection) => match connection.ask(&Request::Memory { uuid })? {
+                Mode::Mps(connection) => match connection.ask(&Request::Memory)? {
                     Reply::Bytes(bytes) => bytes,
                     _ => return Err(CudaError::UNKNOWN),
                 },
-                Mode::Plain { accounts, .. } => account(accounts, target)?.free(&cuda.store)?,
+                Mode::Plain { account, .. } => account.free(&cuda.store)?,
             };
             let proc_dir = holders::proc_dir(cuda.store.dir());
             let cgroups = cgroups::of_process(&proc_dir, host_pid(&proc_dir));
-            let limit = machine.visible_limit(target.gpu, &cgroups);
-            let whole = visible::memory(&machine, target);
+            let limit = machine.visible_limit(cuda.target.gpu, &cgroups);
+            let whole = visible::memory(&machine, cuda.target);
             Ok((free, limit.map_or(whole, |limit| limit.hard.min(whole))))
+        })
+    }
+
+    pub fn launch(&mut self, kernel: Kernel) -> Result<(), CudaError> {
+        self.in_context(|cuda| match &mut cuda.mode {
+            Mode::Mps(connection) => connection.ask(&Request::Launch(kernel)).map(drop),
+            Mode::Plain {
+                kernel_end: end,
+                fault,
+                ..
+            } => {
+                let now = Instant::now();
+                match kernel {
+                    Kernel::Spin(time) => {
+                        *end = Some(kernel_end(end.map_or(now, |e| e.max(now)), time))
+                    }
+                    Kernel::Fault => *fault = true,
+                }
+                Ok(())
+            }
+        })
+    }
+
+    fn is_busy(&mut self) -> Result<bool, CudaError> {
+        self.in_context(|cuda| match &mut cuda.mode {
+            Mode::Mps(connection) => {
+                let reply = connection.ask(&Request::Synchronize)?;
+                Ok(matches!(reply, Reply::Busy))
+            }
+            Mode::Plain { fault: true, .. } => Err(CudaError::ILLEGAL_ADDRESS),
+            Mode::Plain { kernel_end, .. } => {
+                Ok(kernel_end.is_some_and(|end| end > Instant::now()))
+            }
         })
     }
 }
@@ -359,11 +263,4 @@ fn plain_account(store: &Store, target: Target) -> Account {
     let pid = host_pid(&proc_dir);
     let start_time = holders::start_time(&proc_dir, pid).unwrap_or(0);
     Account::new(target, pid, start_time, HolderKind::Plain)
-}
-
-fn account(
-    accounts: &mut BTreeMap<Target, Account>,
-    target: Target,
-) -> Result<&mut Account, CudaError> {
-    accounts.get_mut(&target).ok_or(CudaError::INVALID_CONTEXT)
 }

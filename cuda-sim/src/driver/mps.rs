@@ -56,10 +56,9 @@ impl Connection {
         }
     }
 
-    /// Makes a context on a GPU.
-    pub fn make_context(&mut self, uuid: &str, visible: &[String]) -> Result<(), CudaError> {
+    /// Makes the context, on the first of these devices.
+    pub fn make_context(&mut self, visible: &[String]) -> Result<(), CudaError> {
         let open = Open {
-            uuid: uuid.to_owned(),
             visible: visible.to_vec(),
             memory_limits: std::env::var("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT").ok(),
         };

@@ -19,11 +19,7 @@ pub fn devices(machine: &Machine) -> Vec<Visible> {
     let mut all = Vec::new();
     for (index, gpu) in (0..).zip(&machine.gpus).filter(|(_, gpu)| !gpu.lost) {
         if gpu.mode == Mode::Off {
-            let target = Target {
-                gpu: index,
-                gi: None,
-                ci: None,
-            };
+            let target = Target::of_gpu(index);
             let uuid = gpu.uuid.clone();
             all.push(Visible { target, uuid });
         }

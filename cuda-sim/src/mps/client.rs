@@ -1,7 +1,6 @@
 //! A client's connection to the daemon.
 
 use std::io::{self, BufRead};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
@@ -10,20 +9,21 @@ use std::time::{Duration, Instant};
 use nvml_sim::engine::{HolderKind, Machine, Target};
 use nvml_sim::holders;
 
-use super::daemon::{Daemon, LOOK_AGAIN};
+use super::daemon::Daemon;
+use super::log;
 use super::state::{Client, MAX_CLIENTS, Server, State};
 use crate::account::{Account, Size};
 use crate::driver::visible;
 use crate::error::CudaError;
 use crate::limits;
 use crate::protocol::{self, Kernel, Open, Reply, Request};
-use crate::sys::{self, Peer};
+use crate::sys::Peer;
 
 struct Connection<'a> {
     daemon: &'a Arc<Daemon>,
     peer: Peer,
     stream: &'a UnixStream,
-    /// Its number among the clients, after its first context.
+    /// Its number among the clients, after it made its context.
     id: Option<u64>,
 }
 
@@ -43,11 +43,8 @@ pub fn serve(
     };
     let result = connection.answer_all(from, first);
     if let Some(id) = connection.id {
-        daemon
-            .log
-            .add("Server", &format!("Client {id} disconnected"));
+        log::add("Server", &format!("Client {id} disconnected"));
         daemon.state().remove_client(&daemon.store, id);
-        daemon.changed.notify_all();
     }
     result
 }
@@ -67,25 +64,19 @@ impl Connection<'_> {
         let store = &self.daemon.store;
         match request {
             Request::Command(_) => Err(CudaError::INVALID_VALUE),
-            Request::Devices => self.devices().map(Reply::Devices),
+            Request::Devices => Ok(Reply::Devices(served(&*self.machine()?))),
             Request::Open(open) => self.open(&open),
-            Request::Close { uuid } => self.with_account(&uuid, |client, gpu| {
-                if let Some(account) = client.accounts.remove(&gpu) {
-                    account.close(store);
-                }
+            Request::Allocate(size) => self.with_client(|client| {
+                client.account.grow(store, size)?;
                 Ok(Reply::Done)
             }),
-            Request::Allocate { uuid, size } => self.with_account(&uuid, |client, gpu| {
-                account(client, gpu)?.grow(store, size)?;
+            Request::Free(size) => self.with_client(|client| {
+                client.account.shrink(store, size)?;
                 Ok(Reply::Done)
             }),
-            Request::Free { uuid, size } => self.with_account(&uuid, |client, gpu| {
-                account(client, gpu)?.shrink(store, size)?;
-                Ok(Reply::Done)
-            }),
-            Request::Memory { uuid } => self.with_account(&uuid, |client, gpu| {
-                account(client, gpu)?.free(store).map(Reply::Bytes)
-            }),
+            Request::Memory => {
+                self.with_client(|client| client.account.free(store).map(Reply::Bytes))
+            }
             Request::Launch(kernel) => self.launch(kernel),
             Request::Synchronize => self.with_client(|client| match client.kernel_end {
                 Some(end) if end > Instant::now() => Ok(Reply::Busy),
@@ -96,15 +87,6 @@ impl Connection<'_> {
 
     fn machine(&self) -> Result<Arc<Machine>, CudaError> {
         self.daemon.store.load().map_err(|_| CudaError::UNKNOWN)
-    }
-
-    /// Returns the UUIDs of the GPUs that the daemon serves. A daemon of a user serves that user.
-    fn devices(&self) -> Result<Vec<String>, CudaError> {
-        let owner = self.daemon.owner;
-        if owner != 0 && self.peer.uid != owner {
-            return Err(CudaError::MPS_CONNECTION_FAILED);
-        }
-        Ok(served(&*self.machine()?))
     }
 
     /// Returns the state after the deaths before this moment have had their effect.
@@ -138,15 +120,6 @@ impl Connection<'_> {
         })
     }
 
-    fn with_account(
-        &self,
-        uuid: &str,
-        act: impl FnOnce(&mut Client, Target) -> Result<Reply, CudaError>,
-    ) -> Result<Reply, CudaError> {
-        let gpu = index(&*self.machine()?, uuid)?;
-        self.with_client(|client| act(client, gpu))
-    }
-
     fn launch(&self, kernel: Kernel) -> Result<Reply, CudaError> {
         match kernel {
             Kernel::Spin(nanoseconds) => self.with_client(|client| {
@@ -165,75 +138,16 @@ impl Connection<'_> {
         }
     }
 
-    /// Makes a context, for a new client after the server is there and lets its user in.
+    /// Makes the context of a new client, after the server is there.
     fn open(&mut self, open: &Open) -> Result<Reply, CudaError> {
         let machine = self.machine()?;
-        let gpu = index(&machine, &open.uuid)?;
-        let uuids = served(&machine);
-        let ordinal = uuids.iter().position(|uuid| *uuid == open.uuid);
+        let uuid = open.visible.first().ok_or(CudaError::INVALID_DEVICE)?;
+        let target = target(&machine, uuid)?;
+        let ordinal = served(&machine).iter().position(|served| served == uuid);
         let ordinal = ordinal.ok_or(CudaError::INVALID_DEVICE)?;
-        if self.id.is_none() {
-            self.id = Some(self.enter(gpu.gpu)?);
-        }
         let store = &self.daemon.store;
-        let context = Size::plain(machine.gpus[gpu.gpu as usize].model().context_mb << 20);
-        self.with_server(|server, id| {
-            server.use_gpu(store, gpu)?;
-            let limit = server.limits.of_device(ordinal, &open.uuid);
-            let client = server.clients.get_mut(&id);
-            let client = client.ok_or(CudaError::MPS_RPC_FAILURE)?;
-            client.error.map_or(Ok(()), Err)?;
-            let entries = open.memory_limits.as_deref();
-            let own = open.visible.iter().position(|uuid| *uuid == open.uuid);
-            let limit = limits::of_client(limit, entries, &open.visible, own.unwrap_or(0));
-            if let Some(account) = client.accounts.get_mut(&gpu) {
-                account.grow(store, context)?;
-                return Ok(Reply::Done);
-            }
-            let pid = self.peer.pid;
-            let start_time = holders::start_time(Path::new("/proc"), pid).unwrap_or(0);
-            let account = Account::new(gpu, pid, start_time, HolderKind::MpsClient);
-            let mut account = account.limited(limit);
-            account.grow(store, context)?;
-            client.accounts.insert(gpu, account);
-            Ok(Reply::Done)
-        })
-    }
-
-    /// Makes the process a client. Without `-M` a user waits for the end of another's clients.
-    fn enter(&self, gpu: u32) -> Result<u64, CudaError> {
-        let daemon = self.daemon;
-        let uid = self.peer.uid;
         let mut state = self.state();
-        let mut waits = false;
-        loop {
-            if state.quitting {
-                return Err(CudaError::MPS_SERVER_NOT_READY);
-            }
-            match &state.server {
-                Some(server) if !daemon.multiuser && server.uid != uid => {
-                    if server.clients.is_empty() {
-                        state.stop_server();
-                        continue;
-                    }
-                    if !std::mem::replace(&mut waits, true) {
-                        let text = format!("User {uid} waits for the clients of another user");
-                        daemon.log.add("Control", &text);
-                    }
-                }
-                _ => break,
-            }
-            state = daemon
-                .changed
-                .wait_timeout(state, LOOK_AGAIN)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .0;
-            if sys::is_hung_up(self.stream.as_fd()) {
-                return Err(CudaError::MPS_RPC_FAILURE);
-            }
-            state.sweep(&daemon.store);
-        }
-        let started = daemon.ensure_server(&mut state, uid);
+        let started = self.daemon.ensure_server(&mut state, self.peer.uid);
         started.map_err(|_| CudaError::MPS_SERVER_NOT_READY)?;
         let id = state.next_client;
         let server = state.server.as_mut();
@@ -241,26 +155,37 @@ impl Connection<'_> {
         if server.clients.len() >= MAX_CLIENTS {
             return Err(CudaError::DEVICE_UNAVAILABLE);
         }
+        server.use_gpu(store, target)?;
+        let limit = server.limits.of_device(ordinal, uuid);
+        let limit = limits::of_client(limit, open.memory_limits.as_deref(), &open.visible);
         let stream = self.stream.try_clone().map_err(|_| CudaError::UNKNOWN)?;
+        let pid = self.peer.pid;
+        let start_time = holders::start_time(Path::new("/proc"), pid).unwrap_or(0);
+        let account = Account::new(target, pid, start_time, HolderKind::MpsClient);
+        let mut account = account.limited(limit);
+        let context = machine.gpus[target.gpu as usize].model().context_mb << 20;
+        account.grow(store, Size::plain(context))?;
         let client = Client {
             peer: self.peer,
             stream,
-            accounts: [].into(),
+            account,
             kernel_end: None,
             error: None,
         };
         server.clients.insert(id, client);
         state.next_client += 1;
-        self.log_client(id, gpu);
-        Ok(id)
+        drop(state);
+        self.id = Some(id);
+        self.log_client(id, target.gpu);
+        Ok(Reply::Done)
     }
 
     /// Writes about as many lines as NVIDIA's daemon does for a client.
     fn log_client(&self, id: u64, gpu: u32) {
         let Peer { pid, uid } = self.peer;
-        self.daemon.log.add("Control", "Accepting connection...");
+        log::add("Control", "Accepting connection...");
         let text = format!("NEW CLIENT {pid} from user {uid}: Server already exists");
-        self.daemon.log.add("Control", &text);
+        log::add("Control", &text);
         for step in [
             "Received",
             "Creating worker for",
@@ -268,14 +193,9 @@ impl Connection<'_> {
             "Opened GPU for",
         ] {
             let text = format!("{step} client {id} (PID {pid}, GPU {gpu})");
-            self.daemon.log.add("Server", &text);
+            log::add("Server", &text);
         }
     }
-}
-
-fn account(client: &mut Client, gpu: Target) -> Result<&mut Account, CudaError> {
-    let account = client.accounts.get_mut(&gpu);
-    account.ok_or(CudaError::INVALID_CONTEXT)
 }
 
 /// Returns the UUIDs of the GPUs that this daemon serves: its own `CUDA_VISIBLE_DEVICES` confines
@@ -286,7 +206,7 @@ pub fn served(machine: &Machine) -> Vec<String> {
     visible::chosen(&all, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
 }
 
-fn index(machine: &Machine, uuid: &str) -> Result<Target, CudaError> {
+fn target(machine: &Machine, uuid: &str) -> Result<Target, CudaError> {
     let mut devices = visible::devices(machine).into_iter();
     let found = devices.find(|device| device.uuid == uuid);
     found

@@ -1,6 +1,5 @@
 //! The commands of the control program, with the answers of driver 580.
 
-use std::fs;
 use std::sync::Arc;
 
 use super::client::served;
@@ -13,16 +12,15 @@ use crate::sys::Peer;
 
 /// A user who gave a command.
 struct User {
-    peer: Peer,
+    uid: u32,
     /// The command came over the socket that only the daemon's own user may open.
     privileged: bool,
-    owner: u32,
 }
 
 impl User {
     /// Returns whether the user may change the settings of the running server.
     fn owns_server(&self) -> bool {
-        self.privileged || self.peer.uid == 0 || self.peer.uid == self.owner
+        self.privileged || self.uid == 0
     }
 
     /// Returns the words of a refusal, spelled as NVIDIA does.
@@ -30,7 +28,7 @@ impl User {
         format!(
             "Insufficient privileges for UID {}. Control deamon settings can only be modified by \
              the user who started it or by the root user.\n",
-            self.peer.uid
+            self.uid
         )
     }
 }
@@ -38,9 +36,8 @@ impl User {
 /// Runs a command and returns the text of its answer, which is empty for most.
 pub fn run(daemon: &Arc<Daemon>, peer: Peer, privileged: bool, line: &str) -> String {
     let user = User {
-        peer,
+        uid: peer.uid,
         privileged,
-        owner: daemon.owner,
     };
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut state = daemon.state();
@@ -50,11 +47,6 @@ pub fn run(daemon: &Arc<Daemon>, peer: Peer, privileged: bool, line: &str) -> St
             let server = state.server.as_ref();
             server.map_or(String::new(), |server| format!("{}\n", server.pid))
         }
-        ["get_client_list", server] => with_server(&mut state, server, |server| {
-            let pids = server.clients.values().map(|c| c.peer.pid);
-            pids.map(|pid| format!("{pid}\n")).collect()
-        }),
-        ["ps"] => ps(daemon, &state),
         ["start_server", "-uid", uid] => {
             if let Ok(uid) = uid.parse() {
                 start_server(daemon, &mut state, uid);
@@ -67,7 +59,6 @@ pub fn run(daemon: &Arc<Daemon>, peer: Peer, privileged: bool, line: &str) -> St
             }
             with_server(&mut state, server, |server| terminate(server, client))
         }
-        // The daemon itself obeys a user with the privilege.
         ["quit", ..] => "Not enough privilege to execute quit command\n".to_owned(),
         [command, rest @ ..] => setting(&user, &mut state, command, rest)
             .unwrap_or_else(|| format!("Unknown command \"{}\"\n", line.trim())),
@@ -77,13 +68,13 @@ pub fn run(daemon: &Arc<Daemon>, peer: Peer, privileged: bool, line: &str) -> St
 
 /// Reads or changes a setting; `None` if there is no such command.
 fn setting(user: &User, state: &mut State, command: &str, args: &[&str]) -> Option<String> {
-    let threads = |value: f64| format!("{value:.1}\n");
     let shown = |limit: Option<u64>| format!("{}\n", limits::display(limit.unwrap_or(0)));
     let may_change = match command.starts_with("set_default") {
         true => user.privileged,
         false => user.owns_server(),
     };
-    if command.starts_with("set_") && !may_change && is_setting(command) {
+    let is_setting = command.ends_with("_device_pinned_mem_limit");
+    if command.starts_with("set_") && !may_change && is_setting {
         return Some(user.refusal());
     }
     Some(match (command, args) {
@@ -101,24 +92,8 @@ fn setting(user: &User, state: &mut State, command: &str, args: &[&str]) -> Opti
                 String::new()
             })
         }
-        ("get_default_active_thread_percentage", []) => threads(state.threads),
-        ("set_default_active_thread_percentage", [value]) => {
-            state.threads = value.parse().unwrap_or(state.threads);
-            threads(state.threads)
-        }
-        ("get_active_thread_percentage", [server]) => {
-            with_server(state, server, |server| threads(server.threads))
-        }
-        ("set_active_thread_percentage", [server, value]) => with_server(state, server, |server| {
-            server.threads = value.parse().unwrap_or(server.threads);
-            threads(server.threads)
-        }),
         _ => return None,
     })
-}
-
-fn is_setting(command: &str) -> bool {
-    command.ends_with("_device_pinned_mem_limit") || command.ends_with("_active_thread_percentage")
 }
 
 /// Answers for a server by its pid. The words for a wrong pid are not NVIDIA's.
@@ -160,30 +135,4 @@ fn start_server(daemon: &Arc<Daemon>, state: &mut State, uid: u32) {
         // A server without a GPU serves no client, and says so then.
         let _ = server.use_gpu(&daemon.store, gpu.target);
     }
-}
-
-fn ps(daemon: &Daemon, state: &State) -> String {
-    let mut text =
-        "PID       ID    SERVER    DEVICE             NAMESPACE      COMMAND\n".to_owned();
-    let (Some(server), Ok(machine)) = (&state.server, daemon.store.load()) else {
-        return text;
-    };
-    for (id, client) in &server.clients {
-        let pid = client.peer.pid;
-        let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap_or_default();
-        let namespace = namespace.to_string_lossy();
-        let namespace = namespace.trim_start_matches("pid:[").trim_end_matches(']');
-        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let command = command.split(|byte| *byte == 0).next().unwrap_or_default();
-        let command = String::from_utf8_lossy(command);
-        for gpu in client.accounts.keys() {
-            let uuid = &machine.gpus[gpu.gpu as usize].uuid;
-            let device: String = uuid.chars().take(17).collect();
-            text += &format!(
-                "{pid:<9} {id:<5} {:<9} {device:<18} {namespace:<14} {command}\n",
-                server.pid
-            );
-        }
-    }
-    text
 }

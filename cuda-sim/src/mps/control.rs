@@ -19,7 +19,7 @@ pub fn run(pipes: &Path) -> io::Result<()> {
         protocol::send(&stream, &Request::Command(line))?;
         match protocol::receive(&mut BufReader::new(&stream)) {
             Ok(Some(Reply::Text(text))) => print!("{text}"),
-            // The daemon has ended, as after `quit`.
+            // The daemon has ended.
             _ => break,
         }
     }

@@ -24,13 +24,11 @@ use crate::protocol::DEFAULT_PIPES;
 const SERVER_NAME: &str = "nvidia-cuda-mps-server";
 const NO_DAEMON: &str = "Cannot find MPS control daemon process";
 
-/// The words of the command line.
-#[derive(Default)]
-struct Options {
-    background: bool,
-    foreground: bool,
-    help: bool,
-    multiuser: bool,
+/// What the command line asks for.
+enum Asked {
+    Daemon,
+    Help,
+    Commands,
 }
 
 /// Runs the program whose name is the process's first argument.
@@ -52,19 +50,15 @@ pub fn main() -> ExitCode {
 fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let store = Store::open(&machine_dir()?)?;
     let branch = store.load()?.driver.branch();
-    let options = parse(args, branch)?;
+    let asked = parse(args, branch)?;
     let pipes = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY");
     let pipes = pipes.map_or_else(|| DEFAULT_PIPES.into(), PathBuf::from);
-    if options.help {
-        print!("{}", help(branch));
-        Ok(())
-    } else if options.background {
-        daemon::start_in_background(store, pipes, options.multiuser)
-    } else if options.foreground {
-        daemon::run(store, pipes, options.multiuser, log::Log::standard_output())
-    } else {
-        control::run(&pipes)
+    match asked {
+        Asked::Help => print!("{}", help(branch)),
+        Asked::Daemon => daemon::run(store, &pipes)?,
+        Asked::Commands => control::run(&pipes)?,
     }
+    Ok(())
 }
 
 /// Returns the machine in whose `usr/bin` this program is.
@@ -76,26 +70,19 @@ fn machine_dir() -> io::Result<PathBuf> {
     })
 }
 
-fn parse(args: impl Iterator<Item = String>, branch: u32) -> io::Result<Options> {
-    let mut options = Options::default();
-    let mut args = args.peekable();
-    while let Some(arg) = args.next() {
+fn parse(args: impl Iterator<Item = String>, branch: u32) -> io::Result<Asked> {
+    let mut asked = Asked::Commands;
+    for arg in args {
         match arg.as_str() {
-            "-d" => options.background = true,
-            "-f" => options.foreground = true,
-            "-h" | "--help" => options.help = true,
-            "-M" | "--multiuser-server" if (551..615).contains(&branch) => {
-                options.multiuser = true;
-            }
-            "-m" | "--multiuser" | "--multiuser-server" if branch >= 615 => {
-                options.multiuser = true;
-            }
-            "-p" if args.next_if(|version| version == "2").is_some() => {}
+            "-f" => asked = Asked::Daemon,
+            "-h" => asked = Asked::Help,
+            "-M" if (551..615).contains(&branch) => {}
+            "-m" if branch >= 615 => {}
             // A program that does not know an option is no daemon and looks for one.
             _ => return Err(io::Error::other(NO_DAEMON)),
         }
     }
-    Ok(options)
+    Ok(asked)
 }
 
 /// Returns the help text. Only the names of the options are NVIDIA's.
@@ -107,10 +94,9 @@ fn help(branch: u32) -> String {
     };
     format!(
         "usage: nvidia-cuda-mps-control [options]\n\
-         \x20 -d                     start the control daemon in the background\n\
          \x20 -f                     start the control daemon in the foreground\n\
          \x20 -h                     print this text\n\
          {multiuser}\
-         Without -d or -f: send the commands on standard input to the daemon.\n"
+         Without -f: send the commands on standard input to the daemon.\n"
     )
 }

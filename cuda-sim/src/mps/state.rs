@@ -27,19 +27,14 @@ const SERVER_BYTES: u64 = 72 << 20;
 /// Settings for servers that start later, and the server.
 pub struct State {
     pub limits: Limits,
-    pub threads: f64,
     pub server: Option<Server>,
-    pub quitting: bool,
     pub next_client: u64,
 }
 
 pub struct Server {
     pub pid: u32,
     start_time: u64,
-    /// The user whose clients it serves, unless the daemon serves all.
-    pub uid: u32,
     pub limits: Limits,
-    pub threads: f64,
     pub clients: BTreeMap<u64, Client>,
     gpus: BTreeMap<Target, Account>,
     input: ChildStdin,
@@ -50,8 +45,7 @@ pub struct Client {
     pub peer: Peer,
     /// The client's socket, a copy of that which its thread reads from.
     pub stream: UnixStream,
-    /// Its memory by device.
-    pub accounts: BTreeMap<Target, Account>,
+    pub account: Account,
     /// The end of its last kernel.
     pub kernel_end: Option<Instant>,
     /// The error that ended its work: every later call answers it.
@@ -94,7 +88,7 @@ impl State {
         if client.error.is_none() && client.is_in_kernel() {
             server.fail_clients(CudaError::ILLEGAL_ADDRESS);
         }
-        client.accounts.values().for_each(|a| a.close(store));
+        client.account.close(store);
     }
 
     /// Forgets a server that is dead, and cuts its clients off.
@@ -104,16 +98,8 @@ impl State {
         }
     }
 
-    /// Ends the server, as before one for another user starts.
-    pub fn stop_server(&mut self) {
-        if let Some(server) = &self.server {
-            sys::kill(server.pid, libc::SIGKILL);
-        }
-        self.drop_server();
-    }
-
     /// Starts a server with the settings of this moment, and returns the process to wait for.
-    pub fn start_server(&mut self, dir: &Path, uid: u32) -> io::Result<Child> {
+    pub fn start_server(&mut self, dir: &Path) -> io::Result<Child> {
         let mut child = server::start(dir)?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (input, output) = pipes.ok_or_else(|| io::Error::other("cannot pipe to the server"))?;
@@ -121,9 +107,7 @@ impl State {
         self.server = Some(Server {
             pid,
             start_time: holders::start_time(Path::new("/proc"), pid).unwrap_or(0),
-            uid,
             limits: self.limits.clone(),
-            threads: self.threads,
             clients: BTreeMap::new(),
             gpus: BTreeMap::new(),
             input,

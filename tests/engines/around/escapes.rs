@@ -98,15 +98,11 @@ fn root_reaches_only_its_own_server() {
     let (server, other) = (holder.server(&setup), neighbour.server(&setup));
     let tell = |command: &str| holder.tell(&setup, &[], command);
     assert_eq!(tell("get_server_list"), format!("{server}\n"));
-    for refused in [
-        "set_default_device_pinned_mem_limit 0 16G",
-        "set_default_active_thread_percentage 1",
-    ] {
-        assert!(
-            tell(refused).starts_with("Insufficient privileges for UID 0."),
-            "{refused}"
-        );
-    }
+    let refused = tell("set_default_device_pinned_mem_limit 0 16G");
+    assert!(
+        refused.starts_with("Insufficient privileges for UID 0."),
+        "{refused}"
+    );
     assert!(tell("quit").starts_with("Not enough privilege"));
     assert!(lives(holder.daemon(&setup)));
     assert_eq!(tell("start_server -uid 1000"), "");
@@ -148,7 +144,6 @@ fn another_uid_only_looks() {
     );
     for refused in [
         format!("set_device_pinned_mem_limit {server} 0 16G"),
-        format!("set_active_thread_percentage {server} 1"),
         "set_default_device_pinned_mem_limit 0 16G".to_owned(),
         format!("terminate_client {server} {pid}"),
     ] {

@@ -1,14 +1,10 @@
 //! A machine with MPS, and its daemons and clients, for a test.
 
-// Each test program uses a part of this.
-#![allow(dead_code)]
-
 pub mod cgroups;
 mod nvml;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -42,32 +38,6 @@ pub fn nvml_sim() -> Command {
     Command::new(program)
 }
 
-/// A process of another parent, whose end can be waited for.
-pub struct WaitHandle(OwnedFd);
-
-/// Returns a handle for a process that runs.
-pub fn wait_handle(pid: u32) -> WaitHandle {
-    // SAFETY: the call has numbers for arguments and returns a new descriptor or -1.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
-    // SAFETY: the descriptor is new, so nobody else owns it.
-    WaitHandle(unsafe { OwnedFd::from_raw_fd(fd.expect("a process with this pid")) })
-}
-
-impl WaitHandle {
-    /// Waits for the end of the process.
-    pub fn wait(&mut self) {
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: `poll` is one entry, which may be written to.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, PATIENCE.as_millis() as i32) };
-        assert_eq!(ready, 1, "the process does not end");
-    }
-}
-
 impl Machine {
     pub fn new(args: &str) -> Machine {
         let machine = Machine {
@@ -94,23 +64,10 @@ impl Machine {
         self.dir.path()
     }
 
-    pub fn gpu_uuid(&self, gpu: u32) -> String {
-        let store = nvml_sim::state::Store::open(self.dir()).unwrap();
-        store.load().unwrap().gpus[gpu as usize].uuid.clone()
-    }
-
-    /// Makes a directory in the machine's.
-    pub fn make_dir(&self, name: &str) -> PathBuf {
-        let dir = self.dir().join(name);
-        fs::create_dir(&dir).unwrap();
-        dir
-    }
-
     /// The control program, for the daemon of a pipe directory.
     pub fn control_program(&self, pipes: &Path) -> Command {
         let mut command = Command::new(self.dir().join("usr/bin/nvidia-cuda-mps-control"));
         command.env("CUDA_MPS_PIPE_DIRECTORY", pipes);
-        command.env("CUDA_MPS_LOG_DIRECTORY", self.dir().join("log"));
         command
     }
 
@@ -173,21 +130,22 @@ pub struct Daemon<'a> {
 }
 
 impl<'a> Daemon<'a> {
-    pub fn start(machine: &'a Machine, args: &str) -> Daemon<'a> {
-        Daemon::start_in(machine, &machine.dir().join("pipes"), args, &[])
+    /// Starts a daemon for all users, as the driver of most tests does.
+    pub fn start(machine: &'a Machine) -> Daemon<'a> {
+        Daemon::start_in(machine, &machine.dir().join("pipes"), "-M", &[])
     }
 
     /// Starts a daemon, and returns when it listens.
     pub fn start_in(
         machine: &'a Machine,
         pipes: &Path,
-        args: &str,
+        multiuser: &str,
         variables: &[(&str, &str)],
     ) -> Daemon<'a> {
         let mut child = machine
             .control_program(pipes)
             .arg("-f")
-            .args(args.split_whitespace())
+            .arg(multiuser)
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
@@ -220,10 +178,6 @@ impl<'a> Daemon<'a> {
             .wait_timeout_while(lines, PATIENCE, lacks)
             .unwrap();
         assert!(!waited.timed_out(), "no {text:?} in {lines:#?}");
-    }
-
-    pub fn log_lines(&self) -> usize {
-        self.log.0.lock().unwrap().len()
     }
 
     pub fn pid(&self) -> u32 {
@@ -263,11 +217,6 @@ impl<'a> Daemon<'a> {
         send_signal(self.pid(), signal);
         assert_eq!(self.child.wait().unwrap().signal(), Some(signal));
     }
-
-    /// Waits for the end that the daemon was told to come to.
-    pub fn wait(&mut self) {
-        assert!(self.child.wait().unwrap().success());
-    }
 }
 
 impl Drop for Daemon<'_> {
@@ -305,13 +254,9 @@ impl Client {
 
     /// Gives a command and returns the answer. A client that could not start has one answer.
     pub fn ask(&mut self, command: &str) -> String {
-        self.tell(command);
-        self.answer()
-    }
-
-    pub fn tell(&mut self, command: &str) {
         // A client that could not start reads nothing.
         let _ = writeln!(self.input, "{command}");
+        self.answer()
     }
 
     pub fn answer(&mut self) -> String {

@@ -45,16 +45,7 @@ impl Nvml {
     }
 
     pub fn gpu(&self) -> u64 {
-        self.gpu_at(0)
-    }
-
-    pub fn gpu_at(&self, index: u64) -> u64 {
-        self.handle("nvmlDeviceGetHandleByIndex_v2", [index, 0], 1)
-    }
-
-    pub fn mig_device(&self) -> u64 {
-        let args = [self.gpu(), 0];
-        self.handle("nvmlDeviceGetMigDeviceHandleByIndex", args, 2)
+        self.handle("nvmlDeviceGetHandleByIndex_v2", [0, 0], 1)
     }
 
     /// Lists processes by a function: pids and MiB.

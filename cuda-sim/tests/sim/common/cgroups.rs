@@ -40,12 +40,6 @@ impl Cgroup {
         Cgroup(dir)
     }
 
-    /// Removes the cgroup and makes another one in its place.
-    pub fn renew(&self) {
-        self.remove();
-        fs::create_dir(&self.0).unwrap();
-    }
-
     /// Removes the cgroup. A process may be in it for a moment after its end.
     fn remove(&self) {
         for _ in 0..200 {
@@ -71,11 +65,7 @@ impl Cgroup {
 
     /// Starts a client without MPS in the cgroup.
     pub fn client(&self, machine: &Machine) -> Client {
-        self.mps_client(machine, Path::new("/nonexistent"))
-    }
-
-    pub fn mps_client(&self, machine: &Machine, pipes: &Path) -> Client {
-        Client::start(&mut self.run(&machine.client_program(pipes)))
+        Client::start(&mut self.run(&machine.client_program(Path::new("/nonexistent"))))
     }
 }
 

@@ -1,10 +1,8 @@
 //! MIG devices: the documented choice of one, and what is inferred of limits in it. Nothing here was measured.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Client, Daemon, Machine, nvml_sim};
+use crate::common::{Client, Daemon, Machine, nvml_sim};
 
 /// The memory of a 3g.40gb and of a 1g.10gb of an H100, and of a context, in MiB.
 const LARGE: u64 = 40_448;
