@@ -276,9 +276,7 @@ pub fn settle(dir: &Path, machine: &Machine, gpu: Option<u32>) -> io::Result<()>
                 .for_each(|ci| want(gi.id, Some(ci.id)));
         }
         settle_files(&mig_dir(dir, gpu.minor), gpu.mode, &files)?;
-        if machine.capability_nodes {
-            settle_nodes(dir, gpu.minor, &minors)?;
-        }
+        settle_nodes(dir, gpu.minor, &minors)?;
     }
     Ok(())
 }

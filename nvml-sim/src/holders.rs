@@ -191,11 +191,7 @@ fn lock_files(dir: &Path, machine: &Machine, targets: &[Target]) -> io::Result<V
 fn may_compute(dir: &Path, machine: &Machine, holder: &Holder) -> Result<(), Refusal> {
     let target = holder.target;
     let gpu = &machine.gpus[target.gpu as usize];
-    let whole = Target {
-        gpu: target.gpu,
-        gi: None,
-        ci: None,
-    };
+    let whole = Target::of_gpu(target.gpu);
     match gpu.compute_mode {
         ComputeMode::Default => {}
         ComputeMode::Prohibited => {
@@ -226,11 +222,7 @@ fn may_compute(dir: &Path, machine: &Machine, holder: &Holder) -> Result<(), Ref
 /// Returns the bytes that are free for a process on a GPU or an instance.
 pub fn free(dir: &Path, machine: &Machine, target: Target) -> u64 {
     let gpu = &machine.gpus[target.gpu as usize];
-    let whole = Target {
-        gpu: target.gpu,
-        gi: None,
-        ci: None,
-    };
+    let whole = Target::of_gpu(target.gpu);
     // A process in an instance uses memory of the GPU too.
     let mut rooms = vec![(whole, gpu.model().memory_mb - gpu.model().reserved_mb)];
     if let Some(Ok(gi)) = target.gi.map(|id| gpu.gpu_instance(id)) {

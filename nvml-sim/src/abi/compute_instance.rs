@@ -105,7 +105,7 @@ nvml! {
         })
     }
 
-    /// The count that comes in means nothing: the array has room for the profile's maximum.
+    // The count that comes in means nothing: the array has room for the profile's maximum.
     fn nvmlGpuInstanceGetComputeInstances(
         call, instance: Handle, profile_id: u32, instances: Out<Handle>, count: Out<u32>,
     ) {

@@ -7,20 +7,14 @@ use super::types::{PciInfo, PciInfo_v1, PciInfoExt, version};
 use crate::engine::{Code, Gpu, Machine};
 
 nvml! {
-    fn nvmlDeviceGetCount(call, count: Out<u32>) {
+    fn nvmlDeviceGetCount(call, count: Out<u32>) as nvmlDeviceGetCount_v2 {
         count.put(call.machine()?.gpus.len() as u32)
     }
 
-    fn nvmlDeviceGetCount_v2(call, count: Out<u32>) {
-        count.put(call.machine()?.gpus.len() as u32)
-    }
-
-    fn nvmlDeviceGetHandleByIndex(call, index: u32, device: Out<Handle>) {
-        by_index(&*call.machine()?, index, device)
-    }
-
-    fn nvmlDeviceGetHandleByIndex_v2(call, index: u32, device: Out<Handle>) {
-        by_index(&*call.machine()?, index, device)
+    fn nvmlDeviceGetHandleByIndex(call, index: u32, device: Out<Handle>) as nvmlDeviceGetHandleByIndex_v2 {
+        device.check()?;
+        call.machine()?.gpu(index)?;
+        device.put(Handle::of_gpu(index))
     }
 
     fn nvmlDeviceGetHandleByUUID(call, uuid: Text, device: Out<Handle>) {
@@ -34,17 +28,12 @@ nvml! {
         device.put(find(&machine, |gpu| gpu.serial == serial)?)
     }
 
-    fn nvmlDeviceGetHandleByPciBusId(call, bus_id: Text, device: Out<Handle>) {
+    fn nvmlDeviceGetHandleByPciBusId(call, bus_id: Text, device: Out<Handle>) as nvmlDeviceGetHandleByPciBusId_v2 {
         device.check()?;
         device.put(by_pci(&*call.machine()?, &bus_id.get()?)?)
     }
 
-    fn nvmlDeviceGetHandleByPciBusId_v2(call, bus_id: Text, device: Out<Handle>) {
-        device.check()?;
-        device.put(by_pci(&*call.machine()?, &bus_id.get()?)?)
-    }
-
-    /// The index of a GPU, or of a MIG device under its GPU.
+    // The index of a GPU, or of a MIG device under its GPU.
     fn nvmlDeviceGetIndex(call, device: Handle, index: Out<u32>) {
         let machine = call.machine()?;
         index.put(match device.device(&machine)? {
@@ -75,7 +64,7 @@ nvml! {
         uuid.put_text(length, &text)
     }
 
-    /// A MIG device has no node of its own, so it has no minor.
+    // A MIG device has no node of its own, so it has no minor.
     fn nvmlDeviceGetMinorNumber(call, device: Handle, minor: Out<u32>) {
         let machine = call.machine()?;
         match device.device(&machine)? {
@@ -105,11 +94,7 @@ nvml! {
         minor.put(b as i32)
     }
 
-    fn nvmlDeviceGetPciInfo(call, device: Handle, info: Out<PciInfo_v1>) {
-        info.put(pci_info(device.device(&*call.machine()?)?.gpu()).legacy)
-    }
-
-    fn nvmlDeviceGetPciInfo_v2(call, device: Handle, info: Out<PciInfo_v1>) {
+    fn nvmlDeviceGetPciInfo(call, device: Handle, info: Out<PciInfo_v1>) as nvmlDeviceGetPciInfo_v2 {
         info.put(pci_info(device.device(&*call.machine()?)?.gpu()).legacy)
     }
 
@@ -159,12 +144,6 @@ fn find(machine: &Machine, is: impl Fn(&Gpu) -> bool) -> Result<Handle, Code> {
     let index = machine.gpus.iter().position(is).ok_or(Code::NOT_FOUND)? as u32;
     machine.gpu(index)?;
     Ok(Handle::of_gpu(index))
-}
-
-fn by_index(machine: &Machine, index: u32, device: Out<Handle>) -> Result<(), Code> {
-    device.check()?;
-    machine.gpu(index)?;
-    device.put(Handle::of_gpu(index))
 }
 
 /// `GPU-…`, `MIG-…`, or the form MIG devices had before: `MIG-GPU-…/GI/CI`.

@@ -40,15 +40,15 @@ impl Sizes {
 }
 
 nvml! {
-    /// The first version counts what is reserved as used.
+    // The first version counts what is reserved as used.
     fn nvmlDeviceGetMemoryInfo(call, device: Handle, memory: Out<Memory>) {
         let sizes = Sizes::of(call, device)?;
         let (total, used) = (sizes.total, sizes.reserved + sizes.used);
         memory.put(Memory { total, free: sizes.free(), used })
     }
 
-    /// Every version of the struct is a function of its own to the driver, so one that there is not
-    /// is a function that it lacks.
+    // Every version of the struct is a function of its own to the driver, so one that there is not
+    // is a function that it lacks.
     fn nvmlDeviceGetMemoryInfo_v2(call, device: Handle, memory: Out<Memory_v2>) {
         let sizes = Sizes::of(call, device)?;
         let version = version::<Memory_v2>(2);
@@ -59,7 +59,7 @@ nvml! {
         memory.put(Memory_v2 { version, total, reserved, free: sizes.free(), used })
     }
 
-    /// The window through which the CPU sees the memory: the next power of two.
+    // The window through which the CPU sees the memory: the next power of two.
     fn nvmlDeviceGetBAR1MemoryInfo(call, device: Handle, memory: Out<Bar1Memory>) {
         let total = Sizes::of(call, device)?.total.next_power_of_two();
         let used = match device.device(&*call.machine()?)? {
@@ -69,7 +69,7 @@ nvml! {
         memory.put(Bar1Memory { total, free: total - used, used })
     }
 
-    /// No bit ever flips here. Without an answer nvidia-smi's long form leaves MIG devices out.
+    // No bit ever flips here. Without an answer nvidia-smi's long form leaves MIG devices out.
     fn nvmlDeviceGetMemoryErrorCounter(
         call, device: Handle, _kind: u32, _counter: u32, _location: u32, count: Out<u64>,
     ) {

@@ -20,14 +20,6 @@ fn check_set(set: u64) -> Result<(), Code> {
     Ok(())
 }
 
-/// Nothing ever happens, so it always takes the whole time.
-fn wait(set: u64, data: Out<EventData>, timeout_ms: u32) -> Result<(), Code> {
-    check_set(set)?;
-    data.check()?;
-    sleep(Duration::from_millis(timeout_ms.into()));
-    Err(Code::TIMEOUT)
-}
-
 nvml! {
     fn nvmlEventSetCreate(_, set: Out<u64>) {
         set.check()?;
@@ -43,21 +35,21 @@ nvml! {
         check_set(set)
     }
 
-    /// Single-bit and double-bit errors, state changes, critical Xid errors, clock changes.
+    // Single-bit and double-bit errors, state changes, critical Xid errors, clock changes.
     fn nvmlDeviceGetSupportedEventTypes(call, device: Handle, types: Out<u64>) {
         device.device(&*call.machine()?)?;
         types.put(0x1f)
     }
 
-    fn nvmlEventSetWait(_, set: u64, data: Out<EventData>, timeout_ms: u32) {
-        wait(set, data, timeout_ms)
+    fn nvmlEventSetWait(_, set: u64, data: Out<EventData>, timeout_ms: u32) as nvmlEventSetWait_v2 {
+        // Nothing ever happens, so it always takes the whole time.
+        check_set(set)?;
+        data.check()?;
+        sleep(Duration::from_millis(timeout_ms.into()));
+        Err(Code::TIMEOUT)
     }
 
-    fn nvmlEventSetWait_v2(_, set: u64, data: Out<EventData>, timeout_ms: u32) {
-        wait(set, data, timeout_ms)
-    }
-
-    /// The call succeeds; each entry says for itself that it does not.
+    // The call succeeds; each entry says for itself that it does not.
     fn nvmlDeviceGetFieldValues(call, device: Handle, count: i32, values: Out<FieldValue>) {
         device.device(&*call.machine()?)?;
         values.check()?;

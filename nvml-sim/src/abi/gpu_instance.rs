@@ -105,14 +105,13 @@ nvml! {
 
     fn nvmlDeviceGetGpuInstancePossiblePlacements(
         call, device: Handle, profile_id: u32, placements: Out<Span>, count: Out<u32>,
-    ) {
-        put_placements(device.gpu(&*call.monitored_machine()?)?, profile_id, placements, count)
-    }
-
-    fn nvmlDeviceGetGpuInstancePossiblePlacements_v2(
-        call, device: Handle, profile_id: u32, placements: Out<Span>, count: Out<u32>,
-    ) {
-        put_placements(device.gpu(&*call.monitored_machine()?)?, profile_id, placements, count)
+    ) as nvmlDeviceGetGpuInstancePossiblePlacements_v2 {
+        let machine = call.monitored_machine()?;
+        let all = device.gpu(&machine)?.possible_placements(profile_id)?;
+        let all: Vec<Span> = all.into_iter().map(Span::from).collect();
+        // Without an array only the count. The count that comes in means nothing here either.
+        count.put(all.len() as u32)?;
+        if placements.is_null() { Ok(()) } else { placements.put_all(&all) }
     }
 
     fn nvmlDeviceGetGpuInstanceRemainingCapacity(
@@ -154,7 +153,7 @@ nvml! {
         })
     }
 
-    /// The count that comes in means nothing: the array has room for the profile's maximum.
+    // The count that comes in means nothing: the array has room for the profile's maximum.
     fn nvmlDeviceGetGpuInstances(
         call, device: Handle, profile_id: u32, instances: Out<Handle>, count: Out<u32>,
     ) {
@@ -186,22 +185,5 @@ nvml! {
             profile_id: gi.profile_id,
             placement: gi.placement.into(),
         })
-    }
-}
-
-/// Without an array only the count. The count that comes in means nothing here either.
-fn put_placements(
-    gpu: &Gpu,
-    profile_id: u32,
-    placements: Out<Span>,
-    count: Out<u32>,
-) -> Result<(), Code> {
-    let all = gpu.possible_placements(profile_id)?;
-    let all: Vec<Span> = all.into_iter().map(Span::from).collect();
-    count.put(all.len() as u32)?;
-    if placements.is_null() {
-        Ok(())
-    } else {
-        placements.put_all(&all)
     }
 }

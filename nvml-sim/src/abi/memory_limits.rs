@@ -59,7 +59,7 @@ nvml! {
         })
     }
 
-    /// The driver's own limits have no answer for a cgroup without one.
+    // The driver's own limits have no answer for a cgroup without one.
     fn nvmlDeviceGetMemoryLimits_v1(call, device: Handle, limits: Out<GetMemoryLimits>) {
         call.since_branch(MEMORY_LIMITS_SINCE)?;
         let GetMemoryLimits { name_space, .. } = limits.get()?;

@@ -24,8 +24,8 @@ nvml! {
         count.put(device.gpu(&*call.machine()?)?.max_mig_devices())
     }
 
-    /// An empty index below the maximum is not found; from the maximum on it is invalid. With MIG
-    /// off every index is not found.
+    // An empty index below the maximum is not found; from the maximum on it is invalid. With MIG
+    // off every index is not found.
     fn nvmlDeviceGetMigDeviceHandleByIndex(call, device: Handle, index: u32, mig: Out<Handle>) {
         mig.check()?;
         let machine = call.machine()?;

@@ -21,7 +21,7 @@ nvml! {
         pending.put(number(gpu.pending))
     }
 
-    /// That the mode is not in force (yet) is told by the status, not by the return code.
+    // That the mode is not in force (yet) is told by the status, not by the return code.
     fn nvmlDeviceSetMigMode(call, device: Handle, mode: u32, status: Out<u32>) {
         let mode = match mode {
             0 => Mode::Off,

@@ -23,15 +23,22 @@ mod unsupported;
 
 pub use session::machine_dir;
 
-/// Defines exported functions, and the list of their names.
+/// Defines exported functions, and the list of their names. One body may serve two versions:
+/// `fn nvmlX(…) as nvmlX_v2 {…}`.
 macro_rules! nvml {
-    ($(
-        $(#[$meta:meta])*
-        fn $name:ident($call:pat $(, $arg:ident: $ty:ty)* $(,)?) $body:block
-    )*) => {
-        pub(super) const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
+    ($(fn $name:ident $args:tt $(as $alias:ident)? $body:block)*) => {
+        pub(super) const FUNCTIONS: &[&str] =
+            &[$(stringify!($name) $(, stringify!($alias))?),*];
         $(
-        $(#[$meta])*
+            $crate::abi::nvml_function! { $name $args $body }
+            $($crate::abi::nvml_function! { $alias $args $body })?
+        )*
+    };
+}
+pub(crate) use nvml;
+
+macro_rules! nvml_function {
+    ($name:ident ($call:pat $(, $arg:ident: $ty:ty)* $(,)?) $body:block) => {
         // SAFETY: NVML's own names; no other library of a process defines them.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
@@ -41,10 +48,9 @@ macro_rules! nvml {
                 |$call: &$crate::abi::guard::Call| -> Result<(), $crate::engine::Code> { $body },
             )
         }
-        )*
     };
 }
-pub(crate) use nvml;
+pub(crate) use nvml_function;
 
 /// The names of all functions that can be made to fail.
 pub fn functions() -> impl Iterator<Item = &'static str> {

@@ -91,13 +91,7 @@ nvml! {
 
     fn nvmlDeviceGetComputeRunningProcesses_v2(
         call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) {
-        put(&computing(call, device)?, infos, count)
-    }
-
-    fn nvmlDeviceGetComputeRunningProcesses_v3(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) {
+    ) as nvmlDeviceGetComputeRunningProcesses_v3 {
         put(&computing(call, device)?, infos, count)
     }
 
@@ -109,13 +103,7 @@ nvml! {
 
     fn nvmlDeviceGetGraphicsRunningProcesses_v2(
         call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) {
-        nobody(call, device, infos, count)
-    }
-
-    fn nvmlDeviceGetGraphicsRunningProcesses_v3(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) {
+    ) as nvmlDeviceGetGraphicsRunningProcesses_v3 {
         nobody(call, device, infos, count)
     }
 
@@ -127,13 +115,7 @@ nvml! {
 
     fn nvmlDeviceGetMPSComputeRunningProcesses_v2(
         call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) {
-        put(&mps_clients(call, device)?, infos, count)
-    }
-
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) {
+    ) as nvmlDeviceGetMPSComputeRunningProcesses_v3 {
         put(&mps_clients(call, device)?, infos, count)
     }
 }

@@ -41,7 +41,7 @@ nvml! {
         number.put_text(length, PART_NUMBER)
     }
 
-    /// Sensor 0 is the GPU's, and there is no other.
+    // Sensor 0 is the GPU's, and there is no other.
     fn nvmlDeviceGetTemperature(call, device: Handle, sensor: u32, celsius: Out<u32>) {
         board(device, &*call.machine()?)?;
         if sensor != 0 {

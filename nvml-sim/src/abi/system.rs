@@ -23,11 +23,7 @@ nvml! {
         version.put_text(length, &format!("{}.{}", machine.driver.cuda / 1000, machine.driver.version))
     }
 
-    fn nvmlSystemGetCudaDriverVersion(call, version: Out<i32>) {
-        version.put(call.machine()?.driver.cuda as i32)
-    }
-
-    fn nvmlSystemGetCudaDriverVersion_v2(call, version: Out<i32>) {
+    fn nvmlSystemGetCudaDriverVersion(call, version: Out<i32>) as nvmlSystemGetCudaDriverVersion_v2 {
         version.put(call.machine()?.driver.cuda as i32)
     }
 

@@ -15,306 +15,99 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    nvmlDeviceClearAccountingPids
-    nvmlDeviceClearCpuAffinity
-    nvmlDeviceClearEccErrorCounts
-    nvmlDeviceClearFieldValues
-    nvmlDeviceDiscoverGpus
-    nvmlDeviceFreezeNvLinkUtilizationCounter
-    nvmlDeviceGetAPIRestriction
-    nvmlDeviceGetAccountingBufferSize
-    nvmlDeviceGetAccountingMode
-    nvmlDeviceGetAccountingPids
-    nvmlDeviceGetAccountingStats
-    nvmlDeviceGetActiveVgpus
-    nvmlDeviceGetAdaptiveClockInfoStatus
-    nvmlDeviceGetAddressingMode
-    nvmlDeviceGetApplicationsClock
-    nvmlDeviceGetAutoBoostedClocksEnabled
-    nvmlDeviceGetBoardId
-    nvmlDeviceGetBridgeChipInfo
-    nvmlDeviceGetBusType
-    nvmlDeviceGetC2cModeInfoV
-    nvmlDeviceGetCapabilities
-    nvmlDeviceGetClkMonStatus
-    nvmlDeviceGetClock
-    nvmlDeviceGetClockOffsets
-    nvmlDeviceGetConfComputeGpuAttestationReport
-    nvmlDeviceGetConfComputeGpuCertificate
-    nvmlDeviceGetConfComputeMemSizeInfo
-    nvmlDeviceGetConfComputeProtectedMemoryUsage
-    nvmlDeviceGetCoolerInfo
-    nvmlDeviceGetCpuAffinity
-    nvmlDeviceGetCpuAffinityWithinScope
-    nvmlDeviceGetCreatableVgpus
-    nvmlDeviceGetCurrPcieLinkGeneration
-    nvmlDeviceGetCurrPcieLinkWidth
-    nvmlDeviceGetCurrentClockFreqs
-    nvmlDeviceGetCurrentClocksEventReasons
-    nvmlDeviceGetCurrentClocksThrottleReasons
-    nvmlDeviceGetDecoderUtilization
-    nvmlDeviceGetDefaultApplicationsClock
-    nvmlDeviceGetDefaultEccMode
-    nvmlDeviceGetDetailedEccErrors
-    nvmlDeviceGetDisplayActive
-    nvmlDeviceGetDisplayMode
-    nvmlDeviceGetDramEncryptionMode
-    nvmlDeviceGetDriverModel
-    nvmlDeviceGetDriverModel_v2
-    nvmlDeviceGetDynamicPstatesInfo
-    nvmlDeviceGetEncoderCapacity
-    nvmlDeviceGetEncoderSessions
-    nvmlDeviceGetEncoderStats
-    nvmlDeviceGetEncoderUtilization
-    nvmlDeviceGetEnforcedPowerLimit
-    nvmlDeviceGetFBCSessions
-    nvmlDeviceGetFBCStats
-    nvmlDeviceGetFanControlPolicy_v2
-    nvmlDeviceGetFanSpeed
-    nvmlDeviceGetFanSpeedRPM
-    nvmlDeviceGetFanSpeed_v2
-    nvmlDeviceGetGpcClkMinMaxVfOffset
-    nvmlDeviceGetGpcClkVfOffset
-    nvmlDeviceGetGpuFabricInfo
-    nvmlDeviceGetGpuFabricInfoV
-    nvmlDeviceGetGpuMaxPcieLinkGeneration
-    nvmlDeviceGetGpuOperationMode
-    nvmlDeviceGetGridLicensableFeatures
-    nvmlDeviceGetGridLicensableFeatures_v2
-    nvmlDeviceGetGridLicensableFeatures_v3
-    nvmlDeviceGetGridLicensableFeatures_v4
-    nvmlDeviceGetGspFirmwareMode
-    nvmlDeviceGetGspFirmwareVersion
-    nvmlDeviceGetHandleByUUIDV
-    nvmlDeviceGetHostVgpuMode
-    nvmlDeviceGetInforomConfigurationChecksum
-    nvmlDeviceGetInforomImageVersion
-    nvmlDeviceGetInforomVersion
-    nvmlDeviceGetIrqNum
-    nvmlDeviceGetJpgUtilization
-    nvmlDeviceGetLastBBXFlushTime
-    nvmlDeviceGetMarginTemperature
-    nvmlDeviceGetMaxClockInfo
-    nvmlDeviceGetMaxCustomerBoostClock
-    nvmlDeviceGetMaxPcieLinkGeneration
-    nvmlDeviceGetMaxPcieLinkWidth
-    nvmlDeviceGetMemClkMinMaxVfOffset
-    nvmlDeviceGetMemClkVfOffset
-    nvmlDeviceGetMemoryAffinity
-    nvmlDeviceGetMemoryBusWidth
-    nvmlDeviceGetMinMaxClockOfPState
-    nvmlDeviceGetMinMaxFanSpeed
-    nvmlDeviceGetModuleId
-    nvmlDeviceGetMultiGpuBoard
-    nvmlDeviceGetNumFans
-    nvmlDeviceGetNumGpuCores
-    nvmlDeviceGetNumaNodeId
-    nvmlDeviceGetNvLinkCapability
-    nvmlDeviceGetNvLinkErrorCounter
-    nvmlDeviceGetNvLinkInfo
-    nvmlDeviceGetNvLinkRemoteDeviceType
-    nvmlDeviceGetNvLinkRemotePciInfo
-    nvmlDeviceGetNvLinkRemotePciInfo_v2
-    nvmlDeviceGetNvLinkState
-    nvmlDeviceGetNvLinkUtilizationControl
-    nvmlDeviceGetNvLinkUtilizationCounter
-    nvmlDeviceGetNvLinkVersion
-    nvmlDeviceGetNvlinkBwMode
-    nvmlDeviceGetNvlinkSupportedBwModes
-    nvmlDeviceGetOfaUtilization
-    nvmlDeviceGetP2PStatus
-    nvmlDeviceGetPcieLinkMaxSpeed
-    nvmlDeviceGetPcieReplayCounter
-    nvmlDeviceGetPcieSpeed
-    nvmlDeviceGetPcieThroughput
-    nvmlDeviceGetPdi
-    nvmlDeviceGetPerformanceModes
-    nvmlDeviceGetPerformanceState
-    nvmlDeviceGetPgpuMetadataString
-    nvmlDeviceGetPlatformInfo
-    nvmlDeviceGetPowerManagementDefaultLimit
-    nvmlDeviceGetPowerManagementLimit
-    nvmlDeviceGetPowerManagementLimitConstraints
-    nvmlDeviceGetPowerManagementMode
-    nvmlDeviceGetPowerMizerMode_v1
-    nvmlDeviceGetPowerSource
-    nvmlDeviceGetPowerState
-    nvmlDeviceGetProcessUtilization
-    nvmlDeviceGetProcessesUtilizationInfo
-    nvmlDeviceGetRemappedRows
-    nvmlDeviceGetRepairStatus
-    nvmlDeviceGetRetiredPages
-    nvmlDeviceGetRetiredPagesPendingStatus
-    nvmlDeviceGetRetiredPages_v2
-    nvmlDeviceGetRowRemapperHistogram
-    nvmlDeviceGetRunningProcessDetailList
-    nvmlDeviceGetSamples
-    nvmlDeviceGetSramEccErrorStatus
-    nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts
-    nvmlDeviceGetSupportedClocksEventReasons
-    nvmlDeviceGetSupportedClocksThrottleReasons
-    nvmlDeviceGetSupportedGraphicsClocks
-    nvmlDeviceGetSupportedMemoryClocks
-    nvmlDeviceGetSupportedPerformanceStates
-    nvmlDeviceGetSupportedVgpus
-    nvmlDeviceGetTargetFanSpeed
-    nvmlDeviceGetTemperatureThreshold
-    nvmlDeviceGetTemperatureV
-    nvmlDeviceGetThermalSettings
-    nvmlDeviceGetTopologyCommonAncestor
-    nvmlDeviceGetTopologyNearestGpus
-    nvmlDeviceGetTotalEccErrors
-    nvmlDeviceGetTotalEnergyConsumption
-    nvmlDeviceGetVgpuCapabilities
-    nvmlDeviceGetVgpuHeterogeneousMode
-    nvmlDeviceGetVgpuInstancesUtilizationInfo
-    nvmlDeviceGetVgpuMetadata
-    nvmlDeviceGetVgpuProcessUtilization
-    nvmlDeviceGetVgpuProcessesUtilizationInfo
-    nvmlDeviceGetVgpuSchedulerCapabilities
-    nvmlDeviceGetVgpuSchedulerLog
-    nvmlDeviceGetVgpuSchedulerState
-    nvmlDeviceGetVgpuTypeCreatablePlacements
-    nvmlDeviceGetVgpuTypeSupportedPlacements
-    nvmlDeviceGetVgpuUtilization
-    nvmlDeviceGetViolationStatus
-    nvmlDeviceModifyDrainState
-    nvmlDeviceOnSameBoard
-    nvmlDevicePowerSmoothingActivatePresetProfile
-    nvmlDevicePowerSmoothingSetState
-    nvmlDevicePowerSmoothingUpdatePresetProfileParam
-    nvmlDeviceQueryDrainState
-    nvmlDeviceReadWritePRM_v1
-    nvmlDeviceRemoveGpu
-    nvmlDeviceRemoveGpu_v2
-    nvmlDeviceResetApplicationsClocks
-    nvmlDeviceResetGpuLockedClocks
-    nvmlDeviceResetMemoryLockedClocks
-    nvmlDeviceResetNvLinkErrorCounters
-    nvmlDeviceResetNvLinkUtilizationCounter
-    nvmlDeviceSetAPIRestriction
-    nvmlDeviceSetAccountingMode
-    nvmlDeviceSetApplicationsClocks
-    nvmlDeviceSetAutoBoostedClocksEnabled
-    nvmlDeviceSetClockOffsets
-    nvmlDeviceSetComputeMode
-    nvmlDeviceSetConfComputeUnprotectedMemSize
-    nvmlDeviceSetCpuAffinity
-    nvmlDeviceSetDefaultAutoBoostedClocksEnabled
-    nvmlDeviceSetDefaultFanSpeed_v2
-    nvmlDeviceSetDramEncryptionMode
-    nvmlDeviceSetDriverModel
-    nvmlDeviceSetEccMode
-    nvmlDeviceSetFanControlPolicy
-    nvmlDeviceSetFanSpeed_v2
-    nvmlDeviceSetGpcClkVfOffset
-    nvmlDeviceSetGpuLockedClocks
-    nvmlDeviceSetGpuOperationMode
-    nvmlDeviceSetMemClkVfOffset
-    nvmlDeviceSetMemoryLockedClocks
-    nvmlDeviceSetNvLinkDeviceLowPowerThreshold
-    nvmlDeviceSetNvLinkUtilizationControl
-    nvmlDeviceSetNvlinkBwMode
-    nvmlDeviceSetPersistenceMode
-    nvmlDeviceSetPowerManagementLimit
-    nvmlDeviceSetPowerManagementLimit_v2
-    nvmlDeviceSetPowerMizerMode_v1
-    nvmlDeviceSetTemperatureThreshold
-    nvmlDeviceSetVgpuCapabilities
-    nvmlDeviceSetVgpuHeterogeneousMode
-    nvmlDeviceSetVgpuSchedulerState
-    nvmlDeviceSetVirtualizationMode
-    nvmlDeviceValidateInforom
-    nvmlDeviceWorkloadPowerProfileClearRequestedProfiles
-    nvmlDeviceWorkloadPowerProfileGetCurrentProfiles
-    nvmlDeviceWorkloadPowerProfileGetProfilesInfo
-    nvmlDeviceWorkloadPowerProfileSetRequestedProfiles
-    nvmlGetExcludedDeviceInfoByIndex
-    nvmlGetVgpuCompatibility
-    nvmlGetVgpuDriverCapabilities
-    nvmlGetVgpuVersion
-    nvmlGpmMetricsGet
-    nvmlGpmMigSampleGet
-    nvmlGpmQueryDeviceSupport
-    nvmlGpmQueryIfStreamingEnabled
-    nvmlGpmSampleAlloc
-    nvmlGpmSampleFree
-    nvmlGpmSampleGet
-    nvmlGpmSetStreamingEnabled
-    nvmlGpuInstanceGetActiveVgpus
-    nvmlGpuInstanceGetCreatableVgpus
-    nvmlGpuInstanceGetVgpuHeterogeneousMode
-    nvmlGpuInstanceGetVgpuSchedulerLog
-    nvmlGpuInstanceGetVgpuSchedulerState
-    nvmlGpuInstanceGetVgpuTypeCreatablePlacements
-    nvmlGpuInstanceSetVgpuHeterogeneousMode
-    nvmlGpuInstanceSetVgpuSchedulerState
-    nvmlSetVgpuVersion
-    nvmlSystemEventSetCreate
-    nvmlSystemEventSetFree
-    nvmlSystemEventSetWait
-    nvmlSystemGetConfComputeCapabilities
-    nvmlSystemGetConfComputeGpusReadyState
-    nvmlSystemGetConfComputeKeyRotationThresholdInfo
-    nvmlSystemGetConfComputeSettings
-    nvmlSystemGetConfComputeState
-    nvmlSystemGetDriverBranch
-    nvmlSystemGetHicVersion
-    nvmlSystemGetNvlinkBwMode
-    nvmlSystemGetTopologyGpuSet
-    nvmlSystemRegisterEvents
-    nvmlSystemSetConfComputeGpusReadyState
-    nvmlSystemSetConfComputeKeyRotationThresholdInfo
-    nvmlSystemSetNvlinkBwMode
-    nvmlUnitGetCount
-    nvmlUnitGetDevices
-    nvmlUnitGetFanSpeedInfo
-    nvmlUnitGetHandleByIndex
-    nvmlUnitGetLedState
-    nvmlUnitGetPsuInfo
-    nvmlUnitGetTemperature
-    nvmlUnitGetUnitInfo
-    nvmlUnitSetLedState
-    nvmlVgpuInstanceClearAccountingPids
-    nvmlVgpuInstanceGetAccountingMode
-    nvmlVgpuInstanceGetAccountingPids
-    nvmlVgpuInstanceGetAccountingStats
-    nvmlVgpuInstanceGetEccMode
-    nvmlVgpuInstanceGetEncoderCapacity
-    nvmlVgpuInstanceGetEncoderSessions
-    nvmlVgpuInstanceGetEncoderStats
-    nvmlVgpuInstanceGetFBCSessions
-    nvmlVgpuInstanceGetFBCStats
-    nvmlVgpuInstanceGetFbUsage
-    nvmlVgpuInstanceGetFrameRateLimit
-    nvmlVgpuInstanceGetGpuInstanceId
-    nvmlVgpuInstanceGetGpuPciId
-    nvmlVgpuInstanceGetLicenseInfo
-    nvmlVgpuInstanceGetLicenseInfo_v2
-    nvmlVgpuInstanceGetLicenseStatus
-    nvmlVgpuInstanceGetMdevUUID
-    nvmlVgpuInstanceGetMetadata
-    nvmlVgpuInstanceGetPlacementId
-    nvmlVgpuInstanceGetRuntimeStateSize
-    nvmlVgpuInstanceGetType
-    nvmlVgpuInstanceGetUUID
-    nvmlVgpuInstanceGetVmDriverVersion
-    nvmlVgpuInstanceGetVmID
-    nvmlVgpuInstanceSetEncoderCapacity
-    nvmlVgpuTypeGetBAR1Info
-    nvmlVgpuTypeGetCapabilities
-    nvmlVgpuTypeGetClass
-    nvmlVgpuTypeGetDeviceID
-    nvmlVgpuTypeGetFbReservation
-    nvmlVgpuTypeGetFrameRateLimit
-    nvmlVgpuTypeGetFramebufferSize
-    nvmlVgpuTypeGetGpuInstanceProfileId
-    nvmlVgpuTypeGetGspHeapSize
-    nvmlVgpuTypeGetLicense
-    nvmlVgpuTypeGetMaxInstances
-    nvmlVgpuTypeGetMaxInstancesPerGpuInstance
-    nvmlVgpuTypeGetMaxInstancesPerVm
-    nvmlVgpuTypeGetName
-    nvmlVgpuTypeGetNumDisplayHeads
-    nvmlVgpuTypeGetResolution
+    nvmlDeviceClearAccountingPids nvmlDeviceClearCpuAffinity nvmlDeviceClearEccErrorCounts
+    nvmlDeviceClearFieldValues nvmlDeviceDiscoverGpus nvmlDeviceFreezeNvLinkUtilizationCounter
+    nvmlDeviceGetAPIRestriction nvmlDeviceGetAccountingBufferSize nvmlDeviceGetAccountingMode
+    nvmlDeviceGetAccountingPids nvmlDeviceGetAccountingStats nvmlDeviceGetActiveVgpus
+    nvmlDeviceGetAdaptiveClockInfoStatus nvmlDeviceGetAddressingMode nvmlDeviceGetApplicationsClock
+    nvmlDeviceGetAutoBoostedClocksEnabled nvmlDeviceGetBoardId nvmlDeviceGetBridgeChipInfo nvmlDeviceGetBusType
+    nvmlDeviceGetC2cModeInfoV nvmlDeviceGetCapabilities nvmlDeviceGetClkMonStatus nvmlDeviceGetClock
+    nvmlDeviceGetClockOffsets nvmlDeviceGetConfComputeGpuAttestationReport nvmlDeviceGetConfComputeGpuCertificate
+    nvmlDeviceGetConfComputeMemSizeInfo nvmlDeviceGetConfComputeProtectedMemoryUsage nvmlDeviceGetCoolerInfo
+    nvmlDeviceGetCpuAffinity nvmlDeviceGetCpuAffinityWithinScope nvmlDeviceGetCreatableVgpus
+    nvmlDeviceGetCurrPcieLinkGeneration nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetCurrentClockFreqs
+    nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons nvmlDeviceGetDecoderUtilization
+    nvmlDeviceGetDefaultApplicationsClock nvmlDeviceGetDefaultEccMode nvmlDeviceGetDetailedEccErrors
+    nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode nvmlDeviceGetDramEncryptionMode nvmlDeviceGetDriverModel
+    nvmlDeviceGetDriverModel_v2 nvmlDeviceGetDynamicPstatesInfo nvmlDeviceGetEncoderCapacity
+    nvmlDeviceGetEncoderSessions nvmlDeviceGetEncoderStats nvmlDeviceGetEncoderUtilization
+    nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetFBCSessions nvmlDeviceGetFBCStats nvmlDeviceGetFanControlPolicy_v2
+    nvmlDeviceGetFanSpeed nvmlDeviceGetFanSpeedRPM nvmlDeviceGetFanSpeed_v2 nvmlDeviceGetGpcClkMinMaxVfOffset
+    nvmlDeviceGetGpcClkVfOffset nvmlDeviceGetGpuFabricInfo nvmlDeviceGetGpuFabricInfoV
+    nvmlDeviceGetGpuMaxPcieLinkGeneration nvmlDeviceGetGpuOperationMode nvmlDeviceGetGridLicensableFeatures
+    nvmlDeviceGetGridLicensableFeatures_v2 nvmlDeviceGetGridLicensableFeatures_v3
+    nvmlDeviceGetGridLicensableFeatures_v4 nvmlDeviceGetGspFirmwareMode nvmlDeviceGetGspFirmwareVersion
+    nvmlDeviceGetHandleByUUIDV nvmlDeviceGetHostVgpuMode nvmlDeviceGetInforomConfigurationChecksum
+    nvmlDeviceGetInforomImageVersion nvmlDeviceGetInforomVersion nvmlDeviceGetIrqNum nvmlDeviceGetJpgUtilization
+    nvmlDeviceGetLastBBXFlushTime nvmlDeviceGetMarginTemperature nvmlDeviceGetMaxClockInfo
+    nvmlDeviceGetMaxCustomerBoostClock nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth
+    nvmlDeviceGetMemClkMinMaxVfOffset nvmlDeviceGetMemClkVfOffset nvmlDeviceGetMemoryAffinity
+    nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMinMaxClockOfPState nvmlDeviceGetMinMaxFanSpeed nvmlDeviceGetModuleId
+    nvmlDeviceGetMultiGpuBoard nvmlDeviceGetNumFans nvmlDeviceGetNumGpuCores nvmlDeviceGetNumaNodeId
+    nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkErrorCounter nvmlDeviceGetNvLinkInfo
+    nvmlDeviceGetNvLinkRemoteDeviceType nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
+    nvmlDeviceGetNvLinkState nvmlDeviceGetNvLinkUtilizationControl nvmlDeviceGetNvLinkUtilizationCounter
+    nvmlDeviceGetNvLinkVersion nvmlDeviceGetNvlinkBwMode nvmlDeviceGetNvlinkSupportedBwModes
+    nvmlDeviceGetOfaUtilization nvmlDeviceGetP2PStatus nvmlDeviceGetPcieLinkMaxSpeed nvmlDeviceGetPcieReplayCounter
+    nvmlDeviceGetPcieSpeed nvmlDeviceGetPcieThroughput nvmlDeviceGetPdi nvmlDeviceGetPerformanceModes
+    nvmlDeviceGetPerformanceState nvmlDeviceGetPgpuMetadataString nvmlDeviceGetPlatformInfo
+    nvmlDeviceGetPowerManagementDefaultLimit nvmlDeviceGetPowerManagementLimit
+    nvmlDeviceGetPowerManagementLimitConstraints nvmlDeviceGetPowerManagementMode nvmlDeviceGetPowerMizerMode_v1
+    nvmlDeviceGetPowerSource nvmlDeviceGetPowerState nvmlDeviceGetProcessUtilization
+    nvmlDeviceGetProcessesUtilizationInfo nvmlDeviceGetRemappedRows nvmlDeviceGetRepairStatus
+    nvmlDeviceGetRetiredPages nvmlDeviceGetRetiredPagesPendingStatus nvmlDeviceGetRetiredPages_v2
+    nvmlDeviceGetRowRemapperHistogram nvmlDeviceGetRunningProcessDetailList nvmlDeviceGetSamples
+    nvmlDeviceGetSramEccErrorStatus nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts
+    nvmlDeviceGetSupportedClocksEventReasons nvmlDeviceGetSupportedClocksThrottleReasons
+    nvmlDeviceGetSupportedGraphicsClocks nvmlDeviceGetSupportedMemoryClocks nvmlDeviceGetSupportedPerformanceStates
+    nvmlDeviceGetSupportedVgpus nvmlDeviceGetTargetFanSpeed nvmlDeviceGetTemperatureThreshold
+    nvmlDeviceGetTemperatureV nvmlDeviceGetThermalSettings nvmlDeviceGetTopologyCommonAncestor
+    nvmlDeviceGetTopologyNearestGpus nvmlDeviceGetTotalEccErrors nvmlDeviceGetTotalEnergyConsumption
+    nvmlDeviceGetVgpuCapabilities nvmlDeviceGetVgpuHeterogeneousMode nvmlDeviceGetVgpuInstancesUtilizationInfo
+    nvmlDeviceGetVgpuMetadata nvmlDeviceGetVgpuProcessUtilization nvmlDeviceGetVgpuProcessesUtilizationInfo
+    nvmlDeviceGetVgpuSchedulerCapabilities nvmlDeviceGetVgpuSchedulerLog nvmlDeviceGetVgpuSchedulerState
+    nvmlDeviceGetVgpuTypeCreatablePlacements nvmlDeviceGetVgpuTypeSupportedPlacements nvmlDeviceGetVgpuUtilization
+    nvmlDeviceGetViolationStatus nvmlDeviceModifyDrainState nvmlDeviceOnSameBoard
+    nvmlDevicePowerSmoothingActivatePresetProfile nvmlDevicePowerSmoothingSetState
+    nvmlDevicePowerSmoothingUpdatePresetProfileParam nvmlDeviceQueryDrainState nvmlDeviceReadWritePRM_v1
+    nvmlDeviceRemoveGpu nvmlDeviceRemoveGpu_v2 nvmlDeviceResetApplicationsClocks nvmlDeviceResetGpuLockedClocks
+    nvmlDeviceResetMemoryLockedClocks nvmlDeviceResetNvLinkErrorCounters nvmlDeviceResetNvLinkUtilizationCounter
+    nvmlDeviceSetAPIRestriction nvmlDeviceSetAccountingMode nvmlDeviceSetApplicationsClocks
+    nvmlDeviceSetAutoBoostedClocksEnabled nvmlDeviceSetClockOffsets nvmlDeviceSetComputeMode
+    nvmlDeviceSetConfComputeUnprotectedMemSize nvmlDeviceSetCpuAffinity nvmlDeviceSetDefaultAutoBoostedClocksEnabled
+    nvmlDeviceSetDefaultFanSpeed_v2 nvmlDeviceSetDramEncryptionMode nvmlDeviceSetDriverModel nvmlDeviceSetEccMode
+    nvmlDeviceSetFanControlPolicy nvmlDeviceSetFanSpeed_v2 nvmlDeviceSetGpcClkVfOffset nvmlDeviceSetGpuLockedClocks
+    nvmlDeviceSetGpuOperationMode nvmlDeviceSetMemClkVfOffset nvmlDeviceSetMemoryLockedClocks
+    nvmlDeviceSetNvLinkDeviceLowPowerThreshold nvmlDeviceSetNvLinkUtilizationControl nvmlDeviceSetNvlinkBwMode
+    nvmlDeviceSetPersistenceMode nvmlDeviceSetPowerManagementLimit nvmlDeviceSetPowerManagementLimit_v2
+    nvmlDeviceSetPowerMizerMode_v1 nvmlDeviceSetTemperatureThreshold nvmlDeviceSetVgpuCapabilities
+    nvmlDeviceSetVgpuHeterogeneousMode nvmlDeviceSetVgpuSchedulerState nvmlDeviceSetVirtualizationMode
+    nvmlDeviceValidateInforom nvmlDeviceWorkloadPowerProfileClearRequestedProfiles
+    nvmlDeviceWorkloadPowerProfileGetCurrentProfiles nvmlDeviceWorkloadPowerProfileGetProfilesInfo
+    nvmlDeviceWorkloadPowerProfileSetRequestedProfiles nvmlGetExcludedDeviceInfoByIndex nvmlGetVgpuCompatibility
+    nvmlGetVgpuDriverCapabilities nvmlGetVgpuVersion nvmlGpmMetricsGet nvmlGpmMigSampleGet nvmlGpmQueryDeviceSupport
+    nvmlGpmQueryIfStreamingEnabled nvmlGpmSampleAlloc nvmlGpmSampleFree nvmlGpmSampleGet nvmlGpmSetStreamingEnabled
+    nvmlGpuInstanceGetActiveVgpus nvmlGpuInstanceGetCreatableVgpus nvmlGpuInstanceGetVgpuHeterogeneousMode
+    nvmlGpuInstanceGetVgpuSchedulerLog nvmlGpuInstanceGetVgpuSchedulerState
+    nvmlGpuInstanceGetVgpuTypeCreatablePlacements nvmlGpuInstanceSetVgpuHeterogeneousMode
+    nvmlGpuInstanceSetVgpuSchedulerState nvmlSetVgpuVersion nvmlSystemEventSetCreate nvmlSystemEventSetFree
+    nvmlSystemEventSetWait nvmlSystemGetConfComputeCapabilities nvmlSystemGetConfComputeGpusReadyState
+    nvmlSystemGetConfComputeKeyRotationThresholdInfo nvmlSystemGetConfComputeSettings nvmlSystemGetConfComputeState
+    nvmlSystemGetDriverBranch nvmlSystemGetHicVersion nvmlSystemGetNvlinkBwMode nvmlSystemGetTopologyGpuSet
+    nvmlSystemRegisterEvents nvmlSystemSetConfComputeGpusReadyState nvmlSystemSetConfComputeKeyRotationThresholdInfo
+    nvmlSystemSetNvlinkBwMode nvmlUnitGetCount nvmlUnitGetDevices nvmlUnitGetFanSpeedInfo nvmlUnitGetHandleByIndex
+    nvmlUnitGetLedState nvmlUnitGetPsuInfo nvmlUnitGetTemperature nvmlUnitGetUnitInfo nvmlUnitSetLedState
+    nvmlVgpuInstanceClearAccountingPids nvmlVgpuInstanceGetAccountingMode nvmlVgpuInstanceGetAccountingPids
+    nvmlVgpuInstanceGetAccountingStats nvmlVgpuInstanceGetEccMode nvmlVgpuInstanceGetEncoderCapacity
+    nvmlVgpuInstanceGetEncoderSessions nvmlVgpuInstanceGetEncoderStats nvmlVgpuInstanceGetFBCSessions
+    nvmlVgpuInstanceGetFBCStats nvmlVgpuInstanceGetFbUsage nvmlVgpuInstanceGetFrameRateLimit
+    nvmlVgpuInstanceGetGpuInstanceId nvmlVgpuInstanceGetGpuPciId nvmlVgpuInstanceGetLicenseInfo
+    nvmlVgpuInstanceGetLicenseInfo_v2 nvmlVgpuInstanceGetLicenseStatus nvmlVgpuInstanceGetMdevUUID
+    nvmlVgpuInstanceGetMetadata nvmlVgpuInstanceGetPlacementId nvmlVgpuInstanceGetRuntimeStateSize
+    nvmlVgpuInstanceGetType nvmlVgpuInstanceGetUUID nvmlVgpuInstanceGetVmDriverVersion nvmlVgpuInstanceGetVmID
+    nvmlVgpuInstanceSetEncoderCapacity nvmlVgpuTypeGetBAR1Info nvmlVgpuTypeGetCapabilities nvmlVgpuTypeGetClass
+    nvmlVgpuTypeGetDeviceID nvmlVgpuTypeGetFbReservation nvmlVgpuTypeGetFrameRateLimit
+    nvmlVgpuTypeGetFramebufferSize nvmlVgpuTypeGetGpuInstanceProfileId nvmlVgpuTypeGetGspHeapSize
+    nvmlVgpuTypeGetLicense nvmlVgpuTypeGetMaxInstances nvmlVgpuTypeGetMaxInstancesPerGpuInstance
+    nvmlVgpuTypeGetMaxInstancesPerVm nvmlVgpuTypeGetName nvmlVgpuTypeGetNumDisplayHeads nvmlVgpuTypeGetResolution
 }

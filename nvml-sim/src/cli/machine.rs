@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::new::OnOff;
 use super::{Failure, change, open};
-use crate::engine::Code;
+use crate::engine::{Code, Mode};
 
 #[derive(Args)]
 pub struct Dir {
@@ -53,7 +52,7 @@ pub struct Mig {
     /// The GPU's index, or `all`
     #[arg(long)]
     gpu: String,
-    mode: OnOff,
+    mode: Mode,
 }
 
 impl Mig {
@@ -70,10 +69,7 @@ impl Mig {
         change(&self.dir, only, |machine, holds| {
             for gpu in gpus {
                 let fail = |code| format!("MIG mode of GPU {gpu}: {code}");
-                match machine
-                    .set_mig_mode(gpu, self.mode.into(), holds)
-                    .map_err(fail)?
-                {
+                match machine.set_mig_mode(gpu, self.mode, holds).map_err(fail)? {
                     Some(Code::RESET_REQUIRED) => {
                         machine.reset_gpu(gpu, holds).map_err(fail)?;
                     }

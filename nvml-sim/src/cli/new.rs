@@ -23,18 +23,15 @@ pub struct New {
     count: Vec<u32>,
     /// MIG mode of the GPUs that have MIG
     #[arg(long, value_enum, default_value = "on")]
-    mig: OnOff,
+    mig: Mode,
     /// Compute mode of the GPUs; in MIG mode a GPU has only the default
     #[arg(long, value_enum, default_value = "default")]
-    compute_mode: Computing,
+    compute_mode: ComputeMode,
     /// Exchange the halves in the numbers of GPU instances, as on GPUs with a unit of the other
     /// half fused off: on all GPUs, or on those listed (0,2)
     #[arg(long, value_name = "INDICES", num_args = 0..=1, require_equals = true,
           default_missing_value = "all")]
     floor_swept: Option<String>,
-    /// Make no /dev/nvidia-caps nodes with instances: that is nvidia-modprobe's work
-    #[arg(long)]
-    no_cap_nodes: bool,
     /// Load the nvidia-modeset module, which a machine with a display has and a server has not
     #[arg(long)]
     modeset: bool,
@@ -46,7 +43,7 @@ pub struct New {
     driver: Driver,
     /// The keeper of memory limits by cgroup, which drivers have from 615 on [default: misc]
     #[arg(long, value_enum, value_name = "BACKEND")]
-    limits: Option<Limits>,
+    limits: Option<LimitBackend>,
     /// Install the simulated MPS and CUDA, which cargo builds as the package cuda-sim
     #[arg(long)]
     mps: bool,
@@ -58,55 +55,6 @@ pub struct New {
 fn branch(text: &str) -> Result<Driver, String> {
     let driver = text.parse().ok().and_then(Driver::of_branch);
     driver.ok_or_else(|| format!("{text:?} is no branch: write 550, 580 or 615"))
-}
-
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-pub enum OnOff {
-    On,
-    Off,
-}
-
-impl From<OnOff> for Mode {
-    fn from(it: OnOff) -> Mode {
-        match it {
-            OnOff::On => Mode::On,
-            OnOff::Off => Mode::Off,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Computing {
-    Default,
-    ExclusiveProcess,
-    Prohibited,
-}
-
-impl From<Computing> for ComputeMode {
-    fn from(it: Computing) -> ComputeMode {
-        match it {
-            Computing::Default => ComputeMode::Default,
-            Computing::ExclusiveProcess => ComputeMode::ExclusiveProcess,
-            Computing::Prohibited => ComputeMode::Prohibited,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Limits {
-    /// The kernel's dmem controller
-    Dmem,
-    /// The driver
-    Misc,
-}
-
-impl From<Limits> for LimitBackend {
-    fn from(it: Limits) -> LimitBackend {
-        match it {
-            Limits::Dmem => LimitBackend::Dmem,
-            Limits::Misc => LimitBackend::Misc,
-        }
-    }
 }
 
 impl New {
@@ -126,7 +74,7 @@ impl New {
                     model,
                     floor_swept,
                     mode: match model.has_mig() {
-                        true => self.mig.into(),
+                        true => self.mig,
                         false => Mode::Off,
                     },
                 });
@@ -144,7 +92,6 @@ impl New {
             .seed
             .unwrap_or_else(|| dir.to_string_lossy().into_owned());
         let mut machine = Machine::new(&seed, &gpus);
-        machine.capability_nodes = !self.no_cap_nodes;
         machine.modeset = self.modeset;
         machine.driver = self.driver;
         if let Some(limits) = self.limits {
@@ -154,10 +101,10 @@ impl New {
                     format!("driver {branch} has no memory limits: add --driver 615").into(),
                 );
             }
-            machine.limit_backend = limits.into();
+            machine.limit_backend = limits;
         }
         for gpu in &mut machine.gpus {
-            gpu.compute_mode = self.compute_mode.into();
+            gpu.compute_mode = self.compute_mode;
             if gpu.mode == Mode::On && gpu.compute_mode != ComputeMode::Default {
                 return Err("a GPU in MIG mode has the default compute mode: add --mig off".into());
             }

@@ -124,13 +124,7 @@ impl Machine {
             return Err(Code::INVALID_ARGUMENT);
         }
         // The first instance changes the GPU's operation, so no process may hold it whole.
-        if it.gpu_instances.is_empty()
-            && holds.held(Target {
-                gpu,
-                gi: None,
-                ci: None,
-            })
-        {
+        if it.gpu_instances.is_empty() && holds.held(Target::of_gpu(gpu)) {
             return Err(Code::IN_USE);
         }
         if it.allowance(profile) == 0 {

@@ -16,8 +16,6 @@ pub struct Machine {
     /// How often it was booted.
     pub boots: u64,
     pub driver: Driver,
-    /// Whether `/dev/nvidia-caps` nodes are made with an instance, as nvidia-modprobe does.
-    pub capability_nodes: bool,
     /// Whether the nvidia-modeset module is loaded: not on a server without a display.
     #[serde(default)]
     pub modeset: bool,
@@ -150,6 +148,15 @@ pub fn context_bytes() -> u64 {
 }
 
 impl Target {
+    /// Returns a whole GPU.
+    pub fn of_gpu(gpu: u32) -> Target {
+        Target {
+            gpu,
+            gi: None,
+            ci: None,
+        }
+    }
+
     /// Returns whether another target is this one or a part of it.
     pub fn contains(self, other: Target) -> bool {
         let is_all = |mine: Option<u32>, its| mine.is_none() || mine == its;
@@ -158,7 +165,7 @@ impl Target {
 }
 
 /// The processes that may compute on a GPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComputeMode {
     #[default]
@@ -216,7 +223,6 @@ impl Machine {
             seed: seed.into(),
             boots: 1,
             driver: Driver::default(),
-            capability_nodes: true,
             modeset: false,
             next_generation: 1,
             gpus: gpus.collect(),

@@ -14,7 +14,7 @@ pub const MEMORY_LIMITS_SINCE: u32 = 615;
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// The keeper of memory limits. The driver chooses it when it loads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitBackend {
     /// The kernel's controller `dmem`: a process keeps the limits of all cgroups above it.

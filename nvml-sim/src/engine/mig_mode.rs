@@ -7,7 +7,7 @@ use super::code::Code;
 use super::geometry::Architecture;
 use super::machine::{Gpu, Machine, Target};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     Off,
@@ -29,13 +29,7 @@ impl Machine {
             it.pending = mode;
             return Ok(None);
         }
-        if !it.gpu_instances.is_empty()
-            || holds.held(Target {
-                gpu,
-                gi: None,
-                ci: None,
-            })
-        {
+        if !it.gpu_instances.is_empty() || holds.held(Target::of_gpu(gpu)) {
             return Ok(Some(Code::IN_USE));
         }
         it.pending = mode;
@@ -58,11 +52,7 @@ impl Machine {
             })
         });
         if instances
-            .chain([Target {
-                gpu,
-                gi: None,
-                ci: None,
-            }])
+            .chain([Target::of_gpu(gpu)])
             .any(|t| holds.held(t))
         {
             return Err(Code::IN_USE);

@@ -1,10 +1,8 @@
 //! The files that stand for the kernel module's.
 
-mod common;
-
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use common::Sim;
+use crate::common::Sim;
 
 fn major(sim: &Sim, driver: &str) -> u32 {
     let devices = sim.read("proc/devices");
@@ -85,33 +83,6 @@ fn nvidia_modeset_needs_a_display() {
 }
 
 #[test]
-fn lists_majors_as_hardware_does() {
-    let devices = Sim::new("--gpu H100").read("proc/devices");
-    let mut found: Vec<(u32, &str)> = devices
-        .lines()
-        .filter_map(|line| line.trim().split_once(' '))
-        .filter(|(_, name)| name.starts_with("nvidia"))
-        .map(|(major, name)| (major.parse().unwrap(), name))
-        .collect();
-    let names: Vec<&str> = found.iter().map(|(_, name)| *name).collect();
-    assert_eq!(
-        names,
-        [
-            "nvidia",
-            "nvidiactl",
-            "nvidia-uvm",
-            "nvidia-nvswitch",
-            "nvidia-nvlink",
-            "nvidia-caps",
-            "nvidia-caps-imex-channels"
-        ]
-    );
-    let shown = found.clone();
-    found.sort_by_key(|(major, _)| *major);
-    assert_eq!(shown, found);
-}
-
-#[test]
 fn capability_files_follow_instances() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     sim.run("create", "--gpu 1 --profile 2g.20gb --start 0");
@@ -151,31 +122,6 @@ fn capability_files_follow_instances() {
 }
 
 #[test]
-fn leaves_nodes_to_nvidia_modprobe() {
-    let sim = Sim::new("--gpu A30 --no-cap-nodes");
-    sim.run("create", "--gpu 0 --profile 1g.6gb");
-    assert!(access(&sim, "gpu0/mig/gi3/ci0/access").is_some());
-    assert_eq!(
-        std::fs::read_dir(sim.dir().join("dev/nvidia-caps"))
-            .unwrap()
-            .count(),
-        2
-    );
-}
-
-#[test]
-fn reads_major_from_proc() {
-    let sim = Sim::new("--gpu A30");
-    let edited = sim.read("proc/devices").replace(
-        &format!("{} nvidia-caps", major(&sim, "nvidia-caps")),
-        "399 nvidia-caps",
-    );
-    std::fs::write(sim.dir().join("proc/devices"), edited).unwrap();
-    sim.run("create", "--gpu 0 --profile 1g.6gb");
-    assert_eq!(node(&sim, "dev/nvidia-caps/nvidia-cap30"), (399, 30));
-}
-
-#[test]
 fn boot_removes_nodes_and_files() {
     let sim = Sim::new("--gpu A30 --gpu H100");
     sim.run("create", "--gpu 0 --profile 1g.6gb");
@@ -196,59 +142,5 @@ fn boot_removes_nodes_and_files() {
     assert_eq!(
         node(&sim, "dev/nvidia-caps/nvidia-cap1"),
         (major(&sim, "nvidia-caps"), 1)
-    );
-}
-
-#[test]
-fn new_obeys_its_arguments() {
-    let sim = Sim::new("--gpu a100-80gb --count 2 --gpu nvidia-h200 --gpu rtx-pro-6000 --count 3");
-    let show = sim.show();
-    let models: Vec<&str> = show["gpus"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|g| g["model"].as_str().unwrap())
-        .collect();
-    let rtx = "RTX-PRO-6000-96GB";
-    assert_eq!(
-        models,
-        ["A100-80GB", "A100-80GB", "H200-141GB", rtx, rtx, rtx]
-    );
-    let uuids: std::collections::BTreeSet<_> = show["gpus"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|g| g["uuid"].to_string())
-        .collect();
-    assert_eq!(uuids.len(), 6);
-    assert!(sim.run("show", "").contains("GPU 2: H200-141GB GPU-"));
-
-    let again = sim.try_run("new", "--gpu A30");
-    assert_eq!(again.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"));
-    let unknown = sim.try_run("new", "--gpu V100");
-    let message = String::from_utf8_lossy(&unknown.stderr).to_string();
-    assert!(
-        message.contains("no GPU model \"V100\"; there are A30-24GB, "),
-        "{message}"
-    );
-    let usage = sim.try_run("fault", "--call nvmlInit_v2 --nth 0 --returns 9");
-    assert_eq!(usage.status.code(), Some(2));
-    let unknown = sim.try_run("fault", "--call nvmlNothing --returns 9");
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no function \"nvmlNothing\""));
-}
-
-#[test]
-fn floor_swept_gpus_of_a_machine() {
-    let sim = Sim::new("--gpu A100-80GB --count 2 --floor-swept=1");
-    for gpu in 0..2 {
-        sim.run(
-            "create",
-            &format!("--gpu {gpu} --profile 1g.10gb --start 0"),
-        );
-    }
-    assert_eq!(
-        (sim.gpu_instances(0), sim.gpu_instances(1)),
-        (vec![7], vec![11])
     );
 }

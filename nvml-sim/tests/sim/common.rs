@@ -1,9 +1,6 @@
 //! A simulated machine for a test, and a client of its library.
 
-// Each test program uses a part of this.
-#![allow(dead_code)]
-
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CString, c_void};
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -128,7 +125,7 @@ pub struct Nvml {
     library: *mut c_void,
 }
 
-pub fn text(bytes: &[u8]) -> String {
+fn text(bytes: &[u8]) -> String {
     bytes
         .iter()
         .take_while(|b| **b != 0)
@@ -168,18 +165,6 @@ impl Nvml {
         let address = unsafe { libc::dlsym(self.library, symbol.as_ptr()) };
         assert!(!address.is_null(), "{name}");
         address
-    }
-
-    pub fn error_string(&self, code: u32) -> String {
-        type Function = extern "C" fn(u32) -> *const c_char;
-        let address = self.address("nvmlErrorString");
-        // SAFETY: that is the function's type.
-        let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
-        // SAFETY: it gives out C strings that are never freed.
-        unsafe { CStr::from_ptr(function(code)) }
-            .to_str()
-            .unwrap()
-            .to_string()
     }
 
     /// Calls a function with its arguments as the registers have them.

@@ -1,7 +1,7 @@
 //! The fate of the machine: its mode, its boots, its GPUs that fall off the bus.
 
-use crate::ONE_G;
 use crate::common::Sim;
+use crate::library::ONE_G;
 
 #[test]
 fn mig_mode_by_architecture() {

@@ -4,9 +4,7 @@
 //! `scripts/hardware`. Every row of a transcript has to be the simulation's answer too; rows that a
 //! transcript does not have are not asked. To add a GPU, put its transcript there.
 
-mod common;
-
-use common::Sim;
+use crate::common::Sim;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,18 +94,6 @@ fn simulation_answers_as_hardware_did() {
         let found = differences(&hardware, &simulated(&machine(&hardware)));
         let found: String = found.iter().map(|line| format!("\n{line}")).collect();
         assert!(found.is_empty(), "{}:{found}", path.display());
-    }
-}
-
-#[test]
-fn finds_each_changed_row() {
-    for path in transcripts() {
-        let hardware = rows(&fs::read_to_string(&path).unwrap());
-        let simulated = simulated(&machine(&hardware));
-        for (question, answer) in &hardware {
-            let changed = Rows::from([(question.clone(), format!("{answer}0"))]);
-            assert_eq!(differences(&changed, &simulated).len(), 1, "{question}");
-        }
     }
 }
 

@@ -3,15 +3,13 @@
 //! A client process is this very test program, run again for one test with a script in its
 //! environment: `GPU VERB ARGUMENTS` a line.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Holder, Nvml, Sim};
+use crate::common::{Holder, Nvml, Sim};
 
 const SCRIPT: &str = "NVML_SIM_TEST_SCRIPT";
 const LIBRARY: &str = "NVML_SIM_TEST_LIBRARY";
@@ -87,7 +85,7 @@ fn churn(nvml: &Nvml, gpu: u64) {
 fn client_command(program: &Path, sim: &Sim, script: &str) -> Command {
     let mut command = Command::new(program);
     command
-        .args(["--exact", "client_process", "--nocapture"])
+        .args(["--exact", "processes::client_process", "--nocapture"])
         .env(SCRIPT, script)
         .env(LIBRARY, sim.dir().join("lib/libnvidia-ml.so.1"))
         .stdout(Stdio::piped())
@@ -237,40 +235,6 @@ fn times_overlap_on_different_gpus_only() {
     slow.wait().unwrap();
     assert_eq!(finish(waiting), ["Ok(())"]);
     assert_eq!(sim.gpu_instances(0).len(), 1);
-}
-
-#[test]
-fn times_on_one_gpu_add_up() {
-    let sim = Sim::new("--gpu A100-40GB");
-    sim.run("fault", "--call nvmlDeviceCreateGpuInstance --takes 150ms");
-    let started = Instant::now();
-    let clients = [(); 3].map(|()| client(&sim, "0 create"));
-    clients
-        .into_iter()
-        .for_each(|c| assert_eq!(finish(c), ["Ok(())"]));
-    assert!(started.elapsed() >= Duration::from_millis(450));
-}
-
-#[test]
-fn faults_count_over_all_processes() {
-    let sim = Sim::new("--gpu A100-40GB");
-    let name = "nvmlDeviceCreateGpuInstance";
-    sim.run(
-        "fault",
-        &format!("--call {name} --from 2 --to 3 --returns INSUFFICIENT_RESOURCES"),
-    );
-    let ends: Vec<String> = (0..4)
-        .flat_map(|_| finish(client(&sim, "0 create")))
-        .collect();
-    assert_eq!(ends, ["Ok(())", "Err(23)", "Err(23)", "Ok(())"]);
-    sim.run("fault", "--clear");
-    sim.run(
-        "fault",
-        &format!("--call {name} --nth 1 --returns 999 --after"),
-    );
-    assert_eq!(finish(client(&sim, "0 create")), ["Err(999)"]);
-    assert_eq!(sim.gpu_instances(0).len(), 3);
-    assert!(sim.run("fault", "--list").contains("\"seen\":1"));
 }
 
 #[test]

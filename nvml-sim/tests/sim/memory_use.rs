@@ -1,10 +1,7 @@
 //! Processes use GPU memory, and the compute mode says which of them may.
 
-mod common;
-
-use common::{Holder, NVML_SIM, Nvml, Sim};
+use crate::common::{Holder, Nvml, Sim};
 use nvml_sim::abi::types::*;
-use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
@@ -87,32 +84,4 @@ fn compute_mode_limits_processes() {
     assert_eq!(mode(&sim.init()), Ok(2));
     assert!(refused(&sim, "--gpu 0").contains("the compute mode is prohibited"));
     assert_eq!(mode(&Sim::new("--gpu T4-16GB").init()), Ok(0));
-}
-
-#[test]
-fn refuses_compute_mode_with_mig() {
-    let output = Command::new(NVML_SIM)
-        .args(["new", "/nowhere/machine", "--gpu", "H100-80GB"])
-        .args(["--compute-mode", "exclusive-process"])
-        .output()
-        .unwrap();
-    assert!(!output.status.success());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("add --mig off"), "{said}");
-}
-
-#[test]
-fn refuses_bad_sizes() {
-    let sim = Sim::new("--gpu T4-16GB");
-    for size in [
-        "3",
-        "3G",
-        "-1Gi",
-        "0.5Gi",
-        "99999999999999999999Gi",
-        "17592186044416Gi",
-    ] {
-        let said = refused(&sim, &format!("--gpu 0 --memory={size}"));
-        assert!(said.contains("is no size"), "{said}");
-    }
 }
