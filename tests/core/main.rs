@@ -23,4 +23,3 @@ mod systemd;
 #[path = "../../fuzz/targets.rs"]
 #[allow(dead_code)] // the fuzz targets use the rest
 mod targets;
-mod words;
