@@ -5,7 +5,6 @@ use serde::Serialize;
 /// The memory of the node's GPUs, and its booked part.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NodeBooking<'a> {
     /// The memory in bytes that all GPUs give out, as far as the driver tells.
     pub total_bytes: u64,
@@ -18,7 +17,6 @@ pub struct NodeBooking<'a> {
 /// The memory of a GPU, and its booked part.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuBookingItem<'a> {
     /// The index in NVML, counted from 0.
     pub index: u32,
@@ -39,7 +37,6 @@ pub struct GpuBookingItem<'a> {
 /// The memory that a lease books.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BookingItem<'a> {
     /// The id of the lease.
     pub id: &'a str,

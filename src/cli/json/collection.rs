@@ -5,7 +5,6 @@ use serde::Serialize;
 /// A lease that `migctl gc` looked at.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectionItem<'a> {
     /// The lease's id; empty where a damaged record does not say it.
     pub id: &'a str,

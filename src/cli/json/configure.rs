@@ -6,7 +6,6 @@ use std::path::Path;
 /// A file of an engine.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChangeItem<'a> {
     /// The engine and its version: `containerd 1.6.20`.
     pub engine: &'a str,

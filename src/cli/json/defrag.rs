@@ -6,7 +6,6 @@ use serde::Serialize;
 /// The fewest containers to restart for a request to fit.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DefragmentationPlan<'a> {
     /// The alternative that is planned for; the whole request where none can be.
     pub request: String,
@@ -37,7 +36,6 @@ pub struct DefragmentationPlan<'a> {
 /// A container that has to be restarted, and the place of its slice afterwards.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Restart {
     /// The lease's id.
     pub lease: String,
@@ -69,7 +67,6 @@ pub struct Restart {
 /// The answer to one alternative.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DefragAlternative {
     /// The alternative: `3g.40gb`, `20Gi`, `1g.10gb*2`.
     pub request: String,

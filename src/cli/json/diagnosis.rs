@@ -5,7 +5,6 @@ use serde::Serialize;
 /// A finding of a check.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiagnosisItem<'a> {
     /// The check, as `GROUP.CHECK`. Several items have the same id where a check looks at several things.
     pub id: &'a str,

@@ -6,7 +6,6 @@ use serde::Serialize;
 /// A create's answer to a request, if it came now.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explanation<'a> {
     /// The alternatives that `[policy]` allows, as `runmig.dev/slice` has them.
     pub request: String,
@@ -23,7 +22,6 @@ pub struct Explanation<'a> {
 /// The answer to one alternative.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Alternative {
     /// The alternative: `3g.40gb`, `20Gi`, `1g.10gb*2`.
     pub request: String,
@@ -48,7 +46,6 @@ pub struct Alternative {
 /// The place of a slice that a create would make.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SliceSite {
     /// The MIG profile.
     pub profile: String,
@@ -64,7 +61,6 @@ pub struct SliceSite {
 /// The answer of one GPU.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuAnswer {
     /// The index in NVML, counted from 0.
     pub index: u32,
@@ -100,7 +96,6 @@ pub struct GpuAnswer {
 /// A place for the profile on a GPU.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlaceItem {
     /// The memory slices.
     pub mig_placement: Placement,
@@ -117,7 +112,6 @@ pub struct PlaceItem {
 /// The answer with MIG on everywhere.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WithMigOn {
     /// Whether the request would fit.
     pub fits: bool,

@@ -6,7 +6,6 @@ use serde::Serialize;
 /// A GPU with its MIG mode, its profiles and what lies on it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuItem<'a> {
     /// The index in NVML, counted from 0.
     pub index: u32,
@@ -53,7 +52,6 @@ pub struct GpuItem<'a> {
 /// One memory slice of a GPU.
 #[derive(Serialize, Clone)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MemorySlice {
     /// `free`, `leased`, `idle`, `quarantined`, `layout` or `foreign`.
     pub state: &'static str,
@@ -66,7 +64,6 @@ pub struct MemorySlice {
 /// A MIG profile of a GPU.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProfileItem<'a> {
     /// The name: `1g.10gb`.
     pub name: &'a str,
@@ -98,7 +95,6 @@ pub struct ProfileItem<'a> {
 /// A GPU instance of the driver.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InstanceItem {
     /// The id on its GPU.
     #[serde(rename = "gpuInstanceID")]

@@ -6,7 +6,6 @@ use serde::Serialize;
 /// A configuration against the state of the machine.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayoutAssertion {
     /// The name of the configuration.
     pub configuration: String,
@@ -21,7 +20,6 @@ pub struct LayoutAssertion {
 /// A GPU against its target.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AssertedGpu {
     /// The GPU's index in NVML.
     #[serde(rename = "gpuIndex")]
@@ -38,7 +36,6 @@ pub struct AssertedGpu {
 /// The changes of an apply or a restore.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LayoutPlan<'a> {
     /// The name of the configuration; `checkpoint` for a restore.
     pub configuration: &'a str,
@@ -58,7 +55,6 @@ pub struct LayoutPlan<'a> {
 /// A GPU whose MIG mode changes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedModeItem<'a> {
     /// The GPU's index in NVML.
     #[serde(rename = "gpuIndex")]
@@ -75,7 +71,6 @@ pub struct PlannedModeItem<'a> {
 /// An instance that stays, goes or comes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedItem<'a> {
     /// The GPU's index in NVML.
     #[serde(rename = "gpuIndex")]

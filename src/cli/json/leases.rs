@@ -6,7 +6,6 @@ use std::path::Path;
 
 /// The leases, and the creates that wait for room.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaseList<'a> {
     /// All leases; for `release` those that it released, as they were.
     pub items: Vec<LeaseItem<'a>>,
@@ -17,7 +16,6 @@ pub struct LeaseList<'a> {
 /// A lease, one slice or GPU of one container; or an instance without a lease.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaseItem<'a> {
     /// The id of the lease, or of an instance without one: 32 hexadecimal digits.
     pub id: &'a str,
@@ -110,7 +108,6 @@ pub struct LeaseItem<'a> {
 /// A ResourceClaim of Kubernetes, with one of its allocated devices.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClaimItem<'a> {
     /// The UID of the claim.
     pub uid: &'a str,
@@ -131,7 +128,6 @@ pub struct ClaimItem<'a> {
 /// A pod for which a claim is reserved.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClaimPodItem<'a> {
     /// The UID of the pod.
     pub uid: &'a str,
@@ -142,7 +138,6 @@ pub struct ClaimPodItem<'a> {
 /// The MPS daemon of a share.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DaemonItem {
     /// The pid of the control program in the pid namespace of the create; null until it is on record.
     pub pid: Option<i32>,
@@ -155,7 +150,6 @@ pub struct DaemonItem {
 /// A create that waits for room.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaitingItem<'a> {
     /// The place in the order of arrival: smaller came earlier.
     pub number: u64,

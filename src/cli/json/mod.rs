@@ -1,6 +1,4 @@
 //! All types of the JSON that `migctl -o json` prints. The verbs fill them; nothing else prints JSON.
-//!
-//! Fields are only ever added. `schema` holds these types against `schema.json`.
 
 mod booking;
 mod collection;
@@ -13,8 +11,6 @@ mod gpus;
 mod layouts;
 mod leases;
 mod reload;
-#[cfg(test)]
-mod schema;
 
 pub use booking::{BookingItem, GpuBookingItem, NodeBooking};
 pub use collection::CollectionItem;
@@ -35,7 +31,7 @@ use std::fmt;
 /// The value of `apiVersion`.
 const API_VERSION: &str = "runmig.dev/v1";
 
-/// The fields of one kind of object. `schema` lists every kind.
+/// The fields of one kind of object.
 pub trait Kind: Serialize {
     /// The value of `kind`.
     const KIND: &'static str;
@@ -92,7 +88,6 @@ impl Kind for EventItem<'_> {
 /// One object in Kubernetes' form: `apiVersion`, `kind`, and the fields of the kind.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Object<'a, T> {
     /// `runmig.dev/v1`.
     api_version: &'static str,
@@ -104,7 +99,6 @@ struct Object<'a, T> {
 
 /// The fields of a list that has nothing but items.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Items<'a, T> {
     /// All items, in the order of the table.
     pub items: &'a [T],
@@ -132,7 +126,6 @@ pub fn line<T: Kind>(fields: &T) -> String {
 
 /// The memory slices that a MIG instance takes on its GPU.
 #[derive(Serialize, Clone, Copy)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Placement {
     /// The first memory slice, counted from 0.
     pub start: u32,

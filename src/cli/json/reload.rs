@@ -5,7 +5,6 @@ use serde::Serialize;
 /// A process of dcgm-exporter.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReloadItem {
     /// The process id.
     pub pid: i32,
