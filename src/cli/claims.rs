@@ -1,36 +1,10 @@
 //! Claims of Kubernetes, as the views show them.
 
-use super::json::{ClaimItem, ClaimPodItem};
-use runmig_lease::store::{Claim, ClaimPod, Entry, Lease};
+use runmig_lease::store::{Claim, Entry, Lease};
 
 /// Returns the claim of an entry.
 pub fn of(entry: &Entry) -> Option<&Claim> {
     entry.lease().and_then(Lease::claim)
-}
-
-/// Returns the claim of an entry for programs.
-pub fn item(entry: &Entry) -> Option<ClaimItem<'_>> {
-    of(entry).map(item_of)
-}
-
-/// Returns a claim for programs.
-pub fn item_of(claim: &Claim) -> ClaimItem<'_> {
-    ClaimItem {
-        uid: &claim.uid,
-        namespace: &claim.namespace,
-        name: &claim.name,
-        request: &claim.request,
-        pool: &claim.pool,
-        device: &claim.device,
-        pods: claim.pods.iter().map(pod_item).collect(),
-    }
-}
-
-fn pod_item(pod: &ClaimPod) -> ClaimPodItem<'_> {
-    ClaimPodItem {
-        uid: &pod.uid,
-        name: &pod.name,
-    }
 }
 
 /// Returns the pod of a claim: `team-a/train`, or `team-a/train and 2 more`.

@@ -1,24 +1,23 @@
 //! The MPS daemons of shares, as `migctl list` shows them.
 
-use super::json::DaemonItem;
 use super::list::container;
 use super::output;
 use runmig_lease::error::printable;
 use runmig_lease::process;
 use runmig_lease::store::{Entry, InstanceState, LeaseState};
-use runmig_lease::unseen;
+use runmig_lease::{DaemonView, unseen};
 
 /// Returns the daemon of an entry, if it should have one.
-pub fn of(entry: &Entry) -> Option<DaemonItem> {
+pub fn of(entry: &Entry) -> Option<DaemonView> {
     let daemon = entry.instance().resource.daemon()?;
     let is_visible = entry.lease().is_some_and(|lease| unseen(lease).is_none());
-    Some(DaemonItem {
+    Some(DaemonView {
         pid: daemon.process.map(|p| p.pid),
         alive: daemon
             .process
             .filter(|_| is_visible)
             .map(|p| process::is_alive(&p)),
-        restarts: daemon.restarts,
+        restarts: Some(daemon.restarts),
     })
 }
 

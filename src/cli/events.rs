@@ -1,7 +1,6 @@
 //! `migctl events`: the history of creates, leases and instances.
 
 use super::completion;
-use super::json::EventItem;
 use super::output::{self, Format};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -146,7 +145,7 @@ impl Printer {
 
     fn print(&mut self, event: &Event) {
         match self.format {
-            Format::Json => output::json_line(&EventItem::from(event)),
+            Format::Json => output::json_line(event),
             Format::Table => {
                 if !self.has_head {
                     row(["TIME", "TYPE", "PORTION", "HOLDER", "DETAIL"]);

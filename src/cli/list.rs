@@ -4,7 +4,7 @@ use super::again;
 use super::claims;
 use super::daemons;
 use super::filter::Filter;
-use super::json::{LeaseItem, LeaseList, WaitingItem};
+use super::json::{LeaseList, WaitingItem};
 use super::output::{self, Output};
 use super::seat;
 use super::shares;
@@ -12,10 +12,9 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::model::{Placement, Timestamp};
+use runmig_lease::model::Timestamp;
 use runmig_lease::store::{Claim, Damaged, Entry, Lease, Listing, Waiting};
-use runmig_lease::{ObservedShare, UNSEEN_HINT, unseen};
-use std::path::Path;
+use runmig_lease::{LeaseView, ObservedShare, UNSEEN_HINT, unseen};
 use std::time::{Duration, SystemTime};
 
 /// The columns of the table, and those that `-o wide` adds.
@@ -32,62 +31,6 @@ const COLUMNS: [&str; 10] = [
     "AGE",
 ];
 const WIDE_COLUMNS: [&str; 5] = ["KIND", "REQUEST", "GPU UUID", "INIT", "LEASE"];
-/// The placement of a whole GPU, which takes no memory slices.
-const NOWHERE: Placement = Placement { start: 0, size: 0 };
-
-impl<'a> From<&'a Entry> for LeaseItem<'a> {
-    fn from(entry: &'a Entry) -> Self {
-        let (lease, instance) = (entry.lease(), entry.instance());
-        let holder = lease.and_then(Lease::container);
-        let claim = claims::of(entry);
-        let its_pod = claim.and_then(|c| c.pods.first());
-        let shown = entry.shown();
-        let slice = instance.resource.mig_slice();
-        let attempt = instance.attempt();
-        LeaseItem {
-            id: entry.id(),
-            kind: shown.kind,
-            state: entry.shown_state(),
-            container: holder.map_or("", |h| &h.key.id),
-            claim: claims::item(entry),
-            container_name: holder.and_then(|h| h.container_name.as_deref()),
-            pod: { holder.and_then(|h| h.pod.as_deref()) }.or(its_pod.map(|p| p.name.as_str())),
-            namespace: { holder.and_then(|h| h.namespace.as_deref()) }
-                .or(claim.map(|c| c.namespace.as_str())),
-            pod_uid: { holder.and_then(|h| h.pod_uid.as_deref()) }
-                .or(its_pod.map(|p| p.uid.as_str())),
-            bundle: holder.map_or(Path::new(""), |h| &h.bundle),
-            runtime: holder.map_or(Path::new(""), |h| &h.runtime),
-            runtime_root: holder.map_or(Path::new(""), |h| &h.key.root),
-            request: lease.map_or(shown.name, |l| &l.request),
-            profile: shown.name,
-            memory_bytes: shown.memory_bytes,
-            booked_bytes: shown.booked_bytes,
-            enforcement: shown.enforcement,
-            daemon: daemons::of(entry),
-            used_bytes: None,
-            over_bytes: None,
-            around: None,
-            limit_changed: None,
-            gpu_uuid: instance.resource.gpu_uuid().as_str(),
-            gpu_index: instance.resource.gpu_index(),
-            mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
-            gpu_instance: slice.and_then(|s| s.gpu_instance),
-            compute_instance: slice.and_then(|s| s.compute_instance),
-            mig_placement: slice.map_or(NOWHERE, |s| s.placement).into(),
-            created: entry.created().as_str(),
-            init_pid: lease.and_then(|l| l.init).map(|p| p.pid),
-            error: attempt.map(|a| a.error.as_str()),
-            attempts: attempt.map_or(0, |a| a.count),
-            held_by: attempt.map_or(&[], |a| a.held_by.as_slice()),
-            next_attempt: attempt.map(|a| a.next.as_str()),
-            idle_since: entry.idle_since().map(Timestamp::as_str),
-            adopted: instance.is_adopted(),
-            layout: instance.layout.as_deref(),
-            shared_in: lease.and_then(|l| l.shared_in.as_deref()),
-        }
-    }
-}
 
 impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     fn from(w: &'a Waiting) -> Self {
@@ -115,15 +58,15 @@ pub fn portion(entry: &Entry) -> String {
 
 /// Prints the leases and the queue for programs. `seen` has the observations of the first entries.
 pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
-    let nothing = ObservedShare::default();
-    let item = |(n, entry)| {
-        let item = LeaseItem::from(entry);
-        let seen = seen.get(n).unwrap_or(&nothing);
+    let item = |(n, entry): (usize, &Entry)| {
+        let item = LeaseView::from(entry);
+        let seen: ObservedShare = seen.get(n).cloned().unwrap_or_default();
         let over = seen.used_bytes.zip(item.memory_bytes);
-        LeaseItem {
+        LeaseView {
+            daemon: daemons::of(entry),
             used_bytes: seen.used_bytes,
             over_bytes: over.map(|(used, memory)| used.saturating_sub(memory)),
-            around: seen.around.as_deref(),
+            around: seen.around,
             limit_changed: seen.limit_changed.map(|limit| limit.gib()),
             ..item
         }

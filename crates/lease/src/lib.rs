@@ -142,6 +142,7 @@ pub mod refusal;
 pub mod request;
 pub mod store;
 pub mod trust;
+mod view;
 
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
 pub use apply::{Applied, ApplyOptions, Change, Goal, Made, PlannedInstance, PlannedMode};
@@ -156,3 +157,4 @@ pub use observer::Create;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};
+pub use view::{DaemonView, LeaseView};

@@ -5,7 +5,6 @@ mod collection;
 mod configure;
 mod defrag;
 mod diagnosis;
-mod events;
 mod explain;
 mod gpus;
 mod layouts;
@@ -17,13 +16,13 @@ pub use collection::CollectionItem;
 pub use configure::ChangeItem;
 pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
 pub use diagnosis::DiagnosisItem;
-pub use events::EventItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan, PlannedItem, PlannedModeItem};
-pub use leases::{ClaimItem, ClaimPodItem, DaemonItem, LeaseItem, LeaseList, WaitingItem};
+pub use leases::{LeaseList, WaitingItem};
 pub use reload::ReloadItem;
 
+use runmig_lease::events::Event;
 use runmig_lease::model;
 use serde::Serialize;
 use std::fmt;
@@ -81,7 +80,7 @@ impl Kind for Items<'_, DiagnosisItem<'_>> {
     const KIND: &'static str = "Diagnosis";
 }
 
-impl Kind for EventItem<'_> {
+impl Kind for Event {
     const KIND: &'static str = "Event";
 }
 

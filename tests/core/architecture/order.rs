@@ -32,6 +32,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             // values in, values out: the parts know neither the configuration nor each other
             &["layout", "limit", "observer"],
             &["events", "job_files"],
+            &["view"],
             &[
                 "placement",
                 "store",

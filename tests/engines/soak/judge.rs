@@ -83,7 +83,7 @@ pub fn kill_everybody(soak: &Soak) {
         let mut pids = at_work(soak);
         pids.extend(in_cgroup(&ours));
         for lease in soak.setup.leases() {
-            let id = lease["container"].as_str().unwrap();
+            let id = lease["container"].as_str().unwrap_or_default();
             // podman's have cgroups of their own, named by unique ids.
             if id.len() == 64 {
                 pids.extend(in_cgroup(id));

@@ -47,7 +47,7 @@ fn next_container_on_runc_reuses_it() {
     let lease = setup.the_lease();
     assert_eq!(
         (&lease["state"], &lease["container"]),
-        (&"idle".into(), &"".into())
+        (&"idle".into(), &serde_json::Value::Null)
     );
     assert!(lease["idleSince"].is_string(), "{lease}");
     let table = setup.migctl(&["list"]).ok().stdout;

@@ -5,8 +5,8 @@ use crate::health::{DeviceHealth, Health};
 use k8s_openapi::api::resource::v1::{AllocatedDeviceStatus, ResourceClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use runmig_lease::LeaseView;
 use runmig_lease::store::{Held, LeaseState};
-use serde_json::json;
 
 /// The condition of a device whose slice containers can use.
 const READY: &str = "Ready";
@@ -54,17 +54,13 @@ fn device(held: &Held, node: &str) -> Option<AllocatedDeviceStatus> {
     let claim = held.lease.claim()?;
     let is_ready = held.lease.state == LeaseState::Ready;
     let slice = held.instance.slice().filter(|_| is_ready)?;
-    let (gi, ci) = (slice.gpu_instance?, slice.compute_instance?);
-    // As `migctl list -o json` words them.
-    let data = json!({
-        "migUUID": slice.mig_uuid.as_ref()?,
-        "gpuUUID": slice.gpu_uuid.as_str(),
-        "profile": &slice.profile,
-        "placement": {"start": slice.placement.start, "size": slice.placement.size},
-        "gpuInstanceID": gi,
-        "computeInstanceID": ci,
-        "node": node,
-    });
+    if slice.gpu_instance.is_none() || slice.compute_instance.is_none() || slice.mig_uuid.is_none()
+    {
+        return None;
+    }
+    let view = LeaseView::default().on(&held.instance);
+    let mut data = serde_json::to_value(view).ok()?;
+    data["node"] = node.into();
     Some(AllocatedDeviceStatus {
         driver: DRIVER.to_owned(),
         pool: claim.pool.clone(),

@@ -1,7 +1,7 @@
 //! An event, as a line of the file has it.
 
-use super::subject::EventLease;
 use crate::model::Timestamp;
+use crate::view::LeaseView;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -89,7 +89,7 @@ pub struct Event {
     pub user: Option<u32>,
     /// The lease, its instance or both; of a create without a lease what the request names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<EventLease>,
+    pub lease: Option<LeaseView>,
     /// The times of a create or a release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<EventSeconds>,
@@ -144,16 +144,14 @@ impl Event {
 
     /// Returns the portion for people: `1g.10gb at 4:1 on GPU 0`, or the request. Empty without either.
     pub fn portion(&self) -> String {
-        let portion = self.lease.as_ref().map(EventLease::portion);
+        let portion = self.lease.as_ref().map(LeaseView::portion);
         portion.unwrap_or_default()
     }
 
     /// Returns the name of the holder for people: `default/web-0/main`, a container's id, or `claim team-a/train-gpu`.
     /// Empty without a holder.
     pub fn holder(&self) -> String {
-        self.lease
-            .as_ref()
-            .map_or(String::new(), EventLease::holder)
+        self.lease.as_ref().map_or(String::new(), LeaseView::holder)
     }
 
     /// Returns what the type does not say, for people: the verdict, the actor, the time, the error.

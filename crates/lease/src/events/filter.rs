@@ -1,8 +1,8 @@
 //! The choice of events. Pure.
 
 use super::event::Event;
-use super::subject::EventLease;
 use crate::policy::GpuName;
+use crate::view::LeaseView;
 use std::time::SystemTime;
 
 /// The length from which the begin of a container's id stands for it. Engines print so much.
@@ -30,7 +30,7 @@ pub struct EventFilter {
 impl EventFilter {
     /// Returns whether an event meets all conditions.
     pub fn has(&self, event: &Event) -> bool {
-        let none = EventLease::default();
+        let none = LeaseView::default();
         let lease = event.lease.as_ref().unwrap_or(&none);
         let is_in_time = match (self.since, self.until) {
             (None, None) => true,
@@ -52,7 +52,7 @@ impl EventFilter {
     }
 }
 
-fn is_container(lease: &EventLease, name: &str) -> bool {
+fn is_container(lease: &LeaseView, name: &str) -> bool {
     let id = lease.container.as_deref().unwrap_or_default();
     let is_begin = name.len() >= SHORT && id.starts_with(name);
     id == name || is_begin || lease.container_name.as_deref() == Some(name)
@@ -67,14 +67,14 @@ mod tests {
     #[test]
     fn event_meets_every_condition() {
         let event = Event {
-            lease: Some(EventLease {
+            lease: Some(LeaseView {
                 container: Some("0123456789abcdef".to_owned()),
                 container_name: Some("main".to_owned()),
                 namespace: Some("team-a".to_owned()),
                 kind: Some("slice".to_owned()),
                 gpu_index: Some(1),
                 gpu_uuid: Some("GPU-1".to_owned()),
-                ..EventLease::default()
+                ..LeaseView::default()
             }),
             ..Event::now(EventType::Ready)
         };

@@ -104,7 +104,7 @@ impl Event {
 mod tests {
     use super::*;
     use crate::events::event::{EventSeconds, EventType};
-    use crate::events::subject::EventLease;
+    use crate::view::LeaseView;
 
     fn event() -> Event {
         Event {
@@ -112,9 +112,9 @@ mod tests {
                 total: Some(0.25),
                 ..EventSeconds::default()
             }),
-            lease: Some(EventLease {
+            lease: Some(LeaseView {
                 container: Some("a\"\n{".to_owned()),
-                ..EventLease::default()
+                ..LeaseView::default()
             }),
             ..Event::now(EventType::Ready)
         }

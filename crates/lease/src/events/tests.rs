@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::events::line::{MAX_LINE, encode};
+use crate::view::LeaseView;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -13,9 +14,9 @@ use tempfile::TempDir;
 
 fn event(container: &str) -> Event {
     Event {
-        lease: Some(EventLease {
+        lease: Some(LeaseView {
             container: Some(container.to_owned()),
-            ..EventLease::default()
+            ..LeaseView::default()
         }),
         ..Event::now(EventType::Ready)
     }

@@ -4,8 +4,9 @@ use super::create::Create;
 use super::news::{Existing, News, Sink, Times};
 use crate::counters::Actor;
 use crate::error::{Error, printable};
-use crate::events::{Event, EventLease, EventSeconds, EventType, Writer};
+use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::store::{Entry, Held, Holder, Instance, Lease};
+use crate::view::LeaseView;
 use std::time::Duration;
 
 /// The file of events.
@@ -101,9 +102,9 @@ fn events(news: &News<'_>) -> Vec<Event> {
             ..Event::now(EventType::RecordDamaged)
         },
         News::LayoutApplied(name) => Event {
-            lease: Some(EventLease {
+            lease: Some(LeaseView {
                 layout: Some((*name).to_owned()),
-                ..EventLease::default()
+                ..LeaseView::default()
             }),
             ..Event::now(EventType::LayoutApplied)
         },
@@ -118,10 +119,10 @@ fn of_create(event_type: EventType, create: &Create) -> Event {
     let holder = create.holder.as_ref();
     Event {
         user: holder.and_then(user),
-        lease: Some(EventLease {
+        lease: Some(LeaseView {
             kind: Some(create.kind.word().to_owned()),
             request: Some(create.request.clone()).filter(|request| !request.is_empty()),
-            ..holder.map_or_else(EventLease::default, EventLease::held_by)
+            ..holder.map_or_else(LeaseView::default, LeaseView::held_by)
         }),
         ..Event::now(event_type)
     }
@@ -139,7 +140,7 @@ fn of(event_type: EventType, lease: Option<&Lease>, instance: &Instance) -> Even
     };
     Event {
         user: lease.and_then(|lease| user(&lease.holder)),
-        lease: Some(EventLease::from(&entry)),
+        lease: Some(LeaseView::from(&entry)),
         ..Event::now(event_type)
     }
 }

@@ -1,14 +1,14 @@
-//! The lease of an event, in the fields of `migctl list -o json`.
+//! A lease as people's programs see it.
 
 use crate::model::{Placement, Timestamp};
-use crate::store::{Claim, Container, Entry, Holder, Lease};
+use crate::store::{Claim, Container, Entry, Holder, Instance};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The most pods of a claim, so that a line has a limit.
+/// The most pods of a claim in an event, so that a line has a limit.
 const MOST_PODS: usize = 32;
 
-/// Declares a struct whose fields are absent where they are not known.
+/// Declares a struct whose fields are absent in JSON where they are not known, or do not apply.
 macro_rules! sparse {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -21,90 +21,132 @@ macro_rules! sparse {
 }
 
 sparse! {
-    /// A lease, an instance without one, or a request. The fields have the names and the form of `migctl list -o json`, and
-    /// are absent where they are not known.
-    EventLease {
-        /// The id of the lease, or of an instance without one.
+    /// A lease, an instance without one, or a request: what `migctl list -o json`, events and the status of a claim show.
+    /// Absent fields are not known or do not apply.
+    LeaseView {
+        /// The id of the lease, or of an instance without one: 32 hexadecimal digits.
         id: String,
-        /// The kind of the portion.
+        /// `slice`, `share`, `seat` for a share of a slice, or `gpu` for a whole GPU.
         kind: String,
-        /// The state of the lease or the instance.
+        /// `promised` for a place that a claim of Kubernetes gets, `creating`, `ready`, `releasing`, `quarantined`,
+        /// `idle`, or `layout` for an instance of a layout without a lease.
         state: String,
-        /// The container's id.
+        /// The container's id as the engine gave it.
         container: String,
-        /// The claim of Kubernetes.
+        /// The claim of Kubernetes that holds it.
         claim: Claim,
         /// The container's name in its pod.
         container_name: String,
         /// The name of the pod; for a claim the first of its pods.
         pod: String,
-        /// The namespace of the pod.
+        /// The Kubernetes namespace of the pod or the claim.
         namespace: String,
         /// The UID of the pod.
         #[serde(rename = "podUID")]
         pod_uid: String,
-        /// The path of the bundle.
+        /// The absolute path of the OCI bundle.
         bundle: String,
         /// The path of the low-level runtime.
         runtime: String,
         /// The low-level runtime's `--root`.
         runtime_root: String,
-        /// The request.
+        /// A profile, an amount of memory, a share as `share of 8Gi`, or whole GPUs as `1 GPU`.
         request: String,
         /// The MIG profile; `share` or `gpu` without one.
         profile: String,
-        /// The memory in bytes of a share, a seat or a whole GPU.
+        /// The memory of a share or a seat, or that a whole GPU gives out.
         memory_bytes: u64,
-        /// The memory in bytes that these book.
+        /// The memory that a share, a seat or a whole GPU books.
         booked_bytes: u64,
-        /// The level at which the memory limit holds.
+        /// The memory that the processes of a share's container use now.
+        used_bytes: u64,
+        /// The part of `usedBytes` above the share.
+        over_bytes: u64,
+        /// The processes of a container with a share at `mps` that compute and are no MPS clients, by their pids on the
+        /// host: they have no memory limit.
+        around: Vec<u32>,
+        /// The memory limit of a share's MPS server or cgroup, in whole GiB, where it is not that of the share; 0 for none,
+        /// or for less than 1 GiB.
+        limit_changed: u64,
+        /// The level at which the memory limit holds: `mig`, `driver`, `mps`, or `none`.
         enforcement: String,
-        /// The UUID of the GPU.
+        /// The MPS daemon of a share at `mps`.
+        daemon: DaemonView,
+        /// The GPU's UUID: `GPU-…`.
         #[serde(rename = "gpuUUID")]
         gpu_uuid: String,
-        /// The index of the GPU.
+        /// The GPU's index in NVML, counted from 0.
         gpu_index: u32,
-        /// The UUID of the MIG device.
+        /// The MIG device's UUID: `MIG-…`, once the driver has made it.
         #[serde(rename = "migUUID")]
         mig_uuid: String,
-        /// The id of the GPU instance.
+        /// The GPU instance's id on its GPU.
         #[serde(rename = "gpuInstanceID")]
         gpu_instance: u32,
-        /// The id of the compute instance.
+        /// The compute instance's id in the GPU instance.
         #[serde(rename = "computeInstanceID")]
         compute_instance: u32,
-        /// The memory slices of the GPU instance.
+        /// The memory slices that the GPU instance takes.
         mig_placement: Placement,
-        /// The time of the create.
+        /// The time of the create: RFC 3339, UTC.
         created: String,
-        /// The pid of the container's init.
+        /// The pid of the container's init in the pid namespace of the create.
         init_pid: i32,
-        /// The error of the last release.
+        /// The driver's reason why the last release failed.
         error: String,
         /// The number of failed releases.
         attempts: u32,
-        /// The processes that had the slice open at the last failed release.
+        /// The processes that had the slice open at the last failed release, as `PID NAME`.
         held_by: Vec<String>,
-        /// The time of the next release by itself.
+        /// The time of the next release by itself: RFC 3339, UTC.
         next_attempt: String,
-        /// The time since which an idle slice has no container.
+        /// The time since which an idle slice has no container: RFC 3339, UTC.
         idle_since: String,
-        /// Whether an administrator made the instance.
+        /// Whether an administrator made the instance. Then it stays when the lease goes.
         adopted: bool,
-        /// The configuration of the layout that has the instance.
+        /// The configuration of the layout that has the instance: then it stays when the lease goes.
         layout: String,
         /// The pod or the claim whose containers share the slice.
         shared_in: String,
     }
 }
 
-impl From<&Entry> for EventLease {
-    fn from(entry: &Entry) -> EventLease {
+sparse! {
+    /// The MPS daemon of a share.
+    DaemonView {
+        /// The pid of the control program in the pid namespace of the create, once it is on record.
+        pid: i32,
+        /// Whether it lives; without it, new processes of the container have no memory limit.
+        alive: bool,
+        /// The number of restarts.
+        restarts: u32,
+    }
+}
+
+impl LeaseView {
+    /// Adds the place of an instance, and the ids that the driver gave it.
+    pub fn on(self, instance: &Instance) -> LeaseView {
+        let slice = instance.resource.mig_slice();
+        LeaseView {
+            gpu_uuid: text(instance.resource.gpu_uuid().as_str()),
+            gpu_index: Some(instance.resource.gpu_index()),
+            mig_uuid: slice.and_then(|s| s.mig_uuid.clone()),
+            gpu_instance: slice.and_then(|s| s.gpu_instance),
+            compute_instance: slice.and_then(|s| s.compute_instance),
+            mig_placement: slice.map(|s| s.placement),
+            profile: slice.map(|s| s.profile.clone()),
+            ..self
+        }
+    }
+}
+
+impl From<&Entry> for LeaseView {
+    fn from(entry: &Entry) -> LeaseView {
         let (lease, instance) = (entry.lease(), entry.instance());
         let shown = entry.shown();
-        let slice = instance.resource.mig_slice();
         let attempt = instance.attempt();
-        EventLease {
+        let holder = lease.map(|lease| LeaseView::held_by(&lease.holder));
+        LeaseView {
             id: text(entry.id()),
             kind: text(shown.kind),
             state: text(entry.shown_state()),
@@ -113,12 +155,6 @@ impl From<&Entry> for EventLease {
             memory_bytes: shown.memory_bytes,
             booked_bytes: shown.booked_bytes,
             enforcement: shown.enforcement.and_then(text),
-            gpu_uuid: text(instance.resource.gpu_uuid().as_str()),
-            gpu_index: Some(instance.resource.gpu_index()),
-            mig_uuid: slice.and_then(|s| s.mig_uuid.clone()),
-            gpu_instance: slice.and_then(|s| s.gpu_instance),
-            compute_instance: slice.and_then(|s| s.compute_instance),
-            mig_placement: slice.map(|s| s.placement),
             created: text(entry.created().as_str()),
             init_pid: lease.and_then(|l| l.init).map(|p| p.pid),
             error: attempt.map(|a| a.error.clone()),
@@ -129,24 +165,22 @@ impl From<&Entry> for EventLease {
             adopted: Some(instance.is_adopted()),
             layout: instance.layout.clone(),
             shared_in: lease.and_then(|l| l.shared_in.clone()),
-            ..lease.map_or_else(EventLease::default, |l: &Lease| {
-                EventLease::held_by(&l.holder)
-            })
+            ..holder.unwrap_or_default().on(instance)
         }
     }
 }
 
-impl EventLease {
+impl LeaseView {
     /// Returns the fields of a holder.
-    pub(crate) fn held_by(holder: &Holder) -> EventLease {
+    pub(crate) fn held_by(holder: &Holder) -> LeaseView {
         match holder {
-            Holder::Container(container) => EventLease::of_container(container),
-            Holder::Claim(claim) => EventLease::of_claim(claim),
+            Holder::Container(container) => LeaseView::of_container(container),
+            Holder::Claim(claim) => LeaseView::of_claim(claim),
         }
     }
 
-    fn of_container(container: &Container) -> EventLease {
-        EventLease {
+    fn of_container(container: &Container) -> LeaseView {
+        LeaseView {
             container: text(&container.key.id),
             container_name: container.container_name.clone(),
             pod: container.pod.clone(),
@@ -155,26 +189,23 @@ impl EventLease {
             bundle: path(&container.bundle),
             runtime: path(&container.runtime),
             runtime_root: path(&container.key.root),
-            ..EventLease::default()
+            ..LeaseView::default()
         }
     }
 
-    fn of_claim(claim: &Claim) -> EventLease {
+    fn of_claim(claim: &Claim) -> LeaseView {
         let first = claim.pods.first();
-        EventLease {
-            claim: Some(Claim {
-                pods: claim.pods.iter().take(MOST_PODS).cloned().collect(),
-                ..claim.clone()
-            }),
+        LeaseView {
+            claim: Some(claim.clone()),
             pod: first.map(|pod| pod.name.clone()),
             pod_uid: first.map(|pod| pod.uid.clone()),
             namespace: text(&claim.namespace),
-            ..EventLease::default()
+            ..LeaseView::default()
         }
     }
 
     /// Returns the name of the holder for people.
-    pub(super) fn holder(&self) -> String {
+    pub(crate) fn holder(&self) -> String {
         if let Some(claim) = &self.claim {
             return format!("claim {}", claim.full_name());
         }
@@ -188,7 +219,7 @@ impl EventLease {
     }
 
     /// Returns the portion for people: `1g.10gb at 4:1 on GPU 0`, `share of GPU 1`, or the request.
-    pub(super) fn portion(&self) -> String {
+    pub(crate) fn portion(&self) -> String {
         let name = self.profile.as_ref().or(self.request.as_ref());
         let Some(name) = name else {
             return String::new();
@@ -200,8 +231,8 @@ impl EventLease {
         }
     }
 
-    /// Cuts every text to a length.
-    pub(super) fn cut(&mut self, cut: impl Fn(&mut String)) {
+    /// Cuts every text to a length, and the pods of a claim.
+    pub(crate) fn cut(&mut self, cut: impl Fn(&mut String)) {
         let texts = [
             &mut self.container,
             &mut self.container_name,
@@ -218,6 +249,7 @@ impl EventLease {
         texts.into_iter().flatten().for_each(&cut);
         self.held_by.iter_mut().flatten().for_each(&cut);
         if let Some(claim) = &mut self.claim {
+            claim.pods.truncate(MOST_PODS);
             let Claim {
                 uid,
                 namespace,
