@@ -23,7 +23,6 @@ mod filter;
 mod gc;
 mod generate_config;
 mod gpus;
-mod help;
 mod inspect;
 mod json;
 mod layout_file;
@@ -33,8 +32,6 @@ mod list;
 mod metrics;
 mod mig_on;
 mod output;
-#[cfg(test)]
-mod pages;
 mod processes;
 mod release;
 mod release_claims;
@@ -44,17 +41,22 @@ mod top;
 mod world;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::ArgValueCompleter;
 use output::{Format, Output};
 use runmig_lease::config::Config;
-use runmig_lease::error::Result;
+use runmig_lease::error::{Context, Result};
 use runmig_lease::process::signals;
 use std::path::PathBuf;
 
 /// Show which container has which MIG slice, and release the slices of dead containers.
 #[derive(Parser)]
-#[command(name = "migctl", version, arg_required_else_help = true)]
+#[command(
+    name = "migctl",
+    version,
+    arg_required_else_help = true,
+    after_help = "`migctl VERB --help` shows the options and examples of a verb."
+)]
 struct Arguments {
     /// The configuration to use [default: /etc/runmig/config.toml]
     #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG", value_hint = ValueHint::FilePath)]
@@ -71,21 +73,68 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Register runmig with a container engine, or remove the registration
+    #[command(after_help = "\
+Examples:
+  migctl configure podman --dry-run    shows the changes as a diff
+  migctl configure containerd          registers runmig, and prints the command to restart containerd
+  migctl configure crio --remove       removes the registration")]
+    Configure(configure::Options),
+    /// Check all that an allocation needs, and name each repair
+    #[command(after_help = "\
+Examples:
+  migctl doctor                                checks the machine, and names a repair for each failure
+  migctl doctor --wait 60s --skip kubernetes   waits until nothing fails, as in a unit")]
+    Doctor(doctor::Options),
+    /// Print the code by which a shell completes migctl's words
+    #[command(after_help = completion::HELP)]
+    Completion { shell: completion::Shell },
     /// Show the GPUs, their MIG mode, and the profiles with free and total instances
     Gpus,
-    /// Show the booked memory of each GPU
-    Inspect(inspect::Options),
     /// Show which container has which slice, share or GPU, and the queue
-    #[command(after_help = levels::help())]
+    #[command(after_help = format!("\
+Examples:
+  migctl list                                    prints a row for each lease
+  migctl list -o json | jq '.items[].migUUID'    prints the UUID of each slice
+  migctl list --watch --namespace team-a         prints the leases of a namespace at each change
+
+{}", levels::help()))]
     List(list::Options),
     /// Show GPUs, queue and leases on one page, drawn again at each change
+    #[command(after_help = "\
+Examples:
+  migctl top                            shows GPUs, queue and leases until q is pressed
+  migctl top --sort used --kind share   shows the shares, those that use most first
+  migctl top --once                     prints one page")]
     Top(top::Options),
+    /// Show the booked memory of each GPU
+    Inspect(inspect::Options),
     /// Say whether a request would find room, where and why, or why not
-    #[command(after_help = levels::help())]
+    #[command(after_help = format!("\
+Examples:
+  migctl explain 3g.40gb                            says where a slice would go, or why it finds no room
+  migctl explain --share 8Gi --namespace team-a     asks for a share, under the rules of a namespace
+
+{}", levels::help()))]
     Explain(explain::Asked),
-    /// Name the containers to restart for a request to fit
-    Defrag(defrag::Asked),
+    /// Print what happened to creates, leases and instances
+    #[command(after_help = "\
+Examples:
+  migctl events --since 1h --type refused         says why creates found no room in the last hour
+  migctl events --last 0 --follow                 prints events as they come
+  migctl events --container train -o json         prints the history of a container for programs")]
+    Events(events::Options),
+    /// Print the state of the machine for Prometheus
+    #[command(after_help = "\
+Examples:
+  migctl metrics                                    prints one exposition, in OpenMetrics
+  migctl metrics --format prometheus --no-driver    prints the ledger alone, in the older format
+  migctl metrics --textfile FILE.prom               writes a file for node_exporter")]
+    Metrics(metrics::Options),
     /// Release the slice of a container that is gone
+    #[command(after_help = "\
+Examples:
+  migctl release 4f2a9c1d03be   releases the slice of a container that is gone")]
     Release {
         /// The container's id, its first 12 characters or more, or the lease's id; for a claim also its name or uid
         #[arg(required_unless_present = "claims", add = ArgValueCompleter::new(completion::holders))]
@@ -95,16 +144,40 @@ enum Verb {
         claims: bool,
     },
     /// Release every slice whose container is gone, and restore the limits of shares
+    #[command(after_help = "\
+Examples:
+  migctl gc --dry-run   names the leases of dead containers
+  migctl gc             releases them")]
     Gc {
         /// Only print what it would do, and why
         #[arg(long)]
         dry_run: bool,
     },
+    /// Name the containers to restart for a request to fit
+    Defrag(defrag::Asked),
+    /// Work beside dcgm-exporter
+    #[command(after_help = "\
+Examples:
+  migctl dcgm reload --if-changed   tells dcgm-exporter of instances that came or went")]
+    #[command(subcommand)]
+    Dcgm(dcgm::Verb),
     /// Bring the GPUs to the MIG layout of a file, and leave every lease alone
+    #[command(after_help = "\
+Examples:
+  migctl apply --dry-run -f layouts.yaml -c all-1g.10gb    prints the changes to this layout
+  migctl apply -f layouts.yaml -c all-1g.10gb              makes them, unless a lease is in the way
+  migctl apply --wait 10m -f layouts.yaml -c all-1g.10gb   waits for leases in the way")]
     Apply(apply::Options),
     /// Say whether the MIG layout of a file is in place
+    #[command(after_help = "\
+Examples:
+  migctl assert -f layouts.yaml -c all-1g.10gb      says whether the machine has this layout
+  migctl assert -a -f layouts.yaml -c all-1g.10gb   checks the file alone")]
     Assert(assert::Options),
     /// Print the MIG layout of the machine as a file
+    #[command(after_help = "\
+Examples:
+  migctl export -l today   prints the layout of the machine under a name")]
     Export(export::Options),
     /// Save the exact MIG state of the machine in a file
     Checkpoint(checkpoint::Options),
@@ -112,20 +185,9 @@ enum Verb {
     Restore(apply::Restore),
     /// Print a file with a MIG layout for each profile
     GenerateConfig(generate_config::Options),
-    /// Register runmig with a container engine, or remove the registration
-    Configure(configure::Options),
-    /// Check all that an allocation needs, and name each repair
-    Doctor(doctor::Options),
-    /// Print what happened to creates, leases and instances
-    Events(events::Options),
-    /// Work beside dcgm-exporter
-    #[command(subcommand)]
-    Dcgm(dcgm::Verb),
-    /// Print the state of the machine for Prometheus
-    Metrics(metrics::Options),
-    /// Print the code by which a shell completes migctl's words
-    #[command(after_help = completion::HELP)]
-    Completion { shell: completion::Shell },
+    /// Write the manual pages into a folder, for scripts/install
+    #[command(hide = true)]
+    Man { folder: PathBuf },
 }
 
 impl Verb {
@@ -144,14 +206,7 @@ pub fn main() -> i32 {
     signals::survive_file_limit();
     signals::wait_for_children();
     completion::answer::<Arguments>();
-    let called = help::dress(Arguments::command()).try_get_matches();
-    let arguments = match called.and_then(|matches| Arguments::from_arg_matches(&matches)) {
-        Ok(arguments) => arguments,
-        Err(e) => {
-            let _ = e.print();
-            return e.exit_code();
-        }
-    };
+    let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(status) => status,
         Err(e) => {
@@ -207,5 +262,38 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Events(options) => events::run(&config()?, format, options),
         Verb::Metrics(options) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),
+        Verb::Man { folder } => clap_mangen::generate_to(Arguments::command(), folder)
+            .context(|| format!("write manual pages into {}", folder.display()))
+            .map(|()| 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_valid_calls() {
+        let mut examples = 0;
+        for verb in Arguments::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string);
+            for line in help.unwrap_or_default().lines() {
+                let Some(call) = line.strip_prefix("  migctl ") else {
+                    continue;
+                };
+                let call = call
+                    .split("  ")
+                    .next()
+                    .unwrap()
+                    .split(" | ")
+                    .next()
+                    .unwrap();
+                let parsed =
+                    Arguments::try_parse_from(["migctl"].into_iter().chain(call.split(' ')));
+                assert!(parsed.is_ok(), "{call}: {}", parsed.err().unwrap());
+                examples += 1;
+            }
+        }
+        assert!(examples > 20, "{examples}");
     }
 }

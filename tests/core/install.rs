@@ -110,11 +110,25 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     for document in in_repository("docs", "md") {
         files.push((format!("{prefix}/share/doc/runmig/docs/{document}"), 0o644));
     }
-    for section in ["5", "7", "8"] {
-        for page in in_repository("docs/man", section) {
-            files.push((format!("{prefix}/share/man/man{section}/{page}"), 0o644));
-        }
+    for page in in_repository("docs/man", "8") {
+        files.push((format!("{prefix}/share/man/man8/{page}"), 0o644));
     }
+    let pages = TempDir::new().unwrap();
+    let mut migctl = Command::new(env!("CARGO_BIN_EXE_migctl"));
+    assert!(
+        migctl
+            .arg("man")
+            .arg(pages.path())
+            .status()
+            .unwrap()
+            .success()
+    );
+    for page in fs::read_dir(pages.path()).unwrap() {
+        let page = page.unwrap().file_name().into_string().unwrap();
+        files.push((format!("{prefix}/share/man/man1/{page}"), 0o644));
+    }
+    let of_list = format!("{prefix}/share/man/man1/migctl-list.1");
+    assert!(files.iter().any(|(file, _)| *file == of_list));
     for unit in [
         "runmig-dcgm.path",
         "runmig-dcgm.service",

@@ -11,7 +11,6 @@ mod hardware;
 mod hardware_shares;
 mod install;
 mod package;
-mod pages;
 mod placement;
 mod policy;
 mod rules;

@@ -164,7 +164,6 @@ const READERS: &[(&str, &str)] = &[
         "src/cli/metrics/textfile.rs",
         "opens the folder of a file, and a new file in it to write it",
     ),
-    ("src/cli/pages.rs", "the manual pages, in a test"),
     (
         "src/runtime/spawn.rs",
         "opens /dev/null in the place of closed descriptors",

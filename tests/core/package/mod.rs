@@ -185,7 +185,7 @@ fn packages_have_same_files() {
     };
     let expected = plain(&at("tar"));
     assert!(
-        expected.contains("usr/bin/runmig") && expected.contains("usr/share/man/man8/migctl.8")
+        expected.contains("usr/bin/runmig") && expected.contains("usr/share/man/man1/migctl.1")
     );
     assert_eq!(plain(root.path()), expected);
     assert_eq!(plain(&at("rpm")), expected);
