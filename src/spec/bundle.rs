@@ -18,17 +18,16 @@ use super::edit::strip;
 use super::peek::{Peek, peek};
 use super::sidecar::Sidecar;
 use super::{env, hooks};
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::stat::{Mode, fchmod, fstat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fsync, unlinkat};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, fstat};
 use runmig_lease::Author;
+use runmig_lease::effect;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files::{self, Links, Opened};
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
 use runmig_lease::trust;
 use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -111,6 +110,7 @@ impl Bundle {
     }
 
     /// Opens a bundle. The path may be a link, as it may for runc.
+    #[allow(clippy::disallowed_methods)] // It only reads.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let dir = nix::fcntl::open(path, flags, Mode::empty())
@@ -198,7 +198,7 @@ impl Bundle {
             Some(_) => Restored::NotOurs,
         };
         self.unlink(SIDECAR)
-            .and_then(|()| fsync(&self.dir))
+            .and_then(|()| effect::sync(&self.dir))
             .context(|| format!("remove {}", self.name(SIDECAR)))?;
         Ok(result)
     }
@@ -227,7 +227,7 @@ impl Bundle {
             self.replace(CONFIG, &original.bytes, Some(&stat))?;
         }
         self.unlink(SIDECAR)
-            .and_then(|()| fsync(&self.dir))
+            .and_then(|()| effect::sync(&self.dir))
             .context(|| format!("remove {}", self.name(SIDECAR)))
     }
 
@@ -300,31 +300,28 @@ impl Bundle {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let temporary = format!("{TEMPORARY}{}-{count}", std::process::id());
         self.write(&temporary, bytes, like)
-            .and_then(|()| Ok(renameat(&self.dir, temporary.as_str(), &self.dir, file)?))
-            .and_then(|()| Ok(fsync(&self.dir)?))
+            .and_then(|()| effect::rename_at(&self.dir, &temporary, file))
+            .and_then(|()| effect::sync(&self.dir))
             .map_err(|e| {
                 let _ = self.unlink(&temporary);
                 Error::new(format!("cannot write {}", self.name(file))).caused_by(e)
             })
     }
 
-    fn write(&self, file: &str, bytes: &[u8], like: Option<&Metadata>) -> std::io::Result<()> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        let fd = openat(&self.dir, file, flags, Mode::from_bits_truncate(0o600))?;
+    fn write(&self, file: &str, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
+        let mut out = effect::create_at(&self.dir, file)?;
         if let Some(like) = like {
-            let (uid, gid) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
-            fchown(fd.as_fd(), Some(uid), Some(gid))?;
+            effect::set_owner_of(&out, like.uid(), like.gid())?;
             // The mode follows the owner: a change of owner clears mode bits.
-            fchmod(fd.as_fd(), Mode::from_bits_truncate(like.mode()))?;
+            effect::set_mode_of(&out, like.mode())?;
         }
-        let mut out = File::from(fd);
-        out.write_all(bytes)?;
-        out.sync_all()
+        effect::write_all(&mut out, bytes)?;
+        effect::sync(&out)
     }
 
-    fn unlink(&self, file: &str) -> nix::Result<()> {
-        match unlinkat(&self.dir, file, UnlinkatFlags::NoRemoveDir) {
-            Err(Errno::ENOENT) => Ok(()),
+    fn unlink(&self, file: &str) -> io::Result<()> {
+        match effect::remove_file_at(&self.dir, file) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             result => result,
         }
     }
@@ -337,7 +334,7 @@ impl Bundle {
         };
         for name in entries.flatten().map(|entry| entry.file_name()) {
             if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
-                let _ = unlinkat(&self.dir, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+                let _ = effect::remove_file_at(&self.dir, &name);
             }
         }
     }

@@ -3,6 +3,8 @@
 //! An edit changes only these fields: `process.env`, `linux.devices`, `linux.resources.devices`, `hooks`,
 //! `mounts`. It changes `process.user.additionalGids` if the driver's files ask for a group.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod annotations;
 pub mod bundle;
 pub mod cdi;

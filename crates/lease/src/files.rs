@@ -2,6 +2,7 @@
 //! than its caller allows. Errors are the system's own, so that callers can tell them apart; a caller
 //! adds the path.
 
+use crate::effect;
 use fs2::FileExt;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
@@ -48,6 +49,7 @@ pub fn open(path: &Path, links: Links) -> io::Result<Opened> {
 }
 
 /// The same, with a path that starts at an open directory.
+#[allow(clippy::disallowed_methods)] // It only reads.
 pub fn open_at(dir: impl AsFd, path: &Path, links: Links) -> io::Result<Opened> {
     // A pipe must not block this process, nor a terminal become its own.
     let mut flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -70,9 +72,9 @@ pub fn open_at(dir: impl AsFd, path: &Path, links: Links) -> io::Result<Opened> 
 /// Puts a draft in the place of a file in a single step, if it could be written. An unfinished draft must not fill a full
 /// disk further, so it goes.
 pub fn put(draft: &Path, file: &Path, written: io::Result<()>) -> io::Result<()> {
-    let put = written.and_then(|()| std::fs::rename(draft, file));
+    let put = written.and_then(|()| effect::rename(draft, file));
     if put.is_err() {
-        let _ = std::fs::remove_file(draft);
+        let _ = effect::remove_file(draft);
     }
     put
 }
@@ -87,11 +89,7 @@ pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
 
 /// Locks a file until it is closed. Returns false if another process holds the lock.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
-    match FileExt::try_lock_exclusive(file) {
-        Ok(()) => Ok(true),
-        Err(e) if e.raw_os_error() == fs2::lock_contended_error().raw_os_error() => Ok(false),
-        Err(e) => Err(e),
-    }
+    effect::try_lock(file)
 }
 
 impl Opened {

@@ -100,6 +100,7 @@
 //! ```
 
 #![warn(unreachable_pub)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 // The GPU models of testkit name this crate as its users do.
 #[cfg(test)]
@@ -112,8 +113,10 @@ mod bundles;
 pub mod cdi;
 pub mod config;
 mod context;
+#[allow(clippy::disallowed_methods)] // It maps its file.
 pub mod counters;
 mod draft;
+pub mod effect;
 pub mod error;
 pub mod events;
 pub mod files;
@@ -123,6 +126,7 @@ pub mod fuzzing;
 pub mod gpu;
 mod idle;
 mod inventory;
+#[allow(clippy::disallowed_methods)]
 mod job_files;
 pub mod layout;
 mod limit;

@@ -1,5 +1,6 @@
 //! The log of actions and failures for people: `runmig.log` in the state directory.
 
+use crate::effect;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -16,12 +17,10 @@ const MAX_SIZE: u64 = 1 << 20;
 pub fn open(state_dir: &Path) -> Option<File> {
     let file = state_dir.join(NAME);
     rotate(&file);
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(&file);
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let opened = effect::open(&options, &file);
     // A file with a second name could be another user's, linked to here.
     let is_ours = |file: &File| file.metadata().is_ok_and(|m| m.is_file() && m.nlink() == 1);
     opened.ok().filter(is_ours)
@@ -29,6 +28,6 @@ pub fn open(state_dir: &Path) -> Option<File> {
 
 fn rotate(file: &Path) {
     if std::fs::symlink_metadata(file).is_ok_and(|m| m.len() > MAX_SIZE) {
-        let _ = std::fs::rename(file, file.with_extension("log.1"));
+        let _ = effect::rename(file, &file.with_extension("log.1"));
     }
 }

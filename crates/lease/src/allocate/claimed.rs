@@ -138,10 +138,11 @@ impl Watch {
     fn wait(&self, end: Instant) -> Result<()> {
         let left = end.saturating_duration_since(Instant::now());
         let Some(inotify) = &self.0 else {
-            std::thread::sleep(left.min(UNWATCHED));
+            crate::effect::pause(left.min(UNWATCHED));
             return Ok(());
         };
         let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+        crate::effect::wait("");
         let mut fds = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}

@@ -129,7 +129,7 @@ pub(super) fn wait_for(
     let waited = since.elapsed();
     if waited < context.config.lock_timeout {
         let gap = waited / 8;
-        std::thread::sleep(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
+        crate::effect::pause(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
         return Ok(());
     }
     Err(TooLong::Creates(

@@ -146,7 +146,7 @@ fn reset_all(
             .context(|| "keep the GPU for the reset")?;
         match program.reset(&addresses, lock) {
             Ok(()) => break,
-            Err(_) if begun.elapsed() < PATIENCE => std::thread::sleep(GAP),
+            Err(_) if begun.elapsed() < PATIENCE => crate::effect::pause(GAP),
             Err(e) => return Err(e),
         }
     }

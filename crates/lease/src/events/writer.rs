@@ -2,11 +2,12 @@
 
 use super::event::Event;
 use super::{OLDER, line, numbered};
+use crate::effect;
 use crate::files::try_lock;
 use crate::trust;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,7 +57,7 @@ impl Writer {
         let Some(line) = line::encode(event) else {
             return Err(io::Error::other("the event is too long"));
         };
-        match self.open()?.write(&line)? {
+        match effect::write_some(&mut self.open()?, &line)? {
             all if all == line.len() => Ok(()),
             _ => Err(ErrorKind::StorageFull.into()),
         }
@@ -103,21 +104,19 @@ impl Writer {
         if is_current {
             for n in (1..OLDER).rev() {
                 // A number may be missing.
-                let _ = std::fs::rename(numbered(&self.file, n), numbered(&self.file, n + 1));
+                let _ = effect::rename(&numbered(&self.file, n), &numbered(&self.file, n + 1));
             }
-            std::fs::rename(&self.file, numbered(&self.file, 1))?;
+            effect::rename(&self.file, &numbered(&self.file, 1))?;
         }
         Ok(true)
     }
 }
 
 fn open_end(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(MODE)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(MODE);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = effect::open(&options, path)?;
     // A file with a second name could be another user's, linked to here.
     let meta = file.metadata()?;
     if !meta.is_file() || meta.nlink() != 1 {
@@ -125,7 +124,7 @@ fn open_end(path: &Path) -> io::Result<File> {
     }
     if meta.len() == 0 {
         // As for the folder.
-        file.set_permissions(Permissions::from_mode(MODE))?;
+        effect::set_mode_of(&file, MODE)?;
     }
     Ok(file)
 }
@@ -135,10 +134,10 @@ fn make_folder(file: &Path) -> io::Result<()> {
     let Some(folder) = file.parent() else {
         return Ok(());
     };
-    match DirBuilder::new().mode(0o700).create(folder) {
+    match effect::make_dir(folder, 0o700) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
         // A unit of systemd may have a umask that keeps readers out.
-        made => made.and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(0o755))),
+        made => made.and_then(|()| effect::set_mode(folder, 0o755)),
     }
 }
 

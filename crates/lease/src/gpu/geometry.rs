@@ -10,15 +10,14 @@
 //!
 //! The file is a cache: one that is missing, damaged, foreign or too large is no error.
 
+use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::framed::Form;
 use crate::model::{BootId, GpuUuid, Profile};
 use crate::trust;
-use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -140,26 +139,19 @@ impl Cache {
     /// a writer at work from one that was killed.
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
         let unfinished = self.dir.join(UNFINISHED);
-        let out = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(&unfinished)?;
-        let Ok(mut out) = Flock::lock(out, FlockArg::LockExclusiveNonblock) else {
-            return Ok(());
-        };
-        if !is_still(&out, &unfinished) {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+        let mut out = effect::open(&options, &unfinished)?;
+        if !effect::try_lock(&out).unwrap_or(false) || !is_still(&out, &unfinished) {
             return Ok(());
         }
-        let written = out
-            .set_len(0)
-            .and_then(|()| out.write_all(bytes))
-            .and_then(|()| fs::rename(&unfinished, self.dir.join(FILE)));
+        let written = effect::set_len(&out, 0)
+            .and_then(|()| effect::write_all(&mut out, bytes))
+            .and_then(|()| effect::rename(&unfinished, &self.dir.join(FILE)));
         if written.is_err() {
             // An unfinished file must not fill a full disk further.
-            let _ = fs::remove_file(&unfinished);
+            let _ = effect::remove_file(&unfinished);
         }
         written
     }

@@ -1,9 +1,9 @@
 //! Gives a cgroup the files of the kernel's controller `dmem`, where the kernel has it.
 
+use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files;
 use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::Path;
 
 const CONTROLLER: &str = "dmem";
@@ -24,8 +24,8 @@ pub(super) fn provide(root: &Path, cgroup: &Path) -> Result<()> {
     for dir in above.into_iter().rev() {
         let list = dir.join("cgroup.subtree_control");
         if !lists(&list)? {
-            let opened = OpenOptions::new().write(true).open(&list);
-            let written = opened.and_then(|mut file| file.write_all(b"+dmem"));
+            let opened = effect::open(OpenOptions::new().write(true), &list);
+            let written = opened.and_then(|mut file| effect::write_all(&mut file, b"+dmem"));
             written.context(|| format!("enable {CONTROLLER} in {}", list.display()))?;
         }
     }

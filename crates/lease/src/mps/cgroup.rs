@@ -2,6 +2,7 @@
 //! engine's. The end of those does not end the daemon, and its processes are no sign that the container lives.
 
 use super::PREFIX;
+use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files;
 use crate::process::{self, Host, PidFd};
@@ -25,7 +26,7 @@ pub(super) fn make(name: &str) -> Result<()> {
     for point in &points {
         let group = point.join(name);
         let what = || format!("make cgroup {}", group.display());
-        match std::fs::create_dir(&group) {
+        match effect::make_dir(&group, 0o777) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             made => made.context(what)?,
         }
@@ -34,7 +35,7 @@ pub(super) fn make(name: &str) -> Result<()> {
             let is_v1 = point.join("cgroup.sane_behavior").exists() && point.join(file).exists();
             if is_v1 {
                 let of_all = files::read_text(&point.join(file), MAX_LIST).context(what)?;
-                std::fs::write(group.join(file), of_all.trim()).context(what)?;
+                effect::write(&group.join(file), of_all.trim()).context(what)?;
             }
         }
     }
@@ -45,7 +46,7 @@ pub(super) fn make(name: &str) -> Result<()> {
 pub(super) fn enter(name: &str, pid: i32) -> Result<()> {
     for point in process::hierarchies() {
         let procs = point.join(name).join("cgroup.procs");
-        std::fs::write(&procs, pid.to_string())
+        effect::write(&procs, pid.to_string())
             .context(|| format!("write process {pid} to {}", procs.display()))?;
     }
     // systemd ends a unit with all processes of its cgroup there.
@@ -73,7 +74,7 @@ pub(super) fn kill(name: &str) -> io::Result<()> {
     for point in process::hierarchies() {
         let group = point.join(name);
         let all = group.join("cgroup.kill");
-        if all.exists() && std::fs::write(&all, "1").is_ok() {
+        if all.exists() && effect::write(&all, "1").is_ok() {
             continue;
         }
         let listed = match files::read_text(&group.join("cgroup.procs"), MAX_LIST) {
@@ -101,7 +102,7 @@ fn kill_in(name: &str, pid: i32) {
 /// Removes the empty cgroup from each hierarchy.
 pub(super) fn remove(name: &str) -> io::Result<()> {
     for point in process::hierarchies() {
-        match std::fs::remove_dir(point.join(name)) {
+        match effect::remove_dir(&point.join(name)) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
@@ -124,7 +125,7 @@ pub(crate) fn remove_left_over() {
             name.to_str().is_some_and(|name| name.starts_with(PREFIX))
         };
         for entry in entries.filter(|e| is_daemons(e) && is_old(e)) {
-            let _ = std::fs::remove_dir(entry.path());
+            let _ = effect::remove_dir(&entry.path());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Starts the control program as a daemon: a child that waits until its process is on record.
 
+use crate::effect::{self, Kind};
 use crate::error::{Context, Error, Result};
 use crate::model::Process;
 use crate::process::{self, signals};
@@ -44,6 +45,7 @@ pub(super) struct Child {
 
 /// Forks the child, with a session of its own and none of this process's descriptors: an engine waits until all
 /// holders of its own have closed them.
+#[allow(clippy::disallowed_methods)]
 pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     let what = || format!("start {}", image.program.to_string_lossy());
     signals::wait_for_children();
@@ -56,6 +58,7 @@ pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     let (arguments, environment) = (pointers(&image.arguments), pointers(&image.environment));
     let (wait, go) = pipe2(OFlag::O_CLOEXEC).context(what)?;
     let open = open_descriptors().context(what)?;
+    effect::effect(Kind::Start, "").context(what)?;
     // SAFETY: until its exec the child only makes system calls, and the parent made all that it needs before.
     match unsafe { fork() }.context(what)? {
         ForkResult::Parent { child } => Ok(Waiting {
@@ -131,7 +134,7 @@ impl Waiting {
 
     /// Lets the child begin.
     pub(super) fn begin(self) -> Result<Child> {
-        nix::unistd::write(&self.go, b"g").context(|| "start the MPS daemon")?;
+        effect::write_all(&mut File::from(self.go), b"g").context(|| "start the MPS daemon")?;
         Ok(self.child)
     }
 }

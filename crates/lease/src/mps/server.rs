@@ -2,14 +2,15 @@
 
 use super::launch::{self, Child, Image};
 use super::{Home, Program, cgroup, limit, talk};
+use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files;
 use crate::model::{InstanceId, Process};
 use std::ffi::CString;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -45,8 +46,8 @@ pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()
         (&home.door(), 0o755),
     ] {
         // The mode of a new folder is cut by the caller's umask.
-        { DirBuilder::new().recursive(true).mode(mode).create(folder) }
-            .and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(mode)))
+        effect::make_dir_all(folder, mode)
+            .and_then(|()| effect::set_mode(folder, mode))
             .context(|| format!("make {}", folder.display()))?;
     }
     remove_sockets(home).context(|| format!("remove the sockets in {}", home.pipes().display()))?;
@@ -66,7 +67,7 @@ pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()
 /// Removes the sockets of an earlier daemon, which nothing listens at.
 fn remove_sockets(home: &Home) -> std::io::Result<()> {
     for entry in std::fs::read_dir(home.pipes())? {
-        std::fs::remove_file(entry?.path())?;
+        effect::remove_file(&entry?.path())?;
     }
     Ok(())
 }
@@ -100,13 +101,13 @@ fn image(order: &Order<'_>) -> Result<Image> {
 
 fn open_log(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(0o600).open(path)
+    effect::open(options.create(true).append(true).mode(0o600), path)
 }
 
 /// Makes the kernel end other processes before the daemon when memory is short, as far as it allows.
 fn keep_in_memory(pid: i32) {
     let file = format!("/proc/{pid}/oom_score_adj");
-    if std::fs::write(&file, "-999").is_err() {
+    if effect::write(Path::new(&file), "-999").is_err() {
         tracing::debug!("{file} cannot be lowered");
     }
 }
@@ -131,7 +132,7 @@ fn await_socket(home: &Home, child: &Child, end: Instant) -> Result<()> {
             let text = format!("the MPS daemon did not listen within {waited} s{}", log());
             return Err(Error::new(text));
         }
-        std::thread::sleep(gap);
+        effect::pause(gap);
         gap = (gap * 2).min(Duration::from_millis(20));
     }
 }
@@ -169,7 +170,7 @@ fn first_answer(program: &Path, pipes: &Path, command: &str, end: Instant) -> Re
     let mut gap = Duration::from_millis(1);
     loop {
         match talk::tell(program, pipes, command, end) {
-            Err(_) if Instant::now() < end => std::thread::sleep(gap),
+            Err(_) if Instant::now() < end => effect::pause(gap),
             answer => return answer,
         }
         gap = (gap * 2).min(Duration::from_millis(100));
@@ -180,15 +181,15 @@ fn first_answer(program: &Path, pipes: &Path, command: &str, end: Instant) -> Re
 fn open_door(home: &Home) -> Result<()> {
     let (new, link) = (home.folder.join("control.new"), home.door().join("control"));
     let what = || format!("link {}", link.display());
-    match std::fs::remove_file(&new) {
+    match effect::remove_file(&new) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).context(what),
         _ => {}
     }
     let socket = home.pipes().join("control");
     // Every user of the container connects to it.
-    std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).context(what)?;
-    std::fs::hard_link(&socket, &new).context(what)?;
-    std::fs::rename(&new, &link).context(what)
+    effect::set_mode(&socket, 0o666).context(what)?;
+    effect::hard_link(&socket, &new).context(what)?;
+    effect::rename(&new, &link).context(what)
 }
 
 /// Empties logs that have grown large. The daemon appends, so it goes on at the start. A container could fill the
@@ -200,8 +201,9 @@ pub(crate) fn cut_logs(home: &Home) -> Result<()> {
         let entry = entry.context(what)?;
         let meta = entry.metadata().context(what)?;
         if meta.is_file() && meta.len() > MAX_LOG_FILE {
-            let file = OpenOptions::new().write(true).open(entry.path());
-            file.and_then(|file| file.set_len(0)).context(what)?;
+            let file = effect::open(OpenOptions::new().write(true), &entry.path());
+            file.and_then(|file| effect::set_len(&file, 0))
+                .context(what)?;
         }
     }
     Ok(())
@@ -235,7 +237,7 @@ pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
         if Instant::now() >= end {
             return Ok(Some(left));
         }
-        std::thread::sleep(gap);
+        effect::pause(gap);
         gap = (gap * 2).min(Duration::from_millis(20));
     }
     // In another cgroup namespace than the create's, the hierarchies here do not show it.
@@ -245,7 +247,7 @@ pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
     if goes_on {
         return Ok(None);
     }
-    match std::fs::remove_dir_all(&home.folder) {
+    match effect::remove_dir_all(&home.folder) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
             Err(e).context(|| format!("remove {}", home.folder.display()))
         }

@@ -93,7 +93,8 @@ pub(super) fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
     Ok(seen)
 }
 
-/// Runs the looks in a child. Returns when the child has ended, or has been blocked for too long.
+/// Runs the looks in a child, which is no effect. Returns when the child has ended, or has been blocked for too long.
+#[allow(clippy::disallowed_methods)]
 fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
     let (ends, end) = io::pipe()?;
     // The child closes this process's files, which include locks and the engine's pipes.

@@ -1,5 +1,6 @@
 //! Processes by descriptor: a descriptor names its process even if the number is used again.
 
+use crate::effect::{self, Kind};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -24,6 +25,7 @@ impl PidFd {
 
     /// Sends SIGKILL. A process that has ended is no error.
     pub(crate) fn kill(&self) -> io::Result<()> {
+        effect::effect(Kind::Kill, "")?;
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and the kernel takes a null pointer for no information.
         let sent = unsafe {

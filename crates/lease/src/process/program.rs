@@ -1,11 +1,12 @@
 //! Runs a program for its output, with a bound on both.
 
 use super::signals;
+use crate::effect::{self, Kind};
 use crate::error::printable;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::io::{ErrorKind, PipeReader, Read, Write};
+use std::io::{ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -34,7 +35,7 @@ pub(crate) fn shown(answer: &Answer) -> String {
 /// ended would end this process with SIGPIPE.
 pub(crate) fn input(text: &str) -> std::io::Result<PipeReader> {
     let (stdin, mut writer) = std::io::pipe()?;
-    writer.write_all(format!("{text}\n").as_bytes())?;
+    effect::write_all(&mut writer, format!("{text}\n").as_bytes())?;
     Ok(stdin)
 }
 
@@ -48,13 +49,9 @@ pub(crate) fn run(
     signals::wait_for_children();
     // One pipe takes both outputs.
     let (mut output, both) = std::io::pipe()?;
-    let mut child = command
-        .stdin(stdin)
-        .stdout(both.try_clone()?)
-        .stderr(both)
-        .current_dir("/")
-        .process_group(0)
-        .spawn()?;
+    command.stdin(stdin).stdout(both.try_clone()?).stderr(both);
+    command.current_dir("/").process_group(0);
+    let mut child = effect::spawn(&mut command)?;
     // The command holds the pipe open as well.
     drop(command);
     let read = read_until(&mut output, end);
@@ -112,7 +109,9 @@ pub(crate) fn wait_until(child: &mut Child, end: Instant) -> std::io::Result<Opt
 }
 
 /// Kills a program with its children.
+#[allow(clippy::disallowed_methods)]
 fn stop(child: &mut Child) {
+    let _ = effect::effect(Kind::Kill, "");
     let group = i32::try_from(child.id()).map(Pid::from_raw);
     let _ = group.map(|group| killpg(group, Signal::SIGKILL));
     let _ = child.kill();

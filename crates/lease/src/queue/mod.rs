@@ -222,7 +222,7 @@ impl Turn {
         if was_in_vain {
             let pause = FIRST_PAUSE * (1 << self.in_vain.min(10));
             let left = self.wait.saturating_sub(self.begun.elapsed());
-            std::thread::sleep(pause.min(COLLECT_AGAIN).min(left));
+            crate::effect::pause(pause.min(COLLECT_AGAIN).min(left));
         }
     }
 

@@ -84,7 +84,7 @@ impl Watch {
             let Some(events) = &self.events else {
                 let ahead = store.numbers_before(number).len();
                 let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
-                std::thread::sleep(left.min(UNWATCHED * times));
+                crate::effect::pause(left.min(UNWATCHED * times));
                 // Other waiters may have released their watches.
                 self.events = Events::of(store, number, &self.bundle);
                 if self.events.is_some() {
@@ -115,6 +115,7 @@ impl Watch {
             }
             // The timeout is rounded up: a zero timeout would keep the processor busy for the rest.
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+            crate::effect::wait("");
             let mut fds = [PollFd::new(events.inotify.as_fd(), PollFlags::POLLIN)];
             match nix::poll::poll(&mut fds, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}

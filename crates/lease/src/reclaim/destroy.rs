@@ -55,7 +55,7 @@ pub(crate) fn destroy_instance(
             Ok(ended) => return Ok(ended),
             Err(refusal) if refusal.may_pass() && Instant::now() + gap < end => {
                 context.observer.tell(&News::Retried(instance));
-                std::thread::sleep(gap);
+                crate::effect::pause(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {
                     // This process's own session may hold the instance, so the last try opens a new one.

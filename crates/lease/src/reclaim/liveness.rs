@@ -116,7 +116,7 @@ pub(crate) fn lasting(time: Duration, sign_of_life: impl Fn() -> Option<String>)
         if begun.elapsed() >= time {
             return Some(sign);
         }
-        std::thread::sleep(gap);
+        crate::effect::pause(gap);
         gap = (gap * 2).min(Duration::from_millis(100));
     }
 }

@@ -5,9 +5,8 @@
 //! that runmig would have to clean up. The directory's inode is the same by every path.
 
 use super::{Store, lock};
+use crate::effect;
 use crate::error::{Context, Result};
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 
@@ -49,21 +48,12 @@ impl Store {
         let what = || format!("lock {}", path.display());
         for _ in 0..lock::MAX_REPLACED {
             let file = lock::open(&path)?;
-            let byte = libc::flock {
-                l_type: libc::F_WRLCK as libc::c_short,
-                l_whence: libc::SEEK_SET as libc::c_short,
-                l_start: bundle.offset(),
-                l_len: 1,
-                l_pid: 0,
-            };
-            match fcntl(&file, FcntlArg::F_OFD_SETLK(&byte)) {
-                Ok(_) if lock::is_still(&file, &path).context(what)? => {
-                    return Ok(Some(BundleLock { _file: file }));
-                }
-                // Another process removed the file, so lock the new one.
-                Ok(_) => {}
-                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
-                Err(e) => return Err(e).context(what),
+            if !effect::lock_byte(&file, bundle.offset(), false).context(what)? {
+                return Ok(None);
+            }
+            // If another process removed the file, lock the new one.
+            if lock::is_still(&file, &path).context(what)? {
+                return Ok(Some(BundleLock { _file: file }));
             }
         }
         Err(lock::replaced(&path))

@@ -4,9 +4,8 @@
 
 use super::Store;
 use super::lock::{self, Lock};
+use crate::effect;
 use crate::error::{Context, Result};
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::path::PathBuf;
@@ -54,22 +53,9 @@ impl Store {
     pub fn claim_turn(&self, uid: &str) -> Result<ClaimTurn> {
         let path = self.driver_file();
         let what = || format!("lock {}", path.display());
-        let byte = libc::flock {
-            l_type: libc::F_WRLCK as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: offset(uid),
-            l_len: 1,
-            l_pid: 0,
-        };
         for _ in 0..lock::MAX_REPLACED {
             let file = lock::open(&path)?;
-            let locked = loop {
-                match fcntl(&file, FcntlArg::F_OFD_SETLKW(&byte)) {
-                    Err(Errno::EINTR) => {}
-                    done => break done,
-                }
-            };
-            locked.context(what)?;
+            effect::lock_byte(&file, offset(uid), true).context(what)?;
             if lock::is_still(&file, &path).context(what)? {
                 return Ok(ClaimTurn { _file: file });
             }

@@ -1,8 +1,9 @@
 //! Writes a file completely or not at all, and keeps it across a crash.
 
+use crate::effect;
 use crate::files;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -21,13 +22,11 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     unlink(file)?;
-    let mut out = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)?;
-    out.write_all(bytes)?;
-    out.sync_all()
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut out = effect::open(&options, file)?;
+    effect::write_all(&mut out, bytes)?;
+    effect::sync(&out)
 }
 
 /// Removes a file, and returns whether it was there.
@@ -51,7 +50,7 @@ pub(super) fn remove_all(dirs: &[PathBuf], files: &[PathBuf]) -> io::Result<Vec<
 }
 
 fn unlink(file: &Path) -> io::Result<bool> {
-    match std::fs::remove_file(file) {
+    match effect::remove_file(file) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         removed => removed.map(|()| true),
     }
@@ -60,11 +59,11 @@ fn unlink(file: &Path) -> io::Result<bool> {
 pub(crate) fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-            let _ = std::fs::remove_file(entry.path());
+            let _ = effect::remove_file(&entry.path());
         }
     }
 }
 
 fn sync(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
+    effect::sync(&File::open(dir)?)
 }

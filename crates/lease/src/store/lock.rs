@@ -1,13 +1,13 @@
 //! A lock that ends with its holder, limits the wait for it, and names its holder.
 
+use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files;
 use crate::model::Process;
 use crate::process;
-use fs2::FileExt;
 use nix::sys::signal::SigSet;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Seek, Write};
+use std::io::{ErrorKind, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) struct Lock {
 /// Clears the signature while the lock is still held, so a signature always belongs to the holder.
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = self.file.set_len(0);
+        let _ = effect::set_len(&self.file, 0);
     }
 }
 
@@ -88,7 +88,10 @@ impl Lock {
         let what = || format!("lock {}", path.display());
         for _ in 0..MAX_REPLACED {
             let mut file = open(path)?;
-            file.lock_exclusive().context(what)?;
+            if !try_lock(&file).context(what)? {
+                effect::wait(path);
+                effect::lock(&file).context(what)?;
+            }
             if is_still(&file, path).context(what)? {
                 sign(&mut file, why);
                 return Ok(Lock { file });
@@ -98,14 +101,7 @@ impl Lock {
     }
 }
 
-/// Locks a file without waiting. Returns false if another process has the lock.
-pub(super) fn try_lock(file: &File) -> std::io::Result<bool> {
-    match file.try_lock_exclusive() {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
-        Err(e) => Err(e),
-    }
-}
+pub(super) use crate::effect::try_lock;
 
 /// Waits for the lock. Returns none if one holder keeps it for the whole timeout. A queue that moves on may
 /// be of any length.
@@ -117,11 +113,12 @@ pub(super) fn try_lock(file: &File) -> std::io::Result<bool> {
 fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Result<File>>> {
     let (done, lock) = std::sync::mpsc::channel();
     let mut holder = signature(path)?;
+    effect::wait(path);
     let waiter = std::thread::Builder::new()
         .stack_size(64 * 1024)
         .spawn(move || {
             let _ = SigSet::all().thread_block();
-            let locked = file.lock_exclusive().map(|()| file);
+            let locked = effect::lock(&file).map(|()| file);
             let _ = done.send(locked);
         })
         .context(|| format!("wait for {}", path.display()))?;
@@ -140,15 +137,11 @@ fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Re
 
 pub(super) fn open(path: &Path) -> Result<File> {
     let what = || format!("open {}", path.display());
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .context(what)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = effect::open(&options, path).context(what)?;
     if !file.metadata().context(what)?.is_file() {
         return Err(
             Error::new(format!("{} is not a regular file", path.display()))
@@ -182,11 +175,11 @@ fn sign(file: &mut File, why: &str) {
     static HOLDS: AtomicU64 = AtomicU64::new(0);
     let Process { pid, start_time } = process::current();
     let hold = HOLDS.fetch_add(1, Ordering::Relaxed);
-    let _ = file.set_len(0);
+    let _ = effect::set_len(file, 0);
     let _ = file.rewind();
     // In one write, so that no reader takes a part of it for another holder's.
     let text = format!("process {pid} ({why})\n{start_time} {hold}\n");
-    let _ = file.write_all(text.as_bytes());
+    let _ = effect::write_all(file, text.as_bytes());
 }
 
 /// Returns the signer of a lock file, as a pid and in words, without opening the file for writing.

@@ -66,12 +66,11 @@ pub use reload::ReloadTurn;
 pub use resource::{MpsDaemon, Resource, Seats, Slice, WholeGpu};
 pub use shown::{HolderNames, Shown};
 
+use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::model::GpuUuid;
 use crate::trust;
-use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -331,7 +330,7 @@ impl Ledger<'_> {
 }
 
 fn make_folder(folder: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    effect::make_dir_all(folder, 0o700)
 }
 
 fn put<R: Record>(record: &R, file: &Path, what: impl Fn() -> String) -> Result<()> {

@@ -9,6 +9,7 @@
 
 use super::lock::{self, MAX_REPLACED};
 use super::{Store, make_folder, random_id};
+use crate::effect;
 use crate::error::{Context, Result};
 use crate::files::{self, Links};
 use crate::model::OperationId;
@@ -41,7 +42,7 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         // The lock is still held, so no other process has removed the file as a dead one's.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = effect::remove_file(&self.path);
     }
 }
 
@@ -86,7 +87,7 @@ impl Store {
             };
             // The lock is held until the file is gone, so no process begins with it.
             if lock::try_lock(&opened.file).is_ok_and(|locked| locked) {
-                let _ = std::fs::remove_file(&path);
+                let _ = effect::remove_file(&path);
             }
         }
     }
@@ -94,11 +95,9 @@ impl Store {
 
 /// Creates and locks a file. Returns none if another process locked or removed it in between.
 fn created(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let file = effect::open(&options, path)?;
     let is_ours = lock::try_lock(&file)? && lock::is_still(&file, path)?;
     Ok(is_ours.then_some(file))
 }

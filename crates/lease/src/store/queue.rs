@@ -8,13 +8,14 @@
 
 use super::look::name;
 use super::{Lock, Store, durable, lock};
+use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
 use crate::model::{GpuUuid, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 pub(crate) const UNFINISHED: &str = ".new";
@@ -73,8 +74,7 @@ impl Store {
     /// Creates the directory of the queue if it is missing.
     pub(crate) fn open_queue(&self) -> Result<()> {
         let dir = self.queue();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-        made.context(|| format!("make {}", dir.display()))
+        effect::make_dir_all(&dir, 0o700).context(|| format!("make {}", dir.display()))
     }
 
     /// Returns the queued requests in their order. Needs no lock.
@@ -112,13 +112,10 @@ impl Store {
         let last = self.tickets()?.last().map_or(0, |(number, _)| *number);
         let number = last + 1;
         let (unfinished, path) = (dir.join(UNFINISHED), dir.join(format!("{number:020}")));
-        let _ = std::fs::remove_file(&unfinished);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&unfinished)
-            .context(what)?;
+        let _ = effect::remove_file(&unfinished);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = effect::open(&options, &unfinished).context(what)?;
         // The lock comes before the file is visible, because other processes remove unlocked tickets.
         if !lock::try_lock(&file).context(what)? {
             return Err(Error::new("another process has locked the new ticket")).context(what);
@@ -129,7 +126,7 @@ impl Store {
             path: unfinished.clone(),
         };
         ticket.write(waiter)?;
-        std::fs::rename(&unfinished, &path).context(what)?;
+        effect::rename(&unfinished, &path).context(what)?;
         ticket.path = path;
         Ok(ticket)
     }
@@ -141,7 +138,7 @@ impl Store {
                 let _ = durable::remove(&file);
             }
         }
-        let _ = std::fs::remove_file(self.queue().join(UNFINISHED));
+        let _ = effect::remove_file(&self.queue().join(UNFINISHED));
     }
 
     /// Returns whether the queue has no file at all, not even of killed waiters.
@@ -184,16 +181,16 @@ impl Ticket {
 
     fn replace(&mut self, text: &[u8]) -> Result<()> {
         let what = || format!("write {}", self.path.display());
-        self.file.set_len(0).context(what)?;
+        effect::set_len(&self.file, 0).context(what)?;
         self.file.rewind().context(what)?;
-        self.file.write_all(text).context(what)
+        effect::write_all(&mut self.file, text).context(what)
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         // The lock is still held, so no other process has removed the file as a dead waiter's.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = effect::remove_file(&self.path);
     }
 }
 

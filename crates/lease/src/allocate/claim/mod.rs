@@ -138,7 +138,7 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
             work.tell_wait(&obstacle);
         }
         let since = Instant::now();
-        std::thread::sleep(gap);
+        crate::effect::pause(gap);
         create.waited(since);
         gap = (gap * 2).min(GAP.1);
     }

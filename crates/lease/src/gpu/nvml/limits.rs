@@ -52,6 +52,7 @@ impl LimitMemory for Session {
             hard,
         };
         let set: Set = self.function(SET, &what)?;
+        crate::effect::driver("nvmlDeviceSetMemoryLimits_v1");
         // SAFETY: the library and the device belong to the open session; the struct and its path live until the end of
         // the call.
         check(&what, unsafe { set(raw(&device), &raw mut limits) })

@@ -1,7 +1,7 @@
 //! Instances, created and destroyed, and the MIG mode.
 
 use super::codes::failed;
-use super::session::{ComputeProfile, Session, call, check, gone, raw};
+use super::session::{ComputeProfile, Session, call, change, check, gone, raw};
 use crate::gpu::{
     DriverError, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,
 };
@@ -14,7 +14,7 @@ impl Mig for Session {
         let what = || format!("switch MIG {word} on GPU {}", self.called(gpu));
         let device = self.device(gpu)?;
         let (wanted, mut status) = (u32::from(on), 0);
-        call!(
+        change!(
             self,
             what,
             nvmlDeviceSetMigMode(raw(&device), wanted, &mut status)
@@ -49,7 +49,7 @@ impl Mig for Session {
             size: at.size,
         };
         let mut handle = std::ptr::null_mut();
-        call!(
+        change!(
             self,
             what,
             nvmlDeviceCreateGpuInstanceWithPlacement(raw(&device), profile.id, &place, &mut handle)
@@ -133,7 +133,7 @@ impl Mig for Session {
         if gone(found)?.is_none() {
             return Ok(());
         }
-        gone(call!(self, what, nvmlComputeInstanceDestroy(ci))).map(drop)
+        gone(change!(self, what, nvmlComputeInstanceDestroy(ci))).map(drop)
     }
 
     fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()> {
@@ -147,7 +147,7 @@ impl Mig for Session {
                 self.called(gpu)
             )
         };
-        gone(call!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
+        gone(change!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
     }
 }
 
@@ -159,7 +159,7 @@ impl Session {
         what: impl Fn() -> String,
     ) -> Result<u32> {
         let mut ci = std::ptr::null_mut();
-        call!(
+        change!(
             self,
             what,
             nvmlGpuInstanceCreateComputeInstance(instance, profile, &mut ci)

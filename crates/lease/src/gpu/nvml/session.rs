@@ -78,7 +78,15 @@ macro_rules! call {
     }};
 }
 
-pub(super) use call;
+/// The same, of a symbol that changes what the driver has.
+macro_rules! change {
+    ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
+        crate::effect::driver(stringify!($name));
+        $crate::gpu::nvml::session::call!($self, $what, $name($($arg),*))
+    }};
+}
+
+pub(super) use {call, change};
 
 impl Session {
     /// A GPU as operators know it: `2 (GPU-5c89…)`. For what fails seldom: it asks the driver, which
