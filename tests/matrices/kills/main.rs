@@ -1,1 +1,466 @@
-fn main(){}
+//! Kills the core before each of its effects, lets each effect fail, and stops it there while another process runs. Then it
+//! recovers in another process and checks that nothing is lost and nothing is given twice.
+//!
+//! ```text
+//! kills [--sample N | --minutes M | --all] [--seed S] [--operation NAME]…   draws points, or takes all
+//! kills --point OPERATION/death/17                                          repeats one point
+//! kills --list                                                              lists operations and their effects
+//! ```
+//!
+//! Points: `death/N` before the N-th effect, `within/N` in the middle of a call of the driver, `error/N/CODE` and
+//! `late-error/N/CODE` in place of the effect or after it, `twice/N/RECOVERY/M` a death at the M-th effect of what recovers,
+//! `beside/N/OTHER` another process runs meanwhile.
+//!
+//! One process and no threads: each piece of the core runs in a fork of its own, before which no ledger, driver or lock was open.
+
+mod check;
+mod child;
+mod operations;
+mod world;
+
+use child::{Ended, Plan, talk};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{ForkResult, Pid, fork};
+use operations::{Inits, Operation};
+use runmig_lease::effect::Kind;
+use std::fmt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use world::{ID, OTHER, World};
+
+/// The points that a plain run draws.
+const SAMPLE: usize = 400;
+/// Input and output error, no space, no permission.
+const ERRNOS: [i32; 3] = [libc::EIO, libc::ENOSPC, libc::EACCES];
+/// The codes of the driver that the product tells apart: not supported, no permission, not found, lost, in use, no room.
+const CODES: [i32; 6] = [3, 4, 6, 15, 19, 23];
+
+/// What puts things right after a death, and dies too.
+const RECOVERIES: &[(&str, fn(&World, Inits) -> runmig_lease::error::Result<()>)] = &[
+    ("gc", operations::gc),
+    ("create", |w, i| operations::create(w, ID, i.victim)),
+    ("delete", |w, _| operations::delete(w, ID)),
+];
+
+/// What runs while an operation stands still.
+const BESIDE: &[(&str, fn(&World, Inits) -> runmig_lease::error::Result<()>)] = &[
+    ("gc", operations::gc),
+    ("create", |w, i| operations::create(w, OTHER, i.others)),
+    ("delete", |w, _| operations::delete(w, ID)),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Death { at: usize },
+    Within { at: usize },
+    Error { at: usize, code: i32, late: bool },
+    Twice { at: usize, by: usize, then: usize },
+    Beside { at: usize, other: usize },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Death { at } => write!(f, "death/{at}"),
+            Event::Within { at } => write!(f, "within/{at}"),
+            Event::Error { at, code, late: false } => write!(f, "error/{at}/{code}"),
+            Event::Error { at, code, late: true } => write!(f, "late-error/{at}/{code}"),
+            Event::Twice { at, by, then } => write!(f, "twice/{at}/{}/{then}", RECOVERIES[*by].0),
+            Event::Beside { at, other } => write!(f, "beside/{at}/{}", BESIDE[*other].0),
+        }
+    }
+}
+
+impl Event {
+    fn parse(text: &str) -> Option<Event> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let number = |n: usize| parts.get(n)?.parse::<usize>().ok();
+        let named = |all: &[(&str, fn(&World, Inits) -> runmig_lease::error::Result<()>)]| {
+            all.iter().position(|(name, _)| Some(name) == parts.get(2))
+        };
+        let (at, code) = (number(1)?, number(2).unwrap_or_default() as i32);
+        Some(match parts[0] {
+            "death" => Event::Death { at },
+            "within" => Event::Within { at },
+            "error" => Event::Error { at, code, late: false },
+            "late-error" => Event::Error { at, code, late: true },
+            "twice" => Event::Twice { at, by: named(RECOVERIES)?, then: number(3)? },
+            "beside" => Event::Beside { at, other: named(BESIDE)? },
+            _ => return None,
+        })
+    }
+}
+
+/// A world with an operation that is about to begin.
+struct Stage<'a> {
+    world: &'a World,
+    operation: &'static Operation,
+    inits: Inits,
+}
+
+impl<'a> Stage<'a> {
+    fn of(world: &'a World, operation: &'static Operation) -> Result<Stage<'a>, String> {
+        let stage = Stage {
+            world,
+            operation,
+            inits: Inits { victim: sleeper(), others: sleeper() },
+        };
+        stage.begin()?;
+        world.keep();
+        Ok(stage)
+    }
+
+    /// Makes the world of the operation.
+    fn begin(&self) -> Result<(), String> {
+        let (world, operation) = (self.world, self.operation);
+        world.begin(operation.gpus);
+        world.configure(operation.config);
+        // The container is gone when the operation begins.
+        let gone = sleeper();
+        let inits = Inits { victim: gone, ..self.inits };
+        let made = self.run(Plan::Run, || {
+            (operation.before)(world, inits);
+            Ok(())
+        });
+        ends(gone);
+        for id in [ID, OTHER] {
+            world.remove_container(id);
+        }
+        match made {
+            Ended::Done(Ok(())) => Ok(()),
+            other => Err(format!("the world before cannot be made: {other:?}")),
+        }
+    }
+
+    fn start(&self, plan: Plan, act: impl FnOnce() -> Result<(), String>) -> Pid {
+        let machine = self.world.path("machine");
+        child::start(&machine, &self.world.note("verdict"), plan, act)
+    }
+
+    fn run(&self, plan: Plan, act: impl FnOnce() -> Result<(), String>) -> Ended {
+        child::end(self.start(plan, act), &self.world.note("verdict"))
+    }
+
+    fn act(&self) -> impl FnOnce() -> Result<(), String> {
+        || (self.operation.act)(self.world, self.inits).map_err(|e| e.line())
+    }
+
+    /// Runs the operation with a plan, and the helper that it needs.
+    fn operate(&self, plan: Plan) -> Ended {
+        if self.operation.name != "wait" {
+            return self.run(plan, self.act());
+        }
+        let over = self.world.note("over");
+        let _ = std::fs::remove_file(&over);
+        let way = || operations::make_way(self.world).map_err(|e| e.line());
+        let helper = self.start(Plan::Deaf, way);
+        let ended = self.run(plan, self.act());
+        std::fs::write(over, "").unwrap();
+        child::end(helper, &self.world.note("no-verdict"));
+        ended
+    }
+
+    /// Puts the world back, and returns the effects of the operation if nothing happens to it.
+    fn effects(&self) -> Result<Vec<Kind>, String> {
+        match self.operate(Plan::Run) {
+            Ended::Done(Ok(())) => {}
+            Ended::Done(Err(_)) if self.operation.name == "wait-in-vain" => {}
+            other => return Err(format!("it fails by itself: {other:?}")),
+        }
+        let effects = child::effects();
+        self.judge(0)?;
+        Ok(effects)
+    }
+
+    fn judge(&self, number: usize) -> Result<(), String> {
+        let world = self.world;
+        nvml_sim::fault::clear(&world.path("machine")).unwrap();
+        let judge = || check::judge(world, self.operation, self.inits, number);
+        match self.run(Plan::Run, judge) {
+            Ended::Done(judged) => judged,
+            other => Err(format!("the recovery breaks: {other:?}")),
+        }
+    }
+
+    /// Brings about one event, and judges what it leaves. Returns whether its point was reached.
+    fn point(&self, event: Event, number: usize) -> Result<bool, String> {
+        match self.operation.is_fresh {
+            true => self.begin()?,
+            false => self.world.put_back(),
+        }
+        let died = |ended: Ended| match ended {
+            Ended::Died => Ok(true),
+            Ended::Done(_) => Ok(false),
+            Ended::Broken(how) => Err(how),
+        };
+        let reached = match event {
+            Event::Death { at } => died(self.operate(Plan::Die { at, is_within: false }))?,
+            Event::Within { at } => died(self.operate(Plan::Die { at, is_within: true }))?,
+            Event::Error { at, code, late } => {
+                match self.operate(Plan::Fail { at, code, after: late }) {
+                    Ended::Done(_) => true,
+                    other => return Err(format!("{other:?}")),
+                }
+            }
+            Event::Twice { at, by, then } => {
+                let _ = died(self.operate(Plan::Die { at, is_within: false }))?;
+                let recover = || RECOVERIES[by].1(self.world, self.inits).map_err(|e| e.line());
+                died(self.run(Plan::Die { at: then, is_within: false }, recover))?
+            }
+            Event::Beside { at, other } => self.beside(at, BESIDE[other].1)?,
+        };
+        self.judge(number).map(|()| reached)
+    }
+
+    /// Lets another process run while the operation stands still. One that waits for it lets it go on.
+    fn beside(
+        &self,
+        at: usize,
+        other: fn(&World, Inits) -> runmig_lease::error::Result<()>,
+    ) -> Result<bool, String> {
+        talk::drain();
+        let (note, other_note) = (self.world.note("verdict"), self.world.note("other-verdict"));
+        let first = self.start(Plan::Stop { at }, self.act());
+        let mut ended = [None, None];
+        let mut stands = false;
+        while ended[0].is_none() && !stands {
+            stands = talk::heard() == Some(b'S');
+            ended[0] = child::ended(first, &note);
+        }
+        let machine = self.world.path("machine");
+        let act = || other(self.world, self.inits).map_err(|e| e.line());
+        let second = child::start(&machine, &other_note, Plan::Tell, act);
+        let mut goes_on = !stands;
+        while ended.iter().any(Option::is_none) {
+            if ended[0].is_none() {
+                ended[0] = child::ended(first, &note);
+            }
+            if ended[1].is_none() {
+                ended[1] = child::ended(second, &other_note);
+            }
+            if !goes_on && (talk::heard() == Some(b'W') || ended[1].is_some()) {
+                goes_on = true;
+                talk::tell();
+            }
+        }
+        for end in ended.into_iter().flatten() {
+            if let Ended::Broken(how) = end {
+                return Err(how);
+            }
+        }
+        Ok(stands)
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        ends(self.inits.victim);
+        ends(self.inits.others);
+    }
+}
+
+/// Starts a process that waits until it is killed.
+fn sleeper() -> i32 {
+    // SAFETY: the child only waits.
+    match unsafe { fork() }.expect("fork") {
+        ForkResult::Parent { child } => child.as_raw(),
+        ForkResult::Child => {
+            let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+            loop {
+                nix::unistd::pause();
+            }
+        }
+    }
+}
+
+fn ends(pid: i32) {
+    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    let _ = nix::sys::wait::waitpid(Pid::from_raw(pid), None);
+}
+
+/// Numbers that a seed draws (splitmix64).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+/// Returns the points of an operation with these effects, of every kind.
+fn points(operation: &Operation, effects: &[Kind]) -> Vec<Event> {
+    let mut all = Vec::new();
+    for (n, kind) in effects.iter().enumerate() {
+        let at = n + 1;
+        all.push(Event::Death { at });
+        match kind {
+            Kind::Driver => {
+                all.push(Event::Within { at });
+                for code in CODES {
+                    all.push(Event::Error { at, code, late: false });
+                    all.push(Event::Error { at, code, late: true });
+                }
+            }
+            // These never fail so.
+            Kind::Kill => {}
+            _ => all.extend(ERRNOS.map(|code| Event::Error { at, code, late: false })),
+        }
+        if operation.name != "wait" && !operation.is_fresh {
+            all.extend((0..BESIDE.len()).map(|other| Event::Beside { at, other }));
+        }
+    }
+    all
+}
+
+#[derive(Default)]
+struct Options {
+    sample: Option<usize>,
+    minutes: Option<u64>,
+    is_all: bool,
+    is_list: bool,
+    seed: u64,
+    operations: Vec<String>,
+    point: Option<String>,
+}
+
+fn options() -> Result<Options, String> {
+    let seed = std::env::var("RUNMIG_SEED").ok().and_then(|text| text.parse().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut options = Options {
+        seed: seed.unwrap_or_else(|| now.map_or(1, |now| now.as_secs())),
+        ..Options::default()
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} lacks its value"));
+        let number = |text: String| text.parse::<u64>().map_err(|e| format!("{text}: {e}"));
+        match word.as_str() {
+            "--sample" => options.sample = Some(number(value()?)? as usize),
+            "--minutes" => options.minutes = Some(number(value()?)?),
+            "--seed" => options.seed = number(value()?)?,
+            "--all" => options.is_all = true,
+            "--list" => options.is_list = true,
+            "--operation" => options.operations.push(value()?),
+            "--point" => options.point = Some(value()?),
+            // Of the harness that other test programs have.
+            "--nocapture" | "--test-threads" | "--quiet" => {}
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    if std::env::var("RUNMIG_TIER").is_ok_and(|tier| tier == "exhaustive") {
+        options.is_all = options.sample.is_none() && options.minutes.is_none();
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    match options().and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("kills: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    talk::open();
+    let world = World::new();
+    if let Some(point) = &options.point {
+        let (name, event) = point.split_once('/').ok_or("a point is OPERATION/KIND/N")?;
+        let operation = operations::named(name).ok_or(format!("no operation {name}"))?;
+        let event = Event::parse(event).ok_or(format!("no point {event}"))?;
+        let stage = Stage::of(&world, operation)?;
+        stage.effects()?;
+        let number = options.seed as usize;
+        let is_reached = stage.point(event, number)?;
+        println!("kills: {point}: {}", if is_reached { "passed" } else { "not reached" });
+        return Ok(());
+    }
+    let is_wanted = |o: &&Operation| {
+        options.operations.is_empty() || options.operations.iter().any(|name| name == o.name)
+    };
+    let chosen: Vec<&'static Operation> = operations::ALL.iter().filter(is_wanted).collect();
+    let begun = Instant::now();
+    println!("kills: seed {}", options.seed);
+    let (mut tried, mut missed, mut wrong) = (0, 0, Vec::new());
+    let end = options.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
+    let each = options.sample.unwrap_or(SAMPLE).div_ceil(chosen.len().max(1));
+    let mut draw = Draw(options.seed);
+    let mut spent = Duration::ZERO;
+    for (turn, operation) in chosen.iter().enumerate() {
+        let stage = Stage::of(&world, operation).map_err(|e| format!("{}: {e}", operation.name))?;
+        let effects = stage.effects().map_err(|e| format!("{}: {e}", operation.name))?;
+        if options.is_list {
+            println!("{} {}", operation.name, effects.len());
+            continue;
+        }
+        let all = points(operation, &effects);
+        let share = end.map(|end| {
+            let left = end.saturating_duration_since(Instant::now());
+            Instant::now() + left / (chosen.len() - turn) as u32
+        });
+        let clock = Instant::now();
+        let mut number = 0;
+        loop {
+            let event = if options.is_all {
+                match all.get(number) {
+                    Some(event) => *event,
+                    None => break,
+                }
+            } else {
+                match share {
+                    Some(share) if Instant::now() >= share => break,
+                    None if number >= each => break,
+                    _ => {}
+                }
+                drawn(&mut draw, operation, &all, effects.len())
+            };
+            number += 1;
+            let choice = draw.below(6);
+            match stage.point(event, choice) {
+                Ok(true) => {}
+                Ok(false) => missed += 1,
+                Err(e) => {
+                    let again = format!("kills --seed {choice} --point {}/{event}", operation.name);
+                    println!("kills: FAILED {again}\n{e}");
+                    wrong.push(again);
+                }
+            }
+        }
+        tried += number;
+        spent += clock.elapsed();
+        let rate = number as f64 / clock.elapsed().as_secs_f64();
+        println!("kills: {}: {number} points of {} effects, {rate:.0} a second", operation.name, effects.len());
+    }
+    let rate = tried as f64 / spent.as_secs_f64().max(0.001);
+    println!("kills: {tried} points, {missed} not reached, {rate:.0} a second, {} failed", wrong.len());
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(format!("repeat one of these:\n{}", wrong.join("\n"))),
+    }
+}
+
+/// Draws a point, of each kind as often as of the others.
+fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) -> Event {
+    let kind = draw.below(4);
+    if kind == 3 && operation.name != "wait" && !operation.is_fresh {
+        let (at, by) = (1 + draw.below(effects), draw.below(RECOVERIES.len()));
+        return Event::Twice { at, by, then: 1 + draw.below(60) };
+    }
+    let is_of = |event: &Event| match event {
+        Event::Death { .. } | Event::Within { .. } => kind == 0,
+        Event::Error { .. } => kind == 1,
+        Event::Beside { .. } => kind == 2,
+        Event::Twice { .. } => kind == 3,
+    };
+    let of_kind: Vec<Event> = all.iter().copied().filter(is_of).collect();
+    match of_kind.is_empty() {
+        true => all[draw.below(all.len())],
+        false => of_kind[draw.below(of_kind.len())],
+    }
+}

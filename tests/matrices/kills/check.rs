@@ -1,0 +1,246 @@
+//! The invariants after any event, and the way back to an empty machine.
+
+use crate::operations::{self, Inits, Operation, uuid_of};
+use crate::world::{ID, IDS, Instance, OTHER, PEER, SLOTS, World};
+use runmig_lease::store::{Held, LeaseState, Listing, Store};
+use std::fs;
+use std::time::Duration;
+
+type Judged = Result<(), String>;
+
+fn listing(w: &World) -> Listing {
+    let store = Store::existing(&w.path("state"), Duration::from_secs(5)).expect("a ledger");
+    store.map_or_else(Listing::default, |store| store.list().expect("the ledger"))
+}
+
+fn leases_of(w: &World, id: &str) -> Vec<Held> {
+    let listing = listing(w);
+    listing.held().filter(|h| h.lease.is_of(&w.key(id))).cloned().collect()
+}
+
+/// Judges what an event left: first what may never be otherwise, then that somebody puts everything right.
+pub fn judge(w: &World, operation: &Operation, inits: Inits, number: usize) -> Judged {
+    torn_records(w)?;
+    let has_begun = |id: &&str| w.living_init(id).is_some();
+    let living: Vec<&str> = IDS.into_iter().filter(has_begun).collect();
+    for id in &living {
+        // The container runs, so it keeps its slice in every collection.
+        collect(w, inits);
+        has_its_slices(w, id)?;
+        nothing_lost_nothing_given_twice(w)?;
+    }
+    if living.is_empty() {
+        nothing_lost_nothing_given_twice(w)?;
+    }
+    if operation.name.contains("prom") || operation.name.contains("prepare") {
+        kubelet_tries_again(w)?;
+    }
+    for id in IDS {
+        match living.contains(&id) {
+            true => operations::end(w, id).map_err(|e| format!("end of {id}: {}", e.line()))?,
+            false if number.is_multiple_of(3) => {
+                operations::delete(w, id).map_err(|e| format!("delete of {id}: {}", e.line()))?;
+            }
+            false => {}
+        }
+    }
+    w.configure("");
+    w.admin_tidies_up();
+    // Every second time no collector runs, and the next creates have to do its work.
+    if number.is_multiple_of(2) {
+        all_slots_can_be_filled(w, inits)?;
+    }
+    collect(w, inits);
+    as_if_nothing_had_been(w)
+}
+
+fn collect(w: &World, inits: Inits) {
+    if let Err(e) = operations::gc(w, inits) {
+        let _ = fs::write(w.note("gc"), e.line());
+    }
+}
+
+/// A kill leaves whole records, and at most leases without their instance.
+fn torn_records(w: &World) -> Judged {
+    let listing = listing(w);
+    let torn: Vec<_> = listing.damaged.iter().filter(|d| d.unfinished().is_none()).collect();
+    match torn.is_empty() {
+        true => Ok(()),
+        false => Err(format!("records are torn: {torn:?}")),
+    }
+}
+
+/// The kubelet's next tries succeed: the claim gets its slice, and gives it back.
+fn kubelet_tries_again(w: &World) -> Judged {
+    operations::prepare(w).map_err(|e| format!("the next prepare: {}", e.line()))?;
+    nothing_lost_nothing_given_twice(w)?;
+    let listing = listing(w);
+    let its: Vec<&Held> = listing.held().filter(|h| h.lease.claim().is_some()).collect();
+    if its.len() != 1 || its[0].lease.state != LeaseState::Ready {
+        return Err(format!("the claim has no slice: {its:#?}"));
+    }
+    operations::unprepare(w).map_err(|e| format!("the next unprepare: {}", e.line()))
+}
+
+/// No instance without a record but an administrator's, none with two but a pod's or a slice of seats, no record that claims
+/// what is not there.
+fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
+    let (listing, instances, theirs) = (listing(w), w.instances(), w.theirs());
+    let now = runmig_lease::process::boot_id(&w.path("machine")).expect("a boot");
+    let complain = |what: String| Err(format!("{what}\n{listing:#?}\n{instances:#?}"));
+    let held: Vec<&Held> = listing.held().filter(|h| h.lease.boot_id == now).collect();
+    for instance in &instances {
+        let owners: Vec<&&Held> = held.iter().filter(|h| claims(h, instance)).collect();
+        let is_on_record = listing.entries.iter().map(|e| e.instance())
+            .chain(&listing.parents)
+            .any(|i| { i.boot_id == now } && i.slice().is_some_and(|s| lies_at(s, instance)));
+        let pods: Vec<_> = owners.iter().map(|h| h.lease.shared_in.clone()).collect();
+        let is_fine = match owners.len() {
+            0 => is_on_record || theirs.contains(&instance.generation),
+            1 => true,
+            _ => owners.iter().all(|h| h.lease.share().is_some())
+                || pods.iter().all(|pod| pod.is_some() && *pod == pods[0]),
+        };
+        let is_theirs = theirs.contains(&instance.generation);
+        let is_wrong = |h: &&&Held| h.instance.is_adopted() != is_theirs;
+        if !is_fine || owners.iter().any(|h| is_wrong(&h)) {
+            return complain(format!("{} leases claim {instance:?}", owners.len()));
+        }
+    }
+    lost_of_theirs(w)?;
+    for gpu in &w.engine().gpus {
+        let here: Vec<&&Held> = { held.iter() }
+            .filter(|h| h.instance.resource.gpu_uuid().as_str() == gpu.uuid)
+            .filter(|h| h.instance.resource.mig_slice().is_none())
+            .collect();
+        let whole = here.iter().filter(|h| h.lease.share().is_none()).count();
+        let booked: u64 = here.iter().filter_map(|h| Some(h.lease.share()?.booked_mib)).sum();
+        let has = gpu.model().memory_mb - gpu.model().reserved_mb;
+        if whole > 1 || (whole == 1 && here.len() > 1) || booked > has {
+            return complain(format!("{} is given out twice", gpu.uuid));
+        }
+    }
+    for h in &held {
+        let is_there = match h.instance.resource.mig_slice() {
+            Some(_) => instances.iter().any(|i| claims(h, i)),
+            None => true,
+        };
+        if h.lease.state == LeaseState::Ready && !is_there {
+            return complain(format!("nothing is there for {}", h.lease.holder.name()));
+        }
+        if let (Some(container), Some(uuid)) = (h.lease.container(), uuid_of(h)) {
+            let given = uuids_in_bundle(w, &container.key.id);
+            if !given.is_empty() && !given.contains(&uuid) {
+                return complain(format!("{} was given {given:?}", container.key.id));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn claims(held: &Held, instance: &Instance) -> bool {
+    let slice = held.instance.resource.mig_slice();
+    slice.is_some_and(|slice| lies_at(slice, instance))
+}
+
+fn lies_at(slice: &runmig_lease::store::Slice, instance: &Instance) -> bool {
+    slice.gpu_uuid == instance.gpu_uuid
+        && (slice.placement.start, slice.placement.size) == (instance.start, instance.size)
+        && slice.gpu_instance.is_none_or(|gi| gi == instance.gi)
+}
+
+fn lost_of_theirs(w: &World) -> Judged {
+    let instances = w.instances();
+    let is_there = |g: &u64| instances.iter().any(|i| i.generation == *g && i.uuids.len() == 1);
+    match w.theirs().iter().find(|g| !is_there(g)) {
+        None => Ok(()),
+        Some(lost) => Err(format!("an administrator's instance is gone: {lost}")),
+    }
+}
+
+/// A living container has its slices: those on record and those in its bundle are the same, and are there.
+fn has_its_slices(w: &World, id: &str) -> Judged {
+    let leases = leases_of(w, id);
+    let mut on_record: Vec<String> = leases.iter().filter_map(uuid_of).collect();
+    let mut given = uuids_in_bundle(w, id);
+    on_record.sort();
+    given.sort();
+    let mut there: Vec<String> = w.instances().into_iter().flat_map(|i| i.uuids).collect();
+    there.extend(w.engine().gpus.iter().map(|gpu| gpu.uuid.clone()));
+    match !given.is_empty() && given == on_record && given.iter().all(|u| there.contains(u)) {
+        true => Ok(()),
+        false => Err(format!(
+            "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"
+        )),
+    }
+}
+
+fn uuids_in_bundle(w: &World, id: &str) -> Vec<String> {
+    let text = fs::read_to_string(w.bundle(id).join("config.json")).unwrap_or_default();
+    let named = text.split("NVIDIA_VISIBLE_DEVICES=").nth(1);
+    let all = named.and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    all.split(',').filter(|u| !u.is_empty()).map(str::to_owned).collect()
+}
+
+/// As many containers as there are slots, each with an instance of its own; then none again.
+fn all_slots_can_be_filled(w: &World, inits: Inits) -> Judged {
+    let ids: Vec<String> = (0..SLOTS).map(|n| format!("fill-{n}")).collect();
+    for id in &ids {
+        w.ask(id, &[("runmig.dev/slice", crate::world::PROFILE)]);
+        let made = operations::create(w, id, inits.others);
+        made.map_err(|e| format!("a later create: {}", e.line()))?;
+    }
+    nothing_lost_nothing_given_twice(w)?;
+    let mut places: Vec<u32> = w.instances().iter().map(|i| i.start).collect();
+    places.sort_unstable();
+    places.dedup();
+    if places.len() != SLOTS as usize {
+        return Err(format!("only the places {places:?} could be filled"));
+    }
+    for id in &ids {
+        operations::end(w, id).map_err(|e| format!("the end of {id}: {}", e.line()))?;
+        fs::remove_dir_all(w.bundle(id)).unwrap();
+    }
+    Ok(())
+}
+
+/// The machine and the ledger are empty, and every bundle is what the engine wrote.
+fn as_if_nothing_had_been(w: &World) -> Judged {
+    let why = || fs::read_to_string(w.note("gc")).unwrap_or_default();
+    let instances = w.instances();
+    if !instances.is_empty() {
+        return Err(format!("left behind: {instances:#?}\ngc: {}", why()));
+    }
+    for folder in ["leases", "instances", "queue", "operations", "mps"] {
+        let mut left = names(&w.path("state").join(folder));
+        // The next writer removes the rest of a killed one.
+        left.retain(|name| !name.starts_with(".new"));
+        if !left.is_empty() {
+            return Err(format!("left in {folder}: {left:?}\ngc: {}", why()));
+        }
+    }
+    for id in [ID, PEER, OTHER] {
+        let dir = w.bundle(id);
+        if !dir.exists() {
+            continue;
+        }
+        if fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok() {
+            return Err(format!("config.json of {id} is not the original"));
+        }
+        let mut files = names(&dir);
+        files.retain(|f| !f.starts_with(".config.json.runmig-"));
+        if files != ["config.json", "original"] {
+            return Err(format!("left in the bundle of {id}: {files:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn names(dir: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,262 @@
+//! A child that runs a piece of the core with a plan for its effects.
+
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use nvml_sim::fault::{self, Moment, Outcome, Rule};
+use runmig_lease::effect::{self, Kind};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
+
+/// What becomes of the effects of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    Run,
+    /// The child ends before its n-th effect, or in the middle of it: a call of the driver has a middle.
+    Die { at: usize, is_within: bool },
+    /// The n-th effect fails: with an errno, or with a code of the driver, which may have done the work all the same.
+    Fail { at: usize, code: i32, after: bool },
+    /// The child stops before its n-th effect, says so, and goes on when it is told.
+    Stop { at: usize },
+    /// The child says when it waits for another process.
+    Tell,
+    /// A helper, whose effects do not count.
+    Deaf,
+}
+
+/// The end of a child.
+#[derive(Debug)]
+pub enum Ended {
+    Done(Result<(), String>),
+    /// By its plan.
+    Died,
+    /// By itself.
+    Broken(String),
+}
+
+/// The effects of the last child, in memory that it shares with its parent.
+struct Page {
+    count: AtomicUsize,
+    kinds: [AtomicU8; MOST],
+}
+
+/// The most effects of a child that are noted.
+const MOST: usize = 4000;
+const DIED: i32 = 42;
+/// The longest that a child may take, in seconds.
+const PATIENCE: u32 = 40;
+
+/// The kinds in the order of their numbers in the page.
+pub const KINDS: &[Kind] = &[
+    Kind::Open,
+    Kind::Write,
+    Kind::Cut,
+    Kind::Sync,
+    Kind::Rename,
+    Kind::Link,
+    Kind::Unlink,
+    Kind::MakeDir,
+    Kind::RemoveDir,
+    Kind::Mode,
+    Kind::Owner,
+    Kind::Lock,
+    Kind::Start,
+    Kind::Kill,
+    Kind::Driver,
+];
+
+static PLAN: OnceLock<(Plan, PathBuf)> = OnceLock::new();
+static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
+
+fn page() -> &'static Page {
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    let at = *PAGE.get_or_init(|| {
+        let length = size_of::<Page>();
+        let (rights, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: new memory at no given address.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, rights, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        start as usize
+    });
+    // SAFETY: the memory is as large as a page, lasts as long as the process, and zeros are a value of it.
+    unsafe { &*(at as *const Page) }
+}
+
+/// Returns the kinds of the effects of the last child, in their order.
+pub fn effects() -> Vec<Kind> {
+    let count = page().count.load(SeqCst).min(MOST);
+    let kind = |number: &AtomicU8| KINDS[usize::from(number.load(SeqCst))];
+    page().kinds[..count].iter().map(kind).collect()
+}
+
+/// Starts a child without waiting for it.
+pub fn start(machine: &Path, verdict: &Path, plan: Plan, act: impl FnOnce() -> Result<(), String>) -> Pid {
+    page().count.store(0, SeqCst);
+    if plan != Plan::Deaf {
+        let _ = std::fs::remove_file(verdict);
+    }
+    // SAFETY: this program has one thread, so the child may do whatever it likes.
+    match unsafe { fork() }.expect("fork") {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            // SAFETY: takes a number alone.
+            unsafe { libc::alarm(PATIENCE) };
+            PLAN.set((plan, machine.to_owned())).expect("one plan");
+            effect::hear((plan != Plan::Deaf).then_some(hear as effect::Hook));
+            let done = catch_unwind(AssertUnwindSafe(act));
+            effect::hear(None);
+            let said = match done {
+                Ok(Ok(())) => None,
+                Ok(Err(e)) => Some(format!("E{e}")),
+                Err(panic) => {
+                    let text = panic.downcast_ref::<String>().cloned();
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+                    Some(format!("P{}", text.unwrap_or_default()))
+                }
+            };
+            if let Some(said) = said {
+                let _ = std::fs::write(verdict, said);
+            }
+            // SAFETY: ends the child without the parent's exit handlers.
+            unsafe { libc::_exit(0) }
+        }
+    }
+}
+
+/// Waits for the end of a child.
+pub fn end(child: Pid, verdict: &Path) -> Ended {
+    of(waitpid(child, None).expect("a child"), verdict)
+}
+
+/// Returns the end of a child, if it has ended.
+pub fn ended(child: Pid, verdict: &Path) -> Option<Ended> {
+    match waitpid(child, Some(WaitPidFlag::WNOHANG)).expect("a child") {
+        WaitStatus::StillAlive => {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            None
+        }
+        status => Some(of(status, verdict)),
+    }
+}
+
+fn of(status: WaitStatus, verdict: &Path) -> Ended {
+    match status {
+        WaitStatus::Exited(_, DIED) => Ended::Died,
+        WaitStatus::Signaled(_, Signal::SIGKILL, _) => Ended::Died,
+        WaitStatus::Exited(_, 0) => match std::fs::read_to_string(verdict) {
+            Err(_) => Ended::Done(Ok(())),
+            Ok(said) => match said.strip_prefix('E') {
+                Some(error) => Ended::Done(Err(error.to_owned())),
+                None => Ended::Broken(said),
+            },
+        },
+        other => Ended::Broken(format!("{other:?}")),
+    }
+}
+
+fn hear(kind: Kind, what: &str) -> io::Result<()> {
+    let Some((plan, machine)) = PLAN.get() else {
+        return Ok(());
+    };
+    if kind == Kind::Wait {
+        if *plan == Plan::Tell {
+            talk::say(b'W');
+        }
+        return Ok(());
+    }
+    let number = page().count.fetch_add(1, SeqCst) + 1;
+    let noted = KINDS.iter().position(|known| *known == kind).expect("a kind");
+    if let Some(place) = page().kinds.get(number - 1) {
+        place.store(noted as u8, SeqCst);
+    }
+    match *plan {
+        Plan::Die { at, is_within } if at == number => match is_within {
+            true => add_rule(machine, what, Outcome::Kill(Moment::During)),
+            // SAFETY: the end that is wanted here: no destructor runs.
+            false => unsafe { libc::_exit(DIED) },
+        },
+        Plan::Fail { at, code, after } if at == number => match kind {
+            Kind::Driver if after => add_rule(machine, what, Outcome::ReturnAfter(code as u32)),
+            Kind::Driver => add_rule(machine, what, Outcome::Return(code as u32)),
+            _ => return Err(io::Error::from_raw_os_error(code)),
+        },
+        // The other process counts its effects in the same page, so the number may come again.
+        Plan::Stop { at } if at == number && !HAS_STOPPED.swap(true, SeqCst) => {
+            talk::say(b'S');
+            talk::wait();
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Two pipes between a parent and its children, which all of them have open.
+pub mod talk {
+    use std::sync::OnceLock;
+
+    static PIPES: OnceLock<[i32; 4]> = OnceLock::new();
+
+    pub fn open() {
+        let mut ends = [0; 4];
+        for pair in ends.chunks_exact_mut(2) {
+            // SAFETY: the call fills two numbers. Programs that the core starts do not inherit them.
+            assert_eq!(unsafe { libc::pipe2(pair.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+        }
+        // SAFETY: takes numbers alone. The parent looks without waiting.
+        unsafe { libc::fcntl(ends[0], libc::F_SETFL, libc::O_NONBLOCK) };
+        PIPES.set(ends).expect("opened once");
+    }
+
+    fn write(end: usize, byte: u8) {
+        // SAFETY: writes a byte of a live local.
+        unsafe { libc::write(PIPES.get().expect("pipes")[end], (&raw const byte).cast(), 1) };
+    }
+
+    fn read(end: usize) -> Option<u8> {
+        let mut byte = 0u8;
+        // SAFETY: reads a byte into a live local.
+        let read = unsafe { libc::read(PIPES.get().expect("pipes")[end], (&raw mut byte).cast(), 1) };
+        (read == 1).then_some(byte)
+    }
+
+    /// Says something to the parent.
+    pub fn say(byte: u8) {
+        write(1, byte);
+    }
+
+    /// Returns what a child said.
+    pub fn heard() -> Option<u8> {
+        read(0)
+    }
+
+    pub fn drain() {
+        while heard().is_some() {}
+    }
+
+    /// Tells a child to go on.
+    pub fn tell() {
+        write(3, b'g');
+    }
+
+    pub fn wait() {
+        read(2);
+    }
+}
+
+fn add_rule(machine: &Path, call: &str, outcome: Outcome) {
+    let rule = Rule {
+        call: call.to_owned(),
+        from: 1,
+        to: Some(1),
+        takes_ms: 0,
+        outcome: Some(outcome),
+        seen: 0,
+    };
+    fault::add(machine, rule).expect("a rule");
+}

@@ -1,0 +1,364 @@
+//! What makes or releases a slice, a share or a GPU, in process: the world before, and the act.
+
+use crate::world::{ID, OTHER, PEER, PROFILE, WHOLE, World};
+use kills::bundles;
+use kills::spec::bundle::Bundle;
+use runmig_lease::counters::Actor;
+use runmig_lease::error::{self, Error, Result};
+use runmig_lease::model::{GpuUuid, Placement, Process};
+use runmig_lease::store::{Claim, ClaimPod, Held};
+use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience, Returned, request};
+use std::time::Duration;
+
+/// The processes that stand for the inits of containers: of the victim, and of those beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inits {
+    pub victim: i32,
+    pub others: i32,
+}
+
+pub struct Operation {
+    pub name: &'static str,
+    /// The number of GPUs without MIG.
+    pub gpus: u32,
+    /// The configuration while the operation runs.
+    pub config: &'static str,
+    /// Whether processes belong to the world, so that no copy of it serves.
+    pub is_fresh: bool,
+    /// Makes the world. The victim's init dies after it, and its container is gone.
+    pub before: fn(&World, Inits),
+    pub act: fn(&World, Inits) -> Result<()>,
+}
+
+const KEPT: &str = "keep_idle = \"5m\"";
+const NONE: &str = "sharing.enforcement = [\"none\"]";
+const MPS: &str = "sharing.enforcement = [\"mps\"]";
+
+const fn operation(
+    name: &'static str,
+    config: &'static str,
+    before: fn(&World, Inits),
+    act: fn(&World, Inits) -> Result<()>,
+) -> Operation {
+    Operation {
+        name,
+        gpus: 0,
+        config,
+        is_fresh: false,
+        before,
+        act,
+    }
+}
+
+const fn on_gpus(operation: Operation) -> Operation {
+    Operation { gpus: 2, ..operation }
+}
+
+const fn fresh(operation: Operation) -> Operation {
+    Operation { is_fresh: true, ..operation }
+}
+
+pub const ALL: &[Operation] = &[
+    operation("create", "", |w, _| slice(w, ID), create_victim),
+    operation("create-again", "", |w, i| made(w, i, &[ID], slice), create_victim),
+    operation("create-from-idle", KEPT, |w, i| idle(w, i, &[ID]), create_victim),
+    operation("create-evicting", KEPT, |w, i| {
+        idle(w, i, &[ID, PEER]);
+        w.ask(ID, &[("runmig.dev/slice", WHOLE)]);
+    }, create_victim),
+    operation("create-adopting", "adopt = true", |w, _| {
+        w.admin_leaves(2);
+        slice(w, ID);
+    }, create_victim),
+    operation("create-shared", "", |w, i| {
+        made(w, i, &[PEER], in_pod);
+        in_pod(w, ID);
+    }, create_victim),
+    operation("create-two", "policy.slices_per_container = 2", |w, _| two(w), create_victim),
+    operation("create-seat", NONE, |w, _| seat(w, ID), create_victim),
+    operation("create-seat-beside", NONE, |w, i| {
+        made(w, i, &[PEER], seat);
+        seat(w, ID);
+    }, create_victim),
+    operation("wait", "", |w, i| {
+        w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
+        create(w, PEER, i.others).unwrap();
+        w.ask(ID, &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "10m")]);
+    }, create_victim),
+    operation("wait-in-vain", "", |w, i| {
+        w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
+        create(w, PEER, i.others).unwrap();
+        w.ask(ID, &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "1ms")]);
+    }, create_victim),
+    operation("delete", "", |w, i| made(w, i, &[ID], slice), |w, _| delete(w, ID)),
+    operation("delete-to-idle", KEPT, |w, i| made(w, i, &[ID], slice), |w, _| delete(w, ID)),
+    operation("delete-adopted", "adopt = true", |w, i| {
+        w.admin_leaves(2);
+        made(w, i, &[ID], slice);
+    }, |w, _| delete(w, ID)),
+    operation("delete-shared", "", |w, i| made(w, i, &[PEER, ID], in_pod), |w, _| delete(w, ID)),
+    operation("delete-two", "policy.slices_per_container = 2", |w, i| {
+        two(w);
+        create(w, ID, i.victim).unwrap();
+    }, |w, _| delete(w, ID)),
+    operation("delete-seat", NONE, |w, i| made(w, i, &[ID], seat), |w, _| delete(w, ID)),
+    operation("delete-seat-beside", NONE, |w, i| made(w, i, &[PEER, ID], seat), |w, _| delete(w, ID)),
+    operation("poststop", "", |w, i| made(w, i, &[ID], slice), poststop),
+    operation("poststop-seat", NONE, |w, i| made(w, i, &[ID], seat), poststop),
+    operation("gc", "", |w, i| made(w, i, &[ID], slice), gc),
+    operation("gc-of-seats", NONE, |w, i| made(w, i, &[ID, OTHER], |w, id| seat(w, id)), gc),
+    operation("gc-of-idle", "keep_idle = \"1ns\"", |w, i| idle(w, i, &[ID]), gc),
+    operation("gc-of-earlier-boot", "", |w, i| {
+        made(w, i, &[ID], slice);
+        w.reboot();
+    }, gc),
+    operation("promise", "", |_, _| (), |w, _| promise(w)),
+    operation("prepare", "", |_, _| (), |w, _| prepare(w)),
+    operation("prepare-promised", "", |w, _| promise(w).unwrap(), |w, _| prepare(w)),
+    operation("unprepare", "", |w, _| prepare(w).unwrap(), |w, _| unprepare(w)),
+    operation("unprepare-to-idle", KEPT, |w, _| prepare(w).unwrap(), |w, _| unprepare(w)),
+    operation("unprepare-promise", "", |w, _| promise(w).unwrap(), |w, _| unprepare(w)),
+    on_gpus(operation("create-gpu", GPUS, |w, _| gpu(w, ID), create_victim)),
+    on_gpus(operation("create-two-gpus", GPUS, |w, _| w.ask(ID, &[("runmig.dev/gpu", "2")]), create_victim)),
+    on_gpus(operation("delete-gpu", GPUS, |w, i| made(w, i, &[ID], gpu), |w, _| delete(w, ID))),
+    on_gpus(operation("gc-of-gpu", GPUS, |w, i| made(w, i, &[ID], gpu), gc)),
+    on_gpus(operation("create-share", NONE, |w, _| share(w, ID), create_victim)),
+    on_gpus(operation("create-share-beside", NONE, |w, i| {
+        made(w, i, &[PEER], share);
+        share(w, ID);
+    }, create_victim)),
+    on_gpus(operation("delete-share-beside", NONE, |w, i| made(w, i, &[PEER, ID], share), |w, _| delete(w, ID))),
+    on_gpus(operation("gc-of-share", NONE, |w, i| made(w, i, &[ID], share), gc)),
+    fresh(on_gpus(operation("create-mps", MPS, |w, _| mps(w, ID), create_victim))),
+    fresh(on_gpus(operation("delete-mps", MPS, |w, i| made(w, i, &[ID], mps), |w, _| delete(w, ID)))),
+    fresh(on_gpus(operation("gc-of-mps", MPS, |w, i| made(w, i, &[ID], mps), gc))),
+    fresh(operation("create-mps-seat", MPS, |w, _| mps_seat(w, ID), create_victim)),
+    fresh(operation("delete-mps-seat", MPS, |w, i| made(w, i, &[ID], mps_seat), |w, _| delete(w, ID))),
+];
+
+const GPUS: &str = "policy.gpus_per_container = 2";
+
+pub fn named(name: &str) -> Option<&'static Operation> {
+    ALL.iter().find(|operation| operation.name == name)
+}
+
+fn slice(w: &World, id: &str) {
+    w.ask(id, &[("runmig.dev/slice", PROFILE)]);
+}
+
+fn two(w: &World) {
+    w.ask(ID, &[("runmig.dev/slice", &format!("{PROFILE}*2"))]);
+}
+
+fn in_pod(w: &World, id: &str) {
+    let all = [
+        ("runmig.dev/slice", PROFILE),
+        ("runmig.dev/scope", "pod"),
+        ("io.kubernetes.cri.sandbox-id", "pod"),
+    ];
+    w.ask(id, &all);
+}
+
+fn seat(w: &World, id: &str) {
+    w.ask(id, &[("runmig.dev/slice", PROFILE), ("runmig.dev/share", "1/2")]);
+}
+
+fn mps_seat(w: &World, id: &str) {
+    w.install_mps();
+    seat(w, id);
+}
+
+fn gpu(w: &World, id: &str) {
+    w.ask(id, &[("runmig.dev/gpu", "1")]);
+}
+
+fn share(w: &World, id: &str) {
+    w.ask(id, &[("runmig.dev/share", "1/2")]);
+}
+
+fn mps(w: &World, id: &str) {
+    w.install_mps();
+    share(w, id);
+}
+
+/// Makes containers.
+fn made(w: &World, inits: Inits, ids: &[&str], ask: fn(&World, &str)) {
+    for id in ids {
+        ask(w, id);
+        let init = if *id == PEER { inits.others } else { inits.victim };
+        create(w, id, init).unwrap();
+    }
+}
+
+/// Leaves idle slices of containers.
+fn idle(w: &World, inits: Inits, ids: &[&str]) {
+    made(w, inits, ids, slice);
+    for id in ids {
+        end(w, id).unwrap();
+    }
+    slice(w, ID);
+}
+
+fn create_victim(w: &World, inits: Inits) -> Result<()> {
+    create(w, ID, inits.victim)
+}
+
+/// The holder of all room ends once a create waits, or the test is over.
+pub fn make_way(w: &World) -> Result<()> {
+    let waits = || std::fs::read_dir(w.path("state/queue")).is_ok_and(|queue| {
+        queue.flatten().any(|e| !e.file_name().to_string_lossy().starts_with('.'))
+    });
+    while !waits() && !w.note("over").exists() {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    end(w, PEER)
+}
+
+/// Makes a container as `runtime::create` does, whose low-level runtime only writes down a process of the test.
+pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
+    let config = w.config();
+    let dir = w.bundle(id);
+    let bundle = Bundle::open(&dir)?;
+    let (leases, _lock) = bundles::open_for(&config, &bundle, &dir)?;
+    let request = request::parse(&w.annotations(id))?;
+    let request = request.ok_or_else(|| Error::new("the container asks for nothing"))?;
+    let original = bundle.original(&Default::default())?.bytes;
+    let acquired = leases.acquire(w.container(id), &request, w.cgroup(id))?;
+    let all = &acquired.leases;
+    let made = (|| {
+        let edited = edited(&original, all);
+        bundle.install(leases.author(all)?, &original, &edited)?;
+        // One that has ended by the time of any look.
+        let runtime = Process { pid: i32::MAX, start_time: 1 };
+        for held in all {
+            if leases.started(&held.lease, runtime)?.is_none() {
+                return Err(Error::new("another process has removed the lease"));
+            }
+        }
+        w.start_container(id, init)
+    })();
+    if let Err(e) = made {
+        return Err(e.and(over(&leases, &bundle, all).err()));
+    }
+    for held in all {
+        // The container exists, even if runmig cannot record that.
+        let _ = leases.ready(&held.lease);
+    }
+    leases.count_created(&acquired.create, all, None);
+    Ok(())
+}
+
+/// Releases the leases of a create that failed, as `runtime::create` does.
+fn over(leases: &LeaseManager<'_>, bundle: &Bundle, all: &[Held]) -> Result<()> {
+    let released = error::all(all.iter().map(|held| {
+        leases.release_if_over(held, Patience::default()).map(drop)
+    }));
+    let restored = bundle.restore(&all[0].lease.id);
+    error::all([released, restored.map(drop)])
+}
+
+/// Names the devices of leases in a config.json.
+fn edited(original: &[u8], leases: &[Held]) -> Vec<u8> {
+    let uuids: Vec<String> = leases.iter().filter_map(uuid_of).collect();
+    let to = format!("\"PATH=/bin\", \"NVIDIA_VISIBLE_DEVICES={}\"", uuids.join(","));
+    String::from_utf8_lossy(original).replace("\"PATH=/bin\"", &to).into_bytes()
+}
+
+/// Returns the UUID that a lease gives its container: of the MIG device, or of the GPU.
+pub fn uuid_of(held: &Held) -> Option<String> {
+    let resource = &held.instance.resource;
+    match resource.mig_slice() {
+        Some(slice) => slice.mig_uuid.clone(),
+        None => Some(resource.gpu_uuid().to_string()),
+    }
+}
+
+/// Releases what a container has that has ended, by the delete of its low-level runtime.
+pub fn delete(w: &World, id: &str) -> Result<()> {
+    let config = w.config();
+    match bundles::existing(&config, Actor::Delete)? {
+        Some(leases) => leases.release_if_dead(&w.key(id), true),
+        None => Ok(()),
+    }
+}
+
+/// Ends a container that the test does not kill, and releases what it has.
+pub fn end(w: &World, id: &str) -> Result<()> {
+    w.remove_container(id);
+    let config = w.config();
+    let Some(leases) = bundles::existing(&config, Actor::Operator)? else {
+        return Ok(());
+    };
+    for held in leases.of(&w.key(id))? {
+        leases.release_unless(&held, Patience::default(), |_| None)?;
+    }
+    Ok(())
+}
+
+fn poststop(w: &World, _: Inits) -> Result<()> {
+    let config = w.config();
+    let Some(leases) = bundles::existing(&config, Actor::Hook)? else {
+        return Ok(());
+    };
+    let released = leases.of(&w.key(ID))?.into_iter().map(|held| {
+        let returned = leases.release_unless(&held, Patience::default(), |lease| {
+            runmig_lease::container_lives(lease)
+        })?;
+        match returned {
+            Returned::No(life) => Err(Error::new(format!("the hook leaves the slice: {life}"))),
+            _ => Ok(()),
+        }
+    });
+    error::all(released.collect::<Vec<_>>())
+}
+
+pub fn gc(w: &World, _: Inits) -> Result<()> {
+    let config = w.config();
+    match bundles::existing(&config, Actor::Gc)? {
+        Some(leases) => leases.gc(false).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// The calls of the kubelet's driver for a claim.
+pub fn prepare(w: &World) -> Result<()> {
+    let config = w.config();
+    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    let patience = Duration::from_millis(300);
+    leases.prepare(claim(), &place(w), patience, &|_| ()).map(drop)
+}
+
+fn promise(w: &World) -> Result<()> {
+    let config = w.config();
+    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    leases.promise(claim(), &place(w), &|_| ()).map(drop)
+}
+
+pub fn unprepare(w: &World) -> Result<()> {
+    let config = w.config();
+    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    leases.unprepare(ID, Patience::default())
+}
+
+fn place(w: &World) -> ClaimPlace {
+    ClaimPlace {
+        gpu: GpuUuid::new(w.engine().gpus[0].uuid.clone()),
+        profile: PROFILE.to_owned(),
+        placement: Placement { start: 0, size: 1 },
+    }
+}
+
+fn claim() -> Claim {
+    Claim {
+        uid: ID.to_owned(),
+        namespace: "team-a".to_owned(),
+        name: "claim".to_owned(),
+        request: "slice".to_owned(),
+        pool: "runmig.node".to_owned(),
+        device: "device".to_owned(),
+        pods: vec![ClaimPod {
+            uid: "pod-uid".to_owned(),
+            name: "train".to_owned(),
+        }],
+    }
+}
