@@ -15,7 +15,11 @@ fn listing(w: &World) -> Listing {
 
 fn leases_of(w: &World, id: &str) -> Vec<Held> {
     let listing = listing(w);
-    listing.held().filter(|h| h.lease.is_of(&w.key(id))).cloned().collect()
+    listing
+        .held()
+        .filter(|h| h.lease.is_of(&w.key(id)))
+        .cloned()
+        .collect()
 }
 
 /// Judges what an event left: first what may never be otherwise, then that somebody puts everything right.
@@ -63,7 +67,11 @@ fn collect(w: &World, inits: Inits) {
 /// A kill leaves whole records, and at most leases without their instance.
 fn torn_records(w: &World) -> Judged {
     let listing = listing(w);
-    let torn: Vec<_> = listing.damaged.iter().filter(|d| d.unfinished().is_none()).collect();
+    let torn: Vec<_> = listing
+        .damaged
+        .iter()
+        .filter(|d| d.unfinished().is_none())
+        .collect();
     match torn.is_empty() {
         true => Ok(()),
         false => Err(format!("records are torn: {torn:?}")),
@@ -75,7 +83,10 @@ fn kubelet_tries_again(w: &World) -> Judged {
     operations::prepare(w).map_err(|e| format!("the next prepare: {}", e.line()))?;
     nothing_lost_nothing_given_twice(w)?;
     let listing = listing(w);
-    let its: Vec<&Held> = listing.held().filter(|h| h.lease.claim().is_some()).collect();
+    let its: Vec<&Held> = listing
+        .held()
+        .filter(|h| h.lease.claim().is_some())
+        .collect();
     if its.len() != 1 || its[0].lease.state != LeaseState::Ready {
         return Err(format!("the claim has no slice: {its:#?}"));
     }
@@ -91,15 +102,20 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
     let held: Vec<&Held> = listing.held().filter(|h| h.lease.boot_id == now).collect();
     for instance in &instances {
         let owners: Vec<&&Held> = held.iter().filter(|h| claims(h, instance)).collect();
-        let is_on_record = listing.entries.iter().map(|e| e.instance())
+        let is_on_record = listing
+            .entries
+            .iter()
+            .map(|e| e.instance())
             .chain(&listing.parents)
             .any(|i| { i.boot_id == now } && i.slice().is_some_and(|s| lies_at(s, instance)));
         let pods: Vec<_> = owners.iter().map(|h| h.lease.shared_in.clone()).collect();
         let is_fine = match owners.len() {
             0 => is_on_record || theirs.contains(&instance.generation),
             1 => true,
-            _ => owners.iter().all(|h| h.lease.share().is_some())
-                || pods.iter().all(|pod| pod.is_some() && *pod == pods[0]),
+            _ => {
+                owners.iter().all(|h| h.lease.share().is_some())
+                    || pods.iter().all(|pod| pod.is_some() && *pod == pods[0])
+            }
         };
         let is_theirs = theirs.contains(&instance.generation);
         let is_wrong = |h: &&&Held| h.instance.is_adopted() != is_theirs;
@@ -114,7 +130,10 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
             .filter(|h| h.instance.resource.mig_slice().is_none())
             .collect();
         let whole = here.iter().filter(|h| h.lease.share().is_none()).count();
-        let booked: u64 = here.iter().filter_map(|h| Some(h.lease.share()?.booked_mib)).sum();
+        let booked: u64 = here
+            .iter()
+            .filter_map(|h| Some(h.lease.share()?.booked_mib))
+            .sum();
         let has = gpu.model().memory_mb - gpu.model().reserved_mb;
         if whole > 1 || (whole == 1 && here.len() > 1) || booked > has {
             return complain(format!("{} is given out twice", gpu.uuid));
@@ -151,7 +170,11 @@ fn lies_at(slice: &runmig_lease::store::Slice, instance: &Instance) -> bool {
 
 fn lost_of_theirs(w: &World) -> Judged {
     let instances = w.instances();
-    let is_there = |g: &u64| instances.iter().any(|i| i.generation == *g && i.uuids.len() == 1);
+    let is_there = |g: &u64| {
+        instances
+            .iter()
+            .any(|i| i.generation == *g && i.uuids.len() == 1)
+    };
     match w.theirs().iter().find(|g| !is_there(g)) {
         None => Ok(()),
         Some(lost) => Err(format!("an administrator's instance is gone: {lost}")),
@@ -178,8 +201,13 @@ fn has_its_slices(w: &World, id: &str) -> Judged {
 fn uuids_in_bundle(w: &World, id: &str) -> Vec<String> {
     let text = fs::read_to_string(w.bundle(id).join("config.json")).unwrap_or_default();
     let named = text.split("NVIDIA_VISIBLE_DEVICES=").nth(1);
-    let all = named.and_then(|rest| rest.split('"').next()).unwrap_or_default();
-    all.split(',').filter(|u| !u.is_empty()).map(str::to_owned).collect()
+    let all = named
+        .and_then(|rest| rest.split('"').next())
+        .unwrap_or_default();
+    all.split(',')
+        .filter(|u| !u.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// As many containers as there are slots, each with an instance of its own; then none again.

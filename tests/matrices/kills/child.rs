@@ -16,11 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 pub enum Plan {
     Run,
     /// The child ends before its n-th effect, or in the middle of it: a call of the driver has a middle.
-    Die { at: usize, is_within: bool },
+    Die {
+        at: usize,
+        is_within: bool,
+    },
     /// The n-th effect fails: with an errno, or with a code of the driver, which may have done the work all the same.
-    Fail { at: usize, code: i32, after: bool },
+    Fail {
+        at: usize,
+        code: i32,
+        after: bool,
+    },
     /// The child stops before its n-th effect, says so, and goes on when it is told.
-    Stop { at: usize },
+    Stop {
+        at: usize,
+    },
     /// The child says when it waits for another process.
     Tell,
     /// A helper, whose effects do not count.
@@ -96,7 +105,12 @@ pub fn effects() -> Vec<Kind> {
 }
 
 /// Starts a child without waiting for it.
-pub fn start(machine: &Path, verdict: &Path, plan: Plan, act: impl FnOnce() -> Result<(), String>) -> Pid {
+pub fn start(
+    machine: &Path,
+    verdict: &Path,
+    plan: Plan,
+    act: impl FnOnce() -> Result<(), String>,
+) -> Pid {
     page().count.store(0, SeqCst);
     if plan != Plan::Deaf {
         let _ = std::fs::remove_file(verdict);
@@ -116,7 +130,8 @@ pub fn start(machine: &Path, verdict: &Path, plan: Plan, act: impl FnOnce() -> R
                 Ok(Err(e)) => Some(format!("E{e}")),
                 Err(panic) => {
                     let text = panic.downcast_ref::<String>().cloned();
-                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+                    let text =
+                        text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
                     Some(format!("P{}", text.unwrap_or_default()))
                 }
             };
@@ -171,7 +186,10 @@ fn hear(kind: Kind, what: &str) -> io::Result<()> {
         return Ok(());
     }
     let number = page().count.fetch_add(1, SeqCst) + 1;
-    let noted = KINDS.iter().position(|known| *known == kind).expect("a kind");
+    let noted = KINDS
+        .iter()
+        .position(|known| *known == kind)
+        .expect("a kind");
     if let Some(place) = page().kinds.get(number - 1) {
         place.store(noted as u8, SeqCst);
     }
@@ -206,7 +224,10 @@ pub mod talk {
         let mut ends = [0; 4];
         for pair in ends.chunks_exact_mut(2) {
             // SAFETY: the call fills two numbers. Programs that the core starts do not inherit them.
-            assert_eq!(unsafe { libc::pipe2(pair.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+            assert_eq!(
+                unsafe { libc::pipe2(pair.as_mut_ptr(), libc::O_CLOEXEC) },
+                0
+            );
         }
         // SAFETY: takes numbers alone. The parent looks without waiting.
         unsafe { libc::fcntl(ends[0], libc::F_SETFL, libc::O_NONBLOCK) };
@@ -215,13 +236,20 @@ pub mod talk {
 
     fn write(end: usize, byte: u8) {
         // SAFETY: writes a byte of a live local.
-        unsafe { libc::write(PIPES.get().expect("pipes")[end], (&raw const byte).cast(), 1) };
+        unsafe {
+            libc::write(
+                PIPES.get().expect("pipes")[end],
+                (&raw const byte).cast(),
+                1,
+            )
+        };
     }
 
     fn read(end: usize) -> Option<u8> {
         let mut byte = 0u8;
         // SAFETY: reads a byte into a live local.
-        let read = unsafe { libc::read(PIPES.get().expect("pipes")[end], (&raw mut byte).cast(), 1) };
+        let read =
+            unsafe { libc::read(PIPES.get().expect("pipes")[end], (&raw mut byte).cast(), 1) };
         (read == 1).then_some(byte)
     }
 

@@ -63,8 +63,16 @@ impl fmt::Display for Event {
         match self {
             Event::Death { at } => write!(f, "death/{at}"),
             Event::Within { at } => write!(f, "within/{at}"),
-            Event::Error { at, code, late: false } => write!(f, "error/{at}/{code}"),
-            Event::Error { at, code, late: true } => write!(f, "late-error/{at}/{code}"),
+            Event::Error {
+                at,
+                code,
+                late: false,
+            } => write!(f, "error/{at}/{code}"),
+            Event::Error {
+                at,
+                code,
+                late: true,
+            } => write!(f, "late-error/{at}/{code}"),
             Event::Twice { at, by, then } => write!(f, "twice/{at}/{}/{then}", RECOVERIES[*by].0),
             Event::Beside { at, other } => write!(f, "beside/{at}/{}", BESIDE[*other].0),
         }
@@ -82,10 +90,25 @@ impl Event {
         Some(match parts[0] {
             "death" => Event::Death { at },
             "within" => Event::Within { at },
-            "error" => Event::Error { at, code, late: false },
-            "late-error" => Event::Error { at, code, late: true },
-            "twice" => Event::Twice { at, by: named(RECOVERIES)?, then: number(3)? },
-            "beside" => Event::Beside { at, other: named(BESIDE)? },
+            "error" => Event::Error {
+                at,
+                code,
+                late: false,
+            },
+            "late-error" => Event::Error {
+                at,
+                code,
+                late: true,
+            },
+            "twice" => Event::Twice {
+                at,
+                by: named(RECOVERIES)?,
+                then: number(3)?,
+            },
+            "beside" => Event::Beside {
+                at,
+                other: named(BESIDE)?,
+            },
             _ => return None,
         })
     }
@@ -103,7 +126,10 @@ impl<'a> Stage<'a> {
         let stage = Stage {
             world,
             operation,
-            inits: Inits { victim: sleeper(), others: sleeper() },
+            inits: Inits {
+                victim: sleeper(),
+                others: sleeper(),
+            },
         };
         stage.begin()?;
         world.keep();
@@ -117,7 +143,10 @@ impl<'a> Stage<'a> {
         world.configure(operation.config);
         // The container is gone when the operation begins.
         let gone = sleeper();
-        let inits = Inits { victim: gone, ..self.inits };
+        let inits = Inits {
+            victim: gone,
+            ..self.inits
+        };
         let made = self.run(Plan::Run, || {
             (operation.before)(world, inits);
             Ok(())
@@ -194,18 +223,37 @@ impl<'a> Stage<'a> {
             Ended::Broken(how) => Err(how),
         };
         let reached = match event {
-            Event::Death { at } => died(self.operate(Plan::Die { at, is_within: false }))?,
-            Event::Within { at } => died(self.operate(Plan::Die { at, is_within: true }))?,
+            Event::Death { at } => died(self.operate(Plan::Die {
+                at,
+                is_within: false,
+            }))?,
+            Event::Within { at } => died(self.operate(Plan::Die {
+                at,
+                is_within: true,
+            }))?,
             Event::Error { at, code, late } => {
-                match self.operate(Plan::Fail { at, code, after: late }) {
+                match self.operate(Plan::Fail {
+                    at,
+                    code,
+                    after: late,
+                }) {
                     Ended::Done(_) => true,
                     other => return Err(format!("{other:?}")),
                 }
             }
             Event::Twice { at, by, then } => {
-                let _ = died(self.operate(Plan::Die { at, is_within: false }))?;
+                let _ = died(self.operate(Plan::Die {
+                    at,
+                    is_within: false,
+                }))?;
                 let recover = || RECOVERIES[by].1(self.world, self.inits).map_err(|e| e.line());
-                died(self.run(Plan::Die { at: then, is_within: false }, recover))?
+                died(self.run(
+                    Plan::Die {
+                        at: then,
+                        is_within: false,
+                    },
+                    recover,
+                ))?
             }
             Event::Beside { at, other } => self.beside(at, BESIDE[other].1)?,
         };
@@ -301,13 +349,25 @@ fn points(operation: &Operation, effects: &[Kind]) -> Vec<Event> {
             Kind::Driver => {
                 all.push(Event::Within { at });
                 for code in CODES {
-                    all.push(Event::Error { at, code, late: false });
-                    all.push(Event::Error { at, code, late: true });
+                    all.push(Event::Error {
+                        at,
+                        code,
+                        late: false,
+                    });
+                    all.push(Event::Error {
+                        at,
+                        code,
+                        late: true,
+                    });
                 }
             }
             // These never fail so.
             Kind::Kill => {}
-            _ => all.extend(ERRNOS.map(|code| Event::Error { at, code, late: false })),
+            _ => all.extend(ERRNOS.map(|code| Event::Error {
+                at,
+                code,
+                late: false,
+            })),
         }
         if operation.name != "wait" && !operation.is_fresh {
             all.extend((0..BESIDE.len()).map(|other| Event::Beside { at, other }));
@@ -328,7 +388,9 @@ struct Options {
 }
 
 fn options() -> Result<Options, String> {
-    let seed = std::env::var("RUNMIG_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = std::env::var("RUNMIG_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let mut options = Options {
         seed: seed.unwrap_or_else(|| now.map_or(1, |now| now.as_secs())),
@@ -378,7 +440,10 @@ fn run(options: &Options) -> Result<(), String> {
         stage.effects()?;
         let number = options.seed as usize;
         let is_reached = stage.point(event, number)?;
-        println!("kills: {point}: {}", if is_reached { "passed" } else { "not reached" });
+        println!(
+            "kills: {point}: {}",
+            if is_reached { "passed" } else { "not reached" }
+        );
         return Ok(());
     }
     let is_wanted = |o: &&Operation| {
@@ -388,13 +453,20 @@ fn run(options: &Options) -> Result<(), String> {
     let begun = Instant::now();
     println!("kills: seed {}", options.seed);
     let (mut tried, mut missed, mut wrong) = (0, 0, Vec::new());
-    let end = options.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
-    let each = options.sample.unwrap_or(SAMPLE).div_ceil(chosen.len().max(1));
+    let end = options
+        .minutes
+        .map(|minutes| begun + Duration::from_secs(60 * minutes));
+    let each = options
+        .sample
+        .unwrap_or(SAMPLE)
+        .div_ceil(chosen.len().max(1));
     let mut draw = Draw(options.seed);
     let mut spent = Duration::ZERO;
     for (turn, operation) in chosen.iter().enumerate() {
         let stage = Stage::of(&world, operation).map_err(|e| format!("{}: {e}", operation.name))?;
-        let effects = stage.effects().map_err(|e| format!("{}: {e}", operation.name))?;
+        let effects = stage
+            .effects()
+            .map_err(|e| format!("{}: {e}", operation.name))?;
         if options.is_list {
             println!("{} {}", operation.name, effects.len());
             continue;
@@ -435,10 +507,17 @@ fn run(options: &Options) -> Result<(), String> {
         tried += number;
         spent += clock.elapsed();
         let rate = number as f64 / clock.elapsed().as_secs_f64();
-        println!("kills: {}: {number} points of {} effects, {rate:.0} a second", operation.name, effects.len());
+        println!(
+            "kills: {}: {number} points of {} effects, {rate:.0} a second",
+            operation.name,
+            effects.len()
+        );
     }
     let rate = tried as f64 / spent.as_secs_f64().max(0.001);
-    println!("kills: {tried} points, {missed} not reached, {rate:.0} a second, {} failed", wrong.len());
+    println!(
+        "kills: {tried} points, {missed} not reached, {rate:.0} a second, {} failed",
+        wrong.len()
+    );
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(format!("repeat one of these:\n{}", wrong.join("\n"))),
@@ -450,7 +529,11 @@ fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) 
     let kind = draw.below(4);
     if kind == 3 && operation.name != "wait" && !operation.is_fresh {
         let (at, by) = (1 + draw.below(effects), draw.below(RECOVERIES.len()));
-        return Event::Twice { at, by, then: 1 + draw.below(60) };
+        return Event::Twice {
+            at,
+            by,
+            then: 1 + draw.below(60),
+        };
     }
     let is_of = |event: &Event| match event {
         Event::Death { .. } | Event::Within { .. } => kind == 0,

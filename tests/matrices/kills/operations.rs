@@ -51,89 +51,286 @@ const fn operation(
 }
 
 const fn on_gpus(operation: Operation) -> Operation {
-    Operation { gpus: 2, ..operation }
+    Operation {
+        gpus: 2,
+        ..operation
+    }
 }
 
 const fn fresh(operation: Operation) -> Operation {
-    Operation { is_fresh: true, ..operation }
+    Operation {
+        is_fresh: true,
+        ..operation
+    }
 }
 
 pub const ALL: &[Operation] = &[
     operation("create", "", |w, _| slice(w, ID), create_victim),
-    operation("create-again", "", |w, i| made(w, i, &[ID], slice), create_victim),
-    operation("create-from-idle", KEPT, |w, i| idle(w, i, &[ID]), create_victim),
-    operation("create-evicting", KEPT, |w, i| {
-        idle(w, i, &[ID, PEER]);
-        w.ask(ID, &[("runmig.dev/slice", WHOLE)]);
-    }, create_victim),
-    operation("create-adopting", "adopt = true", |w, _| {
-        w.admin_leaves(2);
-        slice(w, ID);
-    }, create_victim),
-    operation("create-shared", "", |w, i| {
-        made(w, i, &[PEER], in_pod);
-        in_pod(w, ID);
-    }, create_victim),
-    operation("create-two", "policy.slices_per_container = 2", |w, _| two(w), create_victim),
+    operation(
+        "create-again",
+        "",
+        |w, i| made(w, i, &[ID], slice),
+        create_victim,
+    ),
+    operation(
+        "create-from-idle",
+        KEPT,
+        |w, i| idle(w, i, &[ID]),
+        create_victim,
+    ),
+    operation(
+        "create-evicting",
+        KEPT,
+        |w, i| {
+            idle(w, i, &[ID, PEER]);
+            w.ask(ID, &[("runmig.dev/slice", WHOLE)]);
+        },
+        create_victim,
+    ),
+    operation(
+        "create-adopting",
+        "adopt = true",
+        |w, _| {
+            w.admin_leaves(2);
+            slice(w, ID);
+        },
+        create_victim,
+    ),
+    operation(
+        "create-shared",
+        "",
+        |w, i| {
+            made(w, i, &[PEER], in_pod);
+            in_pod(w, ID);
+        },
+        create_victim,
+    ),
+    operation(
+        "create-two",
+        "policy.slices_per_container = 2",
+        |w, _| two(w),
+        create_victim,
+    ),
     operation("create-seat", NONE, |w, _| seat(w, ID), create_victim),
-    operation("create-seat-beside", NONE, |w, i| {
-        made(w, i, &[PEER], seat);
-        seat(w, ID);
-    }, create_victim),
-    operation("wait", "", |w, i| {
-        w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
-        create(w, PEER, i.others).unwrap();
-        w.ask(ID, &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "10m")]);
-    }, create_victim),
-    operation("wait-in-vain", "", |w, i| {
-        w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
-        create(w, PEER, i.others).unwrap();
-        w.ask(ID, &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "1ms")]);
-    }, create_victim),
-    operation("delete", "", |w, i| made(w, i, &[ID], slice), |w, _| delete(w, ID)),
-    operation("delete-to-idle", KEPT, |w, i| made(w, i, &[ID], slice), |w, _| delete(w, ID)),
-    operation("delete-adopted", "adopt = true", |w, i| {
-        w.admin_leaves(2);
-        made(w, i, &[ID], slice);
-    }, |w, _| delete(w, ID)),
-    operation("delete-shared", "", |w, i| made(w, i, &[PEER, ID], in_pod), |w, _| delete(w, ID)),
-    operation("delete-two", "policy.slices_per_container = 2", |w, i| {
-        two(w);
-        create(w, ID, i.victim).unwrap();
-    }, |w, _| delete(w, ID)),
-    operation("delete-seat", NONE, |w, i| made(w, i, &[ID], seat), |w, _| delete(w, ID)),
-    operation("delete-seat-beside", NONE, |w, i| made(w, i, &[PEER, ID], seat), |w, _| delete(w, ID)),
+    operation(
+        "create-seat-beside",
+        NONE,
+        |w, i| {
+            made(w, i, &[PEER], seat);
+            seat(w, ID);
+        },
+        create_victim,
+    ),
+    operation(
+        "wait",
+        "",
+        |w, i| {
+            w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
+            create(w, PEER, i.others).unwrap();
+            w.ask(
+                ID,
+                &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "10m")],
+            );
+        },
+        create_victim,
+    ),
+    operation(
+        "wait-in-vain",
+        "",
+        |w, i| {
+            w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
+            create(w, PEER, i.others).unwrap();
+            w.ask(
+                ID,
+                &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "1ms")],
+            );
+        },
+        create_victim,
+    ),
+    operation(
+        "delete",
+        "",
+        |w, i| made(w, i, &[ID], slice),
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "delete-to-idle",
+        KEPT,
+        |w, i| made(w, i, &[ID], slice),
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "delete-adopted",
+        "adopt = true",
+        |w, i| {
+            w.admin_leaves(2);
+            made(w, i, &[ID], slice);
+        },
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "delete-shared",
+        "",
+        |w, i| made(w, i, &[PEER, ID], in_pod),
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "delete-two",
+        "policy.slices_per_container = 2",
+        |w, i| {
+            two(w);
+            create(w, ID, i.victim).unwrap();
+        },
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "delete-seat",
+        NONE,
+        |w, i| made(w, i, &[ID], seat),
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "delete-seat-beside",
+        NONE,
+        |w, i| made(w, i, &[PEER, ID], seat),
+        |w, _| delete(w, ID),
+    ),
     operation("poststop", "", |w, i| made(w, i, &[ID], slice), poststop),
-    operation("poststop-seat", NONE, |w, i| made(w, i, &[ID], seat), poststop),
+    operation(
+        "poststop-seat",
+        NONE,
+        |w, i| made(w, i, &[ID], seat),
+        poststop,
+    ),
     operation("gc", "", |w, i| made(w, i, &[ID], slice), gc),
-    operation("gc-of-seats", NONE, |w, i| made(w, i, &[ID, OTHER], |w, id| seat(w, id)), gc),
-    operation("gc-of-idle", "keep_idle = \"1ns\"", |w, i| idle(w, i, &[ID]), gc),
-    operation("gc-of-earlier-boot", "", |w, i| {
-        made(w, i, &[ID], slice);
-        w.reboot();
-    }, gc),
+    operation(
+        "gc-of-seats",
+        NONE,
+        |w, i| made(w, i, &[ID, OTHER], |w, id| seat(w, id)),
+        gc,
+    ),
+    operation(
+        "gc-of-idle",
+        "keep_idle = \"1ns\"",
+        |w, i| idle(w, i, &[ID]),
+        gc,
+    ),
+    operation(
+        "gc-of-earlier-boot",
+        "",
+        |w, i| {
+            made(w, i, &[ID], slice);
+            w.reboot();
+        },
+        gc,
+    ),
     operation("promise", "", |_, _| (), |w, _| promise(w)),
     operation("prepare", "", |_, _| (), |w, _| prepare(w)),
-    operation("prepare-promised", "", |w, _| promise(w).unwrap(), |w, _| prepare(w)),
-    operation("unprepare", "", |w, _| prepare(w).unwrap(), |w, _| unprepare(w)),
-    operation("unprepare-to-idle", KEPT, |w, _| prepare(w).unwrap(), |w, _| unprepare(w)),
-    operation("unprepare-promise", "", |w, _| promise(w).unwrap(), |w, _| unprepare(w)),
-    on_gpus(operation("create-gpu", GPUS, |w, _| gpu(w, ID), create_victim)),
-    on_gpus(operation("create-two-gpus", GPUS, |w, _| w.ask(ID, &[("runmig.dev/gpu", "2")]), create_victim)),
-    on_gpus(operation("delete-gpu", GPUS, |w, i| made(w, i, &[ID], gpu), |w, _| delete(w, ID))),
-    on_gpus(operation("gc-of-gpu", GPUS, |w, i| made(w, i, &[ID], gpu), gc)),
-    on_gpus(operation("create-share", NONE, |w, _| share(w, ID), create_victim)),
-    on_gpus(operation("create-share-beside", NONE, |w, i| {
-        made(w, i, &[PEER], share);
-        share(w, ID);
-    }, create_victim)),
-    on_gpus(operation("delete-share-beside", NONE, |w, i| made(w, i, &[PEER, ID], share), |w, _| delete(w, ID))),
-    on_gpus(operation("gc-of-share", NONE, |w, i| made(w, i, &[ID], share), gc)),
-    fresh(on_gpus(operation("create-mps", MPS, |w, _| mps(w, ID), create_victim))),
-    fresh(on_gpus(operation("delete-mps", MPS, |w, i| made(w, i, &[ID], mps), |w, _| delete(w, ID)))),
-    fresh(on_gpus(operation("gc-of-mps", MPS, |w, i| made(w, i, &[ID], mps), gc))),
-    fresh(operation("create-mps-seat", MPS, |w, _| mps_seat(w, ID), create_victim)),
-    fresh(operation("delete-mps-seat", MPS, |w, i| made(w, i, &[ID], mps_seat), |w, _| delete(w, ID))),
+    operation(
+        "prepare-promised",
+        "",
+        |w, _| promise(w).unwrap(),
+        |w, _| prepare(w),
+    ),
+    operation(
+        "unprepare",
+        "",
+        |w, _| prepare(w).unwrap(),
+        |w, _| unprepare(w),
+    ),
+    operation(
+        "unprepare-to-idle",
+        KEPT,
+        |w, _| prepare(w).unwrap(),
+        |w, _| unprepare(w),
+    ),
+    operation(
+        "unprepare-promise",
+        "",
+        |w, _| promise(w).unwrap(),
+        |w, _| unprepare(w),
+    ),
+    on_gpus(operation(
+        "create-gpu",
+        GPUS,
+        |w, _| gpu(w, ID),
+        create_victim,
+    )),
+    on_gpus(operation(
+        "create-two-gpus",
+        GPUS,
+        |w, _| w.ask(ID, &[("runmig.dev/gpu", "2")]),
+        create_victim,
+    )),
+    on_gpus(operation(
+        "delete-gpu",
+        GPUS,
+        |w, i| made(w, i, &[ID], gpu),
+        |w, _| delete(w, ID),
+    )),
+    on_gpus(operation(
+        "gc-of-gpu",
+        GPUS,
+        |w, i| made(w, i, &[ID], gpu),
+        gc,
+    )),
+    on_gpus(operation(
+        "create-share",
+        NONE,
+        |w, _| share(w, ID),
+        create_victim,
+    )),
+    on_gpus(operation(
+        "create-share-beside",
+        NONE,
+        |w, i| {
+            made(w, i, &[PEER], share);
+            share(w, ID);
+        },
+        create_victim,
+    )),
+    on_gpus(operation(
+        "delete-share-beside",
+        NONE,
+        |w, i| made(w, i, &[PEER, ID], share),
+        |w, _| delete(w, ID),
+    )),
+    on_gpus(operation(
+        "gc-of-share",
+        NONE,
+        |w, i| made(w, i, &[ID], share),
+        gc,
+    )),
+    fresh(on_gpus(operation(
+        "create-mps",
+        MPS,
+        |w, _| mps(w, ID),
+        create_victim,
+    ))),
+    fresh(on_gpus(operation(
+        "delete-mps",
+        MPS,
+        |w, i| made(w, i, &[ID], mps),
+        |w, _| delete(w, ID),
+    ))),
+    fresh(on_gpus(operation(
+        "gc-of-mps",
+        MPS,
+        |w, i| made(w, i, &[ID], mps),
+        gc,
+    ))),
+    fresh(operation(
+        "create-mps-seat",
+        MPS,
+        |w, _| mps_seat(w, ID),
+        create_victim,
+    )),
+    fresh(operation(
+        "delete-mps-seat",
+        MPS,
+        |w, i| made(w, i, &[ID], mps_seat),
+        |w, _| delete(w, ID),
+    )),
 ];
 
 const GPUS: &str = "policy.gpus_per_container = 2";
@@ -160,7 +357,10 @@ fn in_pod(w: &World, id: &str) {
 }
 
 fn seat(w: &World, id: &str) {
-    w.ask(id, &[("runmig.dev/slice", PROFILE), ("runmig.dev/share", "1/2")]);
+    w.ask(
+        id,
+        &[("runmig.dev/slice", PROFILE), ("runmig.dev/share", "1/2")],
+    );
 }
 
 fn mps_seat(w: &World, id: &str) {
@@ -185,7 +385,11 @@ fn mps(w: &World, id: &str) {
 fn made(w: &World, inits: Inits, ids: &[&str], ask: fn(&World, &str)) {
     for id in ids {
         ask(w, id);
-        let init = if *id == PEER { inits.others } else { inits.victim };
+        let init = if *id == PEER {
+            inits.others
+        } else {
+            inits.victim
+        };
         create(w, id, init).unwrap();
     }
 }
@@ -205,9 +409,13 @@ fn create_victim(w: &World, inits: Inits) -> Result<()> {
 
 /// The holder of all room ends once a create waits, or the test is over.
 pub fn make_way(w: &World) -> Result<()> {
-    let waits = || std::fs::read_dir(w.path("state/queue")).is_ok_and(|queue| {
-        queue.flatten().any(|e| !e.file_name().to_string_lossy().starts_with('.'))
-    });
+    let waits = || {
+        std::fs::read_dir(w.path("state/queue")).is_ok_and(|queue| {
+            queue
+                .flatten()
+                .any(|e| !e.file_name().to_string_lossy().starts_with('.'))
+        })
+    };
     while !waits() && !w.note("over").exists() {
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -229,7 +437,10 @@ pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
         let edited = edited(&original, all);
         bundle.install(leases.author(all)?, &original, &edited)?;
         // One that has ended by the time of any look.
-        let runtime = Process { pid: i32::MAX, start_time: 1 };
+        let runtime = Process {
+            pid: i32::MAX,
+            start_time: 1,
+        };
         for held in all {
             if leases.started(&held.lease, runtime)?.is_none() {
                 return Err(Error::new("another process has removed the lease"));
@@ -250,9 +461,10 @@ pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
 
 /// Releases the leases of a create that failed, as `runtime::create` does.
 fn over(leases: &LeaseManager<'_>, bundle: &Bundle, all: &[Held]) -> Result<()> {
-    let released = error::all(all.iter().map(|held| {
-        leases.release_if_over(held, Patience::default()).map(drop)
-    }));
+    let released = error::all(
+        all.iter()
+            .map(|held| leases.release_if_over(held, Patience::default()).map(drop)),
+    );
     let restored = bundle.restore(&all[0].lease.id);
     error::all([released, restored.map(drop)])
 }
@@ -260,8 +472,13 @@ fn over(leases: &LeaseManager<'_>, bundle: &Bundle, all: &[Held]) -> Result<()> 
 /// Names the devices of leases in a config.json.
 fn edited(original: &[u8], leases: &[Held]) -> Vec<u8> {
     let uuids: Vec<String> = leases.iter().filter_map(uuid_of).collect();
-    let to = format!("\"PATH=/bin\", \"NVIDIA_VISIBLE_DEVICES={}\"", uuids.join(","));
-    String::from_utf8_lossy(original).replace("\"PATH=/bin\"", &to).into_bytes()
+    let to = format!(
+        "\"PATH=/bin\", \"NVIDIA_VISIBLE_DEVICES={}\"",
+        uuids.join(",")
+    );
+    String::from_utf8_lossy(original)
+        .replace("\"PATH=/bin\"", &to)
+        .into_bytes()
 }
 
 /// Returns the UUID that a lease gives its container: of the MIG device, or of the GPU.
@@ -325,7 +542,9 @@ pub fn prepare(w: &World) -> Result<()> {
     let config = w.config();
     let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
     let patience = Duration::from_millis(300);
-    leases.prepare(claim(), &place(w), patience, &|_| ()).map(drop)
+    leases
+        .prepare(claim(), &place(w), patience, &|_| ())
+        .map(drop)
 }
 
 fn promise(w: &World) -> Result<()> {

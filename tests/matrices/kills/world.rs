@@ -6,7 +6,7 @@
 //! DIR/template/        the same, as an operation finds it
 //! ```
 
-use nvml_sim::engine::{Driver, MEMORY_LIMITS_SINCE, Machine, Mode, Model, NewGpu, Placement};
+use nvml_sim::engine::{Machine, Mode, Model, NewGpu, Placement};
 use nvml_sim::holders::Files;
 use nvml_sim::state::{self, Store as Sim};
 use runmig_lease::config::Config;
@@ -78,7 +78,11 @@ impl World {
             .chain((0..without_mig).map(|_| gpu("T4", Mode::Off)))
             .collect();
         let machine = self.path("machine");
-        fs::copy(built("libnvml_sim.so"), machine.join("lib/libnvidia-ml.so.1")).unwrap();
+        fs::copy(
+            built("libnvml_sim.so"),
+            machine.join("lib/libnvidia-ml.so.1"),
+        )
+        .unwrap();
         state::create(&machine, &Machine::new(&machine.to_string_lossy(), &gpus)).unwrap();
         self.configure("");
     }
@@ -117,7 +121,10 @@ impl World {
 
     /// Makes the world again what it was when it was kept.
     pub fn put_back(&self) {
-        mirror(&self.dir.path().join("template"), &self.dir.path().join("live"));
+        mirror(
+            &self.dir.path().join("template"),
+            &self.dir.path().join("live"),
+        );
     }
 
     pub fn bundle(&self, id: &str) -> PathBuf {
@@ -174,7 +181,8 @@ impl World {
 
     /// The low-level runtime makes the container: its init is a process that the test started.
     pub fn start_container(&self, id: &str, init: i32) -> Result<()> {
-        let process = process::of(init).ok_or_else(|| Error::new("the init of the test is gone"))?;
+        let process =
+            process::of(init).ok_or_else(|| Error::new("the init of the test is gone"))?;
         let dir = self.path("root").join(id);
         fs::create_dir_all(&dir).unwrap();
         let state = serde_json::json!({
@@ -264,12 +272,18 @@ impl World {
     pub fn admin_tidies_up(&self) {
         let theirs = self.theirs();
         let _ = fs::remove_file(self.path("theirs"));
-        for i in self.instances().iter().filter(|i| theirs.contains(&i.generation)) {
+        for i in self
+            .instances()
+            .iter()
+            .filter(|i| theirs.contains(&i.generation))
+        {
             self.change(|machine, holds| {
                 let gi = machine.gpu(0).unwrap().gpu_instance(i.gi).unwrap();
                 let parts: Vec<u32> = gi.compute_instances.iter().map(|c| c.id).collect();
                 for ci in parts {
-                    machine.destroy_compute_instance(0, i.gi, ci, holds).unwrap();
+                    machine
+                        .destroy_compute_instance(0, i.gi, ci, holds)
+                        .unwrap();
                 }
                 machine.destroy_gpu_instance(0, i.gi, holds).unwrap();
             });
@@ -291,13 +305,6 @@ impl World {
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         fs::copy(built("nvidia-cuda-mps-control"), program).unwrap();
     }
-
-    /// Has a driver that limits the memory of cgroups.
-    pub fn install_limits(&self) {
-        self.change(|machine, _| {
-            machine.driver = Driver::of_branch(MEMORY_LIMITS_SINCE).unwrap();
-        });
-    }
 }
 
 /// The newest file of this name that cargo built beside this program.
@@ -306,7 +313,10 @@ fn built(name: &str) -> PathBuf {
     let deps = own.parent().unwrap();
     let places = [deps.join(name), deps.with_file_name(name)];
     let time = |path: &PathBuf| path.metadata().ok()?.modified().ok();
-    let found = places.into_iter().filter(|p| time(p).is_some()).max_by_key(time);
+    let found = places
+        .into_iter()
+        .filter(|p| time(p).is_some())
+        .max_by_key(time);
     found.unwrap_or_else(|| panic!("{name} is not built: cargo build --workspace --all-targets"))
 }
 
@@ -314,7 +324,9 @@ fn built(name: &str) -> PathBuf {
 fn mirror(from: &Path, to: &Path) {
     let names = |dir: &Path| -> Vec<_> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.map(|e| (e.file_name(), e.file_type().unwrap())).collect()
+        entries
+            .map(|e| (e.file_name(), e.file_type().unwrap()))
+            .collect()
     };
     let wanted = names(from);
     for (name, kind) in names(to) {
