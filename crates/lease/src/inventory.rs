@@ -5,26 +5,18 @@ mod around;
 mod booking;
 mod gpu_use;
 mod observe;
-mod owners;
-mod parts;
-mod seats;
 mod slices;
-mod unread;
-mod usage;
-mod uses;
 
 pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
+pub use booking::LeaseUse;
+pub(crate) use booking::{holder_subject, subject_of};
 pub(crate) use booking::{memory_of, memory_on};
+pub use gpu_use::GpuParts;
 pub use gpu_use::GpuState;
 pub use observe::{ObservedShare, observe, used_memory};
-pub use parts::GpuParts;
-pub(crate) use seats::SeatSlice;
+pub(crate) use slices::SeatSlice;
 pub use slices::{Size, SliceView};
-pub(crate) use usage::{holder_subject, subject_of};
-pub use uses::LeaseUse;
-
-pub(crate) use unread::Unread;
 
 use super::bundles::NoBundles;
 use super::context::LeaseContext;
@@ -33,9 +25,11 @@ use super::idle;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
+use crate::model::{BootId, Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
-use crate::store::{Damaged, Entry, Held, Instance, LeaseState, Lock, Origin, Waiting};
+use crate::store::{
+    Damaged, DamagedName, Entry, Held, Instance, Kind, LeaseState, Lock, Origin, Place, Waiting,
+};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -381,4 +375,61 @@ impl Inventory {
     pub fn room<'g>(&self, gpu: &'g Gpu) -> Occupancy<'g> {
         Occupancy::new(gpu, &self.reserved(), &self.idle())
     }
+}
+
+/// A place of this boot that a record holds which cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Unread {
+    pub(crate) place: Place,
+    pub(crate) origin: Origin,
+    /// The instance of an unreadable lease on a share, and the memory that it books, in MiB.
+    pub(crate) share: Option<(InstanceId, u64)>,
+    /// The instance, if it is an MPS daemon.
+    pub(crate) daemon: Option<InstanceId>,
+    /// The slice of the daemon of a seat, which has the place.
+    pub(crate) parent: Option<InstanceId>,
+}
+
+impl Unread {
+    /// Returns the place that a damaged record of a boot holds.
+    pub(crate) fn of(damaged: &Damaged, boot: &BootId) -> Option<Unread> {
+        let place = damaged.place().filter(|place| place.boot_id == *boot)?;
+        Some(Unread {
+            place: place.clone(),
+            origin: damaged.origin(),
+            share: unread_share(damaged),
+            daemon: unread_daemon(damaged),
+            parent: damaged.instance().and_then(|name| name.parent.clone()),
+        })
+    }
+
+    /// Returns the reserved slot. The daemon of a seat has none beside that of its slice.
+    fn reserved(&self) -> Option<Slot> {
+        self.parent.is_none().then(|| Slot {
+            gpu: self.place.gpu_uuid.clone(),
+            profile_id: self.place.profile_id,
+            placement: self.place.placement,
+        })
+    }
+}
+
+/// Returns the instance and the booked memory that the names of unreadable records of a share tell. An MPS daemon
+/// books by itself, also without a lease.
+fn unread_share(damaged: &Damaged) -> Option<(InstanceId, u64)> {
+    if let Some(name) = damaged.instance()
+        && let Some(booked) = name.booked_mib
+    {
+        return Some((name.instance.clone(), booked));
+    }
+    match &damaged.name {
+        DamagedName::Lease(name, Some(_)) if damaged.lease.is_none() => {
+            Some((name.instance.clone(), name.booked_mib?))
+        }
+        _ => None,
+    }
+}
+
+fn unread_daemon(damaged: &Damaged) -> Option<InstanceId> {
+    let name = damaged.instance().filter(|name| name.kind == Kind::Mps);
+    name.map(|name| name.instance.clone())
 }

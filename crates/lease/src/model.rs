@@ -1,20 +1,13 @@
 //! The words that every part shares: what a GPU has, and what lies on it. Plain data, no behaviour
 //! that could fail. The terms are NVIDIA's (MIG User Guide).
 
-mod changed_limit;
-mod id;
-mod level;
 mod profile_name;
-mod timestamp;
 
-pub use changed_limit::ChangedLimit;
-pub use id::{BootId, GpuUuid, InstanceId, LeaseId, OperationId};
-pub use level::Level;
 pub use profile_name::{NotAProfileName, ProfileName};
-pub use timestamp::Timestamp;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::SystemTime;
 
 /// A span of memory slices on one GPU, written `start:size` as nvidia-smi does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -295,4 +288,195 @@ pub struct NvidiaNumbers {
     pub majors: Vec<u32>,
     /// `(major, minor)` of the DRM nodes of NVIDIA GPUs.
     pub drm: Vec<(u32, u32)>,
+}
+
+/// A limit that is not that of the share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedLimit {
+    /// The limit in MiB; 0 is none.
+    pub told_mib: u64,
+    /// The limit of the share, in MiB.
+    pub share_mib: u64,
+}
+
+impl ChangedLimit {
+    /// Returns the limit in whole GiB, cut; 0 also if there is none.
+    pub fn gib(&self) -> u64 {
+        self.told_mib / 1024
+    }
+
+    /// Returns whether it lets processes take more than the share.
+    pub fn is_raised(&self) -> bool {
+        self.told_mib == 0 || self.told_mib > self.share_mib
+    }
+}
+
+impl fmt::Display for ChangedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.told_mib {
+            0 => f.write_str("none"),
+            mib if mib % 1024 == 0 => write!(f, "{}Gi", mib / 1024),
+            mib => write!(f, "{mib}Mi"),
+        }
+    }
+}
+
+/// The level at which the memory limit of a share holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The driver limits all processes of the container together.
+    Driver,
+    /// An MPS daemon of the container's own limits each of its processes.
+    Mps,
+    /// Nothing limits the container. The memory is booked.
+    None,
+}
+
+impl Level {
+    /// Returns the name, as the configuration writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Driver => "driver",
+            Level::Mps => "mps",
+            Level::None => "none",
+        }
+    }
+
+    /// Returns the promise to a container with a share, in the words of docs/sharing.md.
+    pub fn promise(self) -> &'static str {
+        match self {
+            Level::Driver => {
+                "all processes of the container together get no more device memory than the share"
+            }
+            Level::Mps => {
+                "each process of the container gets no more device memory than the share, unless it changes its MPS \
+                 settings or bypasses MPS"
+            }
+            Level::None => "nothing; the memory is booked",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A point in time, written in RFC 3339. The text of a record stays as it is, even if it is no time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(String);
+
+impl Timestamp {
+    /// Creates a timestamp with the precision of a second.
+    pub fn seconds(time: SystemTime) -> Timestamp {
+        Timestamp(humantime::format_rfc3339_seconds(time).to_string())
+    }
+
+    /// Creates a timestamp with the precision of a millisecond.
+    pub fn millis(time: SystemTime) -> Timestamp {
+        Timestamp(humantime::format_rfc3339_millis(time).to_string())
+    }
+
+    /// Returns the time; none if the text of a record is no time.
+    pub fn time(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(&self.0).ok()
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+impl From<&str> for Timestamp {
+    fn from(text: &str) -> Timestamp {
+        Timestamp(text.to_owned())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Creates one from its text.
+            pub fn new(text: impl Into<String>) -> Self {
+                $name(text.into())
+            }
+
+            /// Returns its text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                $name::new(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+id! {
+    /// The UUID of a GPU, as NVML writes it: `GPU-` and a UUID.
+    GpuUuid
+}
+
+id! {
+    /// The kernel's random UUID of a boot. Neither instances nor leases survive a boot.
+    BootId
+}
+
+id! {
+    /// The random id of a lease: 32 hexadecimal digits.
+    LeaseId
+}
+
+id! {
+    /// The random id of an instance, by which leases name it: 32 hexadecimal digits.
+    InstanceId
+}
+
+id! {
+    /// The random id of an operation, by which leases name it: 32 hexadecimal digits.
+    OperationId
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn keeps_the_text_of_a_record() {
+        let time = UNIX_EPOCH + Duration::from_millis(1_500);
+        assert_eq!(Timestamp::seconds(time).as_str(), "1970-01-01T00:00:01Z");
+        assert_eq!(Timestamp::millis(time).as_str(), "1970-01-01T00:00:01.500Z");
+        assert_eq!(Timestamp::millis(time).time(), Some(time));
+        let odd: Timestamp = serde_json::from_str("\"soon\"").unwrap();
+        assert_eq!(odd.time(), None);
+        assert_eq!(serde_json::to_string(&odd).unwrap(), "\"soon\"");
+    }
 }

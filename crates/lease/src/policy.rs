@@ -4,22 +4,20 @@
 //! The engine names the container's namespace and pod, and the kernel the login of the engine's
 //! caller. An image chooses none of it; a pod's author only the pod's name.
 
+mod limits;
+mod subjects;
+
+pub use limits::{Limit, LimitAccount, More, Usage, Used};
+pub use subjects::{Each, Subject, User};
+
+pub(crate) use subjects::Subjects;
+
 use crate::error::{Error, Result, printable};
-use crate::model::{Gpu, GpuUuid};
+use crate::model::{Gpu, GpuUuid, MigMode};
 use crate::request::{self, Alternative, ImageAnnotations, MAX_COUNT, Slice};
 use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
-
-mod limits;
-mod published;
-mod subjects;
-
-pub use limits::{Limit, LimitAccount, More, Usage, Used};
-pub use published::{All, Gpus};
-pub use subjects::{Each, Subject, User};
-
-pub(crate) use subjects::Subjects;
 use subjects::{matches, not_empty, subjects};
 
 /// The administrator's rules: the section `policy` of the configuration.
@@ -346,5 +344,70 @@ fn numbered<T>(rules: &[T]) -> impl Iterator<Item = (usize, &T)> + Clone {
 impl Reserve {
     fn subjects(&self) -> Subjects {
         subjects(&self.namespace, &self.pod, &self.user)
+    }
+}
+
+/// A choice of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "the GPUs are \"all\" or a list of indexes and UUIDs"
+)]
+pub enum Gpus {
+    /// All of them.
+    All(All),
+    /// Those with these names.
+    Named(Vec<GpuName>),
+}
+
+/// The word for all GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum All {
+    /// `all`
+    #[serde(rename = "all")]
+    All,
+}
+
+impl Default for Gpus {
+    fn default() -> Self {
+        Gpus::All(All::All)
+    }
+}
+
+impl Gpus {
+    /// Returns the names.
+    pub(crate) fn names(&self) -> &[GpuName] {
+        match self {
+            Gpus::All(_) => &[],
+            Gpus::Named(names) => names,
+        }
+    }
+
+    /// Returns whether the choice has a GPU.
+    pub fn has(&self, gpu: &Gpu) -> bool {
+        match self {
+            Gpus::All(_) => true,
+            Gpus::Named(names) => names.iter().any(|name| name.is(gpu)),
+        }
+    }
+
+    /// Returns the rule by which a GPU is for claims alone. A GPU without MIG is never published.
+    fn rule(&self, gpu: &Gpu) -> Option<String> {
+        let is_published = gpu.mig == MigMode::Enabled && self.has(gpu);
+        is_published.then(|| {
+            "published for claims of Kubernetes alone by kubernetes.local = \"apart\"".to_owned()
+        })
+    }
+
+    /// Checks the choice beyond its syntax.
+    pub(crate) fn check(&self, rule: &str) -> Result<()> {
+        match self {
+            Gpus::All(_) => Ok(()),
+            Gpus::Named(names) if names.is_empty() => {
+                Err(Error::new(format!("{rule} names no GPU"))
+                    .hint("name a GPU, or remove the key to publish all"))
+            }
+            Gpus::Named(names) => names.iter().try_for_each(|name| name.check(rule)),
+        }
     }
 }

@@ -4,18 +4,15 @@
 //! whole GPUs and of shares.
 
 mod gpus;
-mod no_room;
-mod seats;
 mod shares;
 
 pub use gpus::{obstacle as gpu_obstacle, used as gpu_use};
-pub(crate) use no_room::NoRoom;
 pub(crate) use shares::NO_LEVEL_HINT;
 
 use crate::error::{Error, printable};
 use crate::placement::{
-    Cause, Exhausted, Exhaustion, GpuReport, LeftOut, Move, Obstacle, Rejection, SearchResult,
-    Shortage, Verdict,
+    Cause, Exhausted, Exhaustion, GpuReport, GpuShortage, LeftOut, Move, Obstacle, Rejection,
+    SearchResult, SeatShortage, ShareShortage, Shortage, Verdict,
 };
 use crate::request::{self, Slice};
 use crate::store::Waiting;
@@ -378,3 +375,63 @@ fn count(n: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+
+/// A request without room, of any kind.
+#[derive(Debug)]
+pub(crate) enum NoRoom {
+    Slices(Rejection),
+    Share(ShareShortage),
+    Seat(SeatShortage),
+    Gpus(GpuShortage),
+}
+
+impl From<Rejection> for NoRoom {
+    fn from(rejection: Rejection) -> NoRoom {
+        NoRoom::Slices(rejection)
+    }
+}
+
+impl From<ShareShortage> for NoRoom {
+    fn from(shortage: ShareShortage) -> NoRoom {
+        NoRoom::Share(shortage)
+    }
+}
+
+impl From<SeatShortage> for NoRoom {
+    fn from(shortage: SeatShortage) -> NoRoom {
+        NoRoom::Seat(shortage)
+    }
+}
+
+impl From<GpuShortage> for NoRoom {
+    fn from(shortage: GpuShortage) -> NoRoom {
+        NoRoom::Gpus(shortage)
+    }
+}
+
+impl NoRoom {
+    /// Says whether a wait may help.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            NoRoom::Slices(rejection) => matches!(rejection, Rejection::NoCapacity(_)),
+            NoRoom::Share(shortage) => shortage.may_pass(),
+            NoRoom::Seat(shortage) => shortage.may_pass(),
+            NoRoom::Gpus(shortage) => shortage.may_pass(),
+        }
+    }
+
+    /// Returns the error of a create. `blockers` are the earlier requests in the queue.
+    pub(crate) fn error(&self, blockers: &[Waiting], waited: Option<Waited>) -> Error {
+        match self {
+            NoRoom::Slices(rejection) => Refusal {
+                rejection,
+                blockers,
+                waited,
+            }
+            .error(),
+            NoRoom::Share(shortage) => shares::error(shortage, blockers, waited.as_ref()),
+            NoRoom::Seat(shortage) => shares::seat_error(shortage, blockers, waited),
+            NoRoom::Gpus(shortage) => gpus::error(shortage, blockers, waited.as_ref()),
+        }
+    }
+}

@@ -87,7 +87,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
     ),
     (
-        "crates/lease/src/process/pidfd.rs",
+        "crates/lease/src/process/mod.rs",
         "a signal through a descriptor, which the standard library does not send",
     ),
     (

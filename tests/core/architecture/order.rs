@@ -76,46 +76,35 @@ const ALLOCATE: (&str, &[&[&str]]) = (
     "crates/lease/src/allocate",
     &[
         &["mod"],
-        &["diagnosis"],
         &["attach", "claim/mod", "what_if"],
         &["claim/make", "claimed"],
-        &["claim/work", "provision"],
-        &["claim/place", "claim/news"],
+        &["provision"],
+        &["claim/place"],
         &["reserve"],
-        &["record", "try_seat"],
+        &["record"],
         &["seats"],
-        &[
-            "candidates",
-            "gpus",
-            "limit",
-            "pod",
-            "shares",
-            "usable_plan",
-            "validate",
-        ],
+        &["gpus", "limit", "shares", "usable_plan"],
         &["plan"],
-        &["admit", "adopt", "previous"],
-        &["denial", "footprint", "occupied", "requester"],
+        &["admit", "occupied", "pod"],
+        &["denial", "requester"],
         &["levels"],
     ],
 );
 
-const QUEUE: (&str, &[&[&str]]) = (
-    "crates/lease/src/queue",
-    &[&["mod"], &["blockers", "watch"]],
-);
+const QUEUE: (&str, &[&[&str]]) = ("crates/lease/src/queue", &[&["mod"], &["watch"]]);
 
 const RECLAIM: (&str, &[&[&str]]) = (
     "crates/lease/src/reclaim",
     &[
         &["mod"],
         &["left"],
-        &["ended", "gc", "lost"],
-        &["around", "claim", "damaged", "limits", "ready", "revive"],
-        &["earlier_boot", "named", "release"],
-        &["keep", "layout"],
+        &["gc", "lost"],
+        &["ready"],
+        &["claim", "damaged", "limits", "revive"],
+        &["earlier_boot", "release"],
+        &["layout"],
         &["destroy", "holder"],
-        &["finding", "liveness", "patience"],
+        &["finding", "liveness"],
     ],
 );
 
@@ -129,8 +118,8 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["defrag/simulate"],
         &["several"],
         &["choose", "layout", "seat"],
-        &["backfill", "diagnosis", "pack", "score"],
-        &["constraints", "rejection", "share"],
+        &["backfill", "diagnosis", "pack"],
+        &["rejection", "share"],
         &["whole"],
         &["plan"],
         &["occupancy"],

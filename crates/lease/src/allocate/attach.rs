@@ -2,7 +2,7 @@
 //! of the claim.
 
 use super::claimed::{Claimed, on_claims};
-use super::{occupied, previous};
+use super::occupied;
 use crate::context::{LeaseContext, now};
 use crate::counters::{LeaseKind, Outcome};
 use crate::error::{Error, Result, printable};
@@ -92,7 +92,7 @@ pub(crate) fn attach_new(
     cgroup: &Cgroup,
     patience: Duration,
 ) -> Result<(Vec<Held>, Operation)> {
-    previous::release_previous(context, container)?;
+    occupied::release_previous(context, container)?;
     if let Some(path) = &cgroup.path {
         occupied::by_process(container, path)?;
     }

@@ -1,30 +1,23 @@
 //! From a request to slices that exist: admit, plan, reserve, provision; wait and try again.
 
 mod admit;
-mod adopt;
 mod attach;
-mod candidates;
 mod claim;
 mod claimed;
 mod denial;
-mod diagnosis;
-mod footprint;
 mod gpus;
 mod levels;
 mod limit;
 mod occupied;
 mod plan;
 mod pod;
-mod previous;
 mod provision;
 mod record;
 mod requester;
 mod reserve;
 mod seats;
 mod shares;
-mod try_seat;
 mod usable_plan;
-mod validate;
 pub mod what_if;
 
 use super::context::LeaseContext;
@@ -101,7 +94,7 @@ fn leases_for(
 ) -> Result<(Vec<Held>, Operation)> {
     // No record may name namespaces that no later process can see, since its slice would never come back.
     liveness::namespaces()?;
-    previous::release_previous(context, &holder)?;
+    occupied::release_previous(context, &holder)?;
     if let Some(path) = &cgroup.path {
         occupied::by_process(&holder, path)?;
     }
@@ -144,7 +137,7 @@ fn leases_for(
         let goes_on = wait(context, &mut turn)?;
         create.waited(since);
         if !goes_on {
-            let no = diagnosis::explained(context, &requester, &turn, no);
+            let no = what_if::explained(context, &requester, &turn, no);
             create.ends(match turn.waits() {
                 true => End::TimedOut,
                 false => denial::end(&no),

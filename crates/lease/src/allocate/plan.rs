@@ -2,8 +2,8 @@
 //! or none. Pure: the same inventory, request and limits give the same plan.
 
 use super::admit::{Limits, all_denied};
-use super::adopt;
 use super::denial::Denial;
+use super::pod;
 use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::{Inventory, memory_of};
@@ -180,7 +180,7 @@ impl Planner<'_> {
                 && !tried.unusable.contains(&slot_of(slice))
                 && self.limits.allow(count, memory).is_ok()
         };
-        adopt::candidate(snapshot, ours, wanted, may, best)
+        pod::candidate(snapshot, ours, wanted, may, best)
     }
 }
 

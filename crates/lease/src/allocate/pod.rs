@@ -1,9 +1,8 @@
-//! One slice for the containers of a pod that say so. Each has a lease of its own on the same instance,
+//! Slices that exist already: those of administrators, and one for the containers of a pod that say so. Each has a lease of its own on the same instance,
 //! and the instance ends with its last lease: each release looks, under the ledger's lock, whether another
 //! lease is there, and strikes off its own in the same moment. A lease that is being released is not shared
 //! any more, so no new one comes while the last one goes.
 
-use super::footprint::{only, unreserved};
 use super::requester::{Late, Requester};
 use crate::context::LeaseContext;
 use crate::draft::slot_of;
@@ -11,10 +10,10 @@ use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::idle::is_there;
 use crate::inventory::Inventory;
-use crate::model::{LeaseId, Snapshot};
-use crate::placement::{self, Constraints};
+use crate::model::{Gpu, GpuInstance, LeaseId, Snapshot};
+use crate::placement::{self, Constraints, Decision, Slot};
 use crate::reclaim::{self, Patience, holder};
-use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource};
+use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource, Slice};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
@@ -202,4 +201,103 @@ fn check_same(
         who.request.wanted.written()
     ))
     .hint("ask for the same in every container with runmig.dev/scope: pod"))
+}
+
+/// Returns the instance that suits the request best, if it is at least as wanted as the best that could be
+/// created.
+pub(crate) fn candidate(
+    snapshot: &Snapshot,
+    taken: &[Slot],
+    wanted: &Constraints<'_>,
+    may: impl Fn(&Slice) -> bool,
+    best: Option<&Decision<'_>>,
+) -> Option<Slice> {
+    let is_awaited = |s: &Slice| {
+        let mut ahead = wanted.blockers.iter();
+        ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
+    };
+    let made = unreserved(wanted);
+    let mut there: Vec<Slice> = slices(snapshot)
+        .filter(|s| is_unclaimed(s, taken) && may(s) && !is_awaited(s))
+        .collect();
+    let found = preferred(snapshot, &there, best, &made)?;
+    Some(there.swap_remove(found))
+}
+
+/// Returns the instance that placement chooses, unless it prefers the profile of the slice that could be
+/// created: a request may leave a choice of profiles.
+fn preferred(
+    snapshot: &Snapshot,
+    there: &[Slice],
+    best: Option<&Decision<'_>>,
+    wanted: &Constraints<'_>,
+) -> Option<usize> {
+    let there: Vec<Slot> = there.iter().map(slot_of).collect();
+    let only_there = only(snapshot, &there);
+    let decision = placement::choose(&only_there, &[], wanted).ok()?;
+    let name = &decision.profile.name;
+    if let Some(best) = best.filter(|best| best.profile.name != *name) {
+        let both = only(snapshot, &[decision.slot(), best.slot()]);
+        let preferred = placement::choose(&both, &[], wanted).ok()?;
+        if preferred.profile.name != *name {
+            return None;
+        }
+    }
+    let chosen = decision.slot();
+    there.iter().position(|place| *place == chosen)
+}
+
+/// Returns whether no lease claims the place. A planned place is claimed too, and so is an instance that
+/// lies there by the time of the look.
+fn is_unclaimed(slice: &Slice, taken: &[Slot]) -> bool {
+    let here = taken.iter().filter(|r| r.gpu == slice.gpu_uuid);
+    { here }.all(|r| !r.placement.overlaps(slice.placement))
+}
+
+/// Returns every GPU instance, with what the snapshot tells of it.
+fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
+    let all = snapshot.gpus.iter();
+    all.flat_map(|gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
+}
+
+/// Returns none where the GPU does not offer its profile.
+fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
+    Some(Slice {
+        profile: gpu.profile(instance.profile_id)?.name.clone(),
+        profile_id: instance.profile_id,
+        gpu_uuid: gpu.uuid.clone(),
+        gpu_index: gpu.index,
+        gpu_minor: gpu.minor,
+        placement: instance.placement,
+        gpu_instance: Some(instance.id),
+        compute_instance: None,
+        mig_uuid: None,
+        emptied: false,
+        seats: None,
+    })
+}
+
+/// Returns the same request for slices that exist already: no place has to stay free for others.
+pub(crate) fn unreserved<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
+    Constraints {
+        idle: &[],
+        blockers: &[],
+        ours: &[],
+        ..*wanted
+    }
+}
+
+/// Returns a machine on which these places are all the room there is.
+pub(super) fn only(snapshot: &Snapshot, places: &[Slot]) -> Snapshot {
+    let mut only = snapshot.clone();
+    for gpu in &mut only.gpus {
+        gpu.instances.clear();
+        for profile in &mut gpu.profiles {
+            let is_it =
+                |p: &Slot, at| (&p.gpu, p.profile_id, p.placement) == (&gpu.uuid, profile.id, at);
+            let placements = &mut profile.placements;
+            placements.retain(|at| places.iter().any(|p| is_it(p, *at)));
+        }
+    }
+    only
 }

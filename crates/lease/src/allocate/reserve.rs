@@ -2,15 +2,18 @@
 
 use super::admit::{Limits, admit, subject_of};
 use super::denial::Denial;
+use super::gpus;
+use super::occupied;
 use super::pod::{self, Peer};
 use super::record::{
     Allocation, Part, record_seat, record_share, record_step, record_whole, roll_back,
 };
 use super::requester::{Requester, Tried};
 use super::seats::{SeatPlan, SeatPlanner};
+use super::shares;
 use super::shares::Terms;
+use super::usable_plan;
 use super::usable_plan::usable_plan;
-use super::{candidates, gpus, occupied, shares};
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -135,7 +138,7 @@ fn choose(
         Err(denial) => {
             if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
                 let policy = (policy, subject_of(requester.holder));
-                let could_use = candidates::could_use(policy, snapshot, &admitted);
+                let could_use = usable_plan::could_use(policy, snapshot, &admitted);
                 let wants = Wants::Slices { admitted, ours };
                 let look = LastLook::new(inventory.snapshot, wants);
                 join(context, requester, turn, plan, (could_use, look))?;

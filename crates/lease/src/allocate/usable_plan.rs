@@ -4,13 +4,15 @@ use super::admit::Limits;
 use super::denial::Denial;
 use super::plan::{Plan, Planner, Step};
 use super::requester::Tried;
+use crate::admitted::Admitted;
 use crate::config::Config;
 use crate::draft::slot_of;
 use crate::error::Result;
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
-use crate::model::ComputeInstance;
-use crate::placement::{Constraints, Slot};
+use crate::model::{ComputeInstance, GpuUuid, Snapshot};
+use crate::placement::{self, Constraints, Reservation, Slot};
+use crate::policy::{Policy, Subject};
 use crate::store::Slice;
 
 /// Plans until each instance of an administrator in the plan is usable.
@@ -68,4 +70,37 @@ fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<
     let is_usable =
         driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
     Ok(is_usable.then_some(only.id))
+}
+
+/// Returns profile ids by GPU. A request does not wait for a slice that its limits would not leave it if it
+/// held nothing, nor for one that no empty machine has.
+pub(crate) fn could_use(
+    (policy, subject): (&Policy, Subject),
+    snapshot: &Snapshot,
+    admitted: &Admitted,
+) -> Vec<(GpuUuid, Vec<u32>)> {
+    let limits = Limits::without_usage(policy, subject);
+    let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
+    for asked in &admitted.alternatives {
+        let wanted = Constraints {
+            alternatives: std::slice::from_ref(&asked.slice),
+            ..admitted.wanted()
+        };
+        let excluded = limits.excluded(snapshot, asked, &wanted);
+        let wanted = Constraints {
+            excluded: &excluded,
+            ..wanted
+        };
+        if placement::never_several(snapshot, asked, &wanted).is_some() {
+            continue;
+        }
+        for Reservation { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
+            match all.iter_mut().find(|(other, _)| *other == gpu) {
+                Some((_, profiles)) if profiles.contains(&profile_id) => {}
+                Some((_, profiles)) => profiles.push(profile_id),
+                None => all.push((gpu, vec![profile_id])),
+            }
+        }
+    }
+    all
 }

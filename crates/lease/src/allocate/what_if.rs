@@ -1,27 +1,29 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
 pub use super::gpus::{GpuOnTrial, GpuOutcome, GpuTrial, shortage_error, try_gpus};
+pub use super::seats::{SeatOnTrial, SeatOutcome, SeatTrial, no_seat_error, try_seat};
 pub use super::shares::{ShareOnTrial, ShareOutcome, ShareTrial, no_share_error, try_share};
-pub use super::try_seat::{SeatOnTrial, SeatOutcome, SeatTrial, no_seat_error, try_seat};
 
-use super::admit::{Limits, admit, all_denied, holder_subject};
+use super::admit::{Limits, admit, all_denied, holder_subject, subject_of};
 use super::denial::Denial;
 use super::plan::Step;
-use super::requester::Tried;
+use super::requester::{Requester, Tried};
 use super::usable_plan::usable_plan;
 use crate::admitted::Admitted;
 use crate::config::Config;
+use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::model::GpuUuid;
 use crate::placement::{
-    self, Constraints, Diagnosis, GpuReport, Movable, Rejection, Reservation, Selection, Site, Slot,
+    self, Constraints, Diagnosis, GpuReport, MAX_STEPS, Movable, Rejection, Reservation, Selection,
+    Site, Slot,
 };
 use crate::policy::Subject;
-use crate::queue::reservations;
-use crate::refusal::Refusal;
-use crate::request::{Alternative, Slices};
+use crate::queue::{Turn, reservations};
+use crate::refusal::{NoRoom, Refusal};
+use crate::request::{Alternative, Slices, Wanted};
 use crate::store::Held;
 use std::cell::RefCell;
 
@@ -233,4 +235,43 @@ fn site(step: &Step) -> (Site, Source) {
         Step::Reuse(..) => Source::Idle,
     };
     (site, source)
+}
+
+/// Adds to the answer the slices that would have to lie elsewhere. The search has a new look at the
+/// machine, without a lock, since it decides nothing. If it fails, or finds room after all, the
+/// answer stays as it was.
+pub(super) fn explained(
+    context: &LeaseContext<'_>,
+    requester: &Requester<'_>,
+    turn: &Turn,
+    no: NoRoom,
+) -> NoRoom {
+    match &requester.request.wanted {
+        Wanted::Slices(slices) => search(context, requester, slices, turn)
+            .ok()
+            .flatten()
+            .map_or(no, NoRoom::Slices),
+        // No move of another lease makes room for a share or a whole GPU, and none is planned for a seat.
+        Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(_) => no,
+    }
+}
+
+fn search(
+    context: &LeaseContext<'_>,
+    requester: &Requester<'_>,
+    slices: &Slices,
+    turn: &Turn,
+) -> Result<Option<Rejection>> {
+    let driver = context.driver();
+    let inventory = Inventory::read(context, &driver, turn.earlier(&context.store)?)?;
+    let subject = subject_of(requester.holder);
+    let what_if = WhatIf::new((context.config, &driver), &inventory, slices, subject)?;
+    let outcomes = what_if.alternatives().iter();
+    // Other creates may wait for this process to end.
+    let outcomes = outcomes.map(|asked| what_if.outcome(asked, MAX_STEPS / 10));
+    match no_room(outcomes.collect()) {
+        Some(Denial::Limit(over)) => Err(over),
+        Some(Denial::Room(no)) => Ok(Some(no)),
+        None => Ok(None),
+    }
 }

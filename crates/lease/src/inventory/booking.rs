@@ -1,11 +1,13 @@
-//! The memory that holders have booked, by GPU.
+//! The memory that holders have booked, by GPU, and what limits count.
 
 use super::Inventory;
+use super::around::Owners;
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuUuid, ProfileName};
+use crate::model::{Gpu, GpuLoad, GpuProcess, GpuUuid, ProfileName};
 use crate::placement::GpuUse;
-use crate::store::{Held, Instance, Resource, Slice};
-use std::collections::BTreeSet;
+use crate::policy::{Kind, LimitAccount, Policy, Subject, Usage};
+use crate::store::{Container, Held, Instance, Lease, Resource, Share, Slice};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The memory of a GPU, and its holders.
 #[derive(Debug, Clone)]
@@ -93,4 +95,140 @@ pub(crate) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
 pub(crate) fn memory_on(gpus: &[Gpu], gpu: &GpuUuid, profile_id: u32) -> Option<u64> {
     let gpu = gpus.iter().find(|g| g.uuid == *gpu)?;
     Some(gpu.profile(profile_id)?.memory_mib)
+}
+
+impl Inventory {
+    /// Returns what each group of subjects holds under each limit.
+    pub fn limit_accounts(&self, policy: &Policy) -> Vec<LimitAccount> {
+        policy.accounts(&self.usage())
+    }
+
+    /// Returns what the machine's subjects hold. A slice that the containers of a pod share counts once, and an
+    /// idle one not at all.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        let mut counted = BTreeSet::new();
+        let mut leased: Vec<&Held> = self.leases.iter().collect();
+        leased.retain(|h| h.lease.share().is_some() || counted.insert(h.instance.id.as_str()));
+        let leased = leased.into_iter();
+        let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance, h.lease.share()));
+        let is_going = |i: &&Instance| i.idle_since().is_none() && !i.is_hold();
+        let going = self.unleased.iter().filter(is_going);
+        let going = going.map(|i| (Subject::default(), i, None));
+        let usage = |(subject, instance, share): (Subject, &Instance, Option<Share>)| {
+            let (kind, memory_mib) = match (&instance.resource, share) {
+                (_, Some(share)) => (Kind::Share, share.booked_mib),
+                (Resource::Mig(slice), None) => {
+                    (Kind::Slice, memory_of(slice, &self.snapshot.gpus))
+                }
+                (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
+                (Resource::Mps(daemon), None) => (Kind::Share, daemon.booked_mib),
+            };
+            let slice = share.and_then(|_| instance.resource.mig_slice());
+            Usage {
+                subject,
+                kind,
+                memory_mib,
+                whole_mib: slice.map_or(memory_mib, |s| memory_of(s, &self.snapshot.gpus)),
+            }
+        };
+        leased.chain(going).map(usage).collect()
+    }
+}
+
+/// Returns the subject of a lease's holder.
+pub(crate) fn holder_subject(lease: &Lease) -> Subject {
+    match (lease.container(), lease.claim()) {
+        (Some(container), _) => subject_of(container),
+        (None, Some(claim)) => Subject {
+            namespace: Some(claim.namespace.clone()),
+            pod: claim.pods.first().map(|pod| pod.name.clone()),
+            pod_uid: claim.pods.first().map(|pod| pod.uid.clone()),
+            user: None,
+        },
+        (None, None) => Subject::default(),
+    }
+}
+
+/// Returns the subject that rules and limits apply to.
+pub(crate) fn subject_of(holder: &Container) -> Subject {
+    Subject {
+        namespace: holder.namespace.clone(),
+        pod: holder.pod.clone(),
+        pod_uid: holder.pod_uid.clone(),
+        user: holder.user,
+    }
+}
+
+/// The use of a lease at one moment. None where it cannot be found out.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseUse {
+    /// The GPU memory in use, in bytes.
+    pub used_bytes: Option<u64>,
+    /// The number of processes that compute there.
+    pub processes: Option<usize>,
+}
+
+/// A place of the driver: a GPU, or one of its MIG devices by the ids of its instances.
+type Place<'a> = (&'a GpuUuid, Option<(u32, u32)>);
+
+impl Inventory {
+    /// Returns the use of each lease, in their order. Leases of a whole instance, as those of a pod, have the use of the
+    /// instance. A share has that of its container's processes.
+    pub fn uses(&self, driver: &impl Queries) -> Vec<LeaseUse> {
+        let owners = Owners::new();
+        let mut loads: BTreeMap<&GpuUuid, Option<GpuLoad>> = BTreeMap::new();
+        let mut places: BTreeMap<Place<'_>, LeaseUse> = BTreeMap::new();
+        let mut uses = Vec::with_capacity(self.leases.len());
+        for held in &self.leases {
+            let gpu = held.instance.resource.gpu_uuid();
+            let its = match (held.lease.share(), place(held)) {
+                (Some(_), _) => {
+                    load_of(&mut loads, driver, gpu).map(|load| of_processes(load, &owners, held))
+                }
+                (None, None) => None,
+                (None, Some(place)) => Some(*places.entry(place).or_insert_with(|| LeaseUse {
+                    used_bytes: driver.used_memory(gpu, place.1).ok(),
+                    processes: match place.1 {
+                        Some((gi, ci)) => driver.processes(gpu, gi, ci).ok().map(|p| p.len()),
+                        None => load_of(&mut loads, driver, gpu).map(|load| load.processes.len()),
+                    },
+                })),
+            };
+            uses.push(its.unwrap_or_default());
+        }
+        uses
+    }
+}
+
+/// Returns the use of a GPU as a whole, for which the driver is asked once.
+fn load_of<'l, 'a>(
+    loads: &'l mut BTreeMap<&'a GpuUuid, Option<GpuLoad>>,
+    driver: &impl Queries,
+    gpu: &'a GpuUuid,
+) -> Option<&'l GpuLoad> {
+    let load = loads.entry(gpu).or_insert_with(|| driver.load(gpu).ok());
+    load.as_ref()
+}
+
+/// Returns the place of a lease of a whole instance. None for one that the driver has not made yet.
+fn place(held: &Held) -> Option<Place<'_>> {
+    let resource = &held.instance.resource;
+    let mig = match resource.mig_slice() {
+        Some(slice) => Some(slice.gpu_instance.zip(slice.compute_instance)?),
+        None => None,
+    };
+    Some((resource.gpu_uuid(), mig))
+}
+
+fn of_processes(load: &GpuLoad, owners: &Owners, held: &Held) -> LeaseUse {
+    if !owners.tells(&held.lease) {
+        return LeaseUse::default();
+    }
+    let all = load.processes.iter().chain(&load.graphics);
+    let its = all.filter(|p: &&GpuProcess| owners.is_of(p.pid, &held.lease));
+    let its: Vec<&GpuProcess> = its.collect();
+    LeaseUse {
+        used_bytes: its.iter().map(|p| p.used_bytes).sum(),
+        processes: Some(its.len()),
+    }
 }

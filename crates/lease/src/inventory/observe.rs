@@ -1,7 +1,7 @@
 //! Shares as they are now, beside what is on record: their memory, and the gaps in their limits.
 
 use super::around::AroundMps;
-use super::owners::used_by;
+use super::around::used_by;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;

@@ -12,11 +12,9 @@
 
 mod cgroup;
 mod launch;
-mod limit;
 mod program;
 mod running;
 mod server;
-mod talk;
 
 pub(crate) use cgroup::remove_left_over;
 pub(crate) use program::{Program, find, place};

@@ -1,6 +1,6 @@
 //! Finds NVIDIA's control program, and its option for a server of several users.
 
-use super::talk;
+use super::running;
 use crate::error::{Context, Error, Result};
 use crate::trust;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Resu
     let mut help = Command::new(&path);
     help.env_clear().arg("-h");
     let what = || format!("use control program {}", path.display());
-    let answer = match talk::run(help, "", Instant::now() + talk::TIME) {
-        Err(e) if talk::is_not_executable(&e) => return Ok(Err(e).context(what)),
+    let answer = match running::run(help, "", Instant::now() + running::TIME) {
+        Err(e) if running::is_not_executable(&e) => return Ok(Err(e).context(what)),
         answer => answer.context(what)?.map_err(Error::new).context(what)?,
     };
     Ok(match multi_user(&answer.text) {

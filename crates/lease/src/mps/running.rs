@@ -1,10 +1,13 @@
 //! The limit of a daemon's running server. Root of the container can change it through the socket, and the daemon's
 //! default stays as it is.
 
-use super::{Home, limit, talk};
-use crate::error::{Error, Result, printable};
+use super::Home;
+use super::launch;
+use crate::error::{Context, Error, Result, printable};
 use crate::model::ChangedLimit;
+use crate::process::program::{self, Answer, shown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The most servers of one daemon that runmig asks about. With a server for several users there is one.
@@ -86,9 +89,9 @@ impl Talks {
                 Told::Changed(limit) => limit.to_string(),
                 Told::Words(words) => words,
             };
-            let said = daemon.tell(&limit::set_of(server, share_mib))?;
-            let now = daemon.tell(&limit::get_of(server))?;
-            let expected = limit::answer(share_mib);
+            let said = daemon.tell(&set_of(server, share_mib))?;
+            let now = daemon.tell(&get_of(server))?;
+            let expected = answer(share_mib);
             match now == expected {
                 true => found = Some(words),
                 // A server that ended meanwhile has no limit.
@@ -133,12 +136,12 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     fn tell(&self, command: &str) -> Result<String> {
-        let answer = talk::tell(self.program, &self.pipes, command, self.end)?;
+        let answer = tell(self.program, &self.pipes, command, self.end)?;
         Ok(brief(&answer))
     }
 
     fn servers(&self) -> Result<Vec<u32>> {
-        let answer = talk::tell(self.program, &self.pipes, limit::SERVERS, self.end)?;
+        let answer = tell(self.program, &self.pipes, SERVERS, self.end)?;
         servers(&answer).ok_or_else(|| {
             let answer = brief(&answer);
             Error::new(format!(
@@ -148,7 +151,7 @@ impl Talk<'_> {
     }
 
     fn told(&self, server: u32, share_mib: u64) -> Result<Told> {
-        Ok(judge(self.tell(&limit::get_of(server))?, share_mib))
+        Ok(judge(self.tell(&get_of(server))?, share_mib))
     }
 }
 
@@ -169,14 +172,133 @@ fn servers(answer: &str) -> Option<Vec<u32>> {
     pids.filter(|pids| pids.len() <= MOST_SERVERS)
 }
 
-fn judge(answer: String, share_mib: u64) -> Told {
-    match limit::told(&answer) {
-        _ if answer == limit::answer(share_mib) => Told::Kept,
+fn judge(said: String, share_mib: u64) -> Told {
+    match told(&said) {
+        _ if said == answer(share_mib) => Told::Kept,
         Some(told_mib) => Told::Changed(ChangedLimit {
             told_mib,
             share_mib,
         }),
-        None => Told::Words(answer),
+        None => Told::Words(said),
+    }
+}
+
+/// Returns the command that sets the limit for servers that start afterwards. The ordinal is that of the
+/// daemon's only GPU. The program takes MiB as they are, but cuts other forms in silence.
+pub(super) fn set(mib: u64) -> String {
+    format!("set_default_device_pinned_mem_limit 0 {mib}M")
+}
+
+/// The command that reads the limit.
+pub(super) const GET: &str = "get_default_device_pinned_mem_limit 0";
+
+/// Returns the answer that proves the limit: the program cuts it to whole GiB.
+pub(super) fn answer(mib: u64) -> String {
+    match mib / 1024 {
+        0 => format!("{mib}M"),
+        gib => format!("{gib}G"),
+    }
+}
+
+/// The command that lists the servers of a daemon.
+pub(super) const SERVERS: &str = "get_server_list";
+
+/// Returns the command that sets the limit of a running server, for its next clients.
+pub(super) fn set_of(server: u32, mib: u64) -> String {
+    format!("set_device_pinned_mem_limit {server} 0 {mib}M")
+}
+
+/// Returns the command that reads the limit of a running server.
+pub(super) fn get_of(server: u32) -> String {
+    format!("get_device_pinned_mem_limit {server} 0")
+}
+
+/// Returns the limit that an answer tells, in MiB; 0 is no limit. Returns none for other words.
+pub(super) fn told(answer: &str) -> Option<u64> {
+    let (number, factor) = match answer.strip_suffix('G') {
+        Some(number) => (number, 1024),
+        None => (answer.strip_suffix('M')?, 1),
+    };
+    let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    // A number beyond 64 bits is no limit of a GPU either.
+    is_number.then(|| number.parse().unwrap_or(u64::MAX).saturating_mul(factor))
+}
+
+/// The time for one answer, and for the start of a daemon. A command takes 5 to 10 ms.
+pub(super) const TIME: Duration = Duration::from_secs(5);
+
+/// Sends one command to the daemon of a directory, and returns its answer.
+///
+/// # Errors
+/// The program cannot be run, does not answer in time, or exits with another status than 0, as it does
+/// without a daemon.
+pub(super) fn tell(program: &Path, pipes: &Path, command: &str, end: Instant) -> Result<String> {
+    let mut run = Command::new(program);
+    run.env_clear().env("CUDA_MPS_PIPE_DIRECTORY", pipes);
+    let answer = ask(run, command, end)?;
+    match answer.status.success() {
+        true => Ok(answer.text),
+        false => Err(Error::new(format!(
+            "{} does not take \"{command}\": {}",
+            program.display(),
+            shown(&answer)
+        ))),
+    }
+}
+
+/// Runs a program with this input, and returns its output.
+pub(super) fn ask(command: Command, input: &str, end: Instant) -> Result<Answer> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let answer = run(command, input, end).context(|| format!("run {name}"))?;
+    answer.map_err(Error::new)
+}
+
+/// Returns whether a failed start says that the machine cannot execute the program at all.
+pub(super) fn is_not_executable(e: &std::io::Error) -> bool {
+    let never = [libc::ENOENT, libc::EACCES, libc::ENOEXEC, libc::ELIBBAD];
+    e.raw_os_error().is_some_and(|errno| never.contains(&errno))
+}
+
+/// Runs a program with this input; it ends with this process. The inner error says that it did not end in time.
+pub(super) fn run(
+    mut command: Command,
+    input: &str,
+    end: Instant,
+) -> std::io::Result<std::result::Result<Answer, String>> {
+    launch::leave_descriptors(&mut command);
+    program::run(command, program::input(input)?, end)
+}
+
+#[cfg(test)]
+mod limit_tests {
+    use super::*;
+
+    #[test]
+    fn expects_answer_cut_to_whole_units() {
+        for (mib, expected) in [(100, "100M"), (1024, "1G"), (5000, "4G"), (20141, "19G")] {
+            assert_eq!(answer(mib), expected);
+        }
+        assert_eq!(set(5000), "set_default_device_pinned_mem_limit 0 5000M");
+    }
+
+    #[test]
+    fn reads_answers_of_program() {
+        for (answer, expected) in [
+            ("8G", Some(8192)),
+            ("500M", Some(500)),
+            ("0M", Some(0)),
+            ("0G", Some(0)),
+            ("99999999999999999999G", Some(u64::MAX)),
+            ("17179869183G", Some(17_592_186_043_392)),
+            ("", None),
+            ("G", None),
+            ("-1G", None),
+            ("8 G", None),
+            ("8", None),
+            ("Server 7 not found", None),
+        ] {
+            assert_eq!(told(answer), expected, "{answer}");
+        }
     }
 }
 

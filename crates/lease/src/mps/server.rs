@@ -1,7 +1,10 @@
 //! Starts a daemon with its limit, opens the door to it, and ends it.
 
+use super::Home;
+use super::Program;
+use super::cgroup;
 use super::launch::{self, Child, Image};
-use super::{Home, Program, cgroup, limit, talk};
+use super::running;
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files;
@@ -57,7 +60,7 @@ pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()
     cgroup::enter(&home.cgroup, process.pid)?;
     keep_in_memory(process.pid);
     record(process)?;
-    let end = Instant::now() + talk::TIME;
+    let end = Instant::now() + running::TIME;
     let child = waiting.begin()?;
     await_socket(home, &child, end)?;
     set_limit(order, end)?;
@@ -128,7 +131,7 @@ fn await_socket(home: &Home, child: &Child, end: Instant) -> Result<()> {
             )));
         }
         if Instant::now() >= end {
-            let waited = talk::TIME.as_secs();
+            let waited = running::TIME.as_secs();
             let text = format!("the MPS daemon did not listen within {waited} s{}", log());
             return Err(Error::new(text));
         }
@@ -148,9 +151,9 @@ fn last_line(log: &Path) -> String {
 /// Sets the limit and reads it back. The program's status is 0 even if the daemon refused the command.
 fn set_limit(order: &Order<'_>, end: Instant) -> Result<()> {
     let (program, pipes) = (&order.program.path, order.home.pipes());
-    let said = first_answer(program, &pipes, &limit::set(order.limit_mib), end)?;
-    let answer = talk::tell(program, &pipes, limit::GET, end)?;
-    let (answer, expected) = (answer.trim(), limit::answer(order.limit_mib));
+    let said = first_answer(program, &pipes, &running::set(order.limit_mib), end)?;
+    let answer = running::tell(program, &pipes, running::GET, end)?;
+    let (answer, expected) = (answer.trim(), running::answer(order.limit_mib));
     if answer == expected {
         return Ok(());
     }
@@ -169,7 +172,7 @@ fn set_limit(order: &Order<'_>, end: Instant) -> Result<()> {
 fn first_answer(program: &Path, pipes: &Path, command: &str, end: Instant) -> Result<String> {
     let mut gap = Duration::from_millis(1);
     loop {
-        match talk::tell(program, pipes, command, end) {
+        match running::tell(program, pipes, command, end) {
             Err(_) if Instant::now() < end => effect::pause(gap),
             answer => return answer,
         }

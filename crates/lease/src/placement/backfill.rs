@@ -3,9 +3,9 @@
 //! The ends of the running containers are unknown. So even a small slice may delay a queued request, if it
 //! overlaps a slot that the request could use. Instances that runmig did not make count as permanent.
 
-use super::constraints::{Constraints, is_on};
 use super::occupancy::{Occupancy, Parts, parts};
 use super::plan::Reservation;
+use super::plan::{Constraints, is_on};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
 
 /// Returns every profile on every GPU that could ever satisfy a request, by the rules and by the driver.

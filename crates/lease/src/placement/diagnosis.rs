@@ -1,7 +1,7 @@
 //! The obstacle of a request that gets no slot.
 
-use super::constraints::Constraints;
 use super::occupancy::Slot;
+use super::plan::Constraints;
 use super::rejection::{Exhaustion, Largest, LeftOut, Obstacle, Shortage};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;

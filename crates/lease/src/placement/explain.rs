@@ -1,11 +1,11 @@
 //! The verdict of each GPU on a request.
 
+use super::choose;
 use super::choose::{Rank, each_candidate};
-use super::constraints::Constraints;
 use super::occupancy::{Exhausted, Occupancy, Slot};
 use super::pack::Packer;
+use super::plan::Constraints;
 use super::plan::MAX_STEPS;
-use super::score;
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
@@ -124,7 +124,7 @@ fn look(
             let placement = c.placement;
             slots.push(SlotCost {
                 placement,
-                cost: c.cost as f64 / score::SLICE as f64,
+                cost: c.cost as f64 / choose::SLICE as f64,
                 closes: closes(occupancy, profile, placement),
                 reuses: occupancy.is_idle(profile, placement),
                 evicts: occupancy.evictions(profile, placement).len(),

@@ -5,7 +5,6 @@
 
 mod backfill;
 mod choose;
-mod constraints;
 mod defrag;
 mod diagnosis;
 mod explain;
@@ -14,7 +13,6 @@ mod occupancy;
 mod pack;
 mod plan;
 mod rejection;
-mod score;
 mod seat;
 mod several;
 mod share;
@@ -24,7 +22,6 @@ mod whole;
 
 pub(crate) use backfill::{could_use, is_blocked};
 pub use choose::choose;
-pub use constraints::Constraints;
 pub use defrag::diagnose::diagnose;
 pub use defrag::search::fewest_moves;
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
@@ -34,6 +31,7 @@ pub use layout::{
 };
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use pack::Packer;
+pub use plan::Constraints;
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
 pub use rejection::{
     Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,

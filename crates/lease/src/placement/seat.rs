@@ -1,7 +1,7 @@
 //! Chooses the slice of a seat: a pure function of the slices for seats, and of what is booked in each.
 
 use super::backfill::Backfill;
-use super::constraints::{Constraints, fitting, usable};
+use super::plan::{Constraints, fitting, usable};
 use super::rejection::Rejection;
 use super::share::{Over, ShareCandidate, ShareLevel, ShareTerms};
 use super::whole::GpuObstacle;

@@ -1,10 +1,10 @@
 //! Several slices for one container: all of them or none, on GPUs of their own as far as possible.
 
 use super::choose::choose_one;
-use super::constraints::{Constraints, fitting, usable};
 use super::diagnosis;
 use super::occupancy::Slot;
 use super::plan::Decision;
+use super::plan::{Constraints, fitting, usable};
 use super::rejection::{Cause, Rejection};
 use crate::model::{GpuUuid, Placement, Snapshot};
 use crate::request::Alternative;

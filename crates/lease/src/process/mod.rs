@@ -4,29 +4,28 @@ mod cgroup;
 mod hierarchies;
 mod holders;
 mod look;
-mod mounts;
-mod pidfd;
 pub(crate) mod program;
-mod reads;
 pub mod signals;
 mod view;
 
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
+pub use hierarchies::answers;
 pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
 pub use look::renew_patience;
-pub use mounts::answers;
-pub(crate) use pidfd::PidFd;
-pub use reads::{Host, Reads, is_gone};
 pub(crate) use view::Sight;
 pub use view::View;
 
-use crate::files;
+use crate::effect::{self, Kind};
+use crate::files::{self, Links};
 use crate::model::{BootId, Process};
-use std::io;
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 const PROC: &str = "/proc";
 /// The limit for a file with one number or identifier, in bytes. No such file is this long.
@@ -220,6 +219,116 @@ pub fn boot_id(root: &Path) -> crate::error::Result<BootId> {
         // Every record would count as one of another boot.
         "" => Err("it is empty").context(what),
         text => Ok(BootId::new(text)),
+    }
+}
+
+/// A process, whatever becomes of its number.
+#[derive(Debug)]
+pub(crate) struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Opens the process that has this number now.
+    ///
+    /// # Errors
+    /// No process has it (ESRCH), or the kernel is older than 5.3.
+    pub(crate) fn open(pid: i32) -> io::Result<PidFd> {
+        // SAFETY: the call takes numbers alone.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        match i32::try_from(fd) {
+            // SAFETY: the descriptor was just opened, and nothing else owns it.
+            Ok(fd @ 0..) => Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd) })),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Sends SIGKILL. A process that has ended is no error.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        effect::effect(Kind::Kill, "")?;
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, and the kernel takes a null pointer for no information.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.0.as_raw_fd(),
+                libc::SIGKILL,
+                no_info,
+                0,
+            )
+        };
+        match io::Error::last_os_error() {
+            _ if sent == 0 => Ok(()),
+            e if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            e => Err(e),
+        }
+    }
+}
+
+/// Reads `/proc`, cgroups and the files of low-level runtimes.
+pub trait Reads {
+    /// Returns all bytes of a file. More than 16 MiB are an error.
+    fn file(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Returns the names in a folder.
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// Returns the target of a link.
+    fn link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Returns the device and inode number of the target of a path.
+    fn identity(&self, path: &Path) -> io::Result<(u64, u64)>;
+    /// Returns whether a process holds the lock of a file. A missing file is not locked.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
+    /// Returns false if the file system of one of these paths does not answer.
+    fn answers(&self, paths: &[PathBuf]) -> bool;
+}
+
+/// The limit of a read, in bytes. No file in `/proc` and no record of a low-level runtime is this long.
+const MAX: u64 = 16 << 20;
+
+/// The machine that this process runs on.
+pub struct Host;
+
+impl Reads for Host {
+    fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        files::read(path, MAX)
+    }
+
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(dir)?.map(|e| Ok(e?.file_name())).collect()
+    }
+
+    fn link(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::read_link(path)
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
+        fs::metadata(path).map(|m| (m.dev(), m.ino()))
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        files::is_locked(path, Links::Refuse)
+    }
+
+    fn answers(&self, paths: &[PathBuf]) -> bool {
+        answers(paths)
+    }
+}
+
+/// Returns whether a failed read below `/proc/PID` says that the process does not exist. No other errno
+/// does.
+pub fn is_gone(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+#[cfg(test)]
+mod pidfd_tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn kills_process_once() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = PidFd::open(child.id() as i32).unwrap();
+        process.kill().unwrap();
+        child.wait().unwrap();
+        process.kill().unwrap();
     }
 }
 

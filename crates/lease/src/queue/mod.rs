@@ -5,10 +5,7 @@
 //! goes, or an earlier request leaves the queue, because it is placed, gives up or is killed. Only a
 //! request that could proceed asks the driver; the others read the queue.
 
-mod blockers;
 mod watch;
-
-pub(crate) use blockers::{reservations, reserved_gpus};
 
 use crate::admitted::Admitted;
 use crate::bundles::Bundles;
@@ -16,10 +13,11 @@ use crate::config::Config;
 use crate::context::now;
 use crate::error::{Error, Result};
 use crate::model::{GpuUuid, Snapshot, Timestamp};
-use crate::placement::{self, Constraints, Slot};
+use crate::placement::{self, Constraints, Reservation, Slot};
 use crate::refusal::{NoRoom, Waited};
 use crate::request::Request;
 use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use watch::{Watch, Woken};
@@ -335,6 +333,47 @@ pub(crate) fn sweep(store: &Store) -> Result<()> {
     let plan = store.lock_plan("gc")?;
     store.sweep_queue(&plan);
     Ok(())
+}
+
+/// Returns the profiles that earlier requests could use, by GPU. An unreadable ticket counts as wanting
+/// every place.
+pub(crate) fn reservations(earlier: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
+    let mut all = BTreeSet::new();
+    for waiting in earlier {
+        match &waiting.waiter {
+            Some(waiter) => {
+                for (gpu, profiles) in &waiter.could_use {
+                    all.extend(profiles.iter().map(|id| (gpu, *id)));
+                }
+            }
+            None => {
+                for gpu in &snapshot.gpus {
+                    all.extend(gpu.profiles.iter().map(|p| (&gpu.uuid, p.id)));
+                }
+            }
+        }
+    }
+    let reservation = |(gpu, profile_id): (&GpuUuid, u32)| Reservation {
+        gpu: gpu.clone(),
+        profile_id,
+    };
+    all.into_iter().map(reservation).collect()
+}
+
+/// Returns the GPUs that earlier requests for whole GPUs could use. An unreadable ticket counts as wanting
+/// every GPU.
+pub(crate) fn reserved_gpus(earlier: &[Waiting], snapshot: &Snapshot) -> BTreeSet<GpuUuid> {
+    let mut all = BTreeSet::new();
+    for waiting in earlier {
+        match &waiting.waiter {
+            Some(waiter) => {
+                let whole = waiter.could_use.iter().filter(|(_, p)| p.is_empty());
+                all.extend(whole.map(|(gpu, _)| gpu.clone()));
+            }
+            None => all.extend(snapshot.gpus.iter().map(|gpu| gpu.uuid.clone())),
+        }
+    }
+    all
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The leases of claims: their end, and the half-made slice of a killed Prepare.
 
+use super::finding::Patience;
 use super::liveness::{A_MOMENT, lasting};
-use super::patience::Patience;
 use super::release::{Returned, release, release_unless};
 use super::{destroy, holder};
 use crate::context::LeaseContext;

@@ -1,7 +1,7 @@
 //! The only path that destroys an instance. It locates the instance, destroys it, and confirms with the
 //! driver that it is gone.
 
-use super::patience::Patience;
+use super::finding::Patience;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::{DriverError, Metered, Mig, Queries, nodes};

@@ -1,11 +1,18 @@
 //! Collects the leases that no process released.
 
+use super::claim;
+use super::damaged;
+use super::destroy;
+use super::earlier_boot;
+use super::finding::Patience;
 use super::finding::{Collection, Finding, Outcome};
-use super::patience::Patience;
+use super::holder;
+use super::layout;
+use super::limits;
+use super::liveness;
+use super::ready;
 use super::release::{self, Returned, is_due};
-use super::{
-    around, claim, damaged, destroy, earlier_boot, holder, layout, limits, liveness, ready, revive,
-};
+use super::revive;
 use crate::context::LeaseContext;
 use crate::counters::{self, Actor};
 use crate::error::{Error, Result};
@@ -71,7 +78,7 @@ fn look_through(
     if all {
         revive::restart_ended(context, &mut findings, dry_run);
         limits::set_back_raised(context, &mut findings, dry_run);
-        around::look_for(context, &mut findings, dry_run);
+        revive::look_for(context, &mut findings, dry_run);
     }
     if all && !dry_run {
         remove_lost_homes(context)?;

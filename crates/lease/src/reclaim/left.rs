@@ -2,8 +2,8 @@
 
 use super::claim::release_dead;
 use super::damaged::release_damaged;
+use super::finding::Patience;
 use super::gc::release_going;
-use super::patience::Patience;
 use super::release::is_due;
 use crate::context::LeaseContext;
 use crate::error::{self, Result};

@@ -1,22 +1,17 @@
 //! Releases leases, destroys their instances, and collects leases that no process released.
 
-mod around;
 mod claim;
 mod damaged;
 mod destroy;
 mod earlier_boot;
-mod ended;
 mod finding;
 mod gc;
 pub(crate) mod holder;
-mod keep;
 mod layout;
 mod left;
 mod limits;
 pub(crate) mod liveness;
 pub(crate) mod lost;
-mod named;
-mod patience;
 mod ready;
 mod release;
 mod revive;
@@ -26,12 +21,12 @@ pub(crate) use claim::{
 };
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, is_whole, locate, remove_home};
-pub(crate) use ended::{release_if_dead, release_if_over};
+pub use finding::Patience;
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};
 pub(crate) use layout::destroy_unwanted;
 pub(crate) use left::release_ended;
-pub use patience::Patience;
 pub(crate) use ready::{own_cgroups, ready, ready_if_started, started};
+pub(crate) use ready::{release_if_dead, release_if_over};
 pub use release::Returned;
 pub(crate) use release::{release, release_instance_unless, release_unless};

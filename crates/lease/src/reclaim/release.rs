@@ -2,8 +2,9 @@
 //! only then removes the records.
 
 use super::destroy::{self, Ended, Target};
-use super::patience::Patience;
-use super::{holder, keep, layout};
+use super::finding::Patience;
+use super::holder;
+use super::layout;
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Context, Error, Result};
 use crate::model::{InstanceId, Timestamp};
@@ -94,7 +95,7 @@ fn finish(
     let restore = || holder::after_release(context, lease).err();
     // A read may fail once. Without the lease, only the next create restores the original.
     let restored = restore().and_then(|_| restore());
-    match keeps.then(|| keep::keep_idle(context, held, begun)) {
+    match keeps.then(|| layout::keep_idle(context, held, begun)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
         Some(Err(e)) => tracing::warn!(lease = lease.id.as_str(), "not kept idle: {}", e.line()),
         Some(Ok(false)) | None => {}

@@ -1,6 +1,6 @@
 //! Records that cannot be read. Their names still reserve their places.
 
-use super::claim::Claim;
+use super::holder::Claim;
 use super::holder::Key;
 use super::instance::Origin;
 use super::lease::{Lease, LeaseState};

@@ -1,7 +1,7 @@
 //! The record of a lease: a holder's portion of an instance.
 
-use super::claim::{Claim, is_mark};
 use super::format::{self, Record};
+use super::holder::{Claim, is_mark};
 use super::holder::{Container, Holder, Key};
 use super::instance::{Instance, InstanceState};
 use super::names::LeaseName;

@@ -21,15 +21,12 @@
 
 mod bundles;
 mod changes;
-mod claim;
 mod damaged;
 mod doubts;
 mod driver;
 mod durable;
 mod format;
 mod holder;
-mod id;
-mod identity;
 mod instance;
 mod lease;
 mod listing;
@@ -44,14 +41,13 @@ mod shown;
 
 pub use bundles::{BundleId, BundleLock};
 pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
-pub use claim::{Claim, ClaimName, ClaimPod};
-pub(crate) use claim::{is_mark, mark_of};
 pub use damaged::{Damaged, DamagedName};
 pub use doubts::HeldLock;
 pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
+pub use holder::{Claim, ClaimName, ClaimPod};
 pub use holder::{Container, Holder, Key};
-pub(crate) use id::random_id;
+pub(crate) use holder::{is_mark, mark_of};
 pub use instance::{Attempt, Instance, InstanceState, Origin};
 pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share};
 pub use listing::Listing;
@@ -66,13 +62,13 @@ pub use reload::ReloadTurn;
 pub use resource::{MpsDaemon, Resource, Seats, Slice, WholeGpu};
 pub use shown::{HolderNames, Shown};
 
-use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::model::GpuUuid;
-use crate::trust;
+use crate::{effect, files, trust};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The state directory of one machine.
 pub struct Store {
@@ -341,3 +337,25 @@ fn put<R: Record>(record: &R, file: &Path, what: impl Fn() -> String) -> Result<
 
 #[cfg(test)]
 mod tests;
+
+/// Returns a random id: 32 hexadecimal digits.
+pub(crate) fn random_id() -> Result<String> {
+    const FILE: &str = "/proc/sys/kernel/random/uuid";
+    let uuid = files::read_text(Path::new(FILE), 64).context(|| format!("read {FILE}"))?;
+    Ok(uuid.trim().replace('-', ""))
+}
+
+impl Store {
+    /// Returns a text that stays the same for a ledger's life: device, inode and birth time of its folder.
+    /// It omits the birth time if the file system (tmpfs) has none; such file systems do not soon reuse
+    /// inodes. Returns none if the folder cannot be read.
+    pub fn identity(&self) -> Option<String> {
+        let meta = std::fs::metadata(self.leases()).ok()?;
+        let birth = meta
+            .created()
+            .ok()
+            .and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        let birth = birth.map_or(0, |t| t.as_nanos());
+        Some(format!("{:x}.{:x}.{birth:x}", meta.dev(), meta.ino()))
+    }
+}

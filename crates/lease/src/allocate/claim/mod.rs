@@ -4,9 +4,7 @@
 //! scheduler. A promise that lost its place to a local slice moves to another place of the profile on the same GPU.
 
 mod make;
-mod news;
 mod place;
-mod work;
 
 use crate::context::{LeaseContext, now};
 use crate::counters::{LeaseKind, Outcome};
@@ -23,12 +21,12 @@ use crate::store::{
     Portion, Resource,
 };
 use make::Made;
-pub use news::ClaimNews;
-use news::Hear;
+use make::Work;
+pub use place::ClaimNews;
 pub use place::ClaimPlace;
+use place::Hear;
 use place::{End, Taken, Way, holder, way};
 use std::time::{Duration, Instant};
-use work::Work;
 
 /// The time between two looks at an obstacle that is on its way out. It doubles, up to the second.
 const GAP: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));

@@ -1,7 +1,7 @@
 //! The GPUs with the details that files of MIG layouts name.
 
-use super::codes::failed;
 use super::gpus::Identity;
+use super::session::failed;
 use super::session::{ComputeProfile, Session, call, check, gone};
 use crate::gpu::{DetailedGpu, DetailedInstance, DriverError, Reason, Result};
 use crate::model::{GpuInstance, GpuUuid, MigMode};

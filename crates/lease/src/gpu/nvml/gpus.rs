@@ -1,6 +1,6 @@
 //! The GPUs of a session: which there are, what they offer, and what lies on them.
 
-use super::codes::failed;
+use super::session::failed;
 use super::session::{ComputeProfile, Session, raw};
 use crate::gpu::geometry::{Geometries, Geometry};
 use crate::gpu::{DriverError, Result};

@@ -1,6 +1,6 @@
 //! Instances, created and destroyed, and the MIG mode.
 
-use super::codes::failed;
+use super::session::failed;
 use super::session::{ComputeProfile, Session, call, change, check, gone, raw};
 use crate::gpu::{
     DriverError, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,

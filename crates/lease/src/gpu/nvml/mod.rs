@@ -2,7 +2,6 @@
 //! instances have no safe wrappers there, so those calls are made here on its symbols.
 
 mod clients;
-mod codes;
 mod detailed;
 mod functions;
 mod gpus;

@@ -1,6 +1,6 @@
 //! The GPUs and their instances, as NVML tells them.
 
-use super::codes::failed;
+use super::session::failed;
 use super::session::{Session, call, check, raw, text};
 use crate::gpu::{DriverError, Label, MemoryLimits, NOT_SUPPORTED, Queries, Reason, Result};
 use crate::model::{

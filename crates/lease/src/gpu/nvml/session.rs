@@ -1,6 +1,5 @@
 //! A session with the library, and what is read and checked through it.
 
-use super::codes::failed;
 use super::gpus::Known;
 use super::profiles::MAX_PROFILES;
 use crate::gpu::geometry::Cache;
@@ -8,6 +7,7 @@ use crate::gpu::{
     DetailedCompute, DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result,
 };
 use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
@@ -392,4 +392,52 @@ pub(super) fn text(chars: &[c_char]) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
+}
+
+/// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected
+/// variant).
+#[allow(deprecated)] // a code that NVML may still give
+pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
+    use NvmlError as E;
+    let code = match &e {
+        E::Uninitialized => 1,
+        E::InvalidArg => 2,
+        E::NotSupported => 3,
+        E::NoPermission => 4,
+        E::AlreadyInitialized => 5,
+        E::NotFound => 6,
+        E::InsufficientSize(_) => 7,
+        E::InsufficientPower => 8,
+        E::DriverNotLoaded => 9,
+        E::Timeout => 10,
+        E::IrqIssue => 11,
+        E::LibraryNotFound => 12,
+        E::FunctionNotFound => 13,
+        E::CorruptedInfoROM => 14,
+        E::GpuLost => 15,
+        E::ResetRequired => 16,
+        E::OperatingSystem => 17,
+        E::LibRmVersionMismatch => 18,
+        E::InUse => 19,
+        E::InsufficientMemory => 20,
+        E::NoData => 21,
+        E::VgpuEccNotSupported => 22,
+        E::UnexpectedVariant(code) => *code,
+        E::Unknown => 999,
+        other => {
+            // The loader's own words say it all.
+            let why = match other {
+                E::LibloadingError(e) => e.to_string(),
+                other => other.to_string(),
+            };
+            return DriverError {
+                what,
+                reason: Reason::Library(why),
+            };
+        }
+    };
+    DriverError {
+        what,
+        reason: Reason::Code(code),
+    }
 }

@@ -3,8 +3,8 @@
 
 use super::search::fewest_moves;
 use crate::model::Snapshot;
-use crate::placement::constraints::Constraints;
 use crate::placement::occupancy::Slot;
+use crate::placement::plan::Constraints;
 use crate::placement::plan::Movable;
 use crate::placement::rejection::Search;
 use crate::placement::several::{Diagnosis, choose_several};

@@ -2,9 +2,9 @@
 
 use super::simulate::{Moved, Simulation, orders};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
-use crate::placement::constraints::{Constraints, is_on};
 use crate::placement::occupancy::{Occupancy, Occupant, Slot};
 use crate::placement::pack::Packer;
+use crate::placement::plan::{Constraints, is_on};
 use crate::placement::plan::{DefragPlan, Movable, SearchResult};
 use crate::request::Alternative;
 

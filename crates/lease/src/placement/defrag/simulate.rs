@@ -1,8 +1,8 @@
 //! A trial of a plan: `choose` places the request, and then each moved slice.
 
 use crate::model::{GpuInstance, GpuUuid, Placement, Snapshot};
-use crate::placement::constraints::Constraints;
 use crate::placement::occupancy::Slot;
+use crate::placement::plan::Constraints;
 use crate::placement::plan::{Decision, DefragPlan, Movable, Move, Site};
 use crate::placement::several::choose_several;
 use crate::request::{Alternative, Slice};
